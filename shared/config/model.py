@@ -1,0 +1,165 @@
+"""The configuration file as values: every key of docs/CONFIGURATION.md, checked for shape and nothing else.
+
+What needs a second look (duplicates, variables, catalogs, a near key for a typo) is in ``shared.config.loading``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from shared.messages import LakeRef, Name, SeedMode
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class LakeTable(Section):
+    """A table in a lake: what ``source`` and each of ``destinations`` have in common."""
+
+    name: str = ""
+    catalog: str | None = None
+    catalog_env: str | None = None
+    postgres_uri_env: str | None = None
+    metadata_schema: str | None = None
+    data_path: str | None = None
+    schema_name: str = Field(default="main", alias="schema", min_length=1)
+    table: str = ""
+    properties: dict[str, str] = {}
+
+    @property
+    def lake(self) -> LakeRef:
+        return LakeRef(
+            catalog=self.catalog,
+            catalog_env=self.catalog_env,
+            postgres_uri_env=self.postgres_uri_env,
+            metadata_schema=self.metadata_schema,
+            data_path=self.data_path,
+            properties=self.properties,
+        )
+
+
+class Source(LakeTable):
+    table: str = Field(min_length=1)
+
+
+class Routing(Section):
+    field: str = Field(min_length=1)
+    key_columns: tuple[str, ...] = ()
+    seed_mode: SeedMode = SeedMode.SCAN
+    on_delete: Literal["ignore", "park"] = "ignore"
+    on_update: Literal["park", "append"] = "park"
+    on_gap: Literal["park", "reseed"] = "park"
+    """When the source's history no longer reaches back to a destination, or the table was dropped and created again."""
+
+    @property
+    def append_only(self) -> bool:
+        return not self.key_columns
+
+
+class FileDestination(LakeTable):
+    id: Name
+    routing_value: str
+    seed_mode: SeedMode | None = None
+
+
+class Defaults(Section):
+    properties: dict[str, str] = {}
+
+
+class Poll(Section):
+    interval_seconds: float = Field(default=5.0, ge=0.05)
+
+
+class Server(Section):
+    host: str = "127.0.0.1"
+    port: int = Field(default=8000, ge=0, le=65535)
+    token_env: str | None = None
+
+
+class ServicePort(Section):
+    port: int = Field(ge=0, le=65535)
+
+
+class Reader(Section):
+    port: int = Field(default=8001, ge=0, le=65535)
+    max_rows_in_flight: int = Field(default=2_000_000, ge=1)
+    segment_rows: int = Field(default=500_000, ge=1)
+    advance_after_seconds: float = Field(default=3600.0, gt=0)
+    confirm_within_seconds: float = Field(default=120.0, gt=0)
+    """An item that nobody answered for that long is planned again."""
+
+
+class Applier(Section):
+    port: int = Field(default=8002, ge=0, le=65535)
+    max_open_lakes: int = Field(default=200, ge=1)
+    """Attached lakes that one Spark Python worker keeps open between jobs."""
+    threads_per_worker: int = Field(default=2, ge=1)
+    deadline_seconds: float = Field(default=120.0, gt=0)
+    """No destination transaction may be older than this when it commits (docs/HAZARDS.md, H6)."""
+    memory_limit: str = "1GB"
+    """DuckDB's memory limit in each Spark Python worker; beyond it, it spills to disk."""
+
+
+class Web(Section):
+    enabled: bool = True
+    port: int | None = None
+
+
+class State(Section):
+    table: str = "_viaduck_state"
+
+
+class Partition(Section):
+    mode: Literal["all", "explicit", "hash"] = "all"
+    include: tuple[str, ...] = ()
+    total: int = Field(default=1, ge=1)
+    ordinal: int = Field(default=0, ge=0)
+
+
+class Instance(Section):
+    id: str = "viaduck-0"
+    partition: Partition = Partition()
+
+
+class Kafka(Section):
+    bootstrap_servers: str | None = None
+    topic_prefix: str = "viaduck"
+    partitions: int = Field(default=12, ge=1)
+    replication_factor: int = Field(default=1, ge=1)
+    properties: dict[str, str] = {}
+
+
+class Spark(Section):
+    master: str = "local[*]"
+    conf: dict[str, str] = {}
+
+
+class Registry(Section):
+    url: str | None = None
+    url_env: str | None = None
+
+
+class Config(Section):
+    """A whole file. ``path`` is the file's own; relative paths have been made absolute against its folder."""
+
+    path: Path
+    pipeline: Name
+    source: Source
+    routing: Routing
+    destinations: tuple[FileDestination, ...] = ()
+    defaults: Defaults = Defaults()
+    poll: Poll = Poll()
+    server: Server = Server()
+    reader: Reader = Reader()
+    applier: Applier = Applier()
+    web: Web = Web()
+    state: State = State()
+    instance: Instance = Instance()
+    kafka: Kafka = Kafka()
+    spark: Spark = Spark()
+    registry: Registry = Registry()
+    state_dir: Path
