@@ -1,0 +1,30 @@
+"""Whether an item that arrived is done now, later, or not at all. Values in, values out."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from shared.messages import DesiredState, Destination, WorkItem
+
+KNOWN_WITHIN_S = 5.0
+"""The two topics are not ordered among each other: an item may come before the destination that it speaks of."""
+
+
+class Admission(StrEnum):
+    RUN = "run"
+    HOLD = "hold"
+    """Its destination is not known yet; look again."""
+    UNKNOWN = "unknown"
+    """Its destination did not become known in time: answer that it failed, so that it is planned again."""
+    FENCED = "fenced"
+    """It belongs to an earlier life of its destination."""
+    DROP = "drop"
+    """Its destination is paused or stopped: nobody waits for an answer."""
+
+
+def admit(item: WorkItem, destination: Destination | None, waited_s: float) -> Admission:
+    if destination is None or destination.generation < item.generation:
+        return Admission.HOLD if waited_s < KNOWN_WITHIN_S else Admission.UNKNOWN
+    if destination.generation > item.generation:
+        return Admission.FENCED
+    return Admission.RUN if destination.state is DesiredState.RUNNING else Admission.DROP

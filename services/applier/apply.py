@@ -1,0 +1,330 @@
+"""Phase 3: one destination, one transaction: compare and set the cursor, delete, insert, stamp, commit."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import duckdb
+
+from services.applier import fence, shape
+from services.applier.decide import Cursor, Decision, decide
+from services.applier.feed import Counts, Reading, key_not_unique, same_keys
+from services.applier.task import Limits, Target
+from services.applier.unknown import committed_snapshot, require_files
+from shared.errors import DestinationError, ViaduckError
+from shared.lake.catalog import TableInfo
+from shared.lake.cursor import SCHEMA, cursor_name
+from shared.lake.failure import LakeAbsent, classify, loses_attachment
+from shared.lake.pool import LakePool, OpenLake
+from shared.lake.sql import columns as column_list
+from shared.lake.sql import ident, literal
+from shared.messages import Destination, ItemKind, Outcome
+
+T = TypeVar("T")
+
+CURSOR_INLINED_ROWS = 100
+
+BUSY_TRIES = 4
+BUSY_WAIT_S = 0.05
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What became of one target."""
+
+    outcome: Outcome
+    position: int | None
+    through: int | None = None
+    deleted: int = 0
+    inserted: int = 0
+    rows_applied: int | None = None
+    generation: int | None = None
+
+
+@dataclass
+class Change:
+    """What one transaction is to bring about: the reading that holds the rows, and which of them are the target's."""
+
+    target: Target
+    through: int
+    table: TableInfo
+    number: int = 0
+    reading: Reading | None = None
+    counts: Counts = field(default_factory=Counts)
+
+    @property
+    def is_seed(self) -> bool:
+        return self.target.item.kind is ItemKind.SEED
+
+
+class Applier:
+    """Applies changes to destination lakes through a pool of attached lakes; used by many threads at once."""
+
+    def __init__(
+        self,
+        con: duckdb.DuckDBPyConnection,
+        pool: LakePool,
+        limits: Limits,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._con = con
+        self._pool = pool
+        self._limits = limits
+        self._clock = clock
+
+    def probe(self, target: Target) -> Applied:
+        """Answer from the cursor, without writing anything and without making a lake that is not there."""
+        try:
+            with self._pool.use(target.lake, read_only=False) as lake:
+                return self._answer(lake, target)
+        except LakeAbsent:
+            return Applied(Outcome.ALREADY_APPLIED, position=-1)
+
+    def cursor(self, target: Target) -> Cursor | None:
+        """The stored cursor; None where there is none, be it that the lake itself is still to be made."""
+        try:
+            with self._pool.use(target.lake, read_only=False) as lake:
+                return self._guarded(
+                    lake, "reading the cursor", lambda con: fence.read_cursor(con, lake.alias, target.destination)
+                )
+        except LakeAbsent:
+            return None
+
+    def apply(self, change: Change) -> Applied:
+        """Bring one change about, or say why not. A quicker writer only means another try, with a fresh look.
+
+        Raises a ``ViaduckError`` with the reason when the destination can't go on.
+        """
+        for attempt in range(1, BUSY_TRIES + 1):
+            try:
+                with self._pool.use(change.target.lake, read_only=False, create=change.is_seed) as lake:
+                    one_writer = lake.writing if lake.lake.sqlite_file is not None else nullcontext()
+                    with one_writer:
+                        return self._try(lake, change)
+            except ViaduckError as error:
+                if error.type != "destination_busy" or attempt == BUSY_TRIES:
+                    raise
+                time.sleep(BUSY_WAIT_S * attempt * (1 + random.random()))  # noqa: S311 - spreads rivals, guards nothing
+        raise AssertionError("unreachable")
+
+    def _try(self, lake: OpenLake, change: Change) -> Applied:
+        con, token = self._con.cursor(), uuid.uuid4().hex
+        applied: Applied | None = None
+        committing = False
+        began = self._clock()
+        try:
+            con.execute("BEGIN")
+            applied = self._seed(con, lake, change, token) if change.is_seed else self._move(con, lake, change, token)
+            if self._clock() - began > self._limits.deadline_s:
+                raise DestinationError(
+                    "deadline_exceeded",
+                    f"the transaction took longer than {self._limits.deadline_s:g} s and was rolled back (H6)",
+                    "the destination is slow; raise applier.deadline_seconds if it stays so. It is tried again",
+                )
+            committing = True
+            con.execute("COMMIT")
+            if change.is_seed:
+                _set_inlining(con, lake, change.target.destination)
+            return applied
+        except fence.CursorMoved:
+            _rollback(con)
+            return self._answer(lake, change.target, change.table)
+        except ViaduckError:
+            _rollback(con)
+            raise
+        except duckdb.Error as error:
+            _rollback(con)
+            return self._failed(lake, change, token, error, applied if committing else None)
+        finally:
+            con.close()
+
+    # -- inside the transaction ---------------------------------------------------------------------------------------
+
+    def _move(self, con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change, token: str) -> Applied:
+        """One item of changes, or an advance: the cursor's compare-and-set is the first write."""
+        item, destination = change.target.item, change.target.destination
+        net = max(change.counts.touched, change.counts.upserts)
+        fence.move_cursor(con, lake.alias, destination, item, change.through, change.table, net)
+        deleted = inserted = 0
+        if change.reading is not None:
+            shape.follow_columns(con, lake.alias, destination, change.reading.columns)
+            deleted = self._delete(con, lake, change, change.reading)
+            inserted = self._insert(con, lake, change, change.reading)
+        self._stamp(con, lake, change, token, item.after, deleted, inserted)
+        return Applied(Outcome.APPLIED, change.through, change.through, deleted, inserted)
+
+    def _seed(self, con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change, token: str) -> Applied:
+        """Replace the table's content and begin a generation, in one transaction."""
+        item, destination, reading = change.target.item, change.target.destination, change.reading
+        assert reading is not None  # noqa: S101 - a seed always carries the rows that it found, if only none
+        seen = fence.read_cursor(con, lake.alias, destination)
+        if decide(seen, item) is not Decision.APPLY:
+            raise fence.CursorMoved
+        rows = change.counts.upserts
+        if seen is None:
+            fence.create_cursor(con, lake.alias, destination, item, change.through, change.table, rows)
+        else:
+            fence.replace_cursor(con, lake.alias, destination, item, change.through, change.table, rows, seen)
+        deleted = shape.prepare_seed(con, lake.alias, destination, reading.columns, ours=seen is not None)
+        inserted = self._insert(con, lake, change, reading)
+        self._stamp(con, lake, change, token, -1 if seen is None else seen.position, deleted, inserted)
+        return Applied(Outcome.APPLIED, change.through, change.through, deleted, inserted, rows_applied=rows)
+
+    def _delete(self, con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change, reading: Reading) -> int:
+        """Delete the touched keys that exist. Cheaper, and fewer files, than a MERGE (DUCKLAKE §5)."""
+        if not reading.keys or not change.counts.touched:
+            return 0
+        table = shape.table_path(lake.alias, change.target.destination)
+        keys = ", ".join(f"k{i}" for i in range(len(reading.keys)))
+        touched = f"(SELECT {keys} FROM {reading.memory('touched')} WHERE d = {change.number})"
+        same = same_keys(reading, "t", "x")
+        sql = f"DELETE FROM {table} AS t USING {touched} AS x WHERE {same}"
+        deleted = int(con.execute(sql).fetchall()[0][0])
+        if deleted and reading.only_inserts:
+            self._refuse_second_row(con, change, reading, table)
+        return deleted
+
+    def _refuse_second_row(self, con: duckdb.DuckDBPyConnection, change: Change, reading: Reading, table: str) -> None:
+        """A range that only inserted met a key that is there already: two live rows, so the key is none."""
+        shown = " || ', ' || ".join(f"coalesce(CAST(k{i} AS VARCHAR), 'NULL')" for i in range(len(reading.keys)))
+        one = f"SELECT {shown} FROM {reading.memory('touched')} x WHERE d = {change.number}"
+        _rollback(con)
+        same = same_keys(reading, "t", "x")
+        found = con.execute(f"{one} AND EXISTS (SELECT 1 FROM {table} t WHERE {same}) LIMIT 1").fetchall()
+        raise key_not_unique(reading.keys, str(found[0][0]) if found else "?", 2, change.through)
+
+    def _insert(self, con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change, reading: Reading) -> int:
+        if not change.counts.upserts:
+            return 0
+        table = shape.table_path(lake.alias, change.target.destination)
+        names = column_list(tuple(column.name for column in reading.columns))
+        mine = f"{reading.memory('rows')} WHERE {reading.number_column} = {change.number}"
+        sql = f"INSERT INTO {table} ({names}) SELECT {names} FROM {mine}"
+        return int(con.execute(sql).fetchall()[0][0])
+
+    def _stamp(
+        self,
+        con: duckdb.DuckDBPyConnection,
+        lake: OpenLake,
+        change: Change,
+        token: str,
+        after: int,
+        deleted: int,
+        inserted: int,
+    ) -> None:
+        item = change.target.item
+        fence.stamp(
+            con, lake.alias, fence.Stamp(item, item.kind.value, after, change.through, token, deleted, inserted)
+        )
+
+    # -- what the cursor says, and what an error means ----------------------------------------------------------------
+
+    def _answer(self, lake: OpenLake, target: Target, source: TableInfo | None = None) -> Applied:
+        """Read the cursor and say what it means for the item (DESIGN §5.1)."""
+        cursor = self._guarded(
+            lake, "reading the cursor", lambda con: fence.read_cursor(con, lake.alias, target.destination)
+        )
+        position = -1 if cursor is None else cursor.position
+        decision = decide(cursor, target.item)
+        if target.item.kind is ItemKind.PROBE and cursor is None:
+            return Applied(Outcome.ALREADY_APPLIED, position)
+        if decision is Decision.FENCED and cursor is not None:
+            return Applied(Outcome.FENCED, position, generation=cursor.generation)
+        if cursor is not None:
+            _require_same(cursor, target, source)
+        if decision is Decision.APPLY:
+            raise DestinationError(
+                "destination_busy",
+                f"the cursor of {target.destination.key} moved while it was read",
+                "it is tried again",
+            )
+        if decision is Decision.GAP:
+            return Applied(Outcome.GAP, position)
+        assert cursor is not None  # noqa: S101 - only a cursor can have applied something
+        if target.item.kind is not ItemKind.PROBE:
+            # An earlier try may have lost its acknowledgement, and its files with it (H7).
+            self._require_files_of(lake, cursor)
+        return Applied(Outcome.ALREADY_APPLIED, position, rows_applied=cursor.rows_applied)
+
+    def _require_files_of(self, lake: OpenLake, cursor: Cursor) -> None:
+        snapshot = lake.catalog.find_stamp(f'"item": "{cursor.item}"')
+        if snapshot is not None:
+            self._guarded(lake, "looking for committed files", lambda con: require_files(con, lake, snapshot))
+
+    def _failed(
+        self, lake: OpenLake, change: Change, token: str, error: duckdb.Error, committing: Applied | None
+    ) -> Applied:
+        """Say what an error means. One during COMMIT (of ``committing``) is unknown, not failed: the token tells."""
+        where = f"{change.target.item.kind} of {change.target.destination.key} through {change.through}"
+        known = classify(error, where)
+        if committing is not None and known.type != "destination_busy":
+            self._pool.evict(lake)
+            return self._resolve_unknown(change, token, committing, known)
+        if loses_attachment(error) or known.type in ("internal", "storage_failed"):
+            self._pool.evict(lake)
+        raise known
+
+    def _resolve_unknown(self, change: Change, token: str, applied: Applied, error: ViaduckError) -> Applied:
+        with self._pool.use(change.target.lake, read_only=False) as lake:
+            snapshot = committed_snapshot(lake, token)
+            if snapshot is None:
+                raise DestinationError(
+                    "commit_unknown", error.message, "no trace of the commit; it is tried again by itself"
+                )
+            self._guarded(lake, "looking for committed files", lambda con: require_files(con, lake, snapshot))
+            return applied
+
+    def _guarded(self, lake: OpenLake, doing: str, work: Callable[[duckdb.DuckDBPyConnection], T]) -> T:
+        """Run reads on a cursor of their own; an error evicts the lake and comes out typed."""
+        con = self._con.cursor()
+        try:
+            return work(con)
+        except duckdb.Error as error:
+            self._pool.evict(lake)
+            raise classify(error, f"{doing} in the lake at {lake.lake}") from None
+        finally:
+            con.close()
+
+
+def _require_same(cursor: Cursor, target: Target, source: TableInfo | None) -> None:
+    """A cursor speaks of one source table and one routing value. Raises where they are not the item's."""
+    if source is not None and cursor.table_uuid != source.table_uuid:
+        raise DestinationError(
+            "source_recreated",
+            f"the source table was dropped and created again: it was {cursor.table_uuid},"
+            f" now it is {source.table_uuid}",
+            "reseed the destination, or set routing.on_gap: reseed",
+        )
+    if cursor.routing_value != target.destination.routing_value:
+        raise DestinationError(
+            "routing_value_changed",
+            f"the destination holds the rows of {cursor.routing_value!r}, not of {target.destination.routing_value!r}",
+            "reseed the destination, or give it its old routing_value back",
+        )
+
+
+def _set_inlining(con: duckdb.DuckDBPyConnection, lake: OpenLake, destination: Destination) -> None:
+    """Keep the cursor in the catalog and the data in files; DuckLake takes such options only outside a transaction.
+
+    A seed that dies before this leaves DuckLake's default (10 rows), which is as exact and somewhat slower.
+    """
+    own = (SCHEMA, cursor_name(destination.pipeline, destination.destination))
+    for (schema, table), rows in ((own, CURSOR_INLINED_ROWS), ((destination.schema_name, destination.table), 0)):
+        with contextlib.suppress(duckdb.Error):
+            con.execute(
+                f"CALL {ident(lake.alias)}.set_option('data_inlining_row_limit', {rows},"
+                f" schema => {literal(schema)}, table_name => {literal(table)})"
+            ).fetchall()
+
+
+def _rollback(con: duckdb.DuckDBPyConnection) -> None:
+    # A failed COMMIT has ended the transaction already (DUCKLAKE §3.6), and closing the cursor ends any other.
+    with contextlib.suppress(duckdb.Error):
+        con.execute("ROLLBACK")

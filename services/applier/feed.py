@@ -1,0 +1,433 @@
+"""Phases 1 and 2 on the lake: read a range of the source once, and leave the net changes in memory tables.
+
+What the change feed says is not trusted (H2, H5): it only tells which keys were touched; the state at the end of the
+range tells what they are now. ``resolve`` says the same in ten lines of Python, and the property tests compare.
+
+A reading happens in one source transaction, so the snapshot that its first statement pins is the head for all of it,
+and no maintenance can come between the feed and the state.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import duckdb
+
+from services.applier.task import SourceTable, Target
+from shared.errors import DestinationError, SourceError
+from shared.lake.catalog import Column, TableInfo
+from shared.lake.pool import OpenLake
+from shared.lake.runs import insertion_runs
+from shared.lake.sql import ident, literal, path
+from shared.messages import ItemKind, SeedMode
+from shared.ranges import Range
+
+_numbers = itertools.count(1)
+
+
+@dataclass
+class Counts:
+    """Rows of one destination's net change; ``matched`` of the upserts have a key that the range also took away."""
+
+    touched: int = 0
+    upserts: int = 0
+    matched: int = 0
+
+
+@dataclass
+class Reading:
+    """The net changes of some destinations, each by its number, in two tables of the worker's memory.
+
+    ``touched`` holds (number, key columns) of what is to be deleted first, ``rows`` (number, all columns) of what is to
+    be inserted then. ``columns`` are the source's as of ``through``, spelled as DuckDB declares them.
+    """
+
+    table: TableInfo
+    columns: tuple[Column, ...]
+    through: int
+    only_inserts: bool
+    keys: tuple[str, ...]
+    number: int = field(default_factory=lambda: next(_numbers))
+    counts: dict[int, Counts] = field(default_factory=dict)
+    refused: dict[int, DestinationError] = field(default_factory=dict)
+    null_keys: bool = False
+    rows_read: int = 0
+    routing_mutations: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        taken = {column.name.lower() for column in self.columns}
+        self.number_column = _free("_viaduck_d", taken)
+        self.was_there_column = _free("_viaduck_was_there", taken)
+
+    def memory(self, name: str) -> str:
+        return path("memory", "main", f"{name}_{self.number}")
+
+    def drop(self, con: duckdb.DuckDBPyConnection) -> None:
+        for name in ("targets", "feed", "touched", "rows"):
+            con.execute(f"DROP TABLE IF EXISTS {self.memory(name)}")
+
+    @contextmanager
+    def timed(self, phase: str) -> Iterator[None]:
+        began = time.perf_counter()
+        yield
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - began
+
+
+class Feed:
+    """Reads one source table through one attached lake, on a DuckDB cursor of its own."""
+
+    def __init__(self, con: duckdb.DuckDBPyConnection, lake: OpenLake, source: SourceTable) -> None:
+        self._con = con
+        self._lake = lake
+        self._source = source
+        self._routing = source.routing
+        self._path = path(lake.alias, source.schema, source.table)
+
+    def read(self, kind: ItemKind, targets: Sequence[tuple[int, Target]]) -> Reading:
+        """Read what the targets, which agree on range and kind, need. Raises a ``ViaduckError``."""
+        item = targets[0][1].item
+        with self._pinned() as head:
+            if head < item.through:
+                raise SourceError(
+                    "source_moved",
+                    f"the source is at snapshot {head}, before {item.through} where the item ends",
+                    "was the source's catalog restored from a backup? Then reseed its destinations",
+                )
+            if kind is ItemKind.ADVANCE:
+                return self._nothing(targets, item.through)
+            if kind is ItemKind.SEED:
+                return self._seed(targets, head)
+            reading = self._pinned_inserts(targets) if item.pinned else None
+            return reading or self._changes(targets, head)
+
+    def _pinned_inserts(self, targets: Sequence[tuple[int, Target]]) -> Reading | None:
+        """The reading of a range whose end is meant to the letter; None where only the head can be read safely."""
+        cut = targets[0][1].item.range
+        if self._routing.append_only:
+            return self._append_only(targets, cut)
+        table = self._table(cut.through)
+        self._require_history(cut.after)
+        if not self._lake.catalog.only_appended(table.table_id, cut):
+            return None
+        return self._inserted(targets, cut)
+
+    @contextmanager
+    def _pinned(self) -> Iterator[int]:
+        """One source transaction; yields the head that it sees from its first statement on."""
+        self._con.execute("BEGIN")
+        try:
+            yield int(
+                self._con.execute(f"SELECT id FROM {ident(self._lake.alias)}.current_snapshot()").fetchall()[0][0]
+            )
+            self._con.execute("COMMIT")
+        except BaseException:
+            self._rollback()
+            raise
+
+    def _rollback(self) -> None:
+        try:
+            self._con.execute("ROLLBACK")
+        except duckdb.Error as error:
+            if "no transaction is active" not in str(error):
+                self._lake.doomed = True
+
+    # -- what is read -------------------------------------------------------------------------------------------------
+
+    def _nothing(self, targets: Sequence[tuple[int, Target]], through: int) -> Reading:
+        """No row: only the table's identity and columns at ``through``."""
+        reading = self._begin(through, only_inserts=False)
+        reading.counts = {number: Counts() for number, _ in targets}
+        return reading
+
+    def _seed(self, targets: Sequence[tuple[int, Target]], head: int) -> Reading:
+        """Every row of the targets' routing values at the end: one scan for all of them."""
+        item, mode = targets[0][1].item, targets[0][1].destination.seed_mode
+        through = item.through if item.pinned else head
+        reading = self._begin(through, only_inserts=False)
+        self._load_targets(reading, targets)
+        at = f" AT (VERSION => {through})" if item.pinned else ""
+        nothing = " AND false" if mode is SeedMode.LATEST else ""
+        with reading.timed("state"):
+            self._con.execute(
+                f"CREATE TABLE {reading.memory('rows')} AS SELECT {self._hidden(reading, 'g.d', 'false')}, s.*"
+                f" FROM {self._path}{_alias('s', at)} JOIN {reading.memory('targets')} g"
+                f" ON s.{ident(self._routing.field)} = g.r{nothing} ORDER BY g.d"
+            )
+        self._count_rows(reading)
+        return reading
+
+    def _changes(self, targets: Sequence[tuple[int, Target]], head: int) -> Reading:
+        """The changes after the targets' common frontier, up to the head."""
+        whole = Range(targets[0][1].item.after, head)
+        self._require_history(whole.after)
+        table = self._table(head)
+        if self._lake.catalog.only_appended(table.table_id, whole):
+            return self._inserted(targets, whole)
+        reading = self._begin(head, only_inserts=False)
+        self._load_targets(reading, targets)
+        with reading.timed("feed"):
+            self._load_feed(reading, whole)
+            self._load_touched(reading)
+        with reading.timed("state"):
+            self._load_state(reading)
+        self._count_touched(reading)
+        self._count_rows(reading)
+        return reading
+
+    def _inserted(self, targets: Sequence[tuple[int, Target]], range: Range) -> Reading:
+        """The shortcut for a range that only appended: its insertions are the net change, no state is read."""
+        reading = self._begin(range.through, only_inserts=True)
+        self._load_targets(reading, targets)
+        with reading.timed("feed"):
+            self._load_inserted(reading, [range])
+            keys = "".join(f", {ident(name)} AS k{i}" for i, name in enumerate(reading.keys))
+            self._con.execute(
+                f"CREATE TABLE {reading.memory('touched')} AS"
+                f" SELECT DISTINCT {reading.number_column} AS d{keys} FROM {reading.memory('rows')} ORDER BY d"
+            )
+        self._count_touched(reading)
+        self._count_rows(reading)
+        return reading
+
+    def _append_only(self, targets: Sequence[tuple[int, Target]], range: Range) -> Reading:
+        """A pipeline without keys: every row that was inserted in the range, and nothing that maintenance shows."""
+        catalog = self._lake.catalog
+        self._require_history(range.after)
+        if not catalog.contiguous(range):
+            raise _expired(range.after, catalog.oldest())
+        table = self._table(range.through)
+        touches = catalog.touching(table.table_id, range)
+        for touch in touches:
+            self._refuse_changes(touch.snapshot, touch.marks)
+        reading = self._begin(range.through, only_inserts=True)
+        self._load_targets(reading, targets)
+        with reading.timed("feed"):
+            self._load_inserted(reading, insertion_runs(range, touches))
+        self._count_rows(reading, unique=False)
+        return reading
+
+    def _refuse_changes(self, snapshot: int, marks: frozenset[str]) -> None:
+        deletes = bool(marks & {"deleted_from_table", "inlined_delete"})
+        inserts = bool(marks & {"inserted_into_table", "inlined_insert"})
+        if deletes and inserts and self._routing.on_update == "park":
+            raise DestinationError(
+                "update_in_append_only",
+                f"snapshot {snapshot} of the source both deletes and inserts, which may be an update;"
+                " a pipeline without key columns can't follow one",
+                "declare routing.key_columns, or set routing.on_update: append to append both, then resume",
+            )
+        if deletes and not inserts and self._routing.on_delete == "park":
+            raise DestinationError(
+                "delete_in_append_only",
+                f"snapshot {snapshot} of the source deletes rows; a pipeline without key columns can't follow that",
+                "declare routing.key_columns, or set routing.on_delete: ignore to keep such rows, then resume",
+            )
+
+    # -- how it is read -----------------------------------------------------------------------------------------------
+
+    def _table(self, at: int) -> TableInfo:
+        table = self._lake.catalog.table(self._source.schema, self._source.table, at)
+        if table is None:
+            name = f"{self._source.schema}.{self._source.table}"
+            hint = "create the table again, or correct source.table; it is tried again by itself"
+            raise SourceError("source_moved", f"the source has no table {name} at snapshot {at}", hint)
+        return table
+
+    def _require_history(self, after: int) -> None:
+        if not self._lake.catalog.exists(after):
+            raise _expired(after, self._lake.catalog.oldest())
+
+    def _begin(self, through: int, *, only_inserts: bool) -> Reading:
+        described = self._con.execute(
+            f"SELECT column_name, column_type FROM (DESCRIBE SELECT * FROM {self._path} AT (VERSION => {through}))"
+        ).fetchall()
+        table = self._table(through)
+        columns = tuple(Column(name, declared, _default_of(table, name)) for name, declared in described)
+        reading = Reading(table, columns, through, only_inserts, self._routing.key_columns)
+        known = {column.name.lower() for column in columns}
+        for needed in (self._routing.field, *self._routing.key_columns):
+            if needed.lower() not in known:
+                raise DestinationError(
+                    "schema_change",
+                    f"the source has no column {needed!r} any more at snapshot {through}",
+                    "correct routing.field and routing.key_columns, or bring the column back, then resume",
+                )
+        return reading
+
+    def _load_targets(self, reading: Reading, targets: Sequence[tuple[int, Target]]) -> None:
+        """Numbers and routing values as a table; the value is cast once, to the routing column's type."""
+        declared = next(c.type for c in reading.columns if c.name.lower() == self._routing.field.lower())
+        values = ", ".join(f"({number}, {literal(target.destination.routing_value)})" for number, target in targets)
+        self._con.execute(
+            f"CREATE TABLE {reading.memory('targets')} AS"
+            f" SELECT d::INTEGER AS d, TRY_CAST(v AS {declared}) AS r FROM (VALUES {values}) x(d, v)"
+        )
+        for number, _ in targets:
+            reading.counts[number] = Counts()
+        uncast = self._con.execute(f"SELECT d FROM {reading.memory('targets')} WHERE r IS NULL").fetchall()
+        for (number,) in uncast:
+            value = next(t.destination.routing_value for n, t in targets if n == number)
+            reading.refused[number] = DestinationError(
+                "invalid_destination",
+                f"the routing value {value!r} is no {declared}, which column {self._routing.field!r} is",
+                "correct the destination's routing_value",
+            )
+
+    def _function(self, name: str, first: int, last: int) -> str:
+        source = self._source
+        return (
+            f"{name}({literal(self._lake.alias)}, {literal(source.schema)}, {literal(source.table)}, {first}, {last})"
+        )
+
+    def _bounds(self, range: Range) -> tuple[int, int]:
+        """Inclusive bounds that both still exist. Beginning one snapshot early only touches more keys, harmlessly."""
+        first, last = range.inclusive()
+        return (first if self._lake.catalog.exists(first) else range.after), last
+
+    def _load_feed(self, reading: Reading, range: Range) -> None:
+        """Routing values and keys of all images: no filter, no virtual column, whole at once (H4)."""
+        first, last = self._bounds(range)
+        keys = "".join(f", {ident(name)} AS k{i}" for i, name in enumerate(reading.keys))
+        images = " UNION ALL ".join(
+            f"SELECT {ident(self._routing.field)} AS r{keys}, {gone} AS was_there"
+            f" FROM {self._function(name, first, last)}"
+            for name, gone in (("ducklake_table_insertions", "false"), ("ducklake_table_deletions", "true"))
+        )
+        self._con.execute(f"CREATE TABLE {reading.memory('feed')} AS {images}")
+
+    def _load_touched(self, reading: Reading) -> None:
+        keys = "".join(f", f.k{i}" for i in range_of(reading.keys))
+        self._con.execute(
+            f"CREATE TABLE {reading.memory('touched')} AS"
+            f" SELECT g.d, g.r{keys}, bool_or(f.was_there) AS was_there FROM {reading.memory('feed')} f"
+            f" JOIN {reading.memory('targets')} g ON f.r = g.r GROUP BY ALL ORDER BY g.d"
+        )
+
+    def _load_state(self, reading: Reading) -> None:
+        """The rows that the touched keys have at the head: the pinned transaction's own view, no time travel."""
+        same = self._same_keys(reading, "s", "t")
+        self._con.execute(
+            f"CREATE TABLE {reading.memory('rows')} AS SELECT {self._hidden(reading, 't.d', 't.was_there')}, s.*"
+            f" FROM {self._path} s JOIN {reading.memory('touched')} t"
+            f" ON s.{ident(self._routing.field)} = t.r AND {same} ORDER BY t.d"
+        )
+
+    def _load_inserted(self, reading: Reading, runs: Sequence[Range]) -> None:
+        """The inserted rows of each run, in the columns of the reading's end; younger columns show their default."""
+        hidden = self._hidden(reading, "g.d", "false")
+        parts = [f"SELECT {self._as_of(reading, run)} FROM {self._insertions(run)}" for run in runs]
+        nothing = f"SELECT * FROM {self._path} AT (VERSION => {reading.through}) WHERE false"
+        inserted = " UNION ALL ".join(parts) or nothing
+        self._con.execute(
+            f"CREATE TABLE {reading.memory('rows')} AS WITH inserted AS MATERIALIZED ({inserted})"
+            f" SELECT {hidden}, i.* FROM inserted i JOIN {reading.memory('targets')} g"
+            f" ON i.{ident(self._routing.field)} = g.r ORDER BY g.d"
+        )
+
+    def _insertions(self, run: Range) -> str:
+        return self._function("ducklake_table_insertions", *run.inclusive())
+
+    def _as_of(self, reading: Reading, run: Range) -> str:
+        """The reading's columns as a run's end knows them: a column that came later is its default for every row."""
+        if run.through == reading.through:
+            return ", ".join(ident(column.name) for column in reading.columns)
+        known = {name.lower() for name in self._table(run.through).column_names}
+        return ", ".join(
+            ident(c.name) if c.name.lower() in known else f"CAST({_constant(c.default)} AS {c.type}) AS {ident(c.name)}"
+            for c in reading.columns
+        )
+
+    def _same_keys(self, reading: Reading, left: str, right: str) -> str:
+        """The join on the key columns; NULL equals NULL. Plain equality where no NULL occurs, since it prunes files."""
+        nulls = " OR ".join(f"k{i} IS NULL" for i in range_of(reading.keys))
+        found = self._con.execute(f"SELECT 1 FROM {reading.memory('touched')} WHERE {nulls} LIMIT 1").fetchall()
+        reading.null_keys = bool(found)
+        return same_keys(reading, left, right)
+
+    # -- what came out ------------------------------------------------------------------------------------------------
+
+    def _hidden(self, reading: Reading, number: str, was_there: str) -> str:
+        return f"{number} AS {reading.number_column}, {was_there} AS {reading.was_there_column}"
+
+    def _count_touched(self, reading: Reading) -> None:
+        rows = self._con.execute(f"SELECT d, count(*) FROM {reading.memory('touched')} GROUP BY d").fetchall()
+        for number, touched in rows:
+            reading.counts[number].touched = touched
+        if reading.only_inserts:
+            return
+        feed, keys = reading.memory("feed"), ", ".join(f"k{i}" for i in range_of(reading.keys))
+        moved = f"SELECT {keys} FROM {feed} GROUP BY {keys} HAVING count(DISTINCT r) > 1"
+        counted = f"SELECT (SELECT count(*) FROM {feed}), (SELECT count(*) FROM ({moved}))"
+        reading.rows_read, reading.routing_mutations = self._con.execute(counted).fetchall()[0]
+
+    def _count_rows(self, reading: Reading, *, unique: bool = True) -> None:
+        counted = self._con.execute(
+            f"SELECT {reading.number_column}, count(*), count(*) FILTER ({reading.was_there_column})"
+            f" FROM {reading.memory('rows')} GROUP BY 1"
+        ).fetchall()
+        for number, upserts, matched in counted:
+            reading.counts[number].upserts, reading.counts[number].matched = upserts, matched
+        if reading.only_inserts or not reading.keys:
+            reading.rows_read += sum(upserts for _, upserts, _ in counted)
+        if reading.keys and unique:
+            self._find_duplicates(reading)
+
+    def _find_duplicates(self, reading: Reading) -> None:
+        keys = ", ".join(ident(name) for name in reading.keys)
+        text = " || ', ' || ".join(f"coalesce(CAST({ident(name)} AS VARCHAR), 'NULL')" for name in reading.keys)
+        doubled = self._con.execute(
+            f"SELECT {reading.number_column}, min({text}), count(*) FROM {reading.memory('rows')}"
+            f" GROUP BY {reading.number_column}, {keys} HAVING count(*) > 1"
+        ).fetchall()
+        for number, key, times in doubled:
+            reading.refused[number] = key_not_unique(reading.keys, key, times, reading.through)
+
+
+def same_keys(reading: Reading, left: str, right: str) -> str:
+    operator = "IS NOT DISTINCT FROM" if reading.null_keys else "="
+    return " AND ".join(f"{left}.{ident(name)} {operator} {right}.k{i}" for i, name in enumerate(reading.keys))
+
+
+def key_not_unique(keys: Sequence[str], key: str, times: int, through: int) -> DestinationError:
+    shown = key if len(key) <= 200 else key[:199] + "…"
+    return DestinationError(
+        "key_not_unique",
+        f"{times} live rows of the source share the key ({', '.join(keys)}) = ({shown}) at snapshot {through}",
+        "remove the double rows at the source, or declare routing.key_columns that identify a row, then resume",
+    )
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """The quoted name, varied until no column of the source has it."""
+    return ident(next(free for i in itertools.count() if (free := f"{name}{i or ''}") not in taken))
+
+
+def range_of(keys: Sequence[str]) -> range:
+    return range(len(keys))
+
+
+def _alias(name: str, at: str) -> str:
+    """DuckDB wants the alias before AT."""
+    return f" {name}{at}"
+
+
+def _constant(default: str | None) -> str:
+    return "NULL" if default is None else literal(default)
+
+
+def _default_of(table: TableInfo, name: str) -> str | None:
+    column = table.column(name)
+    return None if column is None else column.default
+
+
+def _expired(after: int, oldest: int) -> DestinationError:
+    return DestinationError(
+        "history_expired",
+        f"the source no longer keeps snapshot {after}, up to which this destination is exact; the oldest is {oldest}",
+        "reseed the destination, and keep the source's snapshots for longer than the longest pause",
+    )

@@ -1,0 +1,57 @@
+"""Spark jobs: one single stage for a group of items, whose tasks read, resolve and apply their own destinations.
+
+Spark's Python workers are kept warm between jobs: what they have attached, and DuckDB itself, outlives one (SPEED §4).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from services.applier.group import Job, Lane, split
+from services.applier.task import Limits, SourceTable, Task, TaskResult
+from services.applier.worker import run_tasks, worker
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+
+class Jobs:
+    """Runs jobs of one pipeline on a Spark context; many threads may call it."""
+
+    def __init__(self, context: SparkContext, source: SourceTable, limits: Limits, applier: str) -> None:
+        self._context = context
+        self._source = source
+        self._limits = limits
+        self._applier = applier
+
+    @property
+    def parallelism(self) -> int:
+        return max(1, self._context.defaultParallelism)
+
+    def run(self, job: Job, lane: Lane) -> list[TaskResult]:
+        """Run one job and return its tasks' results. Raises what Spark raises when the job itself fails."""
+        tasks = self._tasks(job, lane)
+        self._context.setLocalProperty("spark.scheduler.pool", lane.value)
+        return self._context.parallelize(tasks, len(tasks)).mapPartitions(run_tasks).collect()
+
+    def warm(self) -> list[int]:
+        """Touch every worker: builds it at first, and keeps Spark from ending it as idle. Returns process ids."""
+        count = self.parallelism
+        limits = [self._limits] * count
+        return self._context.parallelize(limits, count).mapPartitions(_touch).collect()
+
+    def _tasks(self, job: Job, lane: Lane) -> Sequence[Task]:
+        # A tenant in trouble may block its task for a while; it gets one slot of Spark's, never all of them.
+        count = 1 if lane is Lane.RETRIES else self.parallelism
+        return [
+            Task(job.kind, self._source, share, self._limits, self._applier, counts_shared=number == 0)
+            for number, share in enumerate(split(job.targets, count))
+        ]
+
+
+def _touch(limits: Iterable[Limits]) -> Iterator[int]:
+    for each in list(limits):
+        worker(each)
+        yield os.getpid()

@@ -1,0 +1,70 @@
+"""Progress on its way out. An item's offset may be committed once its progress has been delivered, not before."""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from shared.kafka.work_consumer import Partition
+from shared.messages import Progress
+
+RESEND_AFTER_S = 1.0
+
+
+class Sender(Protocol):
+    def send(
+        self,
+        topic: str,
+        key: str,
+        value: bytes | None,
+        headers: dict[str, str] | None = None,
+        on_delivery: Callable[[Exception | None], None] | None = None,
+    ) -> None: ...
+
+
+Place = tuple[Partition, int]
+"""Where on the work topic an item came from: partition and offset."""
+
+
+class Outbox:
+    """Sends progress until it is delivered; ``delivered`` hands the finished items' places to the consumer's thread."""
+
+    def __init__(self, sender: Sender, topic: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._sender, self._topic, self._clock = sender, topic, clock
+        self._finished: queue.SimpleQueue[Place] = queue.SimpleQueue()
+        self._unsent: queue.SimpleQueue[tuple[float, Progress, Place]] = queue.SimpleQueue()
+
+    def send(self, progress: Progress, place: Place) -> None:
+        """Queue ``progress``, the answer to the item at ``place``. Any thread."""
+
+        def report(error: Exception | None) -> None:
+            if error is None:
+                self._finished.put(place)
+            else:
+                self._unsent.put((self._clock() + RESEND_AFTER_S, progress, place))
+
+        self._sender.send(self._topic, progress.key, progress.to_bytes(), None, report)
+
+    def finish(self, place: Place) -> None:
+        """An item that needs no answer is done."""
+        self._finished.put(place)
+
+    def resend(self) -> None:
+        """Send again what could not be delivered, a second later."""
+        for _ in range(self._unsent.qsize()):
+            due, progress, place = self._unsent.get()
+            if due <= self._clock():
+                self.send(progress, place)
+            else:
+                self._unsent.put((due, progress, place))
+
+    def delivered(self) -> list[Place]:
+        """Places whose answers have been delivered since the last call."""
+        places = []
+        while True:
+            try:
+                places.append(self._finished.get_nowait())
+            except queue.Empty:
+                return places

@@ -1,0 +1,336 @@
+"""A Spark Python worker's side: one DuckDB instance that outlives jobs, and the one function that a task calls.
+
+Spark keeps its Python workers between jobs as long as none raises, leaves input unread or idles for a minute
+(SPEED §4); so nothing in here raises, and every error travels home as an outcome.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+
+import duckdb
+
+from services.applier.apply import Applied, Applier, Change
+from services.applier.decide import Decision, decide
+from services.applier.feed import Counts, Feed, Reading
+from services.applier.task import Limits, Target, TargetResult, Task, TaskResult, WorkerReport
+from shared.errors import Action, DestinationError, ViaduckError
+from shared.lake.engine import connect
+from shared.lake.failure import classify, invalidates_instance
+from shared.lake.pool import LakePool
+from shared.messages import ItemKind, Outcome, Progress
+
+Numbered = tuple[int, Target]
+Work = Callable[[int, Target], tuple[Applied | None, Reading | None]]
+"""What is done for one target; nothing at all where the answer comes later."""
+
+
+@dataclass
+class _Tally:
+    """What one task adds to the report."""
+
+    rows_read: int = 0
+    read_seconds: float = 0.0
+    routing_mutations: int = 0
+    conflicts_resolved: int = 0
+
+
+class Worker:
+    """One process's instance, lakes and threads. Built at the first task, anew after an instance was invalidated."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        spill = os.path.join(tempfile.gettempdir(), f"viaduck-spill-{os.getpid()}")  # noqa: PTH118 - DuckDB wants text
+        self.con = connect(memory_limit=limits.memory_limit, temp_directory=spill)
+        self.pool = LakePool(self.con, limits.max_open_lakes)
+        self.applier = Applier(self.con, self.pool, limits)
+        self.threads = ThreadPoolExecutor(limits.threads, thread_name_prefix="apply")
+        self.broken = False
+        self.reported_evictions = 0
+
+    def close(self) -> None:
+        self.threads.shutdown(wait=False, cancel_futures=True)
+        self.pool.close()
+        self.con.close()
+
+
+_worker: Worker | None = None
+_building = threading.Lock()
+
+
+def worker(limits: Limits) -> Worker:
+    """This process's worker."""
+    global _worker
+    with _building:
+        if _worker is not None and (_worker.broken or _worker.limits != limits):
+            _worker.close()
+            _worker = None
+        if _worker is None:
+            _worker = Worker(limits)
+        return _worker
+
+
+def run_tasks(tasks: Iterable[Task]) -> Iterable[TaskResult]:
+    """What Spark maps over a partition: drains its input, never raises."""
+    return [run_task(task) for task in tasks]
+
+
+def run_task(task: Task) -> TaskResult:
+    """Do a task's items and say what became of each; one failing target, or source, harms no other result."""
+    me = worker(task.limits)
+    run = _Run(me, task)
+    results = run.results()
+    evictions = me.pool.evictions - me.reported_evictions
+    me.reported_evictions = me.pool.evictions
+    tally = run.tally
+    report = WorkerReport(
+        pid=os.getpid(),
+        open_lakes=len(me.pool),
+        evictions=evictions,
+        rows_read=tally.rows_read,
+        read_seconds=tally.read_seconds,
+        routing_mutations=tally.routing_mutations,
+        conflicts_resolved=tally.conflicts_resolved,
+    )
+    return TaskResult(tuple(results), report)
+
+
+@dataclass
+class _Run:
+    """One task on its way through the worker."""
+
+    me: Worker
+    task: Task
+    tally: _Tally = field(default_factory=_Tally)
+    done: dict[int, TargetResult] = field(default_factory=dict)
+    readings: list[Reading] = field(default_factory=list)
+
+    def results(self) -> list[TargetResult]:
+        targets = list(enumerate(self.task.targets))
+        try:
+            self._do(targets)
+        except Exception as error:
+            self._fail(targets, self._explain(error, f"{self.task.kind} items of {self.task.source.table}"))
+        finally:
+            self._forget_readings()
+        return [self.done[number] for number, _ in targets]
+
+    def _do(self, targets: Sequence[Numbered]) -> None:
+        if self.task.kind is ItemKind.PROBE:
+            self._each(targets, lambda _, target: (self.me.applier.probe(target), None))
+        elif self.task.kind is ItemKind.ADVANCE:
+            self._advance(targets)
+        elif self.task.kind is ItemKind.SEED:
+            self._seed(targets)
+        else:
+            for group in groups_of(targets):
+                self._change(group)
+
+    # -- kinds --------------------------------------------------------------------------------------------------------
+
+    def _advance(self, targets: Sequence[Numbered]) -> None:
+        """Move positions over what is known to be empty: no row is read, only what columns the table has there."""
+        ends: dict[int, list[Numbered]] = {}
+        for number, target in targets:
+            ends.setdefault(target.item.through, []).append((number, target))
+        for group in ends.values():
+            self._change(group)
+
+    def _seed(self, targets: Sequence[Numbered]) -> None:
+        """Read the source once for every destination whose cursor says that it still has to be seeded."""
+        waiting: list[Numbered] = []
+
+        def look(number: int, target: Target) -> tuple[Applied | None, None]:
+            if decide(self.me.applier.cursor(target), target.item) is Decision.APPLY:
+                waiting.append((number, target))
+                return None, None
+            return self.me.applier.probe(target), None
+
+        self._each(targets, look)
+        for group in groups_of(sorted(waiting, key=lambda numbered: numbered[0])):
+            self._change(group)
+
+    def _change(self, group: Sequence[Numbered]) -> None:
+        try:
+            reading = self._read(group)
+        except Exception as error:
+            self._fail(group, self._explain(error, "reading the source", source=True))
+            return
+        ready = []
+        for number, target in group:
+            refused = reading.refused.get(number)
+            if refused is not None:
+                self._fail([(number, target)], refused)
+            elif self._nothing_changed(reading, number):
+                empty = Applied(Outcome.EMPTY, target.item.expected, reading.through)
+                self.done[number] = self._result(number, target, empty, reading)
+            else:
+                ready.append((number, target))
+        self._each(ready, lambda number, target: (self._apply(reading, number, target), reading))
+
+    def _apply(self, reading: Reading, number: int, target: Target) -> Applied:
+        change = Change(target, reading.through, reading.table, number, reading, reading.counts[number])
+        return self.me.applier.apply(change)
+
+    def _nothing_changed(self, reading: Reading, number: int) -> bool:
+        counts = reading.counts[number]
+        return self.task.kind is ItemKind.CHANGES and not counts.touched and not counts.upserts
+
+    def _read(self, group: Sequence[Numbered]) -> Reading:
+        began = time.perf_counter()
+        source, con = self.task.source, self.me.con.cursor()
+        try:
+            with self.me.pool.use(source.lake, read_only=True) as lake:
+                try:
+                    reading = Feed(con, lake, source).read(self.task.kind, group)
+                except duckdb.Error:
+                    self.me.pool.evict(lake)
+                    raise
+        finally:
+            con.close()
+        self.readings.append(reading)
+        if self.task.counts_shared:
+            self.tally.rows_read += reading.rows_read
+            self.tally.read_seconds += time.perf_counter() - began
+            self.tally.routing_mutations += reading.routing_mutations
+        return reading
+
+    # -- many targets at once -----------------------------------------------------------------------------------------
+
+    def _each(
+        self,
+        targets: Sequence[Numbered],
+        work: Work,
+    ) -> None:
+        """Run ``work`` for each target on the worker's threads. Who stalls alone is left behind, with an outcome."""
+        running: dict[Future[TargetResult | None], Numbered] = {
+            self.me.threads.submit(self._one, number, target, work): (number, target) for number, target in targets
+        }
+        pending = set(running)
+        while pending:
+            finished, pending = wait(pending, timeout=self.task.limits.stall_s, return_when=FIRST_COMPLETED)
+            for future in finished:
+                result = future.result()
+                if result is not None:
+                    self.done[running[future][0]] = result
+            if not finished:
+                self._leave_behind([running[future] for future in pending])
+                return
+
+    def _one(self, number: int, target: Target, work: Work) -> TargetResult | None:
+        began = time.perf_counter()
+        try:
+            applied, reading = work(number, target)
+        except Exception as error:
+            return self._failed(target, self._explain(error, f"{self.task.kind} of {target.destination.key}"))
+        if applied is None:
+            return None
+        return self._result(number, target, applied, reading, time.perf_counter() - began)
+
+    def _leave_behind(self, stalled: Sequence[Numbered]) -> None:
+        """Give up waiting. The threads go on by themselves; whatever they still commit, the fence judges."""
+        self.me.broken = True
+        for number, target in stalled:
+            self.done[number] = self._failed(
+                target,
+                DestinationError(
+                    "destination_unreachable",
+                    f"{target.destination.key} did not answer for {self.task.limits.stall_s:g} s",
+                    "check the destination's catalog and store; it is tried again by itself",
+                ),
+            )
+
+    # -- outcomes -----------------------------------------------------------------------------------------------------
+
+    def _explain(self, error: Exception, doing: str, *, source: bool = False) -> ViaduckError:
+        """The typed error; an instance that is lost is marked so that the next task gets a new one."""
+        if isinstance(error, duckdb.Error) and invalidates_instance(error):
+            self.me.broken = True
+        known = classify(error, doing)
+        if source and known.type in ("destination_unreachable", "destination_busy", "storage_failed", "access_denied"):
+            return DestinationError("source_unreachable", known.message, "check the source's catalog and store")
+        return known
+
+    def _fail(self, targets: Sequence[Numbered], error: ViaduckError) -> None:
+        for number, target in targets:
+            self.done.setdefault(number, self._failed(target, error))
+
+    def _failed(self, target: Target, error: ViaduckError) -> TargetResult:
+        outcome = Outcome.PARKED if error.action is Action.PARK else Outcome.FAILED
+        progress = self._progress(target, outcome).model_copy(update={"error": error.problem()})
+        return TargetResult(progress)
+
+    def _progress(self, target: Target, outcome: Outcome) -> Progress:
+        item = target.item
+        return Progress(
+            pipeline=item.pipeline,
+            destination=item.destination,
+            item=item.item,
+            kind=item.kind,
+            outcome=outcome,
+            generation=item.generation,
+            applier=self.task.applier,
+        )
+
+    def _result(
+        self, number: int, target: Target, applied: Applied, reading: Reading | None, seconds: float | None = None
+    ) -> TargetResult:
+        wrote = applied.outcome is Outcome.APPLIED
+        counts = reading.counts[number] if reading is not None and wrote else Counts()
+        phases = dict(reading.seconds) if reading is not None else {}
+        if seconds is not None:
+            phases["apply"] = seconds
+        progress = self._progress(target, applied.outcome).model_copy(
+            update={
+                "generation": applied.generation or target.item.generation,
+                "position": applied.position,
+                "through": applied.through,
+                "deleted": applied.deleted,
+                "upserted": counts.upserts,
+                "inserted": applied.inserted,
+                "rows_applied": applied.rows_applied,
+                "seconds": {phase: round(spent, 6) for phase, spent in phases.items()},
+            }
+        )
+        matched = matched_rows(counts, applied.deleted)
+        self.tally.conflicts_resolved += came_and_went(counts, applied.deleted)
+        gone = max(0, counts.touched - counts.upserts)
+        return TargetResult(progress, matched, gone, seconds if wrote else None)
+
+    def _forget_readings(self) -> None:
+        con = self.me.con.cursor()
+        try:
+            for reading in self.readings:
+                reading.drop(con)
+        except duckdb.Error:
+            self.me.broken = True  # the next task gets a new instance, and this one's memory with it
+        finally:
+            con.close()
+
+
+def groups_of(targets: Sequence[Numbered]) -> list[list[Numbered]]:
+    """Targets that can share one reading: the same frontier, and the same end where it is meant to the letter."""
+    groups: dict[tuple[object, ...], list[Numbered]] = {}
+    for number, target in targets:
+        item = target.item
+        mode = target.destination.seed_mode if item.kind is ItemKind.SEED else None
+        key = (item.after, item.pinned, item.through if item.pinned else None, mode)
+        groups.setdefault(key, []).append((number, target))
+    return list(groups.values())
+
+
+def matched_rows(counts: Counts, deleted: int) -> int:
+    """Upserts that replaced a row: exact where the net change holds only upserts, else by what the range took away."""
+    return deleted if counts.touched == counts.upserts else min(counts.matched, deleted)
+
+
+def came_and_went(counts: Counts, deleted: int) -> int:
+    """Touched keys that were there neither before nor after: changes that cancelled each other."""
+    gone = max(0, deleted - matched_rows(counts, deleted))
+    return max(0, counts.touched - counts.upserts - gone)

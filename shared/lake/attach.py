@@ -1,0 +1,110 @@
+"""Attaching a lake to a DuckDB instance, with its credentials and the options that its kind of catalog needs."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import duckdb
+
+from shared.config.catalogs import ResolvedLake
+from shared.lake.failure import classify
+from shared.lake.sql import ident, literal
+
+S3_SETTINGS = {
+    "s3_access_key_id": "KEY_ID",
+    "s3_secret_access_key": "SECRET",
+    "s3_session_token": "SESSION_TOKEN",
+    "s3_endpoint": "ENDPOINT",
+    "s3_region": "REGION",
+    "s3_use_ssl": "USE_SSL",
+    "s3_url_style": "URL_STYLE",
+}
+"""Properties of the configuration file → parameters of DuckDB's S3 secret."""
+
+CONNECT_TIMEOUT_S = 10
+
+
+def attach(
+    con: duckdb.DuckDBPyConnection, alias: str, lake: ResolvedLake, *, read_only: bool, create: bool = False
+) -> None:
+    """Attach ``lake`` as ``alias``. With ``create`` a lake that does not exist yet is made, folder included.
+
+    Raises a ``ViaduckError`` that says why the lake can't be opened, without its secrets.
+    """
+    sqlite_file = lake.sqlite_file
+    try:
+        if sqlite_file is not None:
+            _prepare_sqlite(con, alias, sqlite_file, read_only=read_only, create=create)
+        _create_secret(con, alias, lake)
+        con.execute(_statement(alias, lake, read_only=read_only, create=create))
+    except (duckdb.Error, OSError) as error:
+        drop_secret(con, alias)
+        raise classify(error, f"opening the lake at {lake}") from None
+
+
+def detach(con: duckdb.DuckDBPyConnection, alias: str) -> None:
+    """Let go of a lake; nothing happens where it is not attached any more."""
+    con.execute(f"DETACH DATABASE IF EXISTS {ident(alias)}")
+    drop_secret(con, alias)
+
+
+def drop_secret(con: duckdb.DuckDBPyConnection, alias: str) -> None:
+    with contextlib.suppress(duckdb.Error):  # an instance that has been invalidated refuses even this
+        con.execute(f"DROP SECRET IF EXISTS {ident(_secret_name(alias))}")
+
+
+def _prepare_sqlite(con: duckdb.DuckDBPyConnection, alias: str, file: Path, *, read_only: bool, create: bool) -> None:
+    if not file.exists():
+        if not create:
+            # DuckDB would leave an empty file behind, be it told not to create a lake.
+            raise FileNotFoundError(f"there is no catalog file {file}")
+        file.parent.mkdir(parents=True, exist_ok=True)
+    elif read_only:
+        _use_wal(con, alias, file)
+
+
+def _use_wal(con: duckdb.DuckDBPyConnection, alias: str, file: Path) -> None:
+    """Switch a SQLite catalog to write-ahead logging (H8): else our reading could fail its writers' commits for good.
+
+    Changes no snapshot. A catalog that we may not write to, or that is in use this moment, is left as it is.
+    """
+    target, name = literal(f"ducklake:sqlite:{file}"), ident(alias)
+    with contextlib.suppress(duckdb.Error):
+        con.execute(f"ATTACH {target} AS {name} (META_JOURNAL_MODE 'WAL', CREATE_IF_NOT_EXISTS false)")
+        con.execute(f"DETACH {name}")
+
+
+def _statement(alias: str, lake: ResolvedLake, *, read_only: bool, create: bool) -> str:
+    options = []
+    if read_only:
+        options.append("READ_ONLY")
+    else:
+        options.append(f"CREATE_IF_NOT_EXISTS {str(create).lower()}")
+        if lake.sqlite_file is not None:
+            options.append("META_JOURNAL_MODE 'WAL'")
+    if lake.data_path is not None:
+        options.append(f"DATA_PATH {literal(lake.data_path)}")
+    if lake.metadata_schema is not None:
+        # META_SCHEMA keeps the extension from loading the catalog of the whole database at each attach.
+        options.append(f"METADATA_SCHEMA {literal(lake.metadata_schema)}, META_SCHEMA {literal(lake.metadata_schema)}")
+    target = lake.catalog if lake.sqlite_file is not None else _with_timeout(lake.catalog)
+    return f"ATTACH {literal('ducklake:' + target)} AS {ident(alias)} ({', '.join(options)})"
+
+
+def _with_timeout(catalog: str) -> str:
+    return catalog if "connect_timeout" in catalog else f"{catalog} connect_timeout={CONNECT_TIMEOUT_S}"
+
+
+def _create_secret(con: duckdb.DuckDBPyConnection, alias: str, lake: ResolvedLake) -> None:
+    given = {S3_SETTINGS[key]: value for key, value in lake.properties.items() if key in S3_SETTINGS}
+    if not given:
+        return
+    parts = [f"{name} {literal(value)}" for name, value in given.items()]
+    if lake.data_path is not None and lake.data_path.startswith("s3://"):
+        parts.append(f"SCOPE {literal(lake.data_path)}")
+    con.execute(f"CREATE OR REPLACE SECRET {ident(_secret_name(alias))} (TYPE s3, {', '.join(parts)})")
+
+
+def _secret_name(alias: str) -> str:
+    return f"viaduck_{alias}"

@@ -1,0 +1,58 @@
+"""A DuckDB instance as every part of Viaduck wants it: pinned extensions, hazards switched off, one thread."""
+
+from __future__ import annotations
+
+import importlib.util
+from functools import cache
+from pathlib import Path
+
+import duckdb
+
+from shared.lake.sql import literal
+
+EXTENSIONS = ("sqlite_scanner", "postgres_scanner", "httpfs", "ducklake")
+
+SETTINGS = (
+    # H1: DuckLake applies a table's present statistics to its past, so rows vanish and values change.
+    "SET disabled_optimizers = 'statistics_propagation,compressed_materialization'",
+    "SET threads = 1",  # parallelism comes from Spark's tasks; more threads here only contend
+    "SET TimeZone = 'UTC'",  # texts of TIMESTAMPTZ routing values must not depend on the machine
+    "SET pg_pool_enable_reaper_thread = false",  # else one thread for each attached Postgres lake
+    "SET python_enable_replacements = false",  # a missing table must not be found among our own variables
+)
+
+
+def connect(*, memory_limit: str | None = None, temp_directory: str | None = None) -> duckdb.DuckDBPyConnection:
+    """A fresh in-memory instance that can attach lakes; ``cursor()`` of it shares what is attached."""
+    config: dict[str, str | bool | int | float | list[str]] = {"autoinstall_known_extensions": False}
+    if memory_limit is not None:
+        config["memory_limit"] = memory_limit
+    if temp_directory is not None:
+        config["temp_directory"] = temp_directory
+    con = duckdb.connect(":memory:", config=config)
+    for name in EXTENSIONS:
+        _load(con, name)
+    for setting in SETTINGS:
+        con.execute(setting)
+    return con
+
+
+def _load(con: duckdb.DuckDBPyConnection, name: str) -> None:
+    bundled = _bundled(name)
+    if bundled is not None:
+        con.execute(f"LOAD {literal(str(bundled))}")
+        return
+    con.execute(f"INSTALL {name}")
+    con.execute(f"LOAD {name}")
+
+
+@cache
+def _bundled(name: str) -> Path | None:
+    """The signed extension inside its wheel, which needs no download and no home directory."""
+    spec = importlib.util.find_spec(f"duckdb_extension_{name}")
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    file = (
+        Path(spec.submodule_search_locations[0]) / "extensions" / f"v{duckdb.__version__}" / f"{name}.duckdb_extension"
+    )
+    return file if file.exists() else None

@@ -1,0 +1,131 @@
+"""What DuckDB, the drivers and the file system say → our own errors, typed, scrubbed of secrets, with a hint.
+
+DuckDB reports everything that a catalog or a store says as text; these patterns are the only place that reads it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from shared.config.catalogs import scrub
+from shared.errors import DestinationError, ViaduckError
+
+MAX_MESSAGE = 600
+
+ABSENT = re.compile(r"there is no catalog file|creating a new DuckLake is explicitly disabled")
+
+
+class LakeAbsent(DestinationError):
+    """The catalog can be reached and holds no lake yet: the first seed makes one."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(
+            "lake_missing", message, "the lake is made by its first seed; correct the catalog if it should exist"
+        )
+
+
+@dataclass(frozen=True)
+class Pattern:
+    type: str
+    said: re.Pattern[str]
+    hint: str
+
+
+def _pattern(type: str, said: str, hint: str) -> Pattern:
+    return Pattern(type, re.compile(said, re.IGNORECASE | re.DOTALL), hint)
+
+
+PATTERNS = (
+    _pattern(
+        "destination_busy",
+        r"transaction conflict|database is locked|has been (created|altered|dropped) by another transaction"
+        r"|write-write conflict|primary key.*ducklake_snapshot|duplicate key value violates"
+        r"|could not serialize|deadlock detected|UNIQUE constraint failed",
+        "another writer was quicker; it is tried again by itself",
+    ),
+    _pattern(
+        "access_denied",
+        r"password authentication failed|no password supplied|permission denied for|must be owner of|pg_hba\.conf"
+        r"|role .* does not exist|is not permitted to log in",
+        "give the role of this catalog the rights it needs (CREATE and all on its schema), or correct the credentials",
+    ),
+    _pattern(
+        "storage_refused",
+        r"HTTP 40[13]|SignatureDoesNotMatch|InvalidAccessKeyId|AccessDenied|NoSuchBucket|Permission denied"
+        r"|Read-only file system|Not a directory|Operation not permitted|attempt to write a readonly database"
+        r"|unable to open database file|HTTP GET error.*404|HTTP 404",
+        "make the data path and the catalog writable for Viaduck, or correct the path and its credentials, then resume",
+    ),
+    _pattern(
+        "storage_failed",
+        r"No space left|disk quota|database or disk is full|disk I/O error|HTTP 5\d\d|SlowDown|could not write",
+        "free space on, or repair, the store behind the data path; it is tried again by itself",
+    ),
+    _pattern(
+        "lake_missing",
+        r'database ".*?" does not exist|schema ".*?" does not exist',
+        "create the database (a SQLite catalog is created by the seed itself), or correct the catalog, then resume",
+    ),
+    _pattern(
+        "lake_incompatible",
+        r"DuckLake.*version.*(not supported|mismatch)|Only DuckLake versions|file is not a database"
+        r"|DATA_PATH parameter .* does not match|unsupported DuckLake version",
+        "the catalog is not a DuckLake this version can use, or its data path differs from the stored one",
+    ),
+    _pattern(
+        "destination_unreachable",
+        r"connection refused|could not connect|unable to connect|could not translate host name|timeout expired"
+        r"|server closed the connection|connection to server|terminating connection|too many clients|Connection reset"
+        r"|the database system is (starting up|shutting down)|remaining connection slots|connection.*(lost|closed)"
+        r"|Could not (establish|resolve)|Connection error|timed out|SSL SYSCALL|idle-in-transaction timeout",
+        "check that the server runs and can be reached from the applier; it is tried again by itself",
+    ),
+    _pattern(
+        "value_refused",
+        r"Conversion Error|could not cast|Could not convert|Constraint Error|Out of Range|Failed to cast",
+        "a value of the source can't be written to the destination's table; compare the two tables' columns",
+    ),
+    _pattern(
+        "storage_failed",
+        r"IO Error|OSError|InternalException|INTERNAL Error|Out of Memory|could not allocate",
+        "see the message; it is tried again by itself",
+    ),
+)
+
+
+def classify(error: BaseException, doing: str) -> ViaduckError:
+    """The typed error for something that a catalog, a store or DuckDB itself raised while ``doing``."""
+    if isinstance(error, ViaduckError):
+        return error
+    said = first_lines(error)
+    if ABSENT.search(said):
+        return LakeAbsent(f"{doing}: {said}")
+    for pattern in PATTERNS:
+        if pattern.said.search(said):
+            return DestinationError(pattern.type, f"{doing}: {said}", pattern.hint)
+    return DestinationError(
+        "internal", f"{doing}: {said}", "unexpected; see the applier's log. It is tried again by itself"
+    )
+
+
+def first_lines(error: BaseException) -> str:
+    """What an exception says, without its secrets, its SQL and its second page."""
+    text = scrub(f"{type(error).__name__}: {error}")
+    text = re.split(r"\n\s*\n|\nLINE \d+:", text)[0].replace("\n", " ").strip()
+    return text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 1] + "…"
+
+
+def invalidates_instance(error: BaseException) -> bool:
+    """Whether the whole DuckDB instance is lost (H4): nothing works on it any more, it must be built anew."""
+    said = str(error)
+    return "database has been invalidated" in said or "FATAL" in said or "INTERNAL Error" in said
+
+
+def loses_attachment(error: BaseException) -> bool:
+    """Whether an attached lake had better be attached anew before the next statement."""
+    said = str(error).lower()
+    return any(
+        part in said
+        for part in ("connection", "does not exist", "terminating", "ssl syscall", "idle-in-transaction", "timeout")
+    )

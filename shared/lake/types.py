@@ -1,0 +1,69 @@
+"""DuckLake's names of types → DuckDB's, and which of them can't be kept without loss."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shared.lake.sql import ident
+
+SIMPLE = {
+    "boolean": "BOOLEAN",
+    "int8": "TINYINT",
+    "int16": "SMALLINT",
+    "int32": "INTEGER",
+    "int64": "BIGINT",
+    "int128": "HUGEINT",
+    "uint8": "UTINYINT",
+    "uint16": "USMALLINT",
+    "uint32": "UINTEGER",
+    "uint64": "UBIGINT",
+    "uint128": "UHUGEINT",
+    "float32": "FLOAT",
+    "float64": "DOUBLE",
+    "date": "DATE",
+    "time": "TIME",
+    "time_ns": "TIME_NS",
+    "timetz": "TIME WITH TIME ZONE",
+    "timestamp": "TIMESTAMP",
+    "timestamp_us": "TIMESTAMP",
+    "timestamp_s": "TIMESTAMP_S",
+    "timestamp_ms": "TIMESTAMP_MS",
+    "timestamp_ns": "TIMESTAMP_NS",
+    "timestamptz": "TIMESTAMP WITH TIME ZONE",
+    "interval": "INTERVAL",
+    "varchar": "VARCHAR",
+    "blob": "BLOB",
+    "uuid": "UUID",
+    "json": "JSON",
+    "variant": "VARIANT",
+    "geometry": "GEOMETRY",
+}
+
+LOSSY = ("HUGEINT", "UHUGEINT")
+"""DuckLake stores these as DOUBLE in Parquet: 9007199254740993 comes back as …992 (DUCKLAKE §1.12)."""
+
+RESERVED_COLUMNS = ("snapshot_id", "rowid", "change_type")
+"""Names that the change feed uses itself: a column of such a name makes it join on the user's data (DUCKLAKE §1.2)."""
+
+RESERVED_PREFIX = "_ducklake_"
+
+
+def duckdb_type(ducklake_type: str, children: Sequence[tuple[str, str]] = ()) -> str:
+    """The type as DuckDB declares it; ``children`` are the (name, declared type) of a nested type's parts."""
+    kind = ducklake_type.lower()
+    if kind == "list":
+        return f"{children[0][1]}[]"
+    if kind == "struct":
+        return "STRUCT(" + ", ".join(f"{ident(name)} {declared}" for name, declared in children) + ")"
+    if kind == "map":
+        return f"MAP({children[0][1]}, {children[1][1]})"
+    return SIMPLE.get(kind, kind.upper())
+
+
+def is_lossy(declared: str) -> bool:
+    """Whether a column of this declared type, nested or not, loses values in DuckLake itself."""
+    return "HUGEINT" in declared.upper()
+
+
+def is_reserved(column: str) -> bool:
+    return column.lower() in RESERVED_COLUMNS or column.lower().startswith(RESERVED_PREFIX)
