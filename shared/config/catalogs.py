@@ -21,21 +21,20 @@ from pathlib import Path
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from shared.config.mistakes import UNWRITABLE
+from shared.config.secrets import PASSWORD_WORDS, SECRET_PROPERTIES, shown_variable
+from shared.config.secrets import scrub as scrub
 from shared.errors import ViaduckError
 from shared.messages import LakeRef
 
 SQLITE = "sqlite:"
 POSTGRES = "postgres:"
-HIDDEN = "***"
 ENV_SUFFIX = "_env"
 
-PASSWORD_WORDS = frozenset({"password", "sslpassword", "oauth_client_secret"})
-SECRET_PROPERTIES = frozenset({"s3_access_key_id", "s3_secret_access_key", "s3_session_token"})
-
-KNOWN_WORDS = (
-    "host hostaddr port dbname user password passfile connect_timeout sslmode sslcert sslkey sslpassword sslrootcert"
-    " options application_name service target_session_attrs channel_binding keepalives tcp_user_timeout gssencmode"
-).split()
+KNOWN_WORDS = frozenset(
+    {"host", "hostaddr", "port", "dbname", "user", "password", "passfile", "service", "options", "connect_timeout"}
+    | {"sslmode", "sslcert", "sslkey", "sslrootcert", "sslpassword", "application_name", "target_session_attrs"}
+)
 
 HOW_TO_WRITE = "write sqlite:PATH, or postgres: with key=value words (dbname=… host=…) or a postgresql:// URI"
 
@@ -133,8 +132,8 @@ def variable(name: str, environ: Mapping[str, str]) -> str:
     if not value.strip():
         raise ViaduckError(
             "secret_missing",
-            f"the environment variable {name} is {'empty' if name in environ else 'not set'}",
-            f"set {name} where this service runs, or name another variable",
+            f"the environment variable {shown_variable(name)} is {'empty' if name in environ else 'not set'}",
+            "set it where this service runs, or name another variable",
         )
     return value
 
@@ -142,8 +141,8 @@ def variable(name: str, environ: Mapping[str, str]) -> str:
 def parse_catalog(text: str, base: Path) -> str:
     """Bring a catalog to its normal form. Raises ``CatalogRefused``."""
     text = text.strip()
-    if not text or "\0" in text:
-        raise CatalogRefused(f"it is empty or holds a null character; {HOW_TO_WRITE}")
+    if not text or UNWRITABLE.search(text):
+        raise CatalogRefused(f"it is empty or holds what is no character; {HOW_TO_WRITE}")
     if text.lower().startswith("ducklake:"):
         raise CatalogRefused("leave out ducklake: and write only what stands behind it")
     if re.match(r"postgres(ql)?://", text) or re.match(r"[a-z_]+\s*=", text):
@@ -192,7 +191,7 @@ def _parsed(text: str) -> dict[str, str]:
 def _what_libpq_meant(said: str) -> str:
     """libpq quotes the text it stumbled over, which may be a piece of the password: only its kind is passed on."""
     option = re.search(r'invalid (?:connection option|URI query parameter):? "(\w+)"', said)
-    near = difflib.get_close_matches(option[1], KNOWN_WORDS, 1) if option else []
+    near = difflib.get_close_matches(option[1], sorted(KNOWN_WORDS), 1) if option else []
     if option and near:
         return f"{option[1]} is not a connection word; write {near[0]}"
     if option:
@@ -238,24 +237,3 @@ def absolute_data_path(path: str, base: Path) -> str:
         return path
     absolute = os.path.abspath(base / os.path.expanduser(path))  # noqa: PTH100, PTH111 - as above
     return f"{absolute}/" if path.endswith("/") and absolute != "/" else absolute
-
-
-_QUOTED = r"''(?:(?!'').)*''|'(?:[^'\\]|\\.)*(?:'|$)|\"(?:[^\"\\]|\\.)*(?:\"|$)"
-_SECRET_NAME = (
-    r"(?:ssl)?password|passwd|pwd|oauth_client_secret|(?:s3_|aws_)?secret_access_key|(?:s3_|aws_)?access_key_id"
-    r"|(?:s3_|aws_)?session_token|client_secret|X-Amz-(?:Signature|Credential|Security-Token)"
-)
-_SCRUBBED = (
-    (re.compile(r"(\w://[^\s:/@]*):[^\s]*@"), rf"\1:{HIDDEN}@"),
-    (re.compile(rf"([?&](?:{_SECRET_NAME})=)[^&\s'\"]*", re.IGNORECASE), rf"\1{HIDDEN}"),
-    (re.compile(rf"(?<![?&\w-])((?:[\w.]+\.)?(?:{_SECRET_NAME})['\"]?\s*[=:]\s*)(?:{_QUOTED}|(?:\\.|\S)+)", re.I), rf"\1{HIDDEN}"),
-    (re.compile(rf"\b((?:KEY_ID|SECRET|SESSION_TOKEN)\s+)(?:{_QUOTED})", re.IGNORECASE), rf"\1{HIDDEN}"),
-    (re.compile(r"\b(Bearer\s+)\S+", re.IGNORECASE), rf"\1{HIDDEN}"),
-)
-
-
-def scrub(text: str) -> str:
-    """``text`` without what looks like a password, key or token: in URIs, key=value words, settings and secrets."""
-    for pattern, replacement in _SCRUBBED:
-        text = pattern.sub(replacement, text)
-    return text

@@ -21,14 +21,14 @@ class LakeTable(Section):
     """A table in a lake: what ``source`` and each of ``destinations`` have in common."""
 
     name: str = ""
-    catalog: str | None = None
+    catalog: str | None = Field(default=None, repr=False)
     catalog_env: str | None = None
     postgres_uri_env: str | None = None
     metadata_schema: str | None = None
     data_path: str | None = None
     schema_name: str = Field(default="main", alias="schema", min_length=1)
     table: str = ""
-    properties: dict[str, str] = {}
+    properties: dict[str, str] = Field(default={}, repr=False)
 
     @property
     def lake(self) -> LakeRef:
@@ -67,7 +67,7 @@ class FileDestination(LakeTable):
 
 
 class Defaults(Section):
-    properties: dict[str, str] = {}
+    properties: dict[str, str] = Field(default={}, repr=False)
 
 
 class Poll(Section):
@@ -130,16 +130,16 @@ class Kafka(Section):
     topic_prefix: str = "viaduck"
     partitions: int = Field(default=12, ge=1)
     replication_factor: int = Field(default=1, ge=1)
-    properties: dict[str, str] = {}
+    properties: dict[str, str] = Field(default={}, repr=False)
 
 
 class Spark(Section):
     master: str = "local[*]"
-    conf: dict[str, str] = {}
+    conf: dict[str, str] = Field(default={}, repr=False)
 
 
 class Registry(Section):
-    url: str | None = None
+    url: str | None = Field(default=None, repr=False)
     url_env: str | None = None
 
 
