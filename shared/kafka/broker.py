@@ -1,0 +1,99 @@
+"""The broker as a whole: does it answer, which cluster is it, are our topics there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+
+import structlog
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from shared.errors import DependencyError
+from shared.kafka.failure import Watch, build, describe
+from shared.kafka.settings import KafkaSettings
+
+log = structlog.get_logger(__name__)
+
+ANSWER_WITHIN_S = 10.0
+
+
+class Broker:
+    """An admin client of one cluster. It is kept as long as it is used: a temporary one dies in mid-request."""
+
+    def __init__(self, settings: KafkaSettings, client_id: str = "viaduck-admin") -> None:
+        self._settings = settings
+        self._watch = Watch(client_id)
+        self._admin = build(AdminClient, settings.client(client_id, self._watch))
+
+    def problem(self, timeout_s: float = 2.0) -> str | None:
+        """None if the broker answers now, else what is wrong."""
+        try:
+            self.cluster_id(timeout_s)
+        except DependencyError as error:
+            return error.message
+        return None
+
+    def cluster_id(self, timeout_s: float = ANSWER_WITHIN_S) -> str:
+        """The cluster's identity: another one behind the same address means that everything was wiped.
+
+        Raises ``DependencyError``.
+        """
+        try:
+            found = self._admin.list_topics(timeout=timeout_s)
+        except KafkaException as error:
+            raise self._unreachable(error.args[0]) from None
+        self._watch.works()
+        return found.cluster_id or ""
+
+    def ensure(self, topics: Mapping[str, Mapping[str, str]], timeout_s: float) -> None:
+        """Create those of ``topics`` (configuration by name) that are missing. Raises ``DependencyError``."""
+        if self._settings.embedded:
+            self._touch(topics, timeout_s)
+            return
+        there = self._names(timeout_s)
+        missing = [self._new_topic(name, kept) for name, kept in topics.items() if name not in there]
+        if missing:
+            self._await_created(self._admin.create_topics(missing, operation_timeout=timeout_s), timeout_s)
+
+    def _touch(self, names: Iterable[str], timeout_s: float) -> None:
+        """The mock cluster can't create topics on demand; they spring up when somebody asks for them by name."""
+        for name in names:
+            try:
+                self._admin.list_topics(name, timeout=timeout_s)
+            except KafkaException as error:
+                raise self._unreachable(error.args[0]) from None
+
+    def _names(self, timeout_s: float) -> frozenset[str]:
+        try:
+            return frozenset(self._admin.list_topics(timeout=timeout_s).topics)
+        except KafkaException as error:
+            raise self._unreachable(error.args[0]) from None
+
+    def _new_topic(self, name: str, kept: Mapping[str, str]) -> NewTopic:
+        settings = self._settings
+        return NewTopic(
+            name, num_partitions=settings.partitions, replication_factor=settings.replication_factor, config=dict(kept)
+        )
+
+    def _await_created(self, created: Mapping[str, Future[None]], timeout_s: float) -> None:
+        for name, future in created.items():
+            try:
+                future.result(timeout_s)
+                log.info("topic created", topic=name, partitions=self._settings.partitions)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # another service was quicker
+                    hint = "create the topic by hand as docs/OPERATIONS.md shows, or let this principal create topics"
+                    raise DependencyError(
+                        "kafka", f"can't create topic {name}: {describe(error.args[0])}", hint
+                    ) from None
+
+    def _unreachable(self, error: KafkaError) -> DependencyError:
+        """``error`` itself only says that nothing came back; a refused login or certificate is known to the watch."""
+        said = self._watch.problem or describe(error)
+        return DependencyError(
+            "kafka",
+            f"{self._settings.bootstrap} can't be used: {said}",
+            "check kafka.bootstrap_servers, that the broker runs, and the credentials in kafka.properties",
+        )

@@ -1,0 +1,60 @@
+"""The broker for those who have none: librdkafka's mock cluster, in a process of its own.
+
+It keeps nothing on disk and at most 5 MB of each partition, and each start has another port. That is enough, because
+messages are hints; a deployment of more than one machine wants a real broker.
+
+    python -m shared.kafka.embedded FILE     writes its address to FILE once it answers, and runs until SIGTERM
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import structlog
+from confluent_kafka import Producer
+
+from shared import log as logging
+from shared.process import die_with_parent, is_supervised
+
+log = structlog.get_logger(__name__)
+
+ANSWER_WITHIN_S = 10.0
+
+
+class EmbeddedBroker:
+    """A running mock cluster; it lives as long as this object."""
+
+    def __init__(self) -> None:
+        # An address that nobody serves: it is replaced by the mock's own.
+        properties = {"bootstrap.servers": "127.0.0.1:1", "test.mock.num.brokers": 1, "log_level": 3}
+        self._handle = Producer(properties)
+        brokers = self._handle.list_topics(timeout=ANSWER_WITHIN_S).brokers.values()
+        self.bootstrap = ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
+
+
+def tell(address: str, file: Path) -> None:
+    """Write the address so that a reader sees all of it or nothing."""
+    unfinished = file.with_name(file.name + ".new")
+    unfinished.write_text(address)
+    unfinished.replace(file)
+
+
+def main(file: Path) -> int:
+    logging.configure("broker")
+    stopped = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopped.set())
+    if is_supervised():
+        die_with_parent()
+    broker = EmbeddedBroker()
+    tell(broker.bootstrap, file)
+    log.info("embedded broker started", bootstrap=broker.bootstrap)
+    stopped.wait()
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(Path(sys.argv[1])))

@@ -1,0 +1,144 @@
+"""Reads whole topics, from the beginning and then on and on: how a service learns the state that a topic holds."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+import structlog
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
+
+from shared.kafka.failure import ClientLost, Watch, build, describe
+from shared.kafka.receive import receive
+from shared.kafka.record import Record
+from shared.kafka.settings import KafkaSettings
+
+log = structlog.get_logger(__name__)
+
+POLL_S = 0.1
+BATCH = 1_000
+INSPECT_EVERY_S = 10.0
+ANSWER_WITHIN_S = 5.0
+REBUILD_AFTER_S = 1.0
+
+Handler = Callable[[Record], None]
+Identity = tuple[str, tuple[TopicPartition, ...]]
+
+
+def end_process(_: Exception) -> None:
+    """A service that can no longer learn what it should do ends in order; its supervisor starts it again."""
+    signal.raise_signal(signal.SIGTERM)
+
+
+class Follower:
+    """One consumer on one thread of its own, without a group.
+
+    When the consumer is lost, when partitions were added, or when another cluster answers under the same address
+    (the broker was wiped; consumers do not notice), everything is read from the beginning again. Handlers therefore see
+    records again and must not mind.
+    """
+
+    def __init__(self, settings: KafkaSettings, client_id: str, topics: Sequence[str]) -> None:
+        self._settings, self._client_id, self._topics = settings, client_id, tuple(topics)
+        self._watch = Watch(client_id)
+        self._stopped = threading.Event()
+        self._unread: set[tuple[str, int]] = set()
+        self._thread: threading.Thread | None = None
+        self.caught_up = threading.Event()
+        """Set once everything that the topics held at the start has been handled; then stays set."""
+
+    @property
+    def problem(self) -> str | None:
+        """Why the broker can't be used now; None while nothing is known to be wrong."""
+        return self._watch.problem
+
+    def start(self, handler: Handler, on_failure: Callable[[Exception], None] = end_process) -> None:
+        """Call ``handler`` with each record, on the follower's thread; what it raises ends the following.
+
+        Raises ``ConfigError`` for properties that librdkafka does not take.
+        """
+        consumer = self._build()  # here, so that a bad property is the caller's to report
+        self._thread = threading.Thread(
+            target=self._run, args=(consumer, handler, on_failure), name=f"follower {self._client_id}", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self, timeout_s: float = 10.0) -> None:
+        self._stopped.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout_s)
+
+    def _build(self) -> Consumer:
+        self._watch = Watch(self._client_id)
+        properties = self._settings.consumer(self._client_id, f"{self._client_id} (unused)", self._watch)
+        return build(Consumer, {**properties, "enable.partition.eof": True})
+
+    def _run(self, consumer: Consumer, handler: Handler, on_failure: Callable[[Exception], None]) -> None:
+        try:
+            while not self._stopped.is_set():
+                self._follow(consumer, handler)
+                if not self._stopped.wait(REBUILD_AFTER_S):
+                    consumer = self._build()
+        except Exception as error:
+            log.exception("following stopped", client=self._client_id)
+            on_failure(error)
+
+    def _follow(self, consumer: Consumer, handler: Handler) -> None:
+        """Follow until the consumer is lost or the follower stopped."""
+        try:
+            followed = self._assign(consumer)
+            inspect_at = time.monotonic() + INSPECT_EVERY_S
+            while not self._stopped.is_set():
+                self._take(consumer, handler)
+                if time.monotonic() >= inspect_at:
+                    self._inspect(consumer, followed)
+                    inspect_at = time.monotonic() + INSPECT_EVERY_S
+        except ClientLost as lost:
+            log.warning("reading topics from the beginning", client=self._client_id, because=str(lost))
+        finally:
+            consumer.close()
+
+    def _take(self, consumer: Consumer, handler: Handler) -> None:
+        ended: list[tuple[str, int]] = []
+        records = receive(consumer, self._watch, POLL_S, BATCH, lambda topic, number: ended.append((topic, number)))
+        for record in records:
+            if self._stopped.is_set():
+                return
+            handler(record)
+        self._unread.difference_update(ended)
+        if not self._unread:
+            self.caught_up.set()
+
+    def _assign(self, consumer: Consumer) -> Identity:
+        identity = self._identity(consumer)
+        partitions = identity[1]
+        self._unread = {(p.topic, p.partition) for p in partitions}
+        consumer.assign([TopicPartition(p.topic, p.partition, OFFSET_BEGINNING) for p in partitions])
+        return identity
+
+    def _inspect(self, consumer: Consumer, followed: Identity) -> None:
+        try:
+            now = self._identity(consumer)
+        except ClientLost:
+            return  # the broker is away: the consumer itself waits for it
+        self._watch.works()
+        if now != followed:
+            raise ClientLost("another cluster, or other partitions, than before")
+
+    def _identity(self, consumer: Consumer) -> Identity:
+        """The cluster and the partitions of our topics. Raises ``ClientLost`` while a topic is missing."""
+        found: list[TopicPartition] = []
+        cluster = ""
+        for topic in self._topics:
+            try:
+                metadata = consumer.list_topics(topic, timeout=ANSWER_WITHIN_S)
+            except KafkaException as error:
+                raise ClientLost(describe(error.args[0])) from None
+            known = metadata.topics[topic]
+            if known.error is not None:
+                raise ClientLost(f"{topic}: {describe(known.error)}")
+            cluster = metadata.cluster_id or ""
+            found += [TopicPartition(topic, number) for number in sorted(known.partitions)]
+        return cluster, tuple(found)

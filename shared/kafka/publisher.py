@@ -1,0 +1,129 @@
+"""Sends messages: all replicas confirm, no duplicates from retries, failures are told to the sender."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+
+import structlog
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
+
+from shared.kafka.failure import NotDelivered, Watch, build, describe
+from shared.kafka.settings import KafkaSettings
+
+log = structlog.get_logger(__name__)
+
+POLL_S = 0.1
+MAX_WAIT_FOR_ROOM_S = 30.0
+
+OnDelivery = Callable[[Exception | None], None]
+Headers = list[tuple[str, str | bytes | None]]
+
+
+class Publisher:
+    """A producer with a thread that serves its callbacks; ``send`` may be called from any thread.
+
+    A producer that died (a wiped broker hands out producer ids from the start again, which is fatal to the old ones) is
+    replaced by a new one; what it still held is reported as not delivered.
+    """
+
+    def __init__(self, settings: KafkaSettings, client_id: str) -> None:
+        self._settings, self._client_id = settings, client_id
+        self._watch = Watch(client_id)
+        self._lock = threading.Lock()
+        self._producer = self._build()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name=f"publisher {client_id}", daemon=True)
+        self._thread.start()
+
+    @property
+    def problem(self) -> str | None:
+        """Why the broker can't be used now; None while nothing is known to be wrong."""
+        return self._watch.problem
+
+    def send(
+        self,
+        topic: str,
+        key: str,
+        value: bytes | None,
+        headers: Mapping[str, str] | None = None,
+        on_delivery: OnDelivery | None = None,
+    ) -> None:
+        """Queue a message; ``value`` None is a tombstone.
+
+        ``on_delivery`` is called once, mostly on the publisher's own thread (so it must be quick and must not send),
+        with None or with ``NotDelivered``. Without it a failure is logged. A full queue makes the caller wait for room.
+        """
+        report = self._reporter(topic, key, on_delivery)
+        wire: Headers = [(name, text.encode()) for name, text in (headers or {}).items()]
+        try:
+            self._produce(topic, key, value, wire, report)
+        except (BufferError, KafkaException) as error:
+            said = describe(error.args[0]) if isinstance(error, KafkaException) else "the queue stayed full"
+            report(NotDelivered(f"{topic} {key}: {said}"))
+
+    def flush(self, timeout_s: float) -> int:
+        """Wait until everything is delivered or has failed; returns how many messages are still on their way."""
+        return self._producer.flush(timeout_s)
+
+    def rebuild(self) -> None:
+        """Replace the producer by a new one, with a new producer id."""
+        fresh = self._build()
+        with self._lock:
+            old, self._producer = self._producer, fresh
+        log.warning("kafka producer built anew", client=self._client_id)
+        _discard(old)
+
+    def close(self, timeout_s: float = 10.0) -> None:
+        """Deliver what is queued, give up what can't be delivered in time, and end."""
+        self.flush(timeout_s)
+        self._stopped.set()
+        self._thread.join(timeout_s)
+        _discard(self._producer)
+
+    def _build(self) -> Producer:
+        self._watch = Watch(self._client_id)
+        return build(Producer, self._settings.producer(self._client_id, self._watch))
+
+    def _produce(self, topic: str, key: str, value: bytes | None, headers: Headers, report: OnDelivery) -> None:
+        def delivered(error: KafkaError | None, _: Message) -> None:
+            if error is None:
+                self._watch.works()
+            report(NotDelivered(f"{topic} {key}: {describe(error)}") if error is not None else None)
+
+        room = Retrying(
+            retry=retry_if_exception_type(BufferError),
+            stop=stop_after_delay(MAX_WAIT_FOR_ROOM_S),
+            wait=wait_fixed(POLL_S),
+            reraise=True,
+        )
+        for attempt in room:
+            with attempt, self._lock:
+                self._producer.produce(topic, key=key, value=value, headers=headers, on_delivery=delivered)
+
+    def _reporter(self, topic: str, key: str, on_delivery: OnDelivery | None) -> OnDelivery:
+        def report(error: Exception | None) -> None:
+            if on_delivery is None:
+                if error is not None:
+                    log.warning("message not delivered", topic=topic, key=key, error=str(error))
+                return
+            try:
+                on_delivery(error)
+            except Exception:
+                # Raised any further it would come out of some unrelated poll() and end the serving thread.
+                log.exception("delivery report could not be handled", topic=topic, key=key)
+
+        return report
+
+    def _serve(self) -> None:
+        while not self._stopped.is_set():
+            self._producer.poll(POLL_S)
+            if self._watch.fatal is not None:
+                self.rebuild()
+
+
+def _discard(producer: Producer) -> None:
+    """Report what a producer still holds as not delivered, and let go of it."""
+    producer.purge()
+    producer.flush(1.0)

@@ -1,0 +1,91 @@
+"""How to reach the broker, and with which librdkafka properties each kind of client is built."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import KafkaError
+
+from shared.config.model import Config
+from shared.errors import ConfigError
+
+BOOTSTRAP = "VIADUCK_BOOTSTRAP"
+"""The environment variable by which ``viaduck up`` tells its services where the embedded broker listens."""
+
+ENV_SUFFIX = "_env"
+
+Properties = dict[str, Any]
+ErrorHandler = Callable[[KafkaError], None]
+
+# Ours under the user's: a deployment may know better.
+# Trouble with the broker reaches us by callback and is logged once; librdkafka itself would say it every second.
+CLIENT = {"log_level": 2, "log.connection.close": False, "reconnect.backoff.max.ms": 2_000}
+PRODUCER = {"linger.ms": 5, "compression.type": "lz4", "message.timeout.ms": 30_000, "partitioner": "murmur2_random"}
+CONSUMER = {"session.timeout.ms": 10_000, "heartbeat.interval.ms": 1_000}
+
+# Ours over the user's: what we promise depends on them.
+PRODUCER_FIXED = {"acks": "all", "enable.idempotence": True}
+CONSUMER_FIXED = {"enable.auto.commit": False, "enable.auto.offset.store": False, "auto.offset.reset": "earliest"}
+
+# The mock cluster answers a fetch that finds nothing only after the full wait, even when a message arrives meanwhile.
+EMBEDDED_CONSUMER = {"fetch.wait.max.ms": 25, "session.timeout.ms": 6_000, "heartbeat.interval.ms": 500}
+
+
+@dataclass(frozen=True)
+class KafkaSettings:
+    """Where the broker is and how to talk to it. ``properties`` may hold secrets and stays out of the repr."""
+
+    bootstrap: str
+    prefix: str = "viaduck"
+    partitions: int = 12
+    replication_factor: int = 1
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    embedded: bool = False
+
+    @classmethod
+    def from_config(cls, config: Config, environ: Mapping[str, str] = os.environ) -> KafkaSettings:
+        """Raises ``ConfigError`` where no broker is named or a variable is missing."""
+        kafka = config.kafka
+        embedded = kafka.bootstrap_servers is None
+        bootstrap = environ.get(BOOTSTRAP) if embedded else kafka.bootstrap_servers
+        if not bootstrap:
+            raise ConfigError(
+                ["kafka.bootstrap_servers: needed by a service that runs alone; only `viaduck up` brings one"]
+            )
+        return cls(
+            bootstrap=bootstrap,
+            prefix=kafka.topic_prefix,
+            partitions=kafka.partitions,
+            replication_factor=kafka.replication_factor,
+            properties={} if embedded else _resolved(kafka.properties, environ),
+            embedded=embedded,
+        )
+
+    def client(self, client_id: str, on_error: ErrorHandler) -> Properties:
+        """For an admin client. A wrong password or certificate is never raised: only ``on_error`` hears of it."""
+        own = {"bootstrap.servers": self.bootstrap, "client.id": client_id, "error_cb": on_error}
+        return {**CLIENT, **self.properties, **own}
+
+    def producer(self, client_id: str, on_error: ErrorHandler) -> Properties:
+        return {**PRODUCER, **self.client(client_id, on_error), **PRODUCER_FIXED}
+
+    def consumer(self, client_id: str, group: str, on_error: ErrorHandler) -> Properties:
+        embedded = EMBEDDED_CONSUMER if self.embedded else {}
+        return {**CONSUMER, **embedded, **self.client(client_id, on_error), **CONSUMER_FIXED, "group.id": group}
+
+
+def _resolved(properties: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
+    missing = [
+        f"kafka.properties.{name}: the environment variable {value} is not set; set it, or correct the name"
+        for name, value in properties.items()
+        if name.endswith(ENV_SUFFIX) and value not in environ
+    ]
+    if missing:
+        raise ConfigError(missing)
+    return {
+        name.removesuffix(ENV_SUFFIX): environ[value] if name.endswith(ENV_SUFFIX) else value
+        for name, value in properties.items()
+    }

@@ -1,0 +1,54 @@
+"""The four topics: their names, and how they are kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shared.kafka.broker import Broker
+from shared.kafka.settings import KafkaSettings
+
+WEEK_MS = 7 * 24 * 3600 * 1000
+
+
+@dataclass(frozen=True)
+class Topics:
+    """Names of the topics under one prefix."""
+
+    prefix: str = "viaduck"
+
+    @property
+    def destinations(self) -> str:
+        return f"{self.prefix}.destinations"
+
+    @property
+    def work(self) -> str:
+        return f"{self.prefix}.work"
+
+    @property
+    def progress(self) -> str:
+        return f"{self.prefix}.progress"
+
+    @property
+    def dead_letter(self) -> str:
+        return f"{self.prefix}.dead-letter"
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        return tuple(self.kept)
+
+    @property
+    def kept(self) -> dict[str, dict[str, str]]:
+        """Topic configuration by name: state is compacted, hints and letters go by time."""
+        compacted = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1", "segment.ms": str(WEEK_MS // 7)}
+        by_time = {"cleanup.policy": "delete", "retention.ms": str(WEEK_MS)}
+        return {
+            self.destinations: compacted,
+            self.work: by_time,
+            self.progress: compacted,
+            self.dead_letter: {**by_time, "retention.ms": str(4 * WEEK_MS)},
+        }
+
+
+def ensure(settings: KafkaSettings, timeout_s: float = 30.0) -> None:
+    """Create our topics where they are missing. Raises ``DependencyError`` where the broker does not answer."""
+    Broker(settings).ensure(Topics(settings.prefix).kept, timeout_s)

@@ -1,0 +1,140 @@
+"""A member of a consumer group that commits exactly what it is told to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import structlog
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from shared.kafka.failure import ClientLost, Watch, build, describe
+from shared.kafka.receive import receive
+from shared.kafka.record import Record
+from shared.kafka.settings import KafkaSettings
+
+log = structlog.get_logger(__name__)
+
+BATCH = 1_000
+
+
+class Partition(NamedTuple):
+    topic: str
+    number: int
+
+
+OnPartitions = Callable[[frozenset[Partition]], None]
+
+
+def _ignore(_: frozenset[Partition]) -> None:
+    """For members that keep nothing by partition."""
+
+
+class WorkConsumer:
+    """Classic group protocol with cooperative-sticky assignment; offsets are committed by ``commit`` alone.
+
+    One consumer, one thread: every method belongs to the thread that built it, because librdkafka blocks without end
+    when another thread calls a consumer that is being polled. Callbacks come out of ``poll`` and ``close``.
+    ``on_revoke`` also tells of partitions that were lost; their offsets can't be committed any more.
+    """
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        client_id: str,
+        group: str,
+        topics: Sequence[str],
+        on_assign: OnPartitions = _ignore,
+        on_revoke: OnPartitions = _ignore,
+    ) -> None:
+        self._settings, self._client_id, self._group, self._topics = settings, client_id, group, list(topics)
+        self._on_assign, self._on_revoke = on_assign, on_revoke
+        self._assigned: set[Partition] = set()
+        self._watch = Watch(client_id)
+        self._consumer = self._join()
+
+    @property
+    def problem(self) -> str | None:
+        """Why the broker can't be used now; None while nothing is known to be wrong."""
+        return self._watch.problem
+
+    @property
+    def assigned(self) -> frozenset[Partition]:
+        return frozenset(self._assigned)
+
+    def poll(self, timeout_s: float, limit: int = BATCH) -> list[Record]:
+        """Up to ``limit`` records as soon as there is one; empty after ``timeout_s``.
+
+        Must be called again within five minutes even while every partition is paused, or the group thinks us dead.
+        A consumer that died is built anew: its partitions are revoked first.
+        """
+        try:
+            return receive(self._consumer, self._watch, timeout_s, limit)
+        except ClientLost as lost:
+            log.warning("joining the group anew", client=self._client_id, group=self._group, because=str(lost))
+            self._rejoin()
+            return []
+
+    def pause(self, partitions: Iterable[Partition]) -> None:
+        """Stop fetching; what was not handed out yet comes after ``resume``. Partitions of others are left out."""
+        self._consumer.pause(self._ours(partitions))
+
+    def resume(self, partitions: Iterable[Partition]) -> None:
+        self._consumer.resume(self._ours(partitions))
+
+    def commit(self, offsets: Mapping[Partition, int]) -> None:
+        """Commit the next offset to read of each partition, in the background; a failure is logged.
+
+        Nothing depends on a commit: a record that is read again finds its work done.
+        """
+        positions = self._positions(offsets)
+        if positions:
+            self._consumer.commit(offsets=positions, asynchronous=True)
+
+    def close(self, offsets: Mapping[Partition, int] | None = None) -> None:
+        """Commit ``offsets``, leave the group, and end."""
+        try:
+            positions = self._positions(offsets or {})
+            if positions:
+                self._consumer.commit(offsets=positions, asynchronous=False)
+        except KafkaException as error:
+            log.warning("offsets not committed", client=self._client_id, error=describe(error.args[0]))
+        finally:
+            self._consumer.close()
+
+    def _join(self) -> Consumer:
+        self._watch = Watch(self._client_id)
+        properties = self._settings.consumer(self._client_id, self._group, self._watch)
+        strategy = {"partition.assignment.strategy": "cooperative-sticky", "on_commit": self._committed}
+        consumer = build(Consumer, {**properties, **strategy})
+        consumer.subscribe(self._topics, on_assign=self._gained, on_revoke=self._gone, on_lost=self._gone)
+        return consumer
+
+    def _rejoin(self) -> None:
+        self._consumer.close()
+        self._gone(self._consumer, [TopicPartition(p.topic, p.number) for p in self._assigned])
+        self._consumer = self._join()
+
+    def _gained(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        gained = frozenset(Partition(p.topic, p.partition) for p in partitions)
+        self._assigned |= gained
+        if gained:
+            log.info("partitions assigned", client=self._client_id, partitions=sorted(p.number for p in gained))
+            self._on_assign(gained)
+
+    def _gone(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        gone = frozenset(Partition(p.topic, p.partition) for p in partitions) & self._assigned
+        self._assigned -= gone
+        if gone:
+            log.info("partitions revoked", client=self._client_id, partitions=sorted(p.number for p in gone))
+            self._on_revoke(gone)
+
+    def _committed(self, error: KafkaError | None, _: list[TopicPartition]) -> None:
+        if error is not None:
+            log.warning("offsets not committed", client=self._client_id, error=describe(error))
+
+    def _ours(self, partitions: Iterable[Partition]) -> list[TopicPartition]:
+        return [TopicPartition(p.topic, p.number) for p in partitions if p in self._assigned]
+
+    def _positions(self, offsets: Mapping[Partition, int]) -> list[TopicPartition]:
+        return [TopicPartition(p.topic, p.number, offset) for p, offset in offsets.items() if p in self._assigned]

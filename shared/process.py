@@ -1,0 +1,56 @@
+"""What a process of ours that another one started must know: it does not outlive its parent."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Mapping
+
+SUPERVISED = "VIADUCK_SUPERVISED"
+"""Set to 1 in the environment of the processes that ``viaduck up`` starts."""
+
+PARENT = "VIADUCK_PARENT"
+"""The process id of ``viaduck up`` for its children, which may come to life only after it has died."""
+
+PR_SET_PDEATHSIG = 1
+LOOK_EVERY_S = 0.5
+
+
+def is_supervised(environ: Mapping[str, str] = os.environ) -> bool:
+    return environ.get(SUPERVISED) == "1"
+
+
+def die_with_parent(environ: Mapping[str, str] = os.environ) -> None:
+    """Be killed when the process that started this one is gone, however it went. Calling it again does nothing.
+
+    SIGKILL rather than an orderly end: nothing of ours depends on one, and whoever starts everything again at once
+    must find ports and locks free. Linux tells us of the parent's death; the look at its id covers a parent that died
+    before we asked, and other systems.
+    """
+    if _Watch.started:
+        return
+    _Watch.started = True
+    parent = int(environ.get(PARENT, os.getppid()))
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    threading.Thread(target=_end_as_orphan, args=(parent,), name="parent watch", daemon=True).start()
+
+
+def ignore_hangups() -> None:
+    """What SIGHUP does until a service has a handler of its own: nothing. ``viaduck up`` starts us with it blocked."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
+
+
+class _Watch:
+    started = False
+
+
+def _end_as_orphan(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(LOOK_EVERY_S)
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,96 @@
+"""A Spark session as our jobs want it: RDDs of small tasks whose Python workers keep their state.
+
+Everything runs through the RDD API: RDD and DataFrame jobs use different worker processes, so using both would double
+attached lakes, memory and backends.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+
+from shared.config.model import Config
+from shared.errors import DependencyError
+from shared.java import java_home
+
+SETTINGS = {
+    "spark.python.unix.domain.socket.enabled": "true",  # over TCP each task loses 40 ms
+    "spark.python.worker.reuse": "true",
+    "spark.scheduler.mode": "FAIR",  # a long seed must not hold up small changes
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+LOCAL = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "512m",
+    # Small jobs on few cores: quick to warm up matters more than the last percent.
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+}
+
+
+def session(config: Config, app: str) -> SparkContext:
+    """Start Spark, or return the one that runs in this process. Raises ``DependencyError``.
+
+    The first start takes seconds and sets the process's ``JAVA_HOME``.
+    """
+    _prepare_environment(config.spark.master)
+    try:
+        with _signals_kept(), warnings.catch_warnings():
+            # It looks for pandas and dislikes the newest; none of our jobs uses any.
+            warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
+            return SparkContext.getOrCreate(spark_conf(config, app))
+    except PySparkException as error:
+        raise _did_not_start(config.spark.master, error) from error
+    except Exception as error:
+        if type(error).__module__.startswith("py4j"):  # py4j's errors of a JVM that refused or is gone
+            raise _did_not_start(config.spark.master, error) from error
+        raise
+
+
+def spark_conf(config: Config, app: str) -> SparkConf:
+    """Our settings, and the user's on top."""
+    local = LOCAL if is_local(config.spark.master) else {}
+    conf = SparkConf(loadDefaults=False).setMaster(config.spark.master).setAppName(app)
+    return conf.setAll([*SETTINGS.items(), *local.items(), *config.spark.conf.items()])
+
+
+def is_local(master: str) -> bool:
+    return master.startswith("local")
+
+
+def _prepare_environment(master: str) -> None:
+    os.environ["JAVA_HOME"] = str(java_home())
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers take whatever python3 is on the PATH
+    os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "spark_conf"))
+    if is_local(master):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # a container's host name may not resolve
+
+
+@contextmanager
+def _signals_kept() -> Iterator[None]:
+    """Spark puts a handler of its own on SIGINT; how a service ends is the service's business."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _did_not_start(master: str, error: Exception) -> DependencyError:
+    first_line = str(error).strip().splitlines()[0]
+    hint = "see the lines above; spark.master and spark.conf in the file decide how Spark starts"
+    return DependencyError("spark", f"{master} did not start: {first_line}", hint)
