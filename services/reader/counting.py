@@ -1,0 +1,132 @@
+"""Counts rows by routing value in the source lake: DuckDB, one column, one pass for all destinations."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import duckdb
+
+from shared.config.catalogs import ResolvedLake
+from shared.errors import ViaduckError
+from shared.lake.attach import attach
+from shared.lake.engine import connect
+from shared.lake.failure import classify, loses_attachment
+from shared.lake.sql import ident, literal, path
+from shared.ranges import Range
+
+ALIAS = "source"
+MEMORY_LIMIT = "1GB"
+
+Counts = dict[str | None, int]
+"""Rows by canonical routing value; None is NULL."""
+
+INSERTIONS, DELETIONS = "ducklake_table_insertions", "ducklake_table_deletions"
+
+
+@dataclass(frozen=True)
+class Images:
+    """What the feed shows of some ranges; an update has an image in both."""
+
+    inserted: Counts
+    deleted: Counts
+
+    def by_value(self) -> dict[str, int]:
+        """All images: never fewer than the net change has rows."""
+        values = (self.inserted.keys() | self.deleted.keys()) - {None}
+        return {value: self._both(value) for value in values if value is not None}
+
+    @property
+    def total(self) -> int:
+        return sum(self.inserted.values()) + sum(self.deleted.values())
+
+    def unrouted(self, routed: Collection[str]) -> int:
+        """Changed rows, an update counted once, of NULL and of values that nobody wants."""
+        values = (self.inserted.keys() | self.deleted.keys()) - set(routed)
+        return sum(max(self.inserted.get(value, 0), self.deleted.get(value, 0)) for value in values)
+
+    def _both(self, value: str) -> int:
+        return self.inserted.get(value, 0) + self.deleted.get(value, 0)
+
+
+class Counter:
+    """One connection, kept open. After an error it is built anew, since an instance may be lost for good (H4)."""
+
+    def __init__(self, lake: ResolvedLake, schema: str, table: str, field: str) -> None:
+        self._lake, self._schema, self._table, self._field = lake, schema, table, field
+        self._con: duckdb.DuckDBPyConnection | None = None
+
+    def changes(self, inserted: Sequence[Range], deleted: Sequence[Range]) -> Images:
+        """What the feed shows of these ranges' insertions and deletions, by routing value.
+
+        No filter, no virtual column, ranges by the functions' arguments alone (H4). Raises a ``ViaduckError``.
+        """
+        feeds = [self._feed(INSERTIONS, each) for each in inserted] + [self._feed(DELETIONS, each) for each in deleted]
+        counted = self._counted(feeds)
+        return Images(_summed(counted[: len(inserted)]), _summed(counted[len(inserted) :]))
+
+    def state(self) -> Counts:
+        """The table's present rows by routing value. Raises a ``ViaduckError``."""
+        return _summed(self._counted([path(ALIAS, self._schema, self._table)]))
+
+    def close(self) -> None:
+        if self._con is not None:
+            self._con.close()
+            self._con = None
+
+    def _feed(self, function: str, range: Range) -> str:
+        first, last = range.inclusive()
+        return f"{function}({literal(ALIAS)}, {literal(self._schema)}, {literal(self._table)}, {first}, {last})"
+
+    def _counted(self, relations: Sequence[str]) -> list[Counts]:
+        """Rows by routing value of each; again, attached anew, where that may help (DUCKLAKE §7.4)."""
+        column = f"CAST({ident(self._field)} AS VARCHAR)"
+        statements = [f"SELECT {column}, count(*) FROM {relation} GROUP BY 1" for relation in relations]
+        kept_open = self._con is not None
+        try:
+            return self._run(statements)
+        except duckdb.Error as error:
+            self._drop()
+            if not kept_open or not loses_attachment(error):
+                raise self._classified(error) from None
+        try:
+            return self._run(statements)
+        except duckdb.Error as error:
+            self._drop()
+            raise self._classified(error) from None
+
+    def _run(self, statements: Sequence[str]) -> list[Counts]:
+        """All in one transaction, which looks the snapshot up once; every result is read to its end (DUCKLAKE §3.6)."""
+        con = self._opened()
+        con.execute("BEGIN")
+        counted = [dict(con.execute(statement).fetchall()) for statement in statements]
+        con.execute("COMMIT")
+        return counted
+
+    def _classified(self, error: duckdb.Error) -> ViaduckError:
+        return classify(error, f"counting rows of {self._table}")
+
+    def _opened(self) -> duckdb.DuckDBPyConnection:
+        if self._con is None:
+            con = connect(memory_limit=MEMORY_LIMIT)
+            try:
+                attach(con, ALIAS, self._lake, read_only=True)
+            except BaseException:
+                con.close()
+                raise
+            self._con = con
+        return self._con
+
+    def _drop(self) -> None:
+        with contextlib.suppress(duckdb.Error):  # it is thrown away because it misbehaved
+            self.close()
+        self._con = None
+
+
+def _summed(counted: Sequence[Counts]) -> Counts:
+    total: Counts = {}
+    for counts in counted:
+        for value, rows in counts.items():
+            total[value] = total.get(value, 0) + rows
+    return total

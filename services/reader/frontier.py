@@ -1,0 +1,88 @@
+"""What the reader tells control and users: how far it has looked, and who is behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from services.reader.plan import Planner
+from services.reader.tracked import Tracked
+from shared.digest import digest
+from shared.messages import Lagging
+from shared.ranges import NOT_SEEDED
+
+MOST_PER_PAGE = 2_000
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The state of a share at one moment. Whoever is not in ``lagging`` is known to be exact at ``head``."""
+
+    head: int
+    head_time: datetime | None
+    lagging: Mapping[str, Lagging]
+    settled: bool
+    revision: str
+
+
+@dataclass(frozen=True)
+class CatalogTime:
+    """By the source catalog's own clock: when its head was committed, and what time it is."""
+
+    head: datetime
+    now: datetime
+
+
+def standing(planner: Planner, now_s: float, catalog: CatalogTime | None, *, readable: bool) -> Standing:
+    """Where everybody is. ``readable``: the last look at the source succeeded."""
+    catalog_now = catalog.now if catalog is not None else None
+    line = planner.ledger.line if planner.ledger is not None else None
+    everybody = planner.tracked.values()
+    return Standing(
+        head=line or 0,
+        head_time=catalog.head if catalog is not None else None,
+        lagging={t.name: _lagging(t, now_s, catalog_now) for t in everybody if line is None or known_through(t) < line},
+        settled=readable and is_settled(planner),
+        revision=digest((t.name, t.spec.generation, t.spec.revision) for t in everybody),
+    )
+
+
+def is_settled(planner: Planner) -> bool:
+    """Whether everything that can move has: who lags is parked, past its retries or switched off."""
+    if planner.ledger is None or planner.above() is not None:
+        return False
+    line = planner.ledger.line
+    return all(_has_arrived(t, line) or t.is_exhausted for t in planner.tracked.values() if t.is_running)
+
+
+def _has_arrived(tracked: Tracked, line: int) -> bool:
+    return tracked.is_seeded and tracked.exact >= line and tracked.in_flight is None
+
+
+def known_through(tracked: Tracked) -> int:
+    return tracked.exact if tracked.is_seeded else NOT_SEEDED
+
+
+def lag_seconds(tracked: Tracked, now_s: float, catalog_now: datetime | None) -> float:
+    """Age of the oldest snapshot that may hold an unapplied change; of a seed that waits, since when it does."""
+    if tracked.waits_since is not None and catalog_now is not None:
+        return max(0.0, (catalog_now - tracked.waits_since).total_seconds())
+    return max(0.0, now_s - tracked.since_s) if tracked.position == NOT_SEEDED else 0.0
+
+
+def pages(lagging: Mapping[str, Lagging]) -> list[dict[str, Lagging]]:
+    """``lagging`` in pages of at most 2,000, by name; one empty page if nobody lags."""
+    names = sorted(lagging)
+    starts: Iterable[int] = range(0, max(len(names), 1), MOST_PER_PAGE)
+    return [{name: lagging[name] for name in names[start : start + MOST_PER_PAGE]} for start in starts]
+
+
+def _lagging(tracked: Tracked, now_s: float, catalog_now: datetime | None) -> Lagging:
+    return Lagging(
+        known_through=known_through(tracked),
+        lag_seconds=round(lag_seconds(tracked, now_s, catalog_now), 3),
+        in_flight=tracked.in_flight is not None,
+        attempts=tracked.attempts,
+        exhausted=tracked.is_exhausted,
+    )

@@ -1,0 +1,110 @@
+"""What other threads tell the reader's own: one queue of events."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from shared.kafka.record import Record
+from shared.kafka.topics import Topics
+from shared.messages import Destination, Frontier, Progress, UnreadableMessage, parse_progress
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The destinations topic: a destination's desired state."""
+
+    spec: Destination
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """The destinations topic: a tombstone."""
+
+    destination: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The progress topic: what became of an item."""
+
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """The progress topic: how far a reader had looked, perhaps this one in an earlier life."""
+
+    frontier: Frontier
+
+
+@dataclass(frozen=True, slots=True)
+class Undelivered:
+    """The broker did not take an item."""
+
+    destination: str
+    item: str
+
+
+@dataclass(frozen=True, slots=True)
+class Woken:
+    """Nothing happened, but look: a signal came."""
+
+
+Event = Wanted | Removed | Answered | Reached | Undelivered | Woken
+
+
+class Inbox:
+    """A queue that signal handlers may put to as well."""
+
+    def __init__(self) -> None:
+        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+
+    def put(self, event: Event) -> None:
+        self._events.put(event)
+
+    def take(self, timeout_s: float) -> list[Event]:
+        """What is there, waiting up to ``timeout_s`` for the first."""
+        events: list[Event] = []
+        try:
+            events.append(self._events.get(timeout=timeout_s) if timeout_s > 0 else self._events.get_nowait())
+            while True:
+                events.append(self._events.get_nowait())
+        except queue.Empty:
+            return events
+
+
+class Intake:
+    """Records of the destinations and progress topics → events of one pipeline. Called on the follower's thread."""
+
+    def __init__(self, pipeline: str, topics: Topics, inbox: Inbox, unreadable: Callable[[Record, str], None]) -> None:
+        self._pipeline, self._topics, self._inbox, self._unreadable = pipeline, topics, inbox, unreadable
+
+    def __call__(self, record: Record) -> None:
+        try:
+            event = self._destination(record) if record.topic == self._topics.destinations else self._progress(record)
+        except UnreadableMessage as error:
+            self._unreadable(record, str(error))
+            return
+        if event is not None:
+            self._inbox.put(event)
+
+    def _destination(self, record: Record) -> Event | None:
+        if record.key is None:
+            raise UnreadableMessage("a message of this topic needs a key")
+        pipeline, _, name = record.key.partition("/")
+        if record.value is None:
+            return Removed(name) if pipeline == self._pipeline else None
+        spec = Destination.from_bytes(record.value)
+        if spec.key != record.key:
+            raise UnreadableMessage(f"the key {record.key!r} is not the destination's {spec.key!r}")
+        return Wanted(spec) if pipeline == self._pipeline else None
+
+    def _progress(self, record: Record) -> Event | None:
+        if record.value is None:
+            return None
+        message = parse_progress(record.value)
+        if message.pipeline != self._pipeline:
+            return None
+        return Reached(message) if isinstance(message, Frontier) else Answered(message)

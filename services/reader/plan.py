@@ -1,0 +1,292 @@
+"""The reader's mind: events in, actions out. It knows no clock, no broker and no lake.
+
+What is true of the source comes as a ``Sight`` and as counted ``Step``s, what is true of a destination as answers to
+items. Both may be late, doubled or lost: an item that rests on old news is refused by the destination's own cursor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from services.reader.actions import Action, Park, Send
+from services.reader.answers import Next, accept, overhear
+from services.reader.backoff import delay_s
+from services.reader.catch_up import CatchUp
+from services.reader.choose import Rules, Sight, choose, is_near_oldest, needs_size
+from services.reader.hold import Candidate, Hold
+from services.reader.ledger import Ledger
+from services.reader.problems import contradiction, expired, judge
+from services.reader.steps import Step
+from services.reader.timers import Timers
+from services.reader.tracked import Tracked
+from shared.messages import DesiredState, Destination, Problem, Progress
+from shared.ranges import Range
+
+MOST_RESEND_DOUBLINGS = 4
+
+
+class Planner:
+    """Plans the destinations of one reader's share. Used by one thread."""
+
+    def __init__(
+        self,
+        rules: Rules,
+        new_id: Callable[[], str],
+        jitter: Callable[[], float],
+        remembered_line: int | None = None,
+    ) -> None:
+        """``jitter`` gives numbers in [0, 1). A ``remembered_line`` is where an earlier life of this reader stopped."""
+        self._rules = rules
+        self._new_id = new_id
+        self._jitter = jitter
+        self._remembered_line = remembered_line
+        self._tracked: dict[str, Tracked] = {}
+        self._dirty: set[str] = set()
+        self._behind: set[str] = set()
+        self._unsized: set[str] = set()
+        self._parks: list[Park] = []
+        self._catch_up = CatchUp()
+        self._timers = Timers()
+        self._hold = Hold(rules)
+        self.ledger: Ledger | None = None
+        self.sight: Sight | None = None
+
+    # -- events of destinations --------------------------------------------------------------------------------------
+
+    def destination(self, spec: Destination, now_s: float) -> None:
+        """Somebody wants ``spec``. Whatever is new about it, a running one is probed and tried again."""
+        known = self._tracked.get(spec.destination)
+        if known is not None and known.spec == spec:
+            return
+        if known is not None and known.spec.generation == spec.generation and spec.state is not DesiredState.RUNNING:
+            known.spec, known.parked, known.attempts = spec, None, 0
+            return
+        self.forget(spec.destination)
+        self._tracked[spec.destination] = Tracked(spec, now_s)
+        self._dirty.add(spec.destination)
+
+    def forget(self, name: str) -> None:
+        """The destination was removed."""
+        known = self._tracked.pop(name, None)
+        if known is not None:
+            self._release(known)
+
+    def progress(self, progress: Progress, now_s: float) -> None:
+        """An item was answered; ours, or one that somebody else sent or that we gave up."""
+        tracked = self._tracked.get(progress.destination)
+        if tracked is None:
+            return
+        asked = tracked.in_flight
+        if asked is None or asked.item != progress.item:
+            overhear(tracked, progress, now_s)
+        else:
+            self._release(tracked)
+            tracked.resends = 0
+            self._follow(tracked, accept(tracked, asked, progress, now_s), now_s)
+        self._settle(tracked)
+        self._dirty.add(tracked.name)
+
+    def undelivered(self, name: str, item: str, now_s: float) -> None:
+        """The broker did not take an item."""
+        tracked = self._tracked.get(name)
+        if tracked is not None and tracked.in_flight is not None and tracked.in_flight.item == item:
+            self._release(tracked)
+            tracked.resends += 1
+            self._wait(tracked, delay_s(tracked.resends, self._jitter()), now_s)
+
+    # -- events of the source ----------------------------------------------------------------------------------------
+
+    def saw(self, sight: Sight, now_s: float) -> None:
+        """A look at the source's metadata."""
+        before, self.sight = self.sight, sight
+        if self.ledger is None:
+            self._count_from(self._first_line(sight))
+        elif is_void(self.ledger, before, sight):
+            self._count_from(sight.head)
+        for tracked in self._tracked.values():
+            if tracked.is_running and (problem := contradiction(tracked, before, sight)) is not None:
+                self._park(tracked, problem)
+            self._look_at(tracked, sight, now_s)
+
+    def counted(self, step: Step) -> None:
+        """The range above the line was counted."""
+        ledger = self._known_ledger()
+        if step.range.after != ledger.line:
+            return
+        ledger.extend(step)
+        self._settle_all()
+        ledger.trim(min((t.exact for t in self._running()), default=ledger.line))
+
+    def counted_below(self, step: Step) -> None:
+        """A range under the floor was counted."""
+        ledger = self._known_ledger()
+        if step.range.through == ledger.floor:
+            ledger.extend_down(step)
+            self._settle_all()
+
+    def expired(self, snapshot: int) -> None:
+        """``snapshot`` is no longer there, so nobody can go on from it."""
+        oldest = self.sight.oldest if self.sight is not None else None
+        for tracked in list(self._running()):
+            if tracked.exact == snapshot and tracked.in_flight is None:
+                self._park(tracked, expired(snapshot, oldest))
+        self._catch_up.drop(snapshot)
+        if self.sight is not None and self.ledger is not None and self.ledger.line == snapshot:
+            self._count_from(self.sight.head)
+
+    def sized(self, rows: Mapping[str, int] | None) -> None:
+        """What seeds will bring, by routing value; None where it was too much to count."""
+        for tracked in (self._tracked[name] for name in self._unsized if name in self._tracked):
+            tracked.sized = True
+            tracked.seed_rows = None if rows is None else rows.get(tracked.value, 0)
+            self._dirty.add(tracked.name)
+        self._unsized.clear()
+
+    # -- questions ---------------------------------------------------------------------------------------------------
+
+    @property
+    def tracked(self) -> Mapping[str, Tracked]:
+        return self._tracked
+
+    @property
+    def rows_in_flight(self) -> int:
+        return self._hold.rows
+
+    @property
+    def wants_sizes(self) -> bool:
+        """Whether seeds wait for ``sized``."""
+        return self.sight is not None and bool(self._unsized)
+
+    def above(self) -> Range | None:
+        """The range between the line and the head that is still to be counted."""
+        if self.ledger is None or self.sight is None or self.sight.head <= self.ledger.line:
+            return None
+        return Range(self.ledger.line, self.sight.head)
+
+    def below(self) -> Range | None:
+        """The next range under the floor that somebody needs counted."""
+        if self.ledger is None or not self._behind:
+            return None
+        waiting = [tracked.exact for tracked in self._running() if tracked.name in self._behind]
+        return self._catch_up.next(waiting, self.ledger.floor)
+
+    def next_due_s(self) -> float | None:
+        """When ``plan`` should be asked again though nothing happened."""
+        return self._timers.next_due_s()
+
+    # -- actions -----------------------------------------------------------------------------------------------------
+
+    def plan(self, now_s: float) -> list[Action]:
+        """What is to be published now."""
+        names = self._dirty | self._timers.pop_due(now_s)
+        self._dirty = set()
+        candidates = [candidate for name in names if (candidate := self._candidate(name, now_s)) is not None]
+        sent: list[Action] = []
+        waiting = self._hold.admit(candidates, lambda candidate: sent.append(self._send(candidate, now_s)))
+        self._dirty.update(tracked.name for tracked, _ in waiting)
+        parks, self._parks = self._parks, []
+        return [*parks, *sent]
+
+    def _candidate(self, name: str, now_s: float) -> Candidate | None:
+        tracked = self._tracked.get(name)
+        if tracked is None:
+            return None
+        self._give_up(tracked, now_s)
+        if self.sight is not None and (problem := judge(tracked, self.sight)) is not None:
+            self._park(tracked, problem)
+        self._settle(tracked)
+        if needs_size(tracked):
+            self._unsized.add(name)
+        draft = choose(tracked, self.sight, self.ledger, self._rules, now_s)
+        return None if draft is None else (tracked, draft)
+
+    def _send(self, candidate: Candidate, now_s: float) -> Send:
+        tracked, draft = candidate
+        item, until_s = self._new_id(), now_s + self._patience_s(tracked)
+        tracked.in_flight = self._hold.take(item, tracked, draft, until_s)
+        self._timers.at(until_s, tracked.name)
+        return Send(item, tracked.name, tracked.spec.generation, draft, 1 + tracked.attempts + tracked.resends)
+
+    # -- one destination ---------------------------------------------------------------------------------------------
+
+    def _look_at(self, tracked: Tracked, sight: Sight, now_s: float) -> None:
+        """Wake whoever has to be parked, may be seeded, or whose quiet position should move."""
+        if not tracked.is_running or tracked.in_flight is not None:
+            return
+        if not tracked.is_seeded or judge(tracked, sight) is not None:
+            self._dirty.add(tracked.name)
+        elif tracked.position is not None and tracked.exact > tracked.position:
+            is_old = now_s - tracked.since_s >= self._rules.advance_after_s
+            if is_old or is_near_oldest(tracked.position, sight):
+                self._dirty.add(tracked.name)
+
+    def _settle(self, tracked: Tracked) -> bool:
+        """Move on for free over steps that do not touch the destination; whether one does."""
+        if self.ledger is None or not tracked.is_seeded:
+            return False
+        if tracked.exact < self.ledger.floor:
+            self._behind.add(tracked.name)
+            return False
+        self._behind.discard(tracked.name)
+        tracked.exact, step = self.ledger.settle(tracked.exact, tracked.value)
+        tracked.waits_since = None if step is None else step.oldest_touch
+        return step is not None
+
+    def _settle_all(self) -> None:
+        self._dirty.update(tracked.name for tracked in self._tracked.values() if self._settle(tracked))
+
+    def _follow(self, tracked: Tracked, next: Next, now_s: float) -> None:
+        if next is Next.BACK_OFF:
+            tracked.attempts += 1
+            self._wait(tracked, delay_s(tracked.attempts, self._jitter()), now_s)
+        elif next is Next.GO_ON:
+            tracked.attempts = 0
+
+    def _wait(self, tracked: Tracked, seconds: float, now_s: float) -> None:
+        tracked.not_before_s = now_s + seconds
+        self._timers.at(tracked.not_before_s, tracked.name)
+
+    def _give_up(self, tracked: Tracked, now_s: float) -> None:
+        """Forget an item that nobody answered; the next may do the same again, which the cursor makes harmless."""
+        if tracked.in_flight is not None and now_s >= tracked.in_flight.until_s:
+            self._release(tracked)
+            tracked.resends += 1
+
+    def _patience_s(self, tracked: Tracked) -> float:
+        """Longer each time: a slow seed must not be sent again and again."""
+        return self._rules.confirm_within_s * (1 << min(tracked.resends, MOST_RESEND_DOUBLINGS))
+
+    def _release(self, tracked: Tracked) -> None:
+        if tracked.in_flight is not None:
+            self._hold.give_back(tracked.in_flight)
+            tracked.in_flight = None
+
+    def _park(self, tracked: Tracked, problem: Problem) -> None:
+        tracked.parked = problem
+        self._parks.append(Park(tracked.name, tracked.spec.generation, tracked.position, problem))
+
+    # -- the ledger --------------------------------------------------------------------------------------------------
+
+    def _running(self) -> Iterator[Tracked]:
+        return (tracked for tracked in self._tracked.values() if tracked.is_running and tracked.is_seeded)
+
+    def _first_line(self, sight: Sight) -> int:
+        """Where counting begins: where an earlier life stopped, if that is still there, else at the head."""
+        line = self._remembered_line
+        return line if line is not None and max(sight.oldest, sight.born) <= line <= sight.head else sight.head
+
+    def _count_from(self, line: int) -> None:
+        """Begin a new ledger; an old one speaks of what is no longer so, or can't be continued."""
+        self.ledger = Ledger(line, self._rules.segment_rows)
+        self._settle_all()
+
+    def _known_ledger(self) -> Ledger:
+        if self.ledger is None:
+            raise LookupError("nothing can be counted before the source was seen")
+        return self.ledger
+
+
+def is_void(ledger: Ledger, before: Sight | None, sight: Sight) -> bool:
+    """Whether the counts speak of another table, of a history that was undone, or end where nothing is retained."""
+    other_table = before is not None and (before.lake, before.table) != (sight.lake, sight.table)
+    return other_table or sight.head < ledger.line or ledger.line < sight.oldest

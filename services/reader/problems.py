@@ -1,0 +1,47 @@
+"""Why a destination is parked by the reader itself: what it sees of the source leaves no way on."""
+
+from __future__ import annotations
+
+from services.reader.choose import Sight
+from services.reader.tracked import Tracked
+from shared.errors import SourceError
+from shared.messages import Problem
+
+RESEED = "reseed the destination; routing.on_gap: reseed does so by itself"
+
+
+def judge(tracked: Tracked, sight: Sight) -> Problem | None:
+    """What is wrong with going on from where ``tracked`` is; None if nothing is.
+
+    An item in flight may have moved it already, so its answer comes first.
+    """
+    if tracked.position is None or not tracked.is_seeded or not tracked.is_running or tracked.in_flight is not None:
+        return None
+    if tracked.position < sight.born:
+        return recreated(f"it was created at snapshot {sight.born}, after position {tracked.position}")
+    if tracked.exact < sight.oldest:
+        return expired(tracked.exact, sight.oldest)
+    return None
+
+
+def contradiction(tracked: Tracked, before: Sight | None, sight: Sight) -> Problem | None:
+    """What a fresh look at the source makes impossible; an older look than the destination's answer would not do."""
+    if not tracked.is_seeded:
+        return None
+    if before is not None and before.lake != sight.lake:
+        return recreated("another lake is found where it was")
+    if tracked.exact > sight.head:
+        return recreated(f"its head is snapshot {sight.head}, and this destination is at {tracked.exact} already")
+    return None
+
+
+def recreated(why: str) -> Problem:
+    message = f"the source table is not the one this destination was filled from: {why}"
+    return SourceError("source_recreated", message, RESEED).problem()
+
+
+def expired(exact: int, oldest: int | None) -> Problem:
+    known = "" if oldest is None else f"; the oldest is {oldest}"
+    message = f"the source no longer keeps snapshot {exact}, up to which this destination is exact{known}"
+    hint = f"{RESEED}. Keep the source's snapshots for longer than the longest pause"
+    return SourceError("history_expired", message, hint).problem()

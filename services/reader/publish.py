@@ -1,0 +1,120 @@
+"""Actions → messages on the work and progress topics."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import structlog
+
+from services.reader.actions import Action, Park, Send
+from services.reader.frontier import Standing, pages
+from services.reader.inbox import Undelivered
+from shared.kafka.topics import Topics
+from shared.messages import Frontier, ItemKind, Outcome, Problem, Progress, Share, WorkItem
+
+log = structlog.get_logger(__name__)
+
+ITEM_HEADER, TRACE_HEADER = "viaduck-item", "traceparent"
+
+
+class Sender(Protocol):
+    def send(
+        self,
+        topic: str,
+        key: str,
+        value: bytes | None,
+        headers: Mapping[str, str] | None = None,
+        on_delivery: Callable[[Exception | None], None] | None = None,
+    ) -> None: ...
+
+
+class Outlet:
+    """Publishes for one reader. An item that the broker refuses is reported to ``undelivered``, from any thread."""
+
+    def __init__(
+        self,
+        sender: Sender,
+        topics: Topics,
+        pipeline: str,
+        instance: str,
+        share: Share,
+        undelivered: Callable[[Undelivered], None],
+    ) -> None:
+        self._sender, self._topics, self._pipeline = sender, topics, pipeline
+        self._instance, self._share, self._undelivered = instance, share, undelivered
+
+    def publish(self, action: Action) -> None:
+        if isinstance(action, Send):
+            self._send(action)
+        else:
+            self._park(action)
+
+    def frontier(self, standing: Standing, cycle: int, error: Problem | None) -> None:
+        """Publish the pages of one cycle."""
+        parts = pages(standing.lagging)
+        for number, lagging in enumerate(parts):
+            page = Frontier(
+                pipeline=self._pipeline,
+                instance=self._instance,
+                cycle=cycle,
+                page=number,
+                pages=len(parts),
+                head=standing.head,
+                head_time=standing.head_time,
+                share=self._share,
+                revision=standing.revision,
+                lagging=lagging,
+                settled=standing.settled,
+                error=error,
+            )
+            self._sender.send(self._topics.progress, page.key, page.to_bytes())
+
+    def _send(self, send: Send) -> None:
+        draft = send.draft
+        item = WorkItem(
+            item=send.item,
+            kind=draft.kind,
+            pipeline=self._pipeline,
+            destination=send.destination,
+            generation=send.generation,
+            expected=draft.expected,
+            after=draft.after,
+            through=draft.through,
+            rows=draft.rows,
+            pinned=draft.pinned,
+            attempt=send.attempt,
+        )
+
+        def delivered(error: Exception | None) -> None:
+            if error is not None:
+                log.warning("item not delivered", destination=send.destination, item=send.item, error=str(error))
+                self._undelivered(Undelivered(send.destination, send.item))
+
+        self._sender.send(self._topics.work, item.key, item.to_bytes(), trace(send.item), delivered)
+
+    def _park(self, park: Park) -> None:
+        log.warning("parked", destination=park.destination, type=park.problem.type, why=park.problem.message)
+        progress = Progress(
+            pipeline=self._pipeline,
+            destination=park.destination,
+            item=new_item_id(),
+            kind=ItemKind.CHANGES,
+            outcome=Outcome.PARKED,
+            generation=park.generation,
+            position=park.position,
+            error=park.problem,
+            applier=f"reader {self._instance}",
+        )
+        self._sender.send(self._topics.progress, progress.key, progress.to_bytes())
+
+
+def new_item_id() -> str:
+    """32 hexadecimal digits, so that an item's name is its trace's too."""
+    return secrets.token_hex(16)
+
+
+def trace(item: str) -> dict[str, str]:
+    """Headers of an item: its name, and the W3C trace that begins with it."""
+    return {ITEM_HEADER: item, TRACE_HEADER: f"00-{item}-{secrets.token_hex(8)}-01"}

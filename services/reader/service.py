@@ -1,0 +1,122 @@
+"""The reader's process: one loop that looks, counts, plans and publishes; all others only put events in its inbox."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections.abc import Mapping
+from contextlib import ExitStack
+
+import structlog
+
+from services.reader.inbox import Inbox, Intake, Woken
+from services.reader.loop import Loop
+from services.reader.publish import Outlet
+from services.reader.source import Source
+from shared import log as logging
+from shared.config.catalogs import ResolvedLake, resolve
+from shared.config.model import Config
+from shared.errors import ConfigError, DependencyError, SourceError, ViaduckError
+from shared.http import ServiceServer, own_port
+from shared.kafka.dead_letter import dead_letter
+from shared.kafka.follower import Follower
+from shared.kafka.publisher import Publisher
+from shared.kafka.record import Record
+from shared.kafka.settings import KafkaSettings
+from shared.kafka.topics import Topics, ensure
+from shared.lake.source import look
+from shared.messages import Share
+from shared.metrics import Metrics
+from shared.process import die_with_parent, is_supervised
+
+log = structlog.get_logger(__name__)
+
+END_WITHIN_S = 2.0
+
+
+def main(config: Config) -> int:
+    """Run a reader until it is told to stop. Returns the exit code.
+
+    Raises ``ConfigError`` where file and source don't fit, ``DependencyError`` where the broker does not answer.
+    """
+    logging.configure("reader")
+    if is_supervised():
+        die_with_parent()
+    else:
+        require_fit(config)  # `viaduck up` has looked itself, and a table that was dropped since may come back
+    with ExitStack() as closing:
+        return Service(config, os.environ, closing).run()
+
+
+def require_fit(config: Config) -> None:
+    """Hold the file against the source, if that can be read now; else it will be seen later."""
+    try:
+        look(config)
+    except SourceError as error:
+        log.warning("the source can't be read yet", type=error.type, why=error.message)
+
+
+class Service:
+    """Wires the reader's parts together for one pipeline. What it opens, ``closing`` closes."""
+
+    def __init__(self, config: Config, environ: Mapping[str, str], closing: ExitStack) -> None:
+        self._settings = settings = KafkaSettings.from_config(config, environ)
+        self._topics, self._metrics, self._inbox = Topics(settings.prefix), Metrics(config.pipeline), Inbox()
+        client = f"viaduck-reader-{config.instance.id}-{socket.gethostname()}-{os.getpid()}"
+        ensure(settings)
+        self._publisher = Publisher(settings, client)
+        closing.callback(self._publisher.close, END_WITHIN_S)
+        self._follower = Follower(settings, client, [self._topics.destinations, self._topics.progress])
+        closing.callback(self._follower.stop, END_WITHIN_S)
+        source = Source(config, source_lake(config, environ))
+        closing.callback(source.close)
+        self._intake = Intake(config.pipeline, self._topics, self._inbox, self._unreadable)
+        self._loop = Loop(config, source, self._inbox, self._outlet(config), self._metrics, self._follower.caught_up)
+        self._server = self._listening(config.server.host, own_port(config.reader.port, environ))
+
+    def run(self) -> int:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self._stop())
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        self._server.start()
+        try:
+            self._follower.start(self._intake)
+            self._loop.run()
+        finally:
+            self._server.stop()
+        return 0
+
+    def _stop(self) -> None:
+        self._loop.stop()
+        self._inbox.put(Woken())
+
+    def _listening(self, host: str, port: int) -> ServiceServer:
+        try:
+            return ServiceServer(host, port, self._metrics, self._checks)
+        except OSError as error:
+            hint = "stop what listens there, or set another reader.port"
+            raise DependencyError("http", f"can't listen on {host}:{port}: {error.strerror}", hint) from None
+
+    def _outlet(self, config: Config) -> Outlet:
+        share = Share.model_validate(config.instance.partition.model_dump())
+        return Outlet(self._publisher, self._topics, config.pipeline, config.instance.id, share, self._inbox.put)
+
+    def _unreadable(self, record: Record, reason: str) -> None:
+        self._metrics.dead_letters_total.labels(topic=record.topic).inc()
+        dead_letter(self._publisher, self._topics, record, reason, "reader")
+
+    def _checks(self) -> Mapping[str, str | None]:
+        return {
+            "broker": self._follower.problem or self._publisher.problem,
+            "topics": None if self._follower.caught_up.is_set() else "still being read",
+            "source": self._loop.source_problem,
+        }
+
+
+def source_lake(config: Config, environ: Mapping[str, str]) -> ResolvedLake:
+    """Raises ``ConfigError`` where a variable is missing."""
+    try:
+        return resolve(config.source.lake, environ, config.path.parent)
+    except ViaduckError as error:
+        raise ConfigError([f"source: {error.message}; {error.hint}"]) from None

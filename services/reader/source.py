@@ -1,0 +1,167 @@
+"""The source as the reader sees it: metadata by plain queries, counts by one pass over one column. Never writes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from services.reader.choose import Sight
+from services.reader.counting import Counter
+from services.reader.steps import Step, nothing, segments
+from shared.config.catalogs import ResolvedLake
+from shared.config.model import Config
+from shared.errors import SourceError, ViaduckError
+from shared.lake.catalog import CatalogReader, Head, TableInfo, Touch
+from shared.lake.runs import insertion_runs
+from shared.lake.source import AS_SOURCE
+from shared.ranges import NOT_SEEDED, Range
+
+MOST_ROWS_TO_SIZE = 50_000_000
+"""Larger tables are not counted for the sake of a seed's bound."""
+
+
+class Expired(Exception):
+    """A range can't be read: the snapshot that it begins after is gone."""
+
+    def __init__(self, snapshot: int) -> None:
+        super().__init__(f"snapshot {snapshot} of the source is no longer retained")
+        self.snapshot = snapshot
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A range that is to be counted as one step, and which parts of the feed tell."""
+
+    range: Range
+    inserted: tuple[Range, ...] = ()
+    deleted: tuple[Range, ...] = ()
+    pinned: bool = False
+    oldest_touch: datetime | None = None
+
+
+class Source:
+    """One table of one lake. Raises ``SourceError`` where it can't be read now, or is not what it was."""
+
+    def __init__(self, config: Config, lake: ResolvedLake) -> None:
+        self._schema, self._name = config.source.schema_name, config.source.table
+        self._field = config.routing.field
+        self._append_only = config.routing.append_only
+        self._segment_rows = config.reader.segment_rows
+        self._catalog = CatalogReader(lake)
+        self._counter = Counter(lake, self._schema, self._name, self._field)
+        self._table: TableInfo | None = None
+
+    def close(self) -> None:
+        self._counter.close()
+        self._catalog.close()
+
+    def head(self) -> Head:
+        """The one query of an idle poll."""
+        with _as_source():
+            return self._catalog.head()
+
+    def sight(self, head: Head) -> Sight:
+        """What else metadata tells at the head. Raises ``source_gone`` where there is no such table."""
+        with _as_source():
+            self._table = table = self._found(self._catalog.table(self._schema, self._name, head.snapshot))
+            oldest = self._catalog.oldest()
+            first = self._catalog.oldest_since(table.begin_snapshot)
+        return Sight(
+            head=head.snapshot,
+            oldest=oldest,
+            born=table.begin_snapshot,
+            first=head.snapshot if first is None else first,
+            lake=table.lake_uuid,
+            table=table.table_uuid,
+        )
+
+    def cuts(self, range: Range) -> list[Cut]:
+        """How a range is to be counted, from metadata alone, oldest part first. Raises ``Expired``."""
+        with _as_source():
+            if not self._catalog.exists(range.after):
+                raise Expired(range.after)
+            touches = self._catalog.touching(self._known().table_id, range)
+            if all(touch.is_maintenance for touch in touches) and self._catalog.contiguous(range):
+                return [Cut(range, pinned=self._append_only)]
+            return self._append_cuts(range, touches) if self._append_only else self._change_cuts(range, touches)
+
+    def count(self, cut: Cut, routed: Collection[str]) -> Step:
+        """Count one cut, for all values; what is of none of the ``routed`` ones is counted apart."""
+        if not cut.inserted and not cut.deleted:
+            return nothing(cut.range, pinned=cut.pinned)
+        with _as_source():
+            inserted = [self._readable(part) for part in cut.inserted]
+            images = self._counter.changes(inserted, [self._readable(part) for part in cut.deleted])
+        unrouted = images.unrouted(routed)
+        return Step(cut.range, images.by_value(), images.total, cut.pinned, cut.oldest_touch, unrouted)
+
+    def sizes(self) -> dict[str, int] | None:
+        """Rows by routing value at the head, for seeds; None where the table is too large for that."""
+        with _as_source():
+            everything = Range(NOT_SEEDED, self._catalog.head().snapshot)
+            added = self._catalog.appended_rows(self._known().table_id, everything)
+            if sum(rows for _, rows in added) > MOST_ROWS_TO_SIZE:
+                return None
+            return {value: rows for value, rows in self._counter.state().items() if value is not None}
+
+    def _append_cuts(self, range: Range, touches: Sequence[Touch]) -> list[Cut]:
+        """A pipeline without keys counts what was inserted, and nothing that maintenance shows as inserted (H5)."""
+        cuts = []
+        for part in self._segments(range):
+            within = [touch for touch in touches if part.after < touch.snapshot <= part.through]
+            cuts.append(Cut(part, tuple(insertion_runs(part, within)), (), True, _oldest(within)))
+        return cuts
+
+    def _change_cuts(self, range: Range, touches: Sequence[Touch]) -> list[Cut]:
+        """A range that provably only appended needs no deletions scan, and may be cut into segments if it is long."""
+        if not self._catalog.only_appended(self._known().table_id, range):
+            return [Cut(range, (range,), (range,), False, _oldest(touches))]
+        parts = self._segments(range)
+        cuts = []
+        for part in parts:
+            within = [touch for touch in touches if part.after < touch.snapshot <= part.through]
+            cuts.append(Cut(part, (part,) if within else (), (), len(parts) > 1, _oldest(within)))
+        return cuts
+
+    def _segments(self, range: Range) -> list[Range]:
+        rows = self._catalog.appended_rows(self._known().table_id, range)
+        return segments(rows, range, self._segment_rows)
+
+    def _readable(self, range: Range) -> Range:
+        """Both bounds must still exist; beginning one snapshot early only counts more, harmlessly."""
+        first, _ = range.inclusive()
+        is_gone = range.after > 0 and not self._catalog.exists(first)
+        return Range(range.after - 1, range.through) if is_gone else range
+
+    def _known(self) -> TableInfo:
+        if self._table is None:
+            raise RuntimeError("nothing can be counted before the source was seen")
+        return self._table
+
+    def _found(self, table: TableInfo | None) -> TableInfo:
+        where = f"the source has no table {self._schema}.{self._name}"
+        if table is None:
+            raise SourceError("source_gone", where, "create it again, or correct source.schema and source.table")
+        if table.column(self._field) is None:
+            said = f"the source table has no column {self._field} any more"
+            raise SourceError("schema_change", said, "bring it back, or correct routing.field")
+        return table
+
+
+def _oldest(touches: Sequence[Touch]) -> datetime | None:
+    return next((touch.time for touch in touches if not touch.is_maintenance), None)
+
+
+@contextlib.contextmanager
+def _as_source() -> Iterator[None]:
+    """What ``shared.lake`` says of any lake, said of the source."""
+    try:
+        yield
+    except SourceError:
+        raise
+    except LookupError as error:
+        raise SourceError("source_unreachable", f"the source: {error}", "wait until its lake is made") from None
+    except ViaduckError as error:
+        raise SourceError(AS_SOURCE.get(error.type, error.type), f"the source: {error.message}", error.hint) from None

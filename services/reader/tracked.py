@@ -1,0 +1,84 @@
+"""What the reader knows of one destination."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from shared.errors import MAX_ATTEMPTS
+from shared.messages import DesiredState, Destination, ItemKind, Problem
+from shared.ranges import NOT_SEEDED
+
+
+@dataclass(frozen=True, slots=True)
+class InFlight:
+    """The one item of a destination that has been published and not been answered."""
+
+    item: str
+    kind: ItemKind
+    expected: int
+    through: int
+    until_s: float
+    """When waiting for an answer ends."""
+    charge: int = 0
+    """Rows that it takes of the bound on rows in flight."""
+    is_retry: bool = False
+
+
+@dataclass(slots=True)
+class Tracked:
+    """A destination of our share. Times are monotonic seconds of this process; snapshots are the source's."""
+
+    spec: Destination
+    since_s: float
+    """When ``position`` was last learned; before that, when we first heard of the destination."""
+    position: int | None = None
+    """The stored cursor; -1 where there is none yet, None until a probe told."""
+    exact: int = NOT_SEEDED
+    """Up to where the destination is known to be exact: its position, or further where nothing of it changed."""
+    waits_since: datetime | None = None
+    """When the oldest snapshot was committed that may hold an unapplied change; None where none is known."""
+    in_flight: InFlight | None = None
+    attempts: int = 0
+    """Failures in a row."""
+    resends: int = 0
+    """Items in a row that nobody answered in time."""
+    not_before_s: float = 0.0
+    parked: Problem | None = None
+    sized: bool = False
+    seed_rows: int | None = None
+    """Rows that a seed will bring, once ``sized``; None where they were too many to count."""
+
+    @property
+    def name(self) -> str:
+        return self.spec.destination
+
+    @property
+    def value(self) -> str:
+        return self.spec.routing_value
+
+    @property
+    def is_running(self) -> bool:
+        return self.spec.state is DesiredState.RUNNING and self.parked is None
+
+    @property
+    def is_seeded(self) -> bool:
+        return self.position is not None and self.position != NOT_SEEDED
+
+    @property
+    def is_exhausted(self) -> bool:
+        return self.attempts >= MAX_ATTEMPTS
+
+    def learn(self, position: int, now_s: float) -> None:
+        """Take over what the cursor said, be it less than we believed."""
+        if position != self.position:
+            self.since_s = now_s
+            self.waits_since = None
+        self.position = self.exact = position
+
+    def grow(self, position: int, now_s: float) -> None:
+        """Take over a position that may be old news: within a generation they only grow."""
+        if self.position is not None and position > self.position:
+            exact = max(self.exact, position)
+            self.learn(position, now_s)
+            self.exact = exact

@@ -1,0 +1,183 @@
+"""Keeps the planner's view of the source fresh: looks at its head, counts what is new, catches up on what is old."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from random import Random
+from typing import Protocol
+
+import structlog
+
+from services.reader.backoff import delay_s
+from services.reader.choose import Sight
+from services.reader.frontier import CatalogTime
+from services.reader.plan import Planner
+from services.reader.source import Cut, Expired
+from services.reader.steps import Step
+from shared.errors import ViaduckError
+from shared.lake.catalog import Head
+from shared.messages import Problem
+from shared.metrics import Metrics
+from shared.ranges import Range
+
+log = structlog.get_logger(__name__)
+
+SIGHT_EVERY_S = 60.0
+"""Expiry makes no snapshot, so an unmoved head does not mean that nothing else moved."""
+
+SIZES_EVERY_S = 60.0
+
+LONGEST_PAUSE_S = 30.0
+"""Between looks at a source that does not answer."""
+
+HEARD_WITHIN_S = 10.0
+"""How long counting waits for a first destination: rows of one that is being announced are not unrouted."""
+
+
+class SourceLike(Protocol):
+    def head(self) -> Head: ...
+    def sight(self, head: Head) -> Sight: ...
+    def cuts(self, range: Range) -> list[Cut]: ...
+    def count(self, cut: Cut, routed: Collection[str]) -> Step: ...
+    def sizes(self) -> dict[str, int] | None: ...
+
+
+class Watch:
+    """Looks every ``interval_s``; counts in bites in between, so that a long history keeps nobody waiting."""
+
+    def __init__(
+        self,
+        source: SourceLike,
+        planner: Planner,
+        metrics: Metrics,
+        routes: Mapping[str, str],
+        interval_s: float,
+        now_s: float,
+        *,
+        counts_unrouted: bool,
+    ) -> None:
+        """``routes``: the routing value of each of the pipeline's destinations, of whatever share, as they are now."""
+        self._source, self._planner, self._metrics, self._routes = source, planner, metrics, routes
+        self._interval_s, self._began_s, self._counts_unrouted = interval_s, now_s, counts_unrouted
+        self._above: deque[Cut] = deque()
+        self._below: deque[Cut] = deque()
+        self._head: tuple[Head, float] | None = None
+        self._sighted_s = 0.0
+        self._sizes: tuple[Mapping[str, int] | None, float] | None = None
+        self._failures = 0
+        self._random = Random()  # noqa: S311 - spreads rivals, guards nothing
+        self.problem: Problem | None = None
+        """Why the source can't be read now."""
+        self.poll_at_s = now_s
+
+    @property
+    def has_seen(self) -> bool:
+        """Whether the source has answered yet."""
+        return self._head is not None
+
+    def catalog_time(self, now_s: float) -> CatalogTime | None:
+        """By the catalog's own clock, as last read, plus what has passed since by ours."""
+        if self._head is None:
+            return None
+        head, read_s = self._head
+        return CatalogTime(head.time, head.catalog_now + timedelta(seconds=now_s - read_s))
+
+    def poll(self, now_s: float) -> None:
+        """Look at the head; if it moved, at what else metadata tells, and note what is to be counted."""
+        self._metrics.polls_total.inc()
+        self.poll_at_s = now_s + self._interval_s
+        with self._reading(now_s):
+            self._look(now_s)
+            above = self._planner.above()
+            self._above = deque(self._source.cuts(above)) if above is not None else deque()
+            self._works()
+
+    def has_work(self, now_s: float) -> bool:
+        """Whether ``work`` has something to count."""
+        if self.problem is not None:
+            return False
+        if self._planner.wants_sizes:
+            return True
+        return self._may_count(now_s) and bool(self._above or self._below or self._planner.below())
+
+    def work(self, now_s: float) -> None:
+        """Count one bite: what seeds will bring, then what is new, then what is new to those who stand further back."""
+        with self._reading(now_s):
+            if self._planner.wants_sizes:
+                self._planner.sized(self._recent_sizes(now_s))
+            elif self._above:
+                self._count_above(self._above.popleft())
+            elif not self._below and (below := self._planner.below()) is not None:
+                self._below = deque(self._source.cuts(below))
+            elif self._below:
+                self._count_below(self._below.pop())
+
+    def _look(self, now_s: float) -> None:
+        head = self._source.head()
+        self._head = head, now_s
+        self._metrics.source_snapshot_id.set(head.snapshot)
+        before = self._planner.sight
+        is_stale = now_s - self._sighted_s >= SIGHT_EVERY_S
+        if before is None or before.head != head.snapshot or is_stale or self.problem is not None:
+            self._planner.saw(self._source.sight(head), now_s)
+            self._sighted_s = now_s
+
+    def _count_above(self, cut: Cut) -> None:
+        ledger = self._planner.ledger
+        if ledger is None or cut.range.after != ledger.line:
+            self._above.clear()
+            return
+        step = self._source.count(cut, self._routes.values())
+        self._planner.counted(step)
+        if self._counts_unrouted:
+            self._metrics.unrouted_rows_total.inc(step.unrouted)
+
+    def _count_below(self, cut: Cut) -> None:
+        ledger = self._planner.ledger
+        if ledger is None or cut.range.through != ledger.floor:
+            self._below.clear()
+            return
+        self._planner.counted_below(self._source.count(cut, self._routes.values()))
+
+    def _recent_sizes(self, now_s: float) -> Mapping[str, int] | None:
+        """Estimates may be a little old: at a start, destinations ask for their seeds one after the other."""
+        if self._sizes is None or now_s - self._sizes[1] >= SIZES_EVERY_S:
+            self._sizes = self._source.sizes(), now_s
+        return self._sizes[0]
+
+    def _may_count(self, now_s: float) -> bool:
+        return bool(self._routes) or now_s - self._began_s >= HEARD_WITHIN_S
+
+    @contextmanager
+    def _reading(self, now_s: float) -> Iterator[None]:
+        """The source's troubles are its own: they show in the frontier, and no destination suffers."""
+        try:
+            yield
+        except Expired as gone:
+            log.warning("history expired", snapshot=gone.snapshot)
+            self._forget_cuts()
+            self._planner.expired(gone.snapshot)
+        except ViaduckError as error:
+            self._forget_cuts()
+            self._fails(error, now_s)
+
+    def _forget_cuts(self) -> None:
+        self._above.clear()
+        self._below.clear()
+
+    def _fails(self, error: ViaduckError, now_s: float) -> None:
+        self._failures += 1
+        pause_s = max(self._interval_s, delay_s(self._failures, self._random.random()))
+        self.poll_at_s = now_s + min(pause_s, max(LONGEST_PAUSE_S, self._interval_s))
+        self._metrics.errors_total.labels(type=error.type, destination="").inc()
+        if self.problem is None or self.problem.type != error.type:
+            log.warning("the source can't be read", type=error.type, why=error.message)
+        self.problem = error.problem()
+
+    def _works(self) -> None:
+        if self.problem is not None:
+            log.info("the source can be read again")
+        self.problem, self._failures = None, 0
