@@ -1,0 +1,82 @@
+"""Control's memory: what is registered and what was heard. Threads write it and others read it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+
+from services.control import seen as seen_
+from services.control.frontier import Frontiers, Published
+from services.control.lifecycle import Registered
+from services.control.seen import Seen
+from services.control.status import View
+from shared.messages import Frontier, Outcome, Progress
+
+ASKING = frozenset({Outcome.PARKED, Outcome.FENCED})
+"""Answers that may want something of the registry."""
+
+
+class Board:
+    """Everything in it is a value of its own, so a view is a few shallow copies and never changes under its reader."""
+
+    def __init__(self, pipeline: str) -> None:
+        self.pipeline = pipeline
+        self.asked = threading.Event()
+        """Set while there are answers that may want something of the registry."""
+        self._lock = threading.Lock()
+        self._destinations: dict[str, Registered] = {}
+        self._published = Published()
+        self._seen: dict[str, Seen] = {}
+        self._frontiers = Frontiers()
+        self._asks: dict[str, Progress] = {}
+
+    def hold(self, held: Mapping[str, Registered]) -> None:
+        """Show what the registry holds now."""
+        live = {id: each for id, each in held.items() if not each.removed}  # noqa: A001
+        published = Published(
+            {each.id: each.generation for each in live.values()}, {each.id: each.revision.id for each in live.values()}
+        )
+        with self._lock:
+            self._destinations, self._published = live, published
+            self._frontiers.trust(published)
+
+    def note(self, message: Progress | Frontier) -> None:
+        """Take in what an applier or a reader said; other pipelines' is ignored."""
+        if message.pipeline != self.pipeline:
+            return
+        with self._lock:
+            if isinstance(message, Frontier):
+                self._frontiers.note(message, self._published)
+            else:
+                self._note_progress(message)
+
+    def take_asks(self) -> dict[str, Progress]:
+        """The answers that may want something of the registry, the last of each destination; they are taken once."""
+        with self._lock:
+            asks, self._asks = self._asks, {}
+            self.asked.clear()
+            return asks
+
+    def put_back(self, asks: Mapping[str, Progress]) -> None:
+        """Asks that could not be met now; newer ones of the same destination stand."""
+        with self._lock:
+            self._asks = {**asks, **self._asks}
+
+    def view(self) -> View:
+        with self._lock:
+            return View(
+                pipeline=self.pipeline,
+                destinations=self._destinations,
+                seen=dict(self._seen),
+                published=self._published,
+                newest=self._frontiers.newest,
+                trusted=self._frontiers.trusted,
+            )
+
+    def _note_progress(self, progress: Progress) -> None:
+        after = seen_.after(self._seen.get(progress.destination), progress)
+        if after is not None:
+            self._seen[progress.destination] = after
+        if progress.outcome in ASKING:
+            self._asks[progress.destination] = progress
+            self.asked.set()

@@ -1,0 +1,51 @@
+"""The file's destinations as the registry holds them: routing values cast, secrets left out."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+
+from services.control.lifecycle import Declared
+from shared.config.catalogs import resolve
+from shared.config.loading import public_lake
+from shared.config.model import Config, FileDestination, Routing
+from shared.errors import ViaduckError
+
+
+def declarations(
+    config: Config, routing_values: Mapping[str, str], environ: Mapping[str, str] = os.environ
+) -> list[Declared]:
+    """``routing_values``: by destination id, in the spelling of the routing column's type."""
+    slice_of = _slice_of(config.routing)
+    return [
+        Declared(
+            id=each.id,
+            routing_value=routing_values[each.id],
+            lake=public_lake(each),
+            identity=_identity(config, each, environ),
+            schema_name=each.schema_name,
+            table=each.table,
+            seed_mode=each.seed_mode or config.routing.seed_mode,
+            slice_of=slice_of,
+            name=each.name,
+        )
+        for each in config.destinations
+    ]
+
+
+def _slice_of(routing: Routing) -> str:
+    """Another routing column makes other slices; and what was only ever appended to does not equal its slice."""
+    return f"{'appended' if routing.append_only else 'equal'}: {routing.field.lower()}"
+
+
+def _identity(config: Config, destination: FileDestination, environ: Mapping[str, str]) -> str | None:
+    """Digested, because a variable may be meant to keep even the name of a host to itself.
+
+    Control needs no tenant's credentials: without the variable it does not know which lake it is, and goes by its name.
+    """
+    try:
+        lake = resolve(destination.lake.model_copy(update={"properties": {}}), environ, config.path.parent)
+    except ViaduckError:
+        return None
+    return hashlib.sha256(lake.identity.encode()).hexdigest()

@@ -1,0 +1,27 @@
+"""Follows ``viaduck.progress``: what appliers and readers say, onto the board."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from services.control.board import Board
+from shared.kafka.record import Record
+from shared.messages import UnreadableMessage, parse_progress
+
+Unreadable = Callable[[Record, str], None]
+
+
+def handler(board: Board, unreadable: Unreadable) -> Callable[[Record], None]:
+    """What a follower calls with each record; it never raises for what a record holds."""
+
+    def handle(record: Record) -> None:
+        if record.value is None:
+            return
+        try:
+            message = parse_progress(record.value)
+        except UnreadableMessage as error:
+            unreadable(record, str(error))
+            return
+        board.note(message)
+
+    return handle

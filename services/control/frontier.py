@@ -1,0 +1,150 @@
+"""How far the readers have looked, put together from the pages that they publish.
+
+A frontier names the destinations that lag; silence about one means that it is exact at the head. That is only worth
+something if the reader knew of that destination, in its present life: so a frontier counts where its digest is the one
+of what control has published. While it is not (a destination was just added), the last one that was goes on counting,
+because what was exact then still is.
+"""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import lru_cache
+
+from shared.config.model import Partition
+from shared.config.partition import assigned
+from shared.digest import digest
+from shared.messages import Frontier, Lagging, Problem, Share
+
+MAX_PAGES = 10_000
+"""More than that nobody publishes; it bounds what garbage on the topic can make us keep."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """The destinations of the pipeline as control has published them, removed ones left out."""
+
+    generations: Mapping[str, int] = field(default_factory=dict)
+    revisions: Mapping[str, str] = field(default_factory=dict)
+    _digests: dict[Share, str] = field(default_factory=dict, compare=False, repr=False)
+
+    def digest(self, share: Share) -> str:
+        if share not in self._digests:
+            self._digests[share] = digest(self._versions(share))
+        return self._digests[share]
+
+    def _versions(self, share: Share) -> Iterable[tuple[str, int, str]]:
+        shared = (each for each in self.generations if holds(share, each))
+        return ((each, self.generations[each], self.revisions[each]) for each in shared)
+
+
+@dataclass(frozen=True)
+class Whole:
+    """All pages of one cycle of one reader."""
+
+    instance: str
+    cycle: int
+    head: int
+    at: datetime
+    share: Share
+    revision: str
+    settled: bool
+    lagging: Mapping[str, Lagging]
+    error: Problem | None = None
+
+    def knows(self, published: Published) -> bool:
+        """Whether the reader had heard of everything that is published for its share, and of nothing else."""
+        return self.revision == published.digest(self.share)
+
+
+@dataclass(frozen=True)
+class Trusted:
+    """A frontier, and the generation of each destination that it speaks of."""
+
+    whole: Whole
+    generations: Mapping[str, int]
+
+    def speaks_of(self, id: str, generation: int) -> bool:
+        return self.generations.get(id) == generation and holds(self.whole.share, id)
+
+    def known_through(self, id: str) -> int:
+        lagging = self.whole.lagging.get(id)
+        return self.whole.head if lagging is None else lagging.known_through
+
+    @property
+    def order(self) -> tuple[int, datetime]:
+        return self.whole.head, self.whole.at
+
+
+class Frontiers:
+    """The newest frontier of each reader, and the newest that can be trusted. Not for several threads at once."""
+
+    def __init__(self) -> None:
+        self._pages: dict[str, dict[int, Frontier]] = {}
+        self._wholes: dict[str, Whole] = {}
+        self._trusted: dict[str, Trusted] = {}
+
+    def note(self, page: Frontier, published: Published) -> None:
+        """Take in a page; pages of different keys may come in any order."""
+        if not 0 <= page.page < page.pages <= MAX_PAGES:
+            return
+        pages = self._pages.setdefault(page.instance, {})
+        pages[page.page] = page
+        found = [pages.get(number) for number in range(page.pages)]
+        complete = [other for other in found if other is not None and _cycle(page) == _cycle(other)]
+        if len(complete) == page.pages:
+            self._wholes[page.instance] = _whole(complete)
+            self._pages[page.instance] = {other.page: other for other in complete}
+            self.trust(published)
+
+    def trust(self, published: Published) -> None:
+        """Remember which of the newest frontiers speak of what is published now."""
+        for instance, whole in self._wholes.items():
+            if whole.knows(published):
+                self._trusted[instance] = Trusted(whole, published.generations)
+
+    @property
+    def newest(self) -> tuple[Whole, ...]:
+        return tuple(self._wholes.values())
+
+    @property
+    def trusted(self) -> tuple[Trusted, ...]:
+        """Of each reader the newest frontier that can be trusted, the furthest first."""
+        return tuple(sorted(self._trusted.values(), key=lambda trusted: trusted.order, reverse=True))
+
+
+def holds(share: Share, id: str) -> bool:
+    return share.mode == "all" or assigned(_partition(share), id)
+
+
+@lru_cache(maxsize=256)
+def _partition(share: Share) -> Partition:
+    return Partition.model_validate(share.model_dump())
+
+
+def of(trusted: Iterable[Trusted], id: str, generation: int) -> Trusted | None:
+    """Whose word counts for a destination: the furthest frontier that speaks of it; ``trusted`` is in that order."""
+    return next((each for each in trusted if each.speaks_of(id, generation)), None)
+
+
+def _cycle(page: Frontier) -> tuple[int, int, int, str]:
+    """What one cycle's pages share: the number alone may come again once a reader has started anew."""
+    return page.cycle, page.pages, page.head, page.revision
+
+
+def _whole(pages: list[Frontier]) -> Whole:
+    first = pages[0]
+    return Whole(
+        instance=first.instance,
+        cycle=first.cycle,
+        head=first.head,
+        at=max(page.at for page in pages),
+        share=first.share,
+        revision=first.revision,
+        settled=all(page.settled for page in pages),
+        lagging=dict(ChainMap(*(page.lagging for page in pages))),
+        error=next((page.error for page in pages if page.error is not None), None),
+    )

@@ -1,0 +1,123 @@
+"""Keeps the registry, the board and the topic in step with the file and with what the appliers answer."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Collection, Mapping
+from datetime import UTC, datetime
+
+import structlog
+
+from services.control.board import Board
+from services.control.declared import declarations
+from services.control.lifecycle import OnGap, Registered, Revision, answer, reconcile
+from services.control.publish import Announcer
+from services.control.registry import Registry
+from shared.config.model import Config
+from shared.errors import DependencyError
+from shared.lake.source import SourceLook, look
+from shared.messages import Outcome, Progress
+
+log = structlog.get_logger(__name__)
+
+Look = Callable[[Config, Mapping[str, str]], SourceLook]
+Decide = Callable[[Mapping[str, Registered]], Collection[Registered]]
+
+
+class Keeper:
+    """Used by one thread. Whatever it changes is in the registry first, then on the board, then published."""
+
+    def __init__(
+        self,
+        config: Config,
+        registry: Registry,
+        board: Board,
+        announcer: Announcer,
+        environ: Mapping[str, str] = os.environ,
+        look: Look = look,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.config = config
+        self._registry, self._board, self._announcer = registry, board, announcer
+        self._environ, self._look, self._now = environ, look, now
+        self._held: Mapping[str, Registered] = {}
+
+    def load(self) -> None:
+        """Take up what the registry holds. Raises ``DependencyError``."""
+        self._hold(self._registry.destinations())
+
+    def announce_all(self) -> None:
+        self._announcer.announce_all(self._held.values(), self._now())
+
+    def apply(self, config: Config) -> None:
+        """Make the registry hold what a file declares, after a look at the source; ``config`` is the file from then on.
+
+        Raises ``ConfigError``, ``SourceError`` and ``DependencyError``; then nothing has changed.
+        """
+        seen = self._look(config, self._environ)
+        declared = declarations(config, seen.routing_values, self._environ)
+        touched = _touched(self.config, config)
+        revision = self._revision()
+        self._change(lambda held: reconcile(held, declared, revision, touched), revision)
+        self.config = config
+
+    def react(self) -> None:
+        """Do what the answers ask for. Raises ``DependencyError``; then the same is asked again."""
+        asks = self._board.take_asks()
+        if not any(self._wants(each) for each in asks.values()):
+            return
+        try:
+            self._meet(asks)
+        except DependencyError:
+            self._board.put_back(asks)
+            raise
+
+    def _meet(self, asks: Mapping[str, Progress]) -> None:
+        revision = self._revision()
+
+        def decide(held: Mapping[str, Registered]) -> list[Registered]:
+            known = [(held[id], progress) for id, progress in asks.items() if id in held]  # noqa: A001
+            answered = [(each, answer(each, progress, self._on_gap, revision)) for each, progress in known]
+            return [after for before, after in answered if after is not before]
+
+        for after in self._change(decide, revision):
+            _say(after, asks[after.id])
+
+    def _wants(self, progress: Progress) -> bool:
+        held = self._held.get(progress.destination)
+        return held is not None and answer(held, progress, self._on_gap, held.revision) is not held
+
+    @property
+    def _on_gap(self) -> OnGap:
+        return self.config.routing.on_gap
+
+    def _change(self, decide: Decide, revision: Revision) -> list[Registered]:
+        before = self._held
+        self._hold(self._registry.change(decide, revision))
+        changed = [each for each in self._held.values() if each != before.get(each.id)]
+        self._announcer.announce(changed)
+        return changed
+
+    def _hold(self, held: Mapping[str, Registered]) -> None:
+        self._held = held
+        self._board.hold(held)
+
+    def _revision(self) -> Revision:
+        return Revision(uuid.uuid4().hex, self._now())
+
+
+def _touched(before: Config, after: Config) -> frozenset[str]:
+    """The destinations whose entry in the file changed, if only in what the registry never sees: a password."""
+    old = {each.id: each for each in before.destinations}
+    return frozenset(each.id for each in after.destinations if each.id in old and each != old[each.id])
+
+
+def _say(after: Registered, because: Progress) -> None:
+    problem = because.error
+    if after.replace and because.outcome is Outcome.PARKED and problem is not None:
+        log.error("destination is seeded anew", destination=after.id, generation=after.generation,
+                  because=problem.type, message=problem.message)  # fmt: skip
+    else:
+        log.warning("cursor is in a later generation than the registry: adopted", destination=after.id,
+                    generation=after.generation)  # fmt: skip

@@ -1,0 +1,217 @@
+"""A destination's lives: what the file, an operator and the appliers' answers do to what the registry holds.
+
+========================================  ==========================================================
+what happens                              what becomes of the destination
+========================================  ==========================================================
+declared for the first time               generation 1
+declared again after it was removed       the next generation: whatever the old life left is replaced
+another routing value, lake, schema,      the next generation: the rows that it holds are not the ones
+table or routing column                   that it should hold
+anything else declared anew               same generation, new revision: a parked one is tried again
+not declared any more                     removed; the generation stays, so that a later life fences this one
+``destination_damaged``                   the next generation, replacing what is there
+history gone, source re-created           the same, where ``routing.on_gap`` is ``reseed``
+the cursor holds a later generation       that generation: the registry was lost, the lake remembers
+========================================  ==========================================================
+
+Values in, values out: whoever calls writes the result to the registry and publishes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Literal
+
+from shared.errors import ConfigError
+from shared.messages import DesiredState, Destination, LakeRef, Outcome, Progress, SeedMode
+
+FIRST_GENERATION = 1
+MAX_GENERATION = 2**53
+"""No destination ever lives that often: a message with more is garbage, and must not become our truth."""
+
+RESEED_ON_GAP = frozenset({"history_expired", "source_recreated"})
+
+ManagedBy = Literal["file", "api"]
+OnGap = Literal["park", "reseed"]
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A destination as somebody wants it, without secrets."""
+
+    id: str
+    routing_value: str
+    """In the spelling that the routing column's type gives it."""
+    lake: LakeRef
+    identity: str | None
+    """Which lake this is, variables resolved, as an opaque text; None where a variable is not known to control."""
+    schema_name: str
+    table: str
+    seed_mode: SeedMode
+    slice_of: str
+    """The routing column, and whether keys are known: what "the rows of a routing value" means in this pipeline."""
+    name: str = ""
+
+    def same_lake(self, other: Declared) -> bool:
+        """Two names of one catalog are the same lake; where control can't resolve one, only equal names are."""
+        if self.identity is not None and other.identity is not None:
+            return self.identity == other.identity
+        return _address(self.lake) == _address(other.lake)
+
+    def same_table(self, other: Declared) -> bool:
+        return self.same_lake(other) and (self.schema_name, self.table) == (other.schema_name, other.table)
+
+    def same_content(self, other: Declared) -> bool:
+        """Whether a position in one says something about the other."""
+        return self.same_table(other) and (self.routing_value, self.slice_of) == (other.routing_value, other.slice_of)
+
+
+@dataclass(frozen=True)
+class Revision:
+    """The last change of a destination: a name that no other change has, and when it was, by control's clock."""
+
+    id: str
+    at: datetime
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A destination as the registry holds it; a removed one is kept for its generation."""
+
+    declared: Declared
+    generation: int
+    revision: Revision
+    managed_by: ManagedBy
+    desired: DesiredState = DesiredState.RUNNING
+    replace: bool = False
+    removed: bool = False
+    author: str | None = None
+
+    @property
+    def id(self) -> str:
+        return self.declared.id
+
+    def message(self, pipeline: str) -> Destination:
+        declared = self.declared
+        return Destination(
+            pipeline=pipeline,
+            destination=declared.id,
+            generation=self.generation,
+            routing_value=declared.routing_value,
+            state=self.desired,
+            lake=declared.lake,
+            schema_name=declared.schema_name,
+            table=declared.table,
+            seed_mode=declared.seed_mode,
+            replace=self.replace,
+            revision=self.revision.id,
+        )
+
+
+def declare(
+    held: Registered | None, declared: Declared, by: ManagedBy, revision: Revision, *, touched: bool = False
+) -> Registered:
+    """What becomes of a destination that is declared; ``held`` itself where that is nothing new.
+
+    ``touched`` says that something changed that the registry does not see: a password in the file.
+    """
+    if held is None:
+        return Registered(declared, FIRST_GENERATION, revision, by)
+    if held.removed:
+        return Registered(declared, held.generation + 1, revision, by)
+    if not declared.same_content(held.declared):
+        return replace(
+            held, declared=declared, generation=held.generation + 1, revision=revision, managed_by=by, replace=False
+        )
+    declared = _still_known(declared, held.declared)
+    if declared == held.declared and by == held.managed_by and not touched:
+        return held
+    return replace(held, declared=declared, revision=revision, managed_by=by)
+
+
+def remove(held: Registered, revision: Revision) -> Registered:
+    """Stopped and forgotten; what it wrote stays where it is."""
+    if held.removed:
+        return held
+    return replace(held, removed=True, desired=DesiredState.STOPPED, replace=False, revision=revision)
+
+
+def reseed(held: Registered, revision: Revision) -> Registered:
+    """A new life that replaces whatever the table holds."""
+    return replace(held, generation=held.generation + 1, replace=True, revision=revision)
+
+
+def adopt(held: Registered, generation: int, revision: Revision) -> Registered:
+    """Go on as the life that the cursor is in. Never backwards, and never as far as garbage would have it."""
+    if not held.generation < generation <= MAX_GENERATION:
+        return held
+    return replace(held, generation=generation, revision=revision)
+
+
+def answer(held: Registered, progress: Progress, on_gap: OnGap, revision: Revision) -> Registered:
+    """What an applier's or the reader's answer asks of the registry; ``held`` itself where that is nothing.
+
+    Only an answer to the present generation can ask for a new one, so a message that comes twice asks once.
+    """
+    if held.removed:
+        return held
+    if progress.outcome is Outcome.FENCED:
+        return adopt(held, progress.generation, revision)
+    if progress.outcome is not Outcome.PARKED or progress.error is None or progress.generation != held.generation:
+        return held
+    damaged = progress.error.type == "destination_damaged"
+    gap = on_gap == "reseed" and progress.error.type in RESEED_ON_GAP
+    return reseed(held, revision) if damaged or gap else held
+
+
+def reconcile(
+    held: Mapping[str, Registered],
+    declared: Iterable[Declared],
+    revision: Revision,
+    touched: Collection[str] = (),
+) -> tuple[Registered, ...]:
+    """What the registry must write so that it holds what the file declares; what came over REST stays.
+
+    Raises ``ConfigError`` where the file and what came over REST exclude each other.
+    """
+    wanted = {each.id: each for each in declared}
+    mistakes = [line for each in wanted.values() for line in _conflicts(each, wanted, held)]
+    if mistakes:
+        raise ConfigError(mistakes)
+    now = [declare(held.get(d.id), d, "file", revision, touched=d.id in touched) for d in wanted.values()]
+    gone = [remove(each, revision) for each in held.values() if each.managed_by == "file" and each.id not in wanted]
+    return tuple(each for each in [*now, *gone] if each is not held.get(each.id))
+
+
+def _conflicts(declared: Declared, wanted: Mapping[str, Declared], held: Mapping[str, Registered]) -> list[str]:
+    lines = []
+    for other in held.values():
+        if other.removed or other.managed_by != "api":
+            continue
+        if other.id == declared.id and not declared.same_table(other.declared):
+            lines.append(
+                f"destinations: {declared.id} came over REST with another lake or table; "
+                "declare the same one, or remove it over REST first"
+            )
+        if other.id not in wanted and other.declared.routing_value == declared.routing_value:
+            lines.append(
+                f"destinations: {declared.id} has the routing value {declared.routing_value!r} of {other.id}, "
+                "which came over REST; remove one of them"
+            )
+        if other.id not in wanted and declared.same_table(other.declared):
+            lines.append(
+                f"destinations: {declared.id} has the lake and table of {other.id}, "
+                "which came over REST; give it a table of its own"
+            )
+    return lines
+
+
+def _still_known(declared: Declared, before: Declared) -> Declared:
+    """Keep an identity that could be resolved once: a variable that is missing today says nothing about the lake."""
+    return declared if declared.identity is not None else replace(declared, identity=before.identity)
+
+
+def _address(lake: LakeRef) -> tuple[str | None, ...]:
+    return lake.catalog, lake.catalog_env, lake.postgres_uri_env, lake.metadata_schema

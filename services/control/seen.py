@@ -1,0 +1,69 @@
+"""What the answers about one destination add up to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from shared.messages import ItemKind, Outcome, Problem, Progress
+
+UNHAPPY = frozenset({Outcome.FAILED, Outcome.PARKED})
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One life of a destination, as the progress topic tells it. Nothing is known of what nobody has said yet."""
+
+    generation: int
+    at: datetime
+    """When the last answer was given, by the clock of who gave it."""
+    position: int | None = None
+    through: int | None = None
+    """Up to where an applier found it exact, where that is beyond the position."""
+    rows_applied: int | None = None
+    last_applied_at: datetime | None = None
+    error: Problem | None = None
+    since: datetime | None = None
+    """When the first answer with this type of error came."""
+    parked: bool = False
+
+
+def after(seen: Seen | None, progress: Progress) -> Seen | None:
+    """``seen`` and one more answer. An older life's is ignored; a later life begins anew."""
+    if progress.outcome is Outcome.FENCED:
+        return seen  # its generation is the cursor's, and it says nothing about our own life
+    if seen is not None and progress.generation < seen.generation:
+        return seen
+    before = seen
+    if before is None or progress.generation > before.generation:
+        before = Seen(progress.generation, progress.at)
+    return _complained(_moved(before, progress), before, progress)
+
+
+def _moved(before: Seen, progress: Progress) -> Seen:
+    applied = progress.outcome is Outcome.APPLIED
+    # An answer that comes twice or late must not take a position back; a look at the cursor itself may.
+    looked = progress.outcome is Outcome.GAP or progress.kind is ItemKind.PROBE
+    return replace(
+        before,
+        at=progress.at,
+        position=_or(progress.position, before.position) if looked else _furthest(before.position, progress.position),
+        through=None if progress.outcome is Outcome.GAP else _furthest(before.through, progress.through),
+        rows_applied=_or(progress.rows_applied, before.rows_applied),
+        last_applied_at=progress.at if applied else before.last_applied_at,
+    )
+
+
+def _complained(moved: Seen, before: Seen, progress: Progress) -> Seen:
+    error = progress.error if progress.outcome in UNHAPPY else None
+    same = error is not None and before.error is not None and error.type == before.error.type
+    since = None if error is None else before.since if same else progress.at
+    return replace(moved, error=error, since=since, parked=progress.outcome is Outcome.PARKED)
+
+
+def _or(one: int | None, other: int | None) -> int | None:
+    return other if one is None else one
+
+
+def _furthest(one: int | None, other: int | None) -> int | None:
+    return max((value for value in (one, other) if value is not None), default=None)

@@ -1,0 +1,182 @@
+"""The control service: one process that keeps the registry, publishes what is wanted, and tells how it goes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from types import FrameType
+
+import structlog
+import uvicorn
+
+from services.control.api.access import Access, is_loopback
+from services.control.api.app import build
+from services.control.api.state import Sources
+from services.control.board import Board
+from services.control.follow import handler
+from services.control.keeper import Keeper
+from services.control.metrics_view import exposition
+from services.control.peers import Peers
+from services.control.publish import Announcer
+from services.control.readiness import Readiness
+from services.control.registry import Registry
+from services.control.worker import Worker
+from shared.config.model import Config
+from shared.config.secrets import shown_variable
+from shared.errors import ConfigError, DependencyError
+from shared.http import peers
+from shared.kafka.broker import Broker
+from shared.kafka.dead_letter import dead_letter
+from shared.kafka.follower import Follower
+from shared.kafka.publisher import Publisher
+from shared.kafka.record import Record
+from shared.kafka.settings import KafkaSettings
+from shared.kafka.topics import Topics, ensure
+from shared.metrics import Metrics
+
+log = structlog.get_logger(__name__)
+
+CLIENT = "viaduck-control"
+REPEAT_EVERY_S, REPEAT_EMBEDDED_EVERY_S = 300.0, 30.0
+"""How often everything is published again, for a broker that was wiped; the embedded one keeps little anyway."""
+
+FINISH_REQUESTS_S = 2
+END_WITHIN_S = 0.5
+"""For each thread and client; whoever takes longer is left behind. All in all an end takes less than five seconds."""
+
+ENSURE_WITHIN_S = 10.0
+ENDING = (signal.SIGINT, signal.SIGTERM)
+
+
+def main(config: Config) -> int:
+    """Run until a signal ends it. Raises ``ConfigError`` and ``DependencyError`` for what it can't begin with."""
+    with contextlib.closing(Control(config, os.environ)) as control:
+        return control.run()
+
+
+class Control:
+    """The parts of the service put together."""
+
+    def __init__(self, config: Config, environ: Mapping[str, str]) -> None:
+        self._closing = contextlib.ExitStack()
+        self._error: Exception | None = None
+        try:
+            self._assemble(config, environ)
+        except Exception:
+            self.close()
+            raise
+
+    def _assemble(self, config: Config, environ: Mapping[str, str]) -> None:
+        rules = access(config, environ)
+        self._socket = self._closing.enter_context(listen(config.server.host, config.server.port))
+        self._settings = settings = KafkaSettings.from_config(config, environ)
+        self._topics, self._board = Topics(settings.prefix), Board(config.pipeline)
+        self._metrics = Metrics(config.pipeline)
+        self._registry = self._closing.enter_context(contextlib.closing(Registry.open(config, environ)))
+        self._peers = self._closing.enter_context(contextlib.closing(Peers(peers(environ))))
+        self._publisher = Publisher(settings, CLIENT)
+        self._closing.callback(self._publisher.close, END_WITHIN_S)
+        self._worker = self._hire(config, environ)
+        self._readiness = self._closing.enter_context(contextlib.closing(self._checks()))
+        self._follower = Follower(settings, CLIENT, [self._topics.progress])
+        self._server = uvicorn.Server(self._uvicorn(rules))
+
+    def _hire(self, config: Config, environ: Mapping[str, str]) -> Worker:
+        announcer = Announcer(self._publisher, self._topics.destinations, config.pipeline)
+        keeper = Keeper(config, self._registry, self._board, announcer, environ)
+        keeper.load()
+        repeat_every_s = REPEAT_EMBEDDED_EVERY_S if self._settings.embedded else REPEAT_EVERY_S
+        return Worker(keeper, self._board, repeat_every_s, on_failure=self._end)
+
+    def _checks(self) -> Readiness:
+        checks = {"broker": Broker(self._settings, CLIENT).problem, "registry": self._registry.problem}
+        return Readiness(checks, self._peers, source=lambda: self._worker.source_problem)
+
+    def _uvicorn(self, rules: Access) -> uvicorn.Config:
+        return uvicorn.Config(
+            build(Sources(self._board.view, self._readiness.checks, self._exposition), rules),
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            lifespan="off",
+            timeout_graceful_shutdown=FINISH_REQUESTS_S,
+        )
+
+    def run(self) -> int:
+        """Serve until a signal comes or a thread fails. Raises ``ConfigError`` where the source refutes the file."""
+        ensure(self._settings, ENSURE_WITHIN_S)
+        with handled(self._server, self._worker.reload):
+            self._follower.start(handler(self._board, self._unreadable), self._end)
+            self._closing.callback(self._follower.stop, END_WITHIN_S)
+            self._worker.start()
+            self._closing.callback(self._worker.stop, END_WITHIN_S)
+            log.info("control listens", address=self._socket.getsockname()[:2])
+            self._server.run(sockets=[self._socket])
+        if isinstance(self._error, ConfigError):
+            raise self._error
+        return 0 if self._error is None else 1
+
+    def close(self) -> None:
+        self._closing.close()
+
+    def _end(self, error: Exception) -> None:
+        """A thread can't go on: so can't we."""
+        self._error = error
+        self._server.should_exit = True
+
+    def _exposition(self) -> str:
+        return exposition(self._metrics, self._peers, self._board.view)
+
+    def _unreadable(self, record: Record, reason: str) -> None:
+        self._metrics.dead_letters_total.labels(topic=record.topic).inc()
+        dead_letter(self._publisher, self._topics, record, reason, by="control")
+
+
+def access(config: Config, environ: Mapping[str, str]) -> Access:
+    """Who may ask what. Raises ``ConfigError`` where the token's variable is missing."""
+    name = config.server.token_env
+    token = environ.get(name, "").strip() if name is not None else None
+    if name is not None and not token:
+        raise ConfigError([f"server.token_env: the environment variable {shown_variable(name)} is not set; set it"])
+    return Access(is_loopback(config.server.host), token)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Raises ``DependencyError`` where the address is taken: whoever has it may let go of it."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listening = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise _cannot_listen(host, port, error) from None
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+    except OSError as error:
+        listening.close()
+        raise _cannot_listen(host, port, error) from None
+    return listening
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> DependencyError:
+    hint = "choose another server.port, or end what listens there"
+    return DependencyError("server", f"can't listen on {host}:{port}: {error.strerror}", hint)
+
+
+@contextlib.contextmanager
+def handled(server: uvicorn.Server, reload: Callable[[], None]) -> Iterator[None]:
+    """Signals, from before uvicorn handles them until after it has: it raises them anew when it ends."""
+
+    def end(_: int, __: FrameType | None) -> None:
+        server.should_exit = True
+
+    before = {number: signal.signal(number, end) for number in ENDING}
+    before[signal.SIGHUP] = signal.signal(signal.SIGHUP, lambda *_: reload())
+    try:
+        yield
+    finally:
+        for number, previous in before.items():
+            signal.signal(number, previous)

@@ -1,0 +1,212 @@
+"""What users see of a destination and of a pipeline (INTERFACE: HTTP), from the registry and what the others said."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from typing import Literal
+
+from pydantic import BaseModel
+
+from services.control.frontier import Published, Trusted, Whole, of
+from services.control.lifecycle import Registered
+from services.control.seen import Seen
+from shared.messages import DesiredState, Problem
+
+State = Literal["seeding", "running", "paused", "stopped", "parked", "removing"]
+
+
+class Error(BaseModel):
+    """Why a destination does not go on. ``since``: when it was met first, in a row."""
+
+    type: str
+    message: str
+    hint: str
+    retryable: bool
+    since: datetime
+
+
+class Status(BaseModel):
+    """A destination as it stands. ``position`` and ``known_through`` are source snapshots, null before a seed."""
+
+    id: str
+    pipeline: str
+    routing_value: str
+    state: State
+    generation: int
+    position: int | None
+    known_through: int | None
+    """Up to where it is known to be exact."""
+    source_snapshot: int | None
+    """The source's head as a reader last saw it; null before any reader did."""
+    lag_snapshots: int | None
+    """Source snapshots after ``known_through``; null while one of the two is not known."""
+    lag_seconds: float | None
+    """Age of the oldest source snapshot with an unapplied change; null before a reader has said anything about it."""
+    rows_applied: int
+    last_applied_at: datetime | None
+    managed_by: Literal["file", "api"]
+    error: Error | None
+
+
+class FrontierStatus(BaseModel):
+    """How far the readers have looked, by the one that is furthest behind."""
+
+    head: int
+    cycle: int
+    at: datetime
+    error: Problem | None
+
+
+class PipelineStatus(BaseModel):
+    """A pipeline as a whole."""
+
+    name: str
+    source_snapshot: int | None
+    settled: bool
+    """Nothing is in flight, waiting to be planned or unprobed, by readers that know of every destination."""
+    caught_up: bool
+    """Every destination is known to be exact at the source's head, but for those that an operator switched off."""
+    frontier: FrontierStatus | None
+    destinations: dict[str, int]
+    """How many there are in each state, and the ``total``."""
+
+
+@dataclass(frozen=True)
+class View:
+    """Everything that control knows, at one moment."""
+
+    pipeline: str
+    destinations: Mapping[str, Registered] = field(default_factory=dict)
+    """By id; removed ones left out."""
+    seen: Mapping[str, Seen] = field(default_factory=dict)
+    published: Published = field(default_factory=Published)
+    newest: tuple[Whole, ...] = ()
+    trusted: tuple[Trusted, ...] = ()
+
+    @cached_property
+    def source_snapshot(self) -> int | None:
+        """The source's head, as far as anybody said: a reader that has just started has not looked yet."""
+        heads = [whole.head for whole in self.newest]
+        if not heads:
+            return None
+        return max([*heads, *(seen.position for seen in self.seen.values() if seen.position is not None)])
+
+
+def status(view: View, id: str) -> Status:
+    """Raises ``KeyError`` for a destination that there is none of."""
+    held = view.destinations[id]
+    seen = _of_this_life(view.seen.get(id), held)
+    word = of(view.trusted, id, held.generation)
+    position = _snapshot(None if seen is None else seen.position)
+    known = _known_through(seen, word, id)
+    head = view.source_snapshot
+    return Status(
+        id=id,
+        pipeline=view.pipeline,
+        routing_value=held.declared.routing_value,
+        state=_state(held, seen, known),
+        generation=held.generation,
+        position=position,
+        known_through=known,
+        source_snapshot=head,
+        lag_snapshots=None if head is None or known is None else max(0, head - known),
+        lag_seconds=_lag_seconds(word, id),
+        rows_applied=0 if seen is None or seen.rows_applied is None else seen.rows_applied,
+        last_applied_at=None if seen is None else seen.last_applied_at,
+        managed_by=held.managed_by,
+        error=_error(seen, held),
+    )
+
+
+def pipeline_status(view: View) -> PipelineStatus:
+    statuses = [status(view, each) for each in view.destinations]
+    states: Counter[str] = Counter(each.state for each in statuses)
+    responsible = _responsible(view)
+    return PipelineStatus(
+        name=view.pipeline,
+        source_snapshot=view.source_snapshot,
+        settled=responsible is not None and all(whole.settled for whole in responsible),
+        caught_up=responsible is not None and all(_is_exact(each, view) for each in statuses),
+        frontier=_frontier(responsible or view.newest),
+        destinations={**states, "total": len(statuses)},
+    )
+
+
+def _responsible(view: View) -> tuple[Whole, ...] | None:
+    """The readers whose newest word counts for some destination; None while one of them has no reader that knows it.
+
+    Instances that are no more leave their last frontier behind; they are outrun by whoever took their share over.
+    """
+    up_to_date = tuple(each for each in view.trusted if each.whole in view.newest and each.whole.knows(view.published))
+    if not view.destinations:
+        return tuple(each.whole for each in up_to_date) or None
+    found: dict[str, Whole] = {}
+    for held in view.destinations.values():
+        word = of(up_to_date, held.id, held.generation)
+        if word is None:
+            return None
+        found[word.whole.instance] = word.whole
+    return tuple(found.values())
+
+
+def _frontier(wholes: Iterable[Whole]) -> FrontierStatus | None:
+    last = min(wholes, key=lambda whole: (whole.head, whole.at), default=None)
+    if last is None:
+        return None
+    return FrontierStatus(head=last.head, cycle=last.cycle, at=last.at, error=last.error)
+
+
+def _is_exact(each: Status, view: View) -> bool:
+    if each.state in ("paused", "stopped"):
+        return True
+    word = of(view.trusted, each.id, each.generation)
+    return each.lag_snapshots == 0 and word is not None and each.id not in word.whole.lagging
+
+
+def _of_this_life(seen: Seen | None, held: Registered) -> Seen | None:
+    return seen if seen is not None and seen.generation == held.generation else None
+
+
+def _known_through(seen: Seen | None, word: Trusted | None, id: str) -> int | None:
+    said = [] if seen is None else [seen.position, seen.through]
+    if word is not None:
+        said.append(word.known_through(id))
+    return max((known for known in map(_snapshot, said) if known is not None), default=None)
+
+
+def _snapshot(position: int | None) -> int | None:
+    """-1, the position before the first seed, is no snapshot."""
+    return None if position is None or position < 0 else position
+
+
+def _state(held: Registered, seen: Seen | None, known_through: int | None) -> State:
+    if held.desired is not DesiredState.RUNNING:
+        return "paused" if held.desired is DesiredState.PAUSED else "stopped"
+    if seen is not None and seen.parked and not _is_outdated(seen, held):
+        return "parked"
+    return "seeding" if known_through is None else "running"
+
+
+def _is_outdated(seen: Seen, held: Registered) -> bool:
+    """Whether an operator touched the destination after its last answer: what it complained of may be gone.
+
+    Two clocks are compared here, for display only: the reader decides by the revision itself.
+    """
+    return seen.at < held.revision.at
+
+
+def _error(seen: Seen | None, held: Registered) -> Error | None:
+    if seen is None or seen.error is None or seen.since is None or _is_outdated(seen, held):
+        return None
+    return Error(**seen.error.model_dump(), since=seen.since)
+
+
+def _lag_seconds(word: Trusted | None, id: str) -> float | None:
+    if word is None:
+        return None
+    lagging = word.whole.lagging.get(id)
+    return 0.0 if lagging is None else lagging.lag_seconds

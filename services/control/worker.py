@@ -1,0 +1,130 @@
+"""Control's own thread: takes the file over, meets what answers ask for, and repeats what is published."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import structlog
+
+from services.control.board import Board
+from services.control.keeper import Keeper
+from shared.config.loading import load
+from shared.config.model import Config
+from shared.errors import ConfigError, DependencyError, SourceError
+
+log = structlog.get_logger(__name__)
+
+TICK_S = 0.5
+RETRY_FIRST_S, RETRY_LONGEST_S = 1.0, 30.0
+NOT_YET = "not looked at yet"
+
+FIXED = ("pipeline", "source", "routing", "kafka", "registry", "state_dir")
+"""Sections that a running pipeline can't change: reader and appliers hold them too."""
+
+
+class Worker:
+    """Runs until ``stop``, or until it can't go on: then ``on_failure`` hears why, on the worker's thread.
+
+    That is ``ConfigError`` for a file that the source refutes before it ever was in force, else a defect.
+    """
+
+    def __init__(
+        self,
+        keeper: Keeper,
+        board: Board,
+        repeat_every_s: float,
+        on_failure: Callable[[Exception], None],
+        load: Callable[[Path], Config] = load,
+    ) -> None:
+        self._keeper, self._board = keeper, board
+        self._repeat_every_s, self._on_failure, self._load = repeat_every_s, on_failure, load
+        self._stopped, self._reload = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="worker", daemon=True)
+        self._wanted: Config | None = keeper.config
+        """The file that is still to be taken over; None when there is none."""
+        self._taken_over = False
+        self._try_at, self._wait_s = 0.0, RETRY_FIRST_S
+        self.source_problem: str | None = NOT_YET
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, timeout_s: float = 3.0) -> None:
+        self._stopped.set()
+        self._board.asked.set()
+        self._thread.join(timeout_s)
+
+    def reload(self) -> None:
+        """Read the file again, soon; may be called from a signal handler."""
+        self._reload.set()
+        self._board.asked.set()
+
+    def _run(self) -> None:
+        try:
+            self._turn_until_stopped()
+        except Exception as error:
+            if not isinstance(error, ConfigError):
+                log.exception("control can't go on")
+            self._on_failure(error)
+
+    def _turn_until_stopped(self) -> None:
+        self._keeper.announce_all()
+        repeat_at = time.monotonic() + self._repeat_every_s
+        while not self._stopped.is_set():
+            self._turn()
+            if time.monotonic() >= repeat_at:
+                self._keeper.announce_all()
+                repeat_at = time.monotonic() + self._repeat_every_s
+            self._board.asked.wait(TICK_S)
+
+    def _turn(self) -> None:
+        if self._reload.is_set():
+            self._reload.clear()
+            self._read_again()
+        if self._wanted is not None and time.monotonic() >= self._try_at:
+            self._take_over(self._wanted)
+        try:
+            self._keeper.react()
+        except DependencyError as error:
+            log.warning("an answer has to wait for the registry", error=str(error))
+
+    def _read_again(self) -> None:
+        before = self._keeper.config
+        try:
+            config = self._load(before.path)
+        except ConfigError as error:
+            log.error("the file has mistakes; the old one stays", mistakes=list(error.mistakes))
+            return
+        fixed = [name for name in FIXED if getattr(config, name) != getattr(before, name)]
+        if fixed:
+            log.error("the file is not taken over: restart all services for these sections", changed=fixed)
+            return
+        self._wanted, self._try_at, self._wait_s = config, 0.0, RETRY_FIRST_S
+
+    def _take_over(self, config: Config) -> None:
+        try:
+            self._keeper.apply(config)
+        except ConfigError as error:
+            self._refuse(error)
+        except (SourceError, DependencyError) as error:
+            self._wait(error)
+        else:
+            log.info("file taken over", destinations=len(config.destinations))
+            self._wanted, self._taken_over, self.source_problem = None, True, None
+
+    def _refuse(self, error: ConfigError) -> None:
+        """A file that never was in force ends control; one that was stays until a better one comes."""
+        if not self._taken_over:
+            raise error
+        log.error("the file does not fit the source; the old one stays", mistakes=list(error.mistakes))
+        self._wanted = None
+
+    def _wait(self, error: SourceError | DependencyError) -> None:
+        if isinstance(error, SourceError):
+            self.source_problem = error.message
+        log.warning("the file's destinations have to wait", error=str(error), hint=error.hint, retry_in_s=self._wait_s)
+        self._try_at = time.monotonic() + self._wait_s
+        self._wait_s = min(2 * self._wait_s, RETRY_LONGEST_S)
