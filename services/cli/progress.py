@@ -1,0 +1,89 @@
+"""What ``viaduck up --once`` shows meanwhile: a bar on a terminal with the log above it, else only the log."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+from rich import progress as bars
+from rich.console import Console
+
+from services.cli.once import Tally
+from services.cli.supervise import STANDARD_ERROR
+
+
+class Progress:
+    """Without a terminal: the processes log to standard error by themselves, and nothing moves."""
+
+    output = STANDARD_ERROR
+    """Where the processes' own output goes."""
+
+    def show(self, tally: Tally) -> None:
+        """Nothing to move."""
+
+    def say(self, *lines: str) -> None:
+        """Tell the command's outcome."""
+        for line in lines:
+            sys.stderr.write(f"{line}\n")
+
+
+class Bar(Progress):
+    """On a terminal: two writers would tear the bar, so the processes' output comes through a pipe and is put above."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True)
+        self._reading, self.output = os.pipe()
+        columns = (bars.TextColumn("{task.description}"), bars.BarColumn(), bars.MofNCompleteColumn())
+        self._bars = bars.Progress(*columns, bars.TimeElapsedColumn(), console=self._console, transient=True)
+        self._task = self._bars.add_task("starting", total=None)
+        self._pump = threading.Thread(target=self._copy, name="log above the bar", daemon=True)
+
+    def start(self) -> None:
+        self._bars.start()
+        self._pump.start()
+        self._own_log = os.fdopen(self.output, "w", buffering=1)
+        self._log_to(self._own_log)
+
+    def stop(self) -> None:
+        self._log_to(sys.stderr)
+        self._own_log.close()
+        self._pump.join(timeout=5)
+        self._bars.stop()
+
+    def show(self, tally: Tally) -> None:
+        wanted = len(tally.wanted)
+        description = f"to snapshot {tally.head}"
+        self._bars.update(self._task, description=description, total=wanted, completed=wanted - len(tally.behind))
+
+    def say(self, *lines: str) -> None:
+        for line in lines:
+            self._console.print(line, markup=False, highlight=False)
+
+    @staticmethod
+    def _log_to(stream: TextIO) -> None:
+        for handler in logging.getLogger().handlers:
+            if isinstance(handler, logging.StreamHandler):
+                handler.setStream(stream)
+
+    def _copy(self) -> None:
+        with os.fdopen(self._reading, errors="replace") as lines:
+            for line in lines:
+                self._console.print(line.rstrip("\n"), markup=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def shown(once: bool) -> Iterator[Progress]:
+    if not (once and sys.stderr.isatty()):
+        yield Progress()
+        return
+    bar = Bar()
+    bar.start()
+    try:
+        yield bar
+    finally:
+        bar.stop()

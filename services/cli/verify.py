@@ -1,0 +1,147 @@
+"""``viaduck verify``: prove with Spark that every destination equals its slice of the source.
+
+It reads lakes and nothing else, so it needs neither broker nor control; where control answers, parked destinations are
+reported as what they are.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import closing, contextmanager
+
+from pyspark import SparkContext
+from rich.console import Console
+from rich.progress import Progress
+
+from services.cli.parked import parked
+from services.cli.verify_report import Report
+from shared.config.catalogs import resolve
+from shared.config.model import Config, FileDestination
+from shared.errors import ConfigError, DependencyError, ViaduckError
+from shared.lake.catalog import CatalogReader
+from shared.lake.compare import Finding, Origin, Subject, Verdict, compare_all
+from shared.messages import Problem
+from shared.spark import session
+
+MAX_SHARE = 25
+"""Destinations of one Spark task: enough to be worth opening the source, few enough for a progress bar that moves."""
+
+
+def main(config: Config, ids: Sequence[str] = (), json: bool = False) -> int:
+    """Compare the file's destinations, or those of ``ids``, and print what came of it. Returns the exit code.
+
+    Raises ``ConfigError`` for an unknown id and ``DependencyError`` where the source or Spark can't be had.
+    """
+    began = time.monotonic()
+    chosen = _chosen(config, ids)
+    origin = _origin(config)
+    console = Console(stderr=json)
+    verdicts = _verdicts(config, origin, chosen, console)
+    report = Report(config.pipeline, verdicts, _parked(config, chosen), time.monotonic() - began)
+    if json:
+        for line in report.to_json():
+            print(line)
+    else:
+        report.print(console)
+    return 0 if report.all_equal else 1
+
+
+def _chosen(config: Config, ids: Sequence[str]) -> list[FileDestination]:
+    known = {destination.id: destination for destination in config.destinations}
+    mistakes = [f"--destination {name}: {_unknown(name, list(known))}" for name in ids if name not in known]
+    if mistakes:
+        raise ConfigError(mistakes)
+    return [known[name] for name in dict.fromkeys(ids)] if ids else list(config.destinations)
+
+
+def _unknown(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, 1)
+    return f"the file declares no such destination; did you mean {near[0]}?" if near else "the file declares none such"
+
+
+def _origin(config: Config) -> Origin:
+    """The source, after a look whether it is there. Raises ``DependencyError``."""
+    try:
+        lake = resolve(config.source.lake, os.environ, config.path.parent)
+        with closing(CatalogReader(lake)) as catalog:
+            catalog.head()
+    except ViaduckError as error:
+        raise DependencyError("source", error.message, error.hint) from None
+    return Origin(lake, config.source.schema_name, config.source.table, config.routing)
+
+
+def _parked(config: Config, chosen: Sequence[FileDestination]) -> dict[str, Problem]:
+    asked = {destination.id for destination in chosen}
+    return {name: problem for name, problem in parked(config).items() if name in asked}
+
+
+def _verdicts(config: Config, origin: Origin, chosen: Sequence[FileDestination], console: Console) -> list[Verdict]:
+    """One verdict per destination, in the order of the file."""
+    verdicts: dict[str, Verdict] = {}
+    subjects: list[Subject] = []
+    for destination in chosen:
+        try:
+            subjects.append(_subject(config, destination))
+        except ViaduckError as error:
+            verdicts[destination.id] = Verdict(destination.id, Finding.FAILED, problem=error.problem())
+    verdicts |= {verdict.destination: verdict for verdict in _compare(config, origin, subjects, console)}
+    return [verdicts[destination.id] for destination in chosen]
+
+
+def _subject(config: Config, destination: FileDestination) -> Subject:
+    return Subject(
+        pipeline=config.pipeline,
+        destination=destination.id,
+        routing_value=destination.routing_value,
+        lake=resolve(destination.lake, os.environ, config.path.parent),
+        schema=destination.schema_name,
+        table=destination.table or config.source.table,
+        seed_mode=destination.seed_mode or config.routing.seed_mode,
+    )
+
+
+def _compare(config: Config, origin: Origin, subjects: Sequence[Subject], console: Console) -> Iterator[Verdict]:
+    if not subjects:
+        return
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("starting Spark", total=len(subjects))
+        with _spark(config) as spark:
+            progress.update(task, description=f"comparing {len(subjects)} destinations")
+            for verdicts in _jobs(spark, origin, subjects, config.applier.memory_limit):
+                progress.advance(task, len(verdicts))
+                yield from verdicts
+
+
+def _jobs(
+    spark: SparkContext, origin: Origin, subjects: Sequence[Subject], memory_limit: str
+) -> Iterator[list[Verdict]]:
+    """One small job per share, as many at a time as Spark has cores: what is done can be shown at once."""
+    parallel = max(1, spark.defaultParallelism)
+    count = max(1, min(MAX_SHARE, len(subjects) // (2 * parallel)))
+    shares = [subjects[first : first + count] for first in range(0, len(subjects), count)]
+
+    def job(share: Sequence[Subject]) -> list[Verdict]:
+        return spark.parallelize([share], 1).flatMap(lambda part: compare_all(origin, part, memory_limit)).collect()
+
+    with ThreadPoolExecutor(parallel) as pool:
+        jobs = [pool.submit(job, share) for share in shares]
+        try:
+            for done in as_completed(jobs):
+                yield done.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            spark.cancelAllJobs()
+            raise
+
+
+@contextmanager
+def _spark(config: Config) -> Iterator[SparkContext]:
+    context = session(config, "viaduck-verify")
+    try:
+        yield context
+    finally:
+        context.stop()
