@@ -1,0 +1,36 @@
+"""Whether an item that arrived is done now, later, or not at all."""
+
+from __future__ import annotations
+
+import pytest
+
+from services.applier.admit import KNOWN_WITHIN_S, Admission, admit
+from shared.messages import DesiredState, Destination, ItemKind, LakeRef, SeedMode, WorkItem
+
+ITEM = WorkItem(item="i", kind=ItemKind.PROBE, pipeline="p", destination="d", generation=2, through=1)
+
+
+def destination(generation: int, state: DesiredState = DesiredState.RUNNING) -> Destination:
+    return Destination(
+        pipeline="p", destination="d", generation=generation, routing_value="x", state=state,
+        lake=LakeRef(catalog="sqlite:x"), table="t", seed_mode=SeedMode.SCAN, revision="1",
+    )  # fmt: skip
+
+
+def test_an_item_of_the_present_life_runs() -> None:
+    assert admit(ITEM, destination(2), 0.0) is Admission.RUN
+
+
+def test_an_item_of_an_earlier_life_is_fenced_without_opening_the_lake() -> None:
+    assert admit(ITEM, destination(3), 0.0) is Admission.FENCED
+
+
+@pytest.mark.parametrize("known", [None, destination(1)])
+def test_an_item_that_overtook_its_destination_waits_for_it_but_not_for_ever(known: Destination | None) -> None:
+    assert admit(ITEM, known, 0.0) is Admission.HOLD
+    assert admit(ITEM, known, KNOWN_WITHIN_S) is Admission.UNKNOWN
+
+
+@pytest.mark.parametrize("state", [DesiredState.PAUSED, DesiredState.STOPPED])
+def test_nothing_is_written_for_a_destination_that_is_switched_off(state: DesiredState) -> None:
+    assert admit(ITEM, destination(2, state), 0.0) is Admission.DROP

@@ -1,0 +1,115 @@
+"""The command line as a user meets it: real processes, exit codes, and what is on which stream."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fast.cli.fake_control import FakeControl, serving, status
+
+ERROR = {"type": "access_denied", "message": "no [right] here", "hint": "grant it", "retryable": False, "since": "…"}
+
+
+def viaduck(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "services.cli.main", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, **environ})
+
+
+@pytest.fixture
+def control() -> Iterator[FakeControl]:
+    destinations = [status("a"), status("b", "paused"), status("[red]c", "seeding", position=None, known_through=None)]
+    with serving(FakeControl(destinations)) as control:
+        yield control
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("nonsense",),
+        ("up",),
+        ("up", "-c"),
+        ("up", "-c", "x.yaml", "--timeout", "5"),
+        ("up", "-c", "x.yaml", "--once", "--timeout", "soon"),
+        ("up", "-c", "x.yaml", "--once", "--timeout", "-1"),
+        ("status",),
+        ("status", "-c", "x.yaml", "--url", "http://127.0.0.1:1"),
+        ("status", "--url", "http://[::1"),
+        ("destination", "show", "--url", "http://127.0.0.1:1"),
+    ],
+)
+def test_wrong_usage_ends_with_2_and_a_message_on_standard_error(arguments: tuple[str, ...]) -> None:
+    done = viaduck(*arguments)
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    assert done.stderr.strip()
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", ["up", "reader", "applier", "control", "check", "status", "verify"])
+def test_a_file_that_can_not_be_read_ends_every_command_with_2(command: str, tmp_path: Path) -> None:
+    done = viaduck(command, "-c", str(tmp_path / "nowhere.yaml"))
+    assert done.returncode == 2, done.stderr
+    assert "nowhere.yaml" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_control_that_does_not_answer_ends_with_3() -> None:
+    done = viaduck("status", "--url", "http://127.0.0.1:1")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "http://127.0.0.1:1 does not answer" in done.stderr
+
+
+def test_status_as_json_is_one_object_per_destination_and_nothing_else(control: FakeControl) -> None:
+    done = viaduck("status", "--url", control.url, "--json")
+    assert done.returncode == 0
+    assert [json.loads(line) for line in done.stdout.splitlines()] == control.destinations
+
+
+def test_status_shows_every_destination_as_it_is_called(control: FakeControl) -> None:
+    done = viaduck("status", "--url", control.url, COLUMNS="200")
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    assert [line.split()[:2] for line in lines[1:]] == [["a", "running"], ["b", "paused"], ["[red]c", "seeding"]]
+    assert "1,500" in lines[1]
+
+
+def test_a_parked_destination_makes_status_end_with_1_and_shows_why(control: FakeControl) -> None:
+    control.destinations.append(status("d", "parked", error=ERROR))
+    done = viaduck("status", "--url", control.url, COLUMNS="200")
+    assert done.returncode == 1
+    assert "access_denied: no [right] here → grant it" in done.stdout
+
+
+def test_one_destination_can_be_shown(control: FakeControl) -> None:
+    done = viaduck("destination", "show", "b", "--url", control.url, "--json")
+    assert (done.returncode, json.loads(done.stdout)) == (0, control.destinations[1])
+
+
+def test_an_unknown_destination_ends_with_2_and_what_control_says(control: FakeControl) -> None:
+    done = viaduck("destination", "show", "nobody", "--url", control.url)
+    assert done.returncode == 2
+    assert "no destination nobody (see the list)" in done.stderr
+
+
+def test_the_token_is_sent_and_not_shown(control: FakeControl) -> None:
+    done = viaduck("status", "--url", control.url, VIADUCK_TOKEN="hunter2")
+    assert set(control.tokens) == {"Bearer hunter2"}
+    assert "hunter2" not in done.stdout + done.stderr
+
+
+def test_help_needs_neither_spark_nor_kafka_nor_duckdb() -> None:
+    code = (
+        "import sys; sys.argv = ['viaduck', '--help']\n"
+        "from services.cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit as end: assert end.code == 0\n"
+        "print(sorted({'pyspark', 'confluent_kafka', 'duckdb', 'sqlalchemy', 'httpx', 'fastapi'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from services.cli.supervise import Spec, Supervisor
+from services.cli.tree import SERVICES, Ports, processes, take_over
+from shared.config.model import Config, FileDestination, Kafka, Poll, Routing, Server, Source
+from tests.fast.waiting import eventually
+
+NOTING = """
+import os, pathlib, signal, sys, time
+notes = pathlib.Path(sys.argv[1])
+def note(word):
+    with notes.open("a") as file: file.write(word)
+signal.signal(signal.SIGHUP, lambda *_: note("H"))
+signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
+note("S")
+while True: time.sleep(600)
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    return Config(
+        path=tmp_path / "viaduck.yaml",
+        pipeline="events",
+        source=Source(table="events"),
+        routing=Routing(field="company"),
+        state_dir=tmp_path / "state",
+    )
+
+
+@pytest.fixture
+def supervisor(tmp_path: Path) -> Iterator[Supervisor]:
+    supervisor = Supervisor(
+        [Spec(name, (sys.executable, "-S", "-c", NOTING, str(tmp_path / name))) for name in SERVICES]
+    )
+    supervisor.tick()
+    eventually(lambda: notes(tmp_path) == {"S"})
+    yield supervisor
+    supervisor.stop(5)
+
+
+def notes(folder: Path) -> set[str]:
+    return {(folder / name).read_text() if (folder / name).exists() else "" for name in SERVICES}
+
+
+def soon(supervisor: Supervisor, holds: Callable[[], object]) -> None:
+    def tick() -> object:
+        supervisor.tick()
+        return holds()
+
+    eventually(tick)
+
+
+def test_other_destinations_are_told_and_nothing_is_restarted(
+    supervisor: Supervisor, config: Config, tmp_path: Path
+) -> None:
+    added = FileDestination(id="d", routing_value="v", catalog="sqlite:d.sqlite", table="events")
+    new = config.model_copy(update={"destinations": (added,)})
+    assert take_over(supervisor, config, new) == new
+    soon(supervisor, lambda: notes(tmp_path) == {"SH"})
+
+
+def test_any_other_change_starts_the_services_anew(supervisor: Supervisor, config: Config, tmp_path: Path) -> None:
+    new = config.model_copy(update={"poll": Poll(interval_seconds=1)})
+    assert take_over(supervisor, config, new) == new
+    soon(supervisor, lambda: notes(tmp_path) == {"SS"})
+
+
+def test_what_a_running_command_can_not_change_is_not_taken_over(
+    supervisor: Supervisor, config: Config, tmp_path: Path
+) -> None:
+    new = config.model_copy(update={"server": Server(port=8010), "poll": Poll(interval_seconds=1)})
+    assert take_over(supervisor, config, new) == config
+    supervisor.tick()
+    assert notes(tmp_path) == {"S"}
+
+
+def test_a_broker_is_run_only_where_none_is_configured(config: Config) -> None:
+    ports = Ports(1, 2, 3)
+    own = config.model_copy(update={"kafka": Kafka(bootstrap_servers="k:9092")})
+    assert [spec.name for spec in processes(config, ports)] == ["broker", "reader", "applier", "control"]
+    assert [spec.name for spec in processes(own, ports)] == ["reader", "applier", "control"]
+
+
+def test_services_are_told_the_broker_their_port_and_their_peers(config: Config) -> None:
+    config.state_dir.mkdir()
+    (config.state_dir / "broker.address").write_text("127.0.0.1:9")
+    broker, reader, applier, control = processes(config, Ports(1, 2, 3))
+    assert broker.ready()
+    assert reader.needs == ("broker",)
+    assert reader.environ() == {
+        "VIADUCK_PEERS": "reader=http://127.0.0.1:1,applier=http://127.0.0.1:2",
+        "VIADUCK_HTTP_PORT": "1",
+        "VIADUCK_BOOTSTRAP": "127.0.0.1:9",
+    }
+    assert [spec.environ()["VIADUCK_HTTP_PORT"] for spec in (applier, control)] == ["2", "3"]
+
+
+def test_the_address_of_an_earlier_broker_is_forgotten_before_a_new_one_starts(config: Config) -> None:
+    config.state_dir.mkdir()
+    (config.state_dir / "broker.address").write_text("127.0.0.1:9")
+    broker = processes(config, Ports(1, 2, 3))[0]
+    broker.before_start()
+    assert not broker.ready()

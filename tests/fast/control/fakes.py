@@ -1,0 +1,56 @@
+"""A broker and a source in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from shared.config.catalogs import ResolvedLake
+from shared.config.model import Config
+from shared.errors import SourceError
+from shared.lake.catalog import Column, Head, TableInfo
+from shared.lake.source import SourceLook
+from shared.messages import Destination
+
+
+@dataclass
+class FakeTopic:
+    """What a publisher sent to one topic, and what compaction would leave of it."""
+
+    sent: list[tuple[str, bytes | None]] = field(default_factory=list)
+
+    def send(self, topic: str, key: str, value: bytes | None) -> None:
+        assert topic == "viaduck.destinations"
+        self.sent.append((key, value))
+
+    @property
+    def kept(self) -> dict[str, Destination | None]:
+        """By destination id; None for a tombstone."""
+        latest = dict(self.sent)
+        return {key.split("/")[1]: (value and Destination.from_bytes(value)) or None for key, value in latest.items()}
+
+
+@dataclass
+class FakeSource:
+    """A source whose routing column is a VARCHAR; ``error`` is raised as long as it is set."""
+
+    error: Exception | None = None
+    looks: int = 0
+
+    def look(self, config: Config, environ: Mapping[str, str]) -> SourceLook:
+        self.looks += 1
+        if self.error is not None:
+            raise self.error
+        now, routing = datetime.now(UTC), Column("company", "VARCHAR")
+        return SourceLook(
+            lake=ResolvedLake("sqlite:/source.sqlite"),
+            head=Head(10, now, now),
+            table=TableInfo("main", "events", 1, "a table", "a lake", 1, (routing,)),
+            routing=routing,
+            keys=(),
+            routing_values={each.id: each.routing_value for each in config.destinations},
+        )
+
+
+UNREACHABLE = SourceError("source_unreachable", "the source: connection refused", "start it")

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import threading
+
+from shared.kafka.follower import Follower
+from shared.kafka.publisher import Publisher
+from shared.kafka.record import Record
+from shared.kafka.settings import KafkaSettings
+from shared.kafka.topics import Topics
+from tests.fast.waiting import eventually
+
+
+def test_a_follower_has_handled_what_was_there_once_it_caught_up(
+    settings: KafkaSettings, topics: Topics, publisher: Publisher
+) -> None:
+    for number in range(100):
+        publisher.send(topics.destinations, f"p/{number}", b"state")
+    publisher.flush(30)
+    seen: list[Record] = []
+    follower = Follower(settings, "test", [topics.destinations, topics.progress])
+    follower.start(seen.append)
+    assert follower.caught_up.wait(30)
+    assert {record.key for record in seen} == {f"p/{number}" for number in range(100)}
+    follower.stop()
+
+
+def test_a_follower_of_empty_topics_has_caught_up(settings: KafkaSettings, topics: Topics) -> None:
+    follower = Follower(settings, "test", [topics.destinations])
+    follower.start(lambda _: None)
+    assert follower.caught_up.wait(30)
+    follower.stop()
+
+
+def test_a_follower_sees_key_value_headers_tombstones_and_order(
+    settings: KafkaSettings, topics: Topics, publisher: Publisher
+) -> None:
+    seen: list[Record] = []
+    follower = Follower(settings, "test", [topics.progress])
+    follower.start(seen.append)
+    assert follower.caught_up.wait(30)
+    publisher.send(topics.progress, "p/d", "Füße".encode(), headers={"traceparent": "00-ä"})
+    publisher.send(topics.progress, "p/d", None)
+    eventually(lambda: len(seen) == 2)
+    follower.stop()
+    first, second = seen
+    assert (first.topic, first.key, first.value) == (topics.progress, "p/d", "Füße".encode())
+    assert first.headers == {"traceparent": "00-ä"}
+    assert first.timestamp_ms > 0
+    assert (second.value, second.offset) == (None, first.offset + 1)
+
+
+def test_bytes_that_are_no_text_reach_the_handler(
+    settings: KafkaSettings, topics: Topics, publisher: Publisher
+) -> None:
+    seen: list[Record] = []
+    publisher.send(topics.work, b"\xff\xfe".decode("latin-1"), b"\xff\x00\xfe")
+    publisher.flush(30)
+    follower = Follower(settings, "test", [topics.work])
+    follower.start(seen.append)
+    assert follower.caught_up.wait(30)
+    follower.stop()
+    assert seen[0].value == b"\xff\x00\xfe"
+
+
+def test_what_a_handler_raises_ends_the_following_and_is_told(
+    settings: KafkaSettings, topics: Topics, publisher: Publisher
+) -> None:
+    def fail(record: Record) -> None:
+        raise RuntimeError(f"planted for {record.key}")
+
+    failures: list[Exception] = []
+    publisher.send(topics.work, "p/d", b"x")
+    publisher.flush(30)
+    follower = Follower(settings, "test", [topics.work])
+    follower.start(fail, on_failure=failures.append)
+    eventually(lambda: failures)
+    assert str(failures[0]) == "planted for p/d"
+    assert not follower.caught_up.is_set()
+
+
+def test_a_follower_waits_for_a_broker_that_is_not_there_yet(topics: Topics) -> None:
+    follower = Follower(KafkaSettings(bootstrap="127.0.0.1:1"), "test", [topics.work])
+    follower.start(lambda _: None)
+    eventually(lambda: follower.problem is not None)
+    assert not follower.caught_up.is_set()
+    follower.stop()
+    assert not [thread for thread in threading.enumerate() if thread.name == "follower test" and thread.is_alive()]

@@ -1,0 +1,62 @@
+"""Real lakes for tests: SQLite catalogs in a folder, Postgres catalogs on one server for the whole run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.applier import worker
+from shared.config.catalogs import ResolvedLake
+from tests.lake.bed import Bed, MakeLake
+from tests.servers.postgres import Postgres
+
+MakeBed = Callable[..., Bed]
+
+
+@pytest.fixture(params=["sqlite", "postgres", "postgres-schema"])
+def make_lake(request: pytest.FixtureRequest, tmp_path: Path) -> MakeLake:
+    """Where lakes go: a SQLite file, a Postgres database each, or a metadata schema each in one database."""
+    if request.param == "sqlite":
+        return lambda name, data: ResolvedLake(f"sqlite:{tmp_path}/{name}.sqlite", None, str(data))
+    server: Postgres = request.getfixturevalue("postgres")
+    prefix = f"t{abs(hash(request.node.nodeid)) % 10**10}"
+    if request.param == "postgres-schema":
+        database = f"{prefix}_lakes"
+        server.create_database(database)
+        return lambda name, data: ResolvedLake(f"postgres:{server.dsn(database)}", f"lake_{name}", str(data))
+
+    def database_each(name: str, data: Path) -> ResolvedLake:
+        server.create_database(f"{prefix}_{name}")
+        return ResolvedLake(f"postgres:{server.dsn(f'{prefix}_{name}')}", None, str(data))
+
+    return database_each
+
+
+@pytest.fixture
+def make_bed(tmp_path: Path, make_lake: MakeLake) -> Iterator[MakeBed]:
+    beds: list[Bed] = []
+
+    def make(**options: Any) -> Bed:
+        beds.append(Bed(tmp_path, make_lake, **options))
+        return beds[-1]
+
+    yield make
+    for bed in beds:
+        bed.close()
+    worker.forget()
+
+
+@pytest.fixture
+def bed(make_bed: MakeBed) -> Bed:
+    """A source with two tenants of ten rows each, and their destinations."""
+    made = make_bed()
+    made.sql(
+        "CREATE TABLE src.main.t (id BIGINT, tenant VARCHAR, v VARCHAR)",
+        "INSERT INTO src.main.t SELECT i, CASE WHEN i % 2 = 0 THEN 'a' ELSE 'b' END, 'v' || i FROM range(20) r(i)",
+    )
+    made.add("a")
+    made.add("b")
+    return made

@@ -1,0 +1,78 @@
+"""The benchmarks measure work that is done right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from bench.lakes import Lake, SqliteLakes
+from bench.single_process import SingleProcess, SourceTable
+from bench.workload import KEY_COLUMN, ROUTING_FIELD, SCHEMA, TABLE, Case, SourceWriter, committed, tenant_names
+from shared.config.catalogs import ResolvedLake
+from shared.lake.attach import attach
+from shared.lake.engine import connect
+
+CASE = Case("tiny", tenants=4, seeded=400, commits=2, inserts=60, updates=30, deletes=10, touched_tenants=3)
+
+
+@pytest.fixture
+def con() -> Iterator[duckdb.DuckDBPyConnection]:
+    with closing(connect()) as con:
+        yield con
+
+
+@pytest.fixture
+def lakes(tmp_path: Path) -> SqliteLakes:
+    return SqliteLakes(tmp_path)
+
+
+def open_lake(con: duckdb.DuckDBPyConnection, alias: str, lake: Lake) -> None:
+    attach(con, alias, ResolvedLake(lake.catalog, data_path=lake.data_path), read_only=False, create=True)
+
+
+def test_the_single_process_is_exact_and_touches_only_who_changed(
+    con: duckdb.DuckDBPyConnection, lakes: SqliteLakes
+) -> None:
+    open_lake(con, "source", lakes.new("source"))
+    for tenant in tenant_names(CASE):
+        open_lake(con, tenant, lakes.new(tenant))
+    writer = SourceWriter(con, "source", CASE)
+    table = SourceTable("source", SCHEMA, TABLE, ROUTING_FIELD, KEY_COLUMN)
+    alone = SingleProcess(con, table, {tenant: tenant for tenant in tenant_names(CASE)})
+
+    writer.seed()
+    alone.seed(committed(con, "source"))
+    assert alone.unequal() == []
+
+    quiet = committed(con, "tenant003")
+    for _ in range(2):
+        writer.run()
+        assert alone.apply_changes(committed(con, "source")) == CASE.changes
+    assert alone.unequal() == []
+    assert committed(con, "tenant003") == quiet
+
+
+def test_it_notices_a_wrong_destination(con: duckdb.DuckDBPyConnection, lakes: SqliteLakes) -> None:
+    open_lake(con, "source", lakes.new("source"))
+    open_lake(con, "tenant000", lakes.new("tenant000"))
+    SourceWriter(con, "source", CASE).seed()
+    table = SourceTable("source", SCHEMA, TABLE, ROUTING_FIELD, KEY_COLUMN)
+    alone = SingleProcess(con, table, {"tenant000": "tenant000"})
+    alone.seed(committed(con, "source"))
+    con.execute(f"UPDATE tenant000.{SCHEMA}.{TABLE} SET amount = -1 WHERE id = 0")
+    assert alone.unequal() == ["tenant000"]
+
+
+def test_a_run_makes_as_many_commits_as_its_case_says(con: duckdb.DuckDBPyConnection, lakes: SqliteLakes) -> None:
+    lake = lakes.new("source")
+    open_lake(con, "source", lake)
+    writer = SourceWriter(con, "source", CASE)
+    writer.seed()
+    before, at = committed(con, "source"), lakes.last_commit(lake)
+    writer.run()
+    assert committed(con, "source") - before == CASE.commits
+    assert lakes.last_commit(lake) > at

@@ -1,0 +1,128 @@
+"""DuckLake still behaves as docs/HAZARDS.md says, and what we do about it still helps. Run first after an upgrade."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from shared.config.catalogs import ResolvedLake
+from shared.lake.attach import attach
+from shared.lake.catalog import CatalogReader
+from shared.lake.engine import SETTINGS, connect
+from shared.lake.runs import insertion_runs
+from shared.ranges import Range
+
+ROWS = "SELECT i, CASE WHEN i < 5 THEN 'A' ELSE 'B' END FROM range(10) r(i)"
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> ResolvedLake:
+    return ResolvedLake(f"sqlite:{tmp_path}/lake.sqlite", None, str(tmp_path / "data"))
+
+
+@pytest.fixture
+def con(lake: ResolvedLake) -> duckdb.DuckDBPyConnection:
+    made = connect()
+    attach(made, "l", lake, read_only=False, create=True)
+    made.execute("CALL l.set_option('data_inlining_row_limit', 0)")
+    made.execute("CREATE TABLE l.main.t (id BIGINT, tenant VARCHAR)")
+    return made
+
+
+def catalog(lake: ResolvedLake, con: duckdb.DuckDBPyConnection) -> CatalogReader:
+    return CatalogReader.attached(lake, con, "l")
+
+
+def deleted_tenant_b(con: duckdb.DuckDBPyConnection) -> int:
+    deleted = "SELECT id, tenant FROM ducklake_table_deletions('l', 'main', 't', 3, 4)"
+    sql = f"SELECT count(*) FROM ({deleted}) WHERE tenant = 'B'"
+    return int(con.execute(sql).fetchall()[0][0])
+
+
+def test_h1_a_rewrite_no_longer_hides_deleted_rows(con: duckdb.DuckDBPyConnection) -> None:
+    con.execute(f"INSERT INTO l.main.t {ROWS}")
+    con.execute("DELETE FROM l.main.t WHERE tenant = 'B'")
+    con.execute("CALL ducklake_rewrite_data_files('l', 't', delete_threshold => 0)")
+    assert deleted_tenant_b(con) == 5
+    con.execute("SET disabled_optimizers = ''")
+    assert deleted_tenant_b(con) != 5, "H1 is fixed upstream: the setting can go"
+
+
+def test_h1_every_cursor_of_an_instance_has_the_setting() -> None:
+    assert any("statistics_propagation" in setting for setting in SETTINGS)
+    with connect() as con:
+        found = con.cursor().execute("SELECT current_setting('disabled_optimizers')").fetchall()[0][0]
+    assert {"statistics_propagation", "compressed_materialization"} <= set(found.split(","))
+
+
+def test_h4_the_shapes_that_we_read_see_every_delete(con: duckdb.DuckDBPyConnection) -> None:
+    con.execute(f"INSERT INTO l.main.t {ROWS}")
+    con.execute("DELETE FROM l.main.t WHERE id IN (1, 7)")
+    read = "SELECT tenant AS r, id AS k0 FROM ducklake_table_deletions('l', 'main', 't', 3, 3)"
+    assert sorted(con.execute(read).fetchall()) == [("A", 1), ("B", 7)]
+
+
+def test_h5_an_insertion_run_leaves_maintenance_out(lake: ResolvedLake, con: duckdb.DuckDBPyConnection) -> None:
+    con.execute(f"INSERT INTO l.main.t {ROWS}")
+    con.execute("DELETE FROM l.main.t WHERE tenant = 'B'")
+    con.execute("CALL ducklake_rewrite_data_files('l', 't', delete_threshold => 0)")
+    con.execute("INSERT INTO l.main.t VALUES (99, 'A')")
+    reader = catalog(lake, con)
+    table = reader.table("main", "t", reader.head().snapshot)
+    assert table is not None
+    whole = Range(1, reader.head().snapshot)
+    runs = insertion_runs(whole, reader.touching(table.table_id, whole))
+    read = [
+        row
+        for run in runs
+        for row in con.execute(
+            "SELECT id FROM ducklake_table_insertions('l', 'main', 't', {}, {})".format(*run.inclusive())
+        ).fetchall()
+    ]
+    assert sorted(read) == [(0,), (1,), (2,), (3,), (4,), (5,), (6,), (7,), (8,), (9,), (99,)]
+
+
+def test_h8_a_reader_never_makes_a_writer_fail(lake: ResolvedLake, con: duckdb.DuckDBPyConnection) -> None:
+    con.execute(f"INSERT INTO l.main.t {ROWS}")
+    with connect() as other:
+        attach(other, "l", lake, read_only=True)
+        other.execute("BEGIN")
+        assert other.execute("SELECT count(*) FROM l.main.t").fetchall() == [(10,)]
+        con.execute("INSERT INTO l.main.t VALUES (10, 'A')")
+        other.execute("COMMIT")
+
+
+def test_h8_a_source_in_rollback_mode_is_switched_without_a_snapshot(tmp_path: Path) -> None:
+    file = tmp_path / "old.sqlite"
+    with connect() as con:
+        con.execute(f"ATTACH 'ducklake:sqlite:{file}' AS l (DATA_PATH '{tmp_path}/d')")
+        con.execute("CREATE TABLE l.main.t AS SELECT 1 AS x")
+    assert file.read_bytes()[18] == 1, "the header says rollback journal"
+    with connect() as con:
+        attach(con, "l", ResolvedLake(f"sqlite:{file}", None, None), read_only=True)
+        assert con.execute("SELECT max(snapshot_id) FROM l.snapshots()").fetchall() == [(1,)]
+    assert file.read_bytes()[18] == 2, "the header says WAL"
+
+
+def test_h9_an_appended_range_is_proven_by_metadata_alone(lake: ResolvedLake, con: duckdb.DuckDBPyConnection) -> None:
+    con.execute(f"INSERT INTO l.main.t {ROWS}")
+    con.execute("INSERT INTO l.main.t VALUES (10, 'A')")
+    con.execute("DELETE FROM l.main.t WHERE id = 3")
+    reader = catalog(lake, con)
+    table = reader.table("main", "t", reader.head().snapshot)
+    assert table is not None
+    assert reader.only_appended(table.table_id, Range(1, 3))
+    assert not reader.only_appended(table.table_id, Range(3, 4))
+
+
+def test_a_lake_that_must_exist_leaves_no_empty_file_behind(tmp_path: Path) -> None:
+    missing = ResolvedLake(f"sqlite:{tmp_path}/typo.sqlite", None, None)
+    with connect() as con, pytest.raises(Exception, match="no catalog file"):
+        attach(con, "l", missing, read_only=False)
+    assert not (tmp_path / "typo.sqlite").exists()
+
+
+def test_the_pinned_version_is_the_one_that_was_measured() -> None:
+    assert duckdb.__version__ == "1.5.5"

@@ -1,0 +1,47 @@
+"""A DuckDB instance for the world: its own, so that a mistake in the services' connections is not shared."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import duckdb
+
+EXTENSIONS = ("sqlite_scanner", "postgres_scanner", "httpfs", "ducklake")
+
+SETTINGS = (
+    "SET disabled_optimizers = 'statistics_propagation,compressed_materialization'",  # H1: else looking back lies
+    "SET threads = 1",
+    "SET TimeZone = 'UTC'",
+    "SET python_enable_replacements = false",
+    "SET catalog_error_max_schemas = 0",  # else a name that is not there is looked for in every attached lake
+)
+
+
+def connect() -> duckdb.DuckDBPyConnection:
+    """A fresh in-memory instance that can attach lakes."""
+    con = duckdb.connect(":memory:", config={"autoinstall_known_extensions": False})
+    for name in EXTENSIONS:
+        con.execute(f"LOAD {quote(str(_extension(name)))}")
+    for setting in SETTINGS:
+        con.execute(setting)
+    return con
+
+
+def _extension(name: str) -> Path:
+    spec = importlib.util.find_spec(f"duckdb_extension_{name}")
+    if spec is None or not spec.submodule_search_locations:
+        raise RuntimeError(f"the wheel duckdb-extension-{name} is not installed")
+    folder = Path(spec.submodule_search_locations[0]) / "extensions" / f"v{duckdb.__version__}"
+    return folder / f"{name}.duckdb_extension"
+
+
+def quote(text: str) -> str:
+    """A string as SQL; NUL, which would end the statement, is spliced in."""
+    quoted = "'" + text.replace("'", "''") + "'"
+    return "(" + quoted.replace("\x00", "' || chr(0) || '") + ")" if "\x00" in text else quoted
+
+
+def name(*parts: str) -> str:
+    """A dotted path of quoted identifiers."""
+    return ".".join('"' + part.replace('"', '""') + '"' for part in parts)

@@ -1,0 +1,285 @@
+"""Random histories: one ``random.Random`` in, steps out. The same seed always gives the same history.
+
+Steps are made against the model of the table, so that keys stay unique where a destination needs them to be, and so
+that updates and deletes mostly find something.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from tests.world.model import EVERY_ROW, Model, Where
+from tests.world.rows import Cell, Column, Row
+from tests.world.shape import FIRST_KEYS, SECOND_KEYS, Shape, random_shape
+from tests.world.statements import (
+    AddColumn,
+    Delete,
+    Insert,
+    Merge,
+    Shift,
+    Statement,
+    Touch,
+    Transaction,
+    Truncate,
+    Update,
+)
+from tests.world.upkeep import Chore, Upkeep
+
+Step = Transaction | Upkeep
+Statements = list[Statement]
+
+TRIES = 20
+FEW = (1, 3)
+"""Small enough to be inlined by DuckLake's defaults (10 rows)."""
+MANY = (12, 30)
+MOST_ADDED = 2
+
+
+@dataclass(frozen=True)
+class History:
+    shape: Shape
+    steps: tuple[Step, ...]
+
+
+def random_history(rng: Random, *, steps: int, append_only: bool = False, expire: bool = False) -> History:
+    shape = random_shape(rng, append_only=append_only)
+    generator = Generator(rng, shape, expire=expire)
+    return History(shape, tuple(generator.step() for _ in range(steps)))
+
+
+class Generator:
+    """Makes one step after another, each fitting the table as the steps before have left it."""
+
+    def __init__(self, rng: Random, shape: Shape, *, expire: bool = False) -> None:
+        self.rng = rng
+        self.shape = shape
+        self.model = Model(shape.columns)
+        self.expire = expire
+
+    def step(self) -> Step:
+        if self.rng.random() < 0.3:
+            return self._upkeep()
+        return self._transaction()
+
+    # -- maintenance and others ---------------------------------------------------------------------------------------
+
+    def _upkeep(self) -> Upkeep:
+        weights = {
+            Chore.FLUSH: 5,
+            Chore.MERGE_FILES: 4,
+            Chore.REWRITE: 4,
+            Chore.CHECKPOINT: 3,
+            Chore.INLINING: 3,
+            Chore.OTHER_TABLE: 2,
+            Chore.COMMENT: 0 if self.shape.append_only else 1,
+            Chore.EXPIRE: 2 if self.expire else 0,
+        }
+        chore = self.rng.choices(list(weights), list(weights.values()))[0]
+        flush_first = chore in (Chore.REWRITE, Chore.CHECKPOINT) and self.shape.has_double
+        return Upkeep(chore, self._number(chore), flush_first)
+
+    def _number(self, chore: Chore) -> int:
+        if chore is Chore.INLINING:
+            return self.rng.choice([0, 0, 2, 10, 50])
+        return 4 if chore is Chore.EXPIRE else self.rng.randrange(1000)
+
+    # -- transactions -------------------------------------------------------------------------------------------------
+
+    def _transaction(self) -> Transaction:
+        """A transaction after which no tenant has two rows of one key; the last resort is one that does nothing."""
+        for _ in range(TRIES):
+            made = self._propose()
+            after = made.effect(self.model)
+            if self._keys_are_unique(after):
+                self.model = after
+                return made
+        return Transaction((Delete(Where(((self.shape.keys[0], frozenset({"-1"})),))),))
+
+    def _keys_are_unique(self, model: Model) -> bool:
+        if self.shape.append_only:
+            return True
+        at = [model.index(column) for column in (self.shape.routing, *self.shape.keys)]
+        keys = Counter(tuple(row[i] for i in at) for row in model.live())
+        return all(times == 1 for key, times in keys.items() if key[0] in self.shape.tenants)
+
+    def _propose(self) -> Transaction:
+        moves = self._moves()
+        several = self.rng.random() < 0.3
+        chosen = self.rng.choices(list(moves), list(moves.values()), k=self.rng.randint(2, 3) if several else 1)
+        if self.shape.append_only and several:
+            chosen = [self._insert for _ in chosen]  # more than one kind of mark may be an update, which parks
+        statements = _column_alone([statement for move in chosen for statement in move()])
+        bare = len(statements) == 1 and self.rng.random() < 0.5
+        return Transaction(tuple(statements), rollback=not bare and self.rng.random() < 0.05, bare=bare)
+
+    def _moves(self) -> dict[Callable[[], Statements], int]:
+        if self.shape.append_only:
+            return {self._insert: 10, self._delete: 2, self._delete_all: 1, self._add_column: 1}
+        return {
+            self._insert: 10,
+            self._update: 8,
+            self._delete: 5,
+            self._delete_all: 1,
+            self._change_key: 3,
+            self._shift_keys: 1,
+            self._move: 5,
+            self._touch: 2,
+            self._update_and_revert: 2,
+            self._replace: 3,
+            self._come_and_go: 2,
+            self._insert_and_update: 2,
+            self._merge: 3,
+            self._add_column: 1,
+        }
+
+    def _insert(self) -> Statements:
+        return [Insert(self._new_rows(self._how_many()))]
+
+    def _update(self) -> Statements:
+        return [Update(self._some(), self._sets())]
+
+    def _delete(self) -> Statements:
+        return [Delete(self._some())]
+
+    def _delete_all(self) -> Statements:
+        return [Delete(EVERY_ROW) if self.rng.random() < 0.5 else Truncate()]
+
+    def _change_key(self) -> Statements:
+        """Rows that take another key, be it a new one or one that somebody gave up."""
+        key = self.rng.choice(self.shape.keys)
+        return [Update(self._one(), ((key, self._key_cell(key)),))]
+
+    def _shift_keys(self) -> Statements:
+        """Every key moved by one: each lands where another has just left."""
+        return [Shift(self._some(), self.shape.keys[0], self.rng.choice([1, -1, 100]))]
+
+    def _move(self) -> Statements:
+        """Rows that move to another tenant, to none, or come from none."""
+        return [Update(self._some(), ((self.shape.routing, self._routing_cell()), *self._maybe_sets()))]
+
+    def _touch(self) -> Statements:
+        return [Touch(self._some(), self.rng.choice(self._value_columns()))]
+
+    def _update_and_revert(self) -> Statements:
+        row = self._pick()
+        if row is None:
+            return self._insert()
+        column = self.rng.choice(self._value_columns())
+        there = Where.equal(self._identity(), self._identity_of(row))
+        back = row[self.model.index(column)]
+        return [Update(there, ((column, self._cell(column)),)), Update(there, ((column, back),))]
+
+    def _replace(self) -> Statements:
+        """A key deleted and inserted again in one transaction."""
+        row = self._pick()
+        if row is None:
+            return self._insert()
+        again = self._row(self._identity_of(row))
+        return [Delete(Where.equal(self._identity(), self._identity_of(row))), Insert((again,))]
+
+    def _come_and_go(self) -> Statements:
+        """Rows inserted and, some of them, deleted in one transaction."""
+        rows = self._new_rows(self._how_many())
+        gone = Where.equal(self._identity(), self._identity_of(rows[0]))
+        return [Insert(rows), Delete(gone)]
+
+    def _insert_and_update(self) -> Statements:
+        rows = self._new_rows(self._how_many())
+        first = Where.equal(self._identity(), self._identity_of(rows[0]))
+        return [Insert(rows), Update(first, self._sets())]
+
+    def _merge(self) -> Statements:
+        known = [row for row in (self._pick() for _ in range(self.rng.randint(*FEW))) if row is not None]
+        old = {tuple(self._identity_of(row)): self._row(self._identity_of(row)) for row in known}
+        new = {tuple(self._identity_of(row)): row for row in self._new_rows(self._how_many())}
+        return [Merge(self._identity(), tuple((new | old).values()))]
+
+    def _add_column(self) -> Statements:
+        added = len(self.model.columns) - len(self.shape.columns)
+        if added == MOST_ADDED:
+            return self._insert()
+        column = Column(f"added {added}", self.rng.choice(["INTEGER", "BIGINT"]))
+        return [AddColumn(column, self.rng.choice([None, "5"]))]
+
+    # -- choosing -----------------------------------------------------------------------------------------------------
+
+    def _how_many(self) -> int:
+        return self.rng.randint(*(MANY if self.rng.random() < 0.3 else FEW))
+
+    def _identity(self) -> tuple[str, ...]:
+        return (self.shape.routing, *self.shape.keys)
+
+    def _identity_of(self, row: Row) -> list[Cell]:
+        return [row[self.model.index(column)] for column in self._identity()]
+
+    def _pick(self) -> Row | None:
+        rows = list(self.model.live())
+        return self.rng.choice(rows) if rows else None
+
+    def _one(self) -> Where:
+        row = self._pick()
+        return EVERY_ROW if row is None else Where.equal(self._identity(), self._identity_of(row))
+
+    def _some(self) -> Where:
+        """A few keys of anybody, everything of one tenant, one row, or every row."""
+        kind = self.rng.random()
+        if kind < 0.45:
+            return Where(((self.shape.keys[0], frozenset(self._key_cell(self.shape.keys[0]) for _ in range(4))),))
+        if kind < 0.65:
+            return Where(((self.shape.routing, frozenset({self._routing_cell()})),))
+        return EVERY_ROW if kind < 0.7 else self._one()
+
+    def _value_columns(self) -> Sequence[str]:
+        return [column.name for column in self.model.columns if column.name not in self._identity()]
+
+    def _sets(self) -> tuple[tuple[str, Cell], ...]:
+        columns = self.rng.sample(self._value_columns(), self.rng.randint(1, 2))
+        return tuple((column, self._cell(column)) for column in columns)
+
+    def _maybe_sets(self) -> tuple[tuple[str, Cell], ...]:
+        return self._sets() if self.rng.random() < 0.4 else ()
+
+    def _new_rows(self, count: int) -> tuple[Row, ...]:
+        """Rows of keys that are free, as far as there are any; one statement never names a key twice."""
+        taken = {tuple(self._identity_of(row)) for row in self.model.live()}
+        rows: dict[tuple[Cell, ...], Row] = {}
+        for _ in range(count * 2):
+            row = self._row([self._routing_cell(), *(self._key_cell(key) for key in self.shape.keys)])
+            identity = tuple(self._identity_of(row))
+            free = identity not in taken or identity[0] not in self.shape.tenants or self.shape.append_only
+            if len(rows) < count and free:
+                rows[identity] = row
+        return tuple(rows.values()) or (self._spare_row(),)
+
+    def _spare_row(self) -> Row:
+        """A row whose key is hardly ever taken."""
+        more_keys = ["y"] * (len(self.shape.keys) - 1)
+        return self._row([self.shape.tenants[0], str(self.rng.randrange(1000, 9999)), *more_keys])
+
+    def _row(self, identity: Sequence[Cell]) -> Row:
+        known = dict(zip(self._identity(), identity, strict=True))
+        return tuple(
+            known[column.name] if column.name in known else self._cell(column.name) for column in self.model.columns
+        )
+
+    def _cell(self, column: str) -> Cell:
+        return self.rng.choice(self.shape.cells(column))
+
+    def _routing_cell(self) -> Cell:
+        return self.rng.choice(self.shape.tenants if self.rng.random() < 0.8 else self.shape.strays)
+
+    def _key_cell(self, key: str) -> Cell:
+        if key != self.shape.keys[0]:
+            return self.rng.choice(SECOND_KEYS if self.shape.null_keys else SECOND_KEYS[:-1])
+        if self.shape.null_keys and self.rng.random() < 0.08:
+            return None
+        return str(self.rng.randrange(FIRST_KEYS))
+
+
+def _column_alone(statements: Statements) -> Statements:
+    """DuckLake can't commit a new column together with inlined rows, so a column comes in a transaction of its own."""
+    added = [statement for statement in statements if isinstance(statement, AddColumn)]
+    return added[:1] or statements

@@ -1,0 +1,72 @@
+"""Where a lake is, and how the world opens one."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+
+from tests.world.duck import name, quote
+
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Lake:
+    """``catalog`` is what stands behind ``ducklake:`` in ATTACH; ``options`` are added to it as they are."""
+
+    catalog: str
+    data_path: str | None = None
+    metadata_schema: str | None = None
+    options: tuple[str, ...] = ()
+
+    @classmethod
+    def in_folder(cls, folder: Path) -> Lake:
+        """A lake with a SQLite catalog, catalog and data in ``folder``."""
+        folder.mkdir(parents=True, exist_ok=True)
+        return cls(f"sqlite:{folder / 'catalog.sqlite'}", str(folder / "data"))
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self.catalog.startswith("sqlite:")
+
+
+def attach(
+    con: duckdb.DuckDBPyConnection, alias: str, lake: Lake, *, read_only: bool = False, create: bool = False
+) -> None:
+    options = ["READ_ONLY"] if read_only else [f"CREATE_IF_NOT_EXISTS {str(create).lower()}"]
+    if lake.is_sqlite and not read_only:
+        options.append("META_JOURNAL_MODE 'WAL'")  # H8
+    if lake.data_path is not None:
+        options.append(f"DATA_PATH {quote(lake.data_path)}")
+    if lake.metadata_schema is not None:
+        options.append(f"METADATA_SCHEMA {quote(lake.metadata_schema)}, META_SCHEMA {quote(lake.metadata_schema)}")
+    options.extend(lake.options)
+    con.execute(f"ATTACH {quote('ducklake:' + lake.catalog)} AS {name(alias)} ({', '.join(options)})")
+
+
+def detach(con: duckdb.DuckDBPyConnection, alias: str) -> None:
+    con.execute(f"DETACH DATABASE IF EXISTS {name(alias)}")
+
+
+@contextlib.contextmanager
+def opened(
+    con: duckdb.DuckDBPyConnection, lake: Lake, *, read_only: bool = True, create: bool = False
+) -> Iterator[str]:
+    """Attach a lake under a name of its own, for a while; yields that name."""
+    alias = f"world_{next(_numbers)}"
+    attach(con, alias, lake, read_only=read_only, create=create)
+    try:
+        yield alias
+    finally:
+        detach(con, alias)
+
+
+def metadata(con: duckdb.DuckDBPyConnection, alias: str, table: str, lake: Lake) -> str:
+    """The path of one of the catalog's own tables."""
+    catalog = f"__ducklake_metadata_{alias}"
+    return name(catalog, lake.metadata_schema, table) if lake.metadata_schema else name(catalog) + "." + name(table)

@@ -1,0 +1,249 @@
+"""The oracle: is a destination, at every snapshot it has, exactly what its stamps say it is?
+
+It knows the public face of a destination (columns, rows, stamps, cursor) and what is true of the source; of the
+services it knows nothing. It trusts nothing in between: neither counts, nor outcomes, nor logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import duckdb
+
+from tests.world.destination import Destination, Finding
+from tests.world.duck import name
+from tests.world.holdings import Holdings
+from tests.world.lake import Lake, opened
+from tests.world.rows import Column, Row, columns_of, minus, rows_of
+from tests.world.stamps import BadStamp, Commit, Stamp, commits_of, parse
+from tests.world.truth import Truth
+
+SCHEMA = "_viaduck"
+SHOWN_ROWS = 3
+
+
+def check(
+    con: duckdb.DuckDBPyConnection,
+    destination: Destination,
+    truth: Truth,
+    *,
+    head: int | None = None,
+    ours: bool = True,
+) -> list[Finding]:
+    """Everything that is wrong with a destination; nothing means that it is exact.
+
+    With ``head`` it must also have got so far. ``ours`` says that nobody but Viaduck has written to the lake.
+    """
+    with opened(con, destination.lake) as alias:
+        return _Check(con, alias, destination, truth, ours).run(head)
+
+
+def check_all(
+    con: duckdb.DuckDBPyConnection, destinations: Iterable[Destination], truth: Truth, *, head: int | None = None
+) -> list[Finding]:
+    """``check`` for each of them."""
+    return [finding for destination in destinations for finding in check(con, destination, truth, head=head)]
+
+
+def check_source(con: duckdb.DuckDBPyConnection, lake: Lake, truth: Truth) -> list[Finding]:
+    """Viaduck never writes to the source: no stamp of its own, no schema, no snapshot that nobody knows."""
+    with opened(con, lake) as alias:
+        commits = commits_of(con, alias, lake)
+    first = next((commit.snapshot for commit in commits if truth.knows(commit.snapshot)), 0)
+    return [
+        Finding("source_written", "source", commit.snapshot, commit.changes)
+        for commit in commits
+        if commit.is_ours
+        or '"viaduck"' in (commit.extra or "")
+        or SCHEMA in commit.changes
+        or (commit.snapshot > first and not truth.knows(commit.snapshot))
+    ]
+
+
+@dataclass
+class _Check:
+    """One destination on its way through its lake's snapshots, oldest first.
+
+    ``stamp`` and ``seed`` are the latest of the destination's own, ``columns`` and ``size`` what its table had then.
+    """
+
+    con: duckdb.DuckDBPyConnection
+    alias: str
+    destination: Destination
+    truth: Truth
+    ours: bool
+    whole: bool = True
+    """The lake still has its first snapshot, so the destination's whole life can be seen."""
+    stamp: Stamp | None = None
+    seed: Stamp | None = None
+    columns: tuple[Column, ...] = ()
+    size: int = 0
+    tokens: dict[str, int] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.holdings = Holdings(self.destination, self.truth)
+
+    def run(self, head: int | None) -> list[Finding]:
+        commits = commits_of(self.con, self.alias, self.destination.lake)
+        self.whole = commits[0].snapshot == 0
+        self.cursors = self._cursor_tables()
+        for commit in commits:
+            if commit.snapshot > 0:
+                self._commit(commit)
+        if head is not None:
+            self._arrival(head)
+        return self.findings
+
+    def _commit(self, commit: Commit) -> None:
+        stamp = self._stamp(commit) if commit.is_ours else None
+        if not commit.is_ours and self.ours and not commit.is_bare_upkeep:
+            self._find("unstamped", commit.snapshot, f"by {commit.author!r}: {commit.changes}")
+        if stamp is not None and self._is_mine(stamp) and stamp.kind in ("seed", "changes", "advance"):
+            self._moved(commit.snapshot, stamp)
+            return
+        if stamp is not None and stamp.kind in ("provision", "maintenance") and (stamp.deleted or stamp.inserted):
+            self._find("growth", commit.snapshot, f"{stamp.kind} says that it changed rows")
+        self._holds(commit.snapshot)
+
+    def _is_mine(self, stamp: Stamp) -> bool:
+        return (stamp.pipeline, stamp.destination) == (self.destination.pipeline, self.destination.id)
+
+    def _stamp(self, commit: Commit) -> Stamp | None:
+        try:
+            stamp = parse(commit)
+        except BadStamp as error:
+            self._find("stamp", commit.snapshot, str(error))
+            return None
+        if stamp.token in self.tokens:
+            self._find("token", commit.snapshot, f"token {stamp.token} is that of snapshot {self.tokens[stamp.token]}")
+        self.tokens[stamp.token] = commit.snapshot
+        return stamp
+
+    # -- a snapshot that moves this destination -----------------------------------------------------------------------
+
+    def _moved(self, snapshot: int, stamp: Stamp) -> None:
+        last, before = self.stamp, self.size
+        if not self.truth.knows(stamp.through):
+            self._find("range", snapshot, f"{stamp.range} ends at no snapshot of the source")
+            return
+        if last is not None or self.whole:
+            self._continues(snapshot, last, stamp)
+        self.stamp = stamp
+        self.seed = stamp if stamp.kind == "seed" or self.seed is None else self.seed
+        comparable = self._holds(snapshot) and (last is not None or self.whole)
+        if comparable and stamp.inserted - stamp.deleted != self.size - before:
+            said = f"{stamp.inserted} in and {stamp.deleted} out"
+            self._find("growth", snapshot, f"{said}, but the table went from {before} to {self.size} rows")
+
+    def _continues(self, snapshot: int, last: Stamp | None, stamp: Stamp) -> None:
+        """A range follows the one before, without a hole in which something happened to this destination."""
+        if stamp.kind == "seed":
+            self._seeds(snapshot, last, stamp)
+        elif last is None:
+            self._find("range", snapshot, f"{stamp.kind} {stamp.range} of a destination that was never seeded")
+        else:
+            self._follows(snapshot, last, stamp)
+
+    def _seeds(self, snapshot: int, last: Stamp | None, stamp: Stamp) -> None:
+        expected = -1 if last is None else last.through
+        if stamp.after != expected:
+            self._find("range", snapshot, f"a seed over position {expected} says that it begins after {stamp.after}")
+        if last is not None and stamp.generation <= last.generation:
+            self._find("generation", snapshot, f"a seed of generation {stamp.generation} over {last.generation}")
+
+    def _follows(self, snapshot: int, last: Stamp, stamp: Stamp) -> None:
+        if stamp.generation != last.generation:
+            self._find("generation", snapshot, f"{stamp.kind} of generation {stamp.generation} over {last.generation}")
+        if not last.through <= stamp.after <= stamp.through or last.through == stamp.through:
+            self._find("range", snapshot, f"{stamp.range} after {last.range}")
+            return
+        quiet_until = stamp.through if stamp.kind == "advance" else stamp.after
+        missed = self.holdings.first_change(last.through, quiet_until)
+        if missed is not None:
+            detail = f"{stamp.kind} {stamp.range} after {last.range} left out snapshot {missed}"
+            self._find("skipped", snapshot, detail)
+
+    # -- what every snapshot holds, whoever made it -------------------------------------------------------------------
+
+    def _holds(self, snapshot: int) -> bool:
+        """Columns, rows and cursor are what the destination's last stamp says. False where no rows can be compared."""
+        if self.stamp is None or self.seed is None:
+            return False
+        self._cursor(snapshot, self.stamp)
+        if not self._has_columns(snapshot, self.stamp):
+            return False
+        self._has_rows(snapshot, self.seed, self.stamp)
+        return True
+
+    def _has_columns(self, snapshot: int, stamp: Stamp) -> bool:
+        try:
+            have = columns_of(self.con, self._table(snapshot))
+        except duckdb.CatalogException:
+            self._find("columns", snapshot, f"there is no table {self.destination.schema}.{self.destination.table}")
+            return False
+        wanted = self.truth.columns(stamp.through)
+        # An advance touches no table: columns that the source has gained come with the next changes.
+        waits = stamp.kind == "advance" and have == self.columns == wanted[: len(have)]
+        if have != wanted and not waits:
+            self._find("columns", snapshot, f"{_spell(have)}, not {_spell(wanted)} as the source at {stamp.through}")
+            return False
+        self.columns = have
+        return True
+
+    def _has_rows(self, snapshot: int, seed: Stamp, stamp: Stamp) -> None:
+        have = rows_of(self.con, self._table(snapshot), self.columns)
+        missing = minus(self.holdings.required(seed, stamp, len(self.columns)), have)
+        extra = minus(have, self.holdings.allowed(seed, stamp, len(self.columns)))
+        self.size = have.total()
+        if missing or extra:
+            detail = f"{stamp.kind} {stamp.range}: {len(missing)} rows missing, {len(extra)} too many of {self.size}"
+            self._find("exact", snapshot, detail, missing, extra)
+
+    def _table(self, snapshot: int) -> str:
+        return f"{name(self.alias, self.destination.schema, self.destination.table)} AT (VERSION => {snapshot})"
+
+    def _cursor(self, snapshot: int, stamp: Stamp) -> None:
+        """The position that is stored in a snapshot is the one that the last stamp tells."""
+        found = [row for table in self.cursors for row in self._cursor_rows(f"{table} AT (VERSION => {snapshot})")]
+        if found != [(stamp.generation, stamp.through)]:
+            expected = f"generation {stamp.generation} at {stamp.through}"
+            self._find("cursor", snapshot, f"expected one, {expected}; found {found}")
+
+    def _cursor_tables(self) -> list[str]:
+        """Tables of ours that know this destination, be they one as they should or more."""
+        rows = self.con.execute(
+            "SELECT table_name FROM duckdb_columns() WHERE database_name = ? AND schema_name = ?"
+            " AND column_name IN ('pipeline', 'destination', 'generation', 'position')"
+            " GROUP BY table_name HAVING count(*) = 4",
+            [self.alias, SCHEMA],
+        ).fetchall()
+        tables = [name(self.alias, SCHEMA, table) for (table,) in rows]
+        return [table for table in tables if self._cursor_rows(table)]
+
+    def _cursor_rows(self, table: str) -> list[tuple[int, int]]:
+        sql = f"SELECT generation, position FROM {table} WHERE pipeline = ? AND destination = ?"
+        return self.con.execute(sql, [self.destination.pipeline, self.destination.id]).fetchall()
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def _arrival(self, head: int) -> None:
+        """The position has reached the head, or nothing of this destination changed between the two."""
+        if self.stamp is None:
+            self._find("behind", None, "was never seeded")
+        elif self.stamp.through < head:
+            missed = self.holdings.first_change(self.stamp.through, head)
+            if missed is not None:
+                detail = f"is at {self.stamp.through} and lacks snapshot {missed}; the head is {head}"
+                self._find("behind", None, detail)
+
+    def _find(
+        self, rule: str, snapshot: int | None, detail: str, missing: Sequence[Row] = (), extra: Sequence[Row] = ()
+    ) -> None:
+        shown = (tuple(missing[:SHOWN_ROWS]), tuple(extra[:SHOWN_ROWS]))
+        self.findings.append(Finding(rule, self.destination.id, snapshot, detail, *shown))
+
+
+def _spell(columns: Sequence[Column]) -> str:
+    return ", ".join(f"{column.name} {column.type}" for column in columns)

@@ -1,0 +1,99 @@
+"""What a lake's snapshots say of themselves."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+
+from tests.world.lake import Lake, metadata
+
+AUTHOR = "viaduck"
+KINDS = ("seed", "changes", "advance", "provision", "maintenance")
+UPKEEP_MARKS = ("inline_flush", "merge_adjacent", "rewrite_delete", "deleted_from_table")
+"""What compaction leaves in ``changes_made``; a flush of deletes says ``deleted_from_table`` too."""
+
+TEXTS = ("pipeline", "destination", "kind", "item", "token")
+NUMBERS = ("viaduck", "generation", "after", "through", "deleted", "inserted")
+
+
+@dataclass(frozen=True)
+class Stamp:
+    pipeline: str
+    destination: str
+    kind: str
+    generation: int
+    after: int
+    through: int
+    item: str
+    token: str
+    deleted: int
+    inserted: int
+
+    @property
+    def range(self) -> str:
+        return f"({self.after}, {self.through}]"
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One snapshot of a lake as its catalog tells it."""
+
+    snapshot: int
+    changes: str
+    author: str | None
+    message: str | None
+    extra: str | None
+
+    @property
+    def is_ours(self) -> bool:
+        return self.author == AUTHOR
+
+    @property
+    def is_bare_upkeep(self) -> bool:
+        """An unstamped compaction: it rewrote files and nothing else."""
+        marks = [part.split(":")[0] for part in self.changes.split(",") if part]
+        return bool(marks) and all(mark in UPKEEP_MARKS for mark in marks) and marks != ["deleted_from_table"]
+
+
+class BadStamp(ValueError):
+    """A stamp that is not what the interface promises; says why."""
+
+
+def commits_of(con: duckdb.DuckDBPyConnection, alias: str, lake: Lake) -> list[Commit]:
+    """Every retained snapshot, oldest first."""
+    changes = metadata(con, alias, "ducklake_snapshot_changes", lake)
+    snapshots = metadata(con, alias, "ducklake_snapshot", lake)
+    rows = con.execute(
+        f"SELECT s.snapshot_id, coalesce(c.changes_made, ''), c.author, c.commit_message, c.commit_extra_info"
+        f" FROM {snapshots} s LEFT JOIN {changes} c ON c.snapshot_id = s.snapshot_id ORDER BY s.snapshot_id"
+    ).fetchall()
+    return [Commit(*row) for row in rows]
+
+
+def parse(commit: Commit) -> Stamp:
+    """Raises ``BadStamp``."""
+    if not commit.message:
+        raise BadStamp("no message that a person can read")
+    given = _object(commit.extra)
+    for key in TEXTS:
+        if not isinstance(given.get(key), str) or not given[key]:
+            raise BadStamp(f"{key} is {given.get(key)!r}, not a text")
+    for key in NUMBERS:
+        if type(given.get(key)) is not int:
+            raise BadStamp(f"{key} is {given.get(key)!r}, not a number")
+    if given["kind"] not in KINDS or given["viaduck"] != 1:
+        raise BadStamp(f"kind {given['kind']!r} of version {given['viaduck']!r} is unknown")
+    return Stamp(**{key: given[key] for key in (*TEXTS, *NUMBERS) if key != "viaduck"})
+
+
+def _object(extra: str | None) -> dict[str, Any]:
+    try:
+        given = json.loads(extra or "null")
+    except ValueError as error:
+        raise BadStamp(f"no JSON: {error}") from None
+    if not isinstance(given, dict):
+        raise BadStamp(f"{extra!r} is no JSON object")
+    return given

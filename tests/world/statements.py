@@ -1,0 +1,182 @@
+"""What users do to the source in a transaction: each as SQL for the lake, and as its effect on the model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tests.world.duck import name, quote
+from tests.world.model import Model, Where
+from tests.world.rows import Cell, Column, Row
+
+
+def sql_cell(cell: Cell) -> str:
+    """A value as a string literal, which takes the type of the column that it meets."""
+    return "NULL" if cell is None else quote(cell)
+
+
+def sql_where(where: Where) -> str:
+    return " AND ".join(_sql_test(column, values) for column, values in where.tests) or "true"
+
+
+def _sql_test(column: str, values: frozenset[Cell]) -> str:
+    texts = sorted(value for value in values if value is not None)
+    tests = [f"{name(column)} IN ({', '.join(map(quote, texts))})"] if texts else []
+    if None in values:
+        tests.append(f"{name(column)} IS NULL")
+    return f"({' OR '.join(tests)})"
+
+
+def sql_rows(rows: Sequence[Row]) -> str:
+    return ", ".join(f"({', '.join(map(sql_cell, row))})" for row in rows)
+
+
+@dataclass(frozen=True)
+class Insert:
+    rows: tuple[Row, ...]
+
+    def sql(self, table: str, model: Model) -> str:
+        return f"INSERT INTO {table} VALUES {sql_rows(self.rows)}"
+
+    def apply(self, model: Model) -> None:
+        for row in self.rows:
+            model.insert(row)
+
+
+@dataclass(frozen=True)
+class Delete:
+    where: Where
+
+    def sql(self, table: str, model: Model) -> str:
+        return f"DELETE FROM {table} WHERE {sql_where(self.where)}" if self.where.tests else f"DELETE FROM {table}"
+
+    def apply(self, model: Model) -> None:
+        for number in model.matching(self.where):
+            model.delete(number)
+
+
+@dataclass(frozen=True)
+class Truncate:
+    def sql(self, table: str, model: Model) -> str:
+        return f"TRUNCATE {table}"
+
+    def apply(self, model: Model) -> None:
+        for number in list(model.rows):
+            model.delete(number)
+
+
+@dataclass(frozen=True)
+class Update:
+    """Set columns to values."""
+
+    where: Where
+    sets: tuple[tuple[str, Cell], ...]
+
+    def sql(self, table: str, model: Model) -> str:
+        sets = ", ".join(f"{name(column)} = {sql_cell(cell)}" for column, cell in self.sets)
+        return f"UPDATE {table} SET {sets} WHERE {sql_where(self.where)}"
+
+    def apply(self, model: Model) -> None:
+        sets = {model.index(column): cell for column, cell in self.sets}
+        for number in model.matching(self.where):
+            model.replace(number, tuple(sets.get(at, cell) for at, cell in enumerate(model.rows[number])))
+
+
+@dataclass(frozen=True)
+class Touch:
+    """An update that changes nothing: a column set to itself."""
+
+    where: Where
+    column: str
+
+    def sql(self, table: str, model: Model) -> str:
+        return f"UPDATE {table} SET {name(self.column)} = {name(self.column)} WHERE {sql_where(self.where)}"
+
+    def apply(self, model: Model) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class Shift:
+    """An integer column moved by a number for many rows at once, keys included; NULL stays NULL."""
+
+    where: Where
+    column: str
+    by: int
+
+    def sql(self, table: str, model: Model) -> str:
+        return f"UPDATE {table} SET {name(self.column)} = {name(self.column)} + {self.by} WHERE {sql_where(self.where)}"
+
+    def apply(self, model: Model) -> None:
+        at = model.index(self.column)
+        for number in model.matching(self.where):
+            row = model.rows[number]
+            cell = row[at]
+            moved = None if cell is None else str(int(cell) + self.by)
+            model.replace(number, (*row[:at], moved, *row[at + 1 :]))
+
+
+@dataclass(frozen=True)
+class Merge:
+    """MERGE by some columns: a row that is there is replaced, one that is not there is inserted."""
+
+    by: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+    def sql(self, table: str, model: Model) -> str:
+        names = [column.name for column in model.columns]
+        cast = ", ".join(f"CAST({name(c.name)} AS {c.type}) AS {name(c.name)}" for c in model.columns)
+        given = f"(SELECT {cast} FROM (VALUES {sql_rows(self.rows)}) v({', '.join(map(name, names))})) s"
+        same = " AND ".join(f"t.{name(key)} IS NOT DISTINCT FROM s.{name(key)}" for key in self.by)
+        sets = ", ".join(f"{name(c)} = s.{name(c)}" for c in names if c not in self.by)
+        values = ", ".join(f"s.{name(c)}" for c in names)
+        return (
+            f"MERGE INTO {table} t USING {given} ON {same} WHEN MATCHED THEN UPDATE SET {sets}"
+            f" WHEN NOT MATCHED THEN INSERT VALUES ({values})"
+        )
+
+    def apply(self, model: Model) -> None:
+        for row in self.rows:
+            found = model.matching(Where.equal(self.by, [row[model.index(key)] for key in self.by]))
+            for number in found:
+                model.replace(number, row)
+            if not found:
+                model.insert(row)
+
+
+@dataclass(frozen=True)
+class AddColumn:
+    """A new column at the end; rows that are there show its default."""
+
+    column: Column
+    default: Cell = None
+
+    def sql(self, table: str, model: Model) -> str:
+        default = "" if self.default is None else f" DEFAULT {quote(self.default)}"
+        return f"ALTER TABLE {table} ADD COLUMN {name(self.column.name)} {self.column.type}{default}"
+
+    def apply(self, model: Model) -> None:
+        model.add_column(self.column, self.default)
+
+
+Statement = Insert | Delete | Truncate | Update | Touch | Shift | Merge | AddColumn
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """Statements that commit together, or not at all."""
+
+    statements: tuple[Statement, ...]
+    rollback: bool = False
+    bare: bool = False
+    """Without BEGIN and COMMIT; only ever one statement."""
+
+    def effect(self, model: Model) -> Model:
+        """The model after it."""
+        if self.rollback:
+            return model
+        after = model.copy()
+        for statement in self.statements:
+            statement.apply(after)
+        after.commit()
+        return after

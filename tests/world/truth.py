@@ -1,0 +1,144 @@
+"""What is true of a source at each of its snapshots: what every destination has to hold."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import duckdb
+
+from tests.world.duck import name, quote
+from tests.world.model import Model
+from tests.world.rows import Cell, Column, Row, Rows, rows_of
+from tests.world.rows import columns_of as columns_of_table
+
+NOTHING: Rows = Counter()
+
+
+class Truth(Protocol):
+    """Asked by snapshot and by routing value, which is the text of the routing column."""
+
+    @property
+    def head(self) -> int: ...
+
+    def knows(self, snapshot: int) -> bool:
+        """Whether the snapshot is one of the source's own."""
+
+    def columns(self, snapshot: int) -> tuple[Column, ...]: ...
+
+    def defaults(self, snapshot: int) -> tuple[Cell, ...]:
+        """What older rows show in the columns that came later than the table, oldest column first."""
+
+    def slice(self, snapshot: int, value: str) -> Rows:
+        """The rows that are routed by ``value``."""
+
+    def appended(self, snapshot: int, value: str) -> Rows:
+        """Every row that was ever inserted and seen, as it was inserted; columns that came later show their default."""
+
+    def passing(self, snapshot: int, value: str) -> Rows:
+        """Rows that were inserted and deleted in one transaction: seen by nobody, inserted all the same."""
+
+
+@dataclass(frozen=True)
+class _State:
+    columns: tuple[Column, ...]
+    defaults: tuple[Cell, ...]
+    slices: Mapping[str | None, Rows]
+    appended: Mapping[str | None, Rows]
+    passing: Mapping[str | None, Rows]
+
+
+@dataclass
+class RecordedTruth:
+    """Written down by whoever made each snapshot. What did not change from one to the next is kept once."""
+
+    routing: str
+    _states: dict[int, _State] = field(default_factory=dict)
+    head: int = -1
+
+    def record(self, snapshot: int, model: Model) -> None:
+        if snapshot <= self.head:
+            raise ValueError(f"snapshot {snapshot} is not after {self.head}")
+        last = self._states.get(self.head)
+        at = model.index(self.routing)
+        self._states[snapshot] = _State(
+            model.columns,
+            model.defaults,
+            _by_value(Counter(model.live()), at, last.slices if last else {}),
+            _by_value(model.appended, at, last.appended if last else {}),
+            _by_value(model.passing, at, last.passing if last else {}),
+        )
+        self.head = snapshot
+
+    def record_same(self, snapshot: int) -> None:
+        """A snapshot that changed no row."""
+        self._states[snapshot] = self._states[self.head]
+        self.head = snapshot
+
+    def knows(self, snapshot: int) -> bool:
+        return snapshot in self._states
+
+    def columns(self, snapshot: int) -> tuple[Column, ...]:
+        return self._states[snapshot].columns
+
+    def defaults(self, snapshot: int) -> tuple[Cell, ...]:
+        return self._states[snapshot].defaults
+
+    def slice(self, snapshot: int, value: str) -> Rows:
+        return self._states[snapshot].slices.get(value, NOTHING)
+
+    def appended(self, snapshot: int, value: str) -> Rows:
+        return self._states[snapshot].appended.get(value, NOTHING)
+
+    def passing(self, snapshot: int, value: str) -> Rows:
+        return self._states[snapshot].passing.get(value, NOTHING)
+
+
+def _by_value(rows: Rows, at: int, last: Mapping[str | None, Rows]) -> Mapping[str | None, Rows]:
+    """Rows by routing value; a slice that equals the last one is the last one."""
+    slices: dict[str | None, Counter[Row]] = {}
+    for row, times in rows.items():
+        slices.setdefault(row[at], Counter())[row] = times
+    return {value: last[value] if last.get(value) == mine else mine for value, mine in slices.items()}
+
+
+@dataclass
+class LakeTruth:
+    """Read from the source itself: by time travel, which is only sure of itself as long as nothing was compacted.
+
+    For sources that nobody kept a record of. It can't tell what was appended and deleted since.
+    """
+
+    con: duckdb.DuckDBPyConnection
+    alias: str
+    schema: str
+    table: str
+    routing: str
+
+    @property
+    def head(self) -> int:
+        return int(self.con.execute(f"SELECT id FROM {name(self.alias)}.current_snapshot()").fetchall()[0][0])
+
+    def knows(self, snapshot: int) -> bool:
+        return snapshot <= self.head
+
+    def columns(self, snapshot: int) -> tuple[Column, ...]:
+        return columns_of_table(self.con, self._at(snapshot))
+
+    def defaults(self, snapshot: int) -> tuple[Cell, ...]:
+        raise NotImplementedError("a source does not tell which columns came later")
+
+    def slice(self, snapshot: int, value: str) -> Rows:
+        where = f"CAST({name(self.routing)} AS VARCHAR) = {quote(value)}"
+        return rows_of(self.con, self._at(snapshot), self.columns(snapshot), where)
+
+    def appended(self, snapshot: int, value: str) -> Rows:
+        raise NotImplementedError("a source does not remember what was deleted from it")
+
+    def passing(self, snapshot: int, value: str) -> Rows:
+        raise NotImplementedError("a source does not remember what was never there")
+
+    def _at(self, snapshot: int) -> str:
+        return f"{name(self.alias, self.schema, self.table)} AT (VERSION => {snapshot})"

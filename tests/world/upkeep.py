@@ -1,0 +1,79 @@
+"""What maintenance, and other tables, do to the source's lake: nothing to its rows, much to its files and snapshots."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tests.world.duck import name, quote
+
+
+class Chore(StrEnum):
+    FLUSH = "flush"
+    MERGE_FILES = "merge_files"
+    REWRITE = "rewrite"
+    CHECKPOINT = "checkpoint"
+    INLINING = "inlining"
+    OTHER_TABLE = "other_table"
+    COMMENT = "comment"
+    EXPIRE = "expire"
+
+
+OTHER = "bystander"
+"""A table beside the source whose commits are nobody's business."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """The source table in an attached lake."""
+
+    alias: str
+    schema: str
+    table: str
+
+    @property
+    def path(self) -> str:
+        return name(self.alias, self.schema, self.table)
+
+    @property
+    def bystander(self) -> str:
+        return name(self.alias, "main", OTHER)
+
+
+@dataclass(frozen=True)
+class Upkeep:
+    """``number`` is a row limit for ``INLINING`` and how many snapshots ``EXPIRE`` keeps, else it means nothing."""
+
+    chore: Chore
+    number: int = 0
+    flush_first: bool = False
+    """DuckLake can't rewrite a table with a DOUBLE column while inlined rows are pending (DUCKLAKE §11)."""
+
+    def sql(self, place: Place) -> tuple[str, ...]:
+        flush = f"CALL ducklake_flush_inlined_data({quote(place.alias)})"
+        return (*([flush] if self.flush_first else []), self._sql(place, flush))
+
+    def _sql(self, place: Place, flush: str) -> str:
+        lake = quote(place.alias)
+        if self.chore is Chore.FLUSH:
+            return flush
+        if self.chore is Chore.MERGE_FILES:
+            return f"CALL ducklake_merge_adjacent_files({lake})"
+        if self.chore is Chore.REWRITE:
+            return f"CALL ducklake_rewrite_data_files({lake}, delete_threshold => 0.0)"
+        if self.chore is Chore.CHECKPOINT:
+            return f"CHECKPOINT {name(place.alias)}"
+        if self.chore is Chore.INLINING:
+            table = f"schema => {quote(place.schema)}, table_name => {quote(place.table)}"
+            return f"CALL {name(place.alias)}.set_option('data_inlining_row_limit', {self.number}, {table})"
+        if self.chore is Chore.OTHER_TABLE:
+            return f"INSERT INTO {place.bystander} VALUES ({self.number})"
+        if self.chore is Chore.COMMENT:
+            return f"COMMENT ON TABLE {place.path} IS {quote(str(self.number))}"
+        return self._expire(place)
+
+    def _expire(self, place: Place) -> str:
+        metadata = name(f"__ducklake_metadata_{place.alias}")
+        kept = f"(SELECT max(snapshot_id) - {self.number} FROM {metadata}.ducklake_snapshot)"
+        old = f"(SELECT list(snapshot_id) FROM {metadata}.ducklake_snapshot WHERE snapshot_id < {kept})"
+        return f"CALL ducklake_expire_snapshots({quote(place.alias)}, versions => {old})"
