@@ -119,7 +119,7 @@ class LaneThread(threading.Thread):
         held: list[Waiting] = []
         ready: dict[str, tuple[Waiting, Target]] = {}
         for waiting in batch:
-            target = self._target(waiting, held)
+            target = self._admitted(waiting, held)
             if target is not None:
                 ready[waiting.item.item] = (waiting, target)
         for job in jobs(target for _, target in ready.values()):
@@ -128,7 +128,7 @@ class LaneThread(threading.Thread):
             time.sleep(0 if ready else HELD_LOOK_S)
             self.offer(held)
 
-    def _target(self, waiting: Waiting, held: list[Waiting]) -> Target | None:
+    def _admitted(self, waiting: Waiting, held: list[Waiting]) -> Target | None:
         """The target of an item that is to run now; every other item is held, answered or dropped."""
         item = waiting.item
         destination = self._directory.get(item.key)

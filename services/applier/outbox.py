@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from shared.kafka.work_consumer import Partition
@@ -19,7 +19,7 @@ class Sender(Protocol):
         topic: str,
         key: str,
         value: bytes | None,
-        headers: dict[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
         on_delivery: Callable[[Exception | None], None] | None = None,
     ) -> None: ...
 

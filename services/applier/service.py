@@ -15,7 +15,6 @@ import time
 from collections.abc import Mapping
 
 import structlog
-from shared.config.loading import lake_of
 
 from services.applier.directory import Directory
 from services.applier.group import Lane, lane_of
@@ -25,8 +24,8 @@ from services.applier.measure import Measure
 from services.applier.offsets import OffsetLedger
 from services.applier.outbox import Outbox
 from services.applier.task import Limits, SourceTable
-from shared import log as logging
 from shared.config.catalogs import ResolvedLake, resolve
+from shared.config.loading import lake_of
 from shared.config.model import Config
 from shared.http import ServiceServer, own_port
 from shared.kafka.dead_letter import dead_letter
@@ -38,7 +37,6 @@ from shared.kafka.topics import Topics, ensure
 from shared.kafka.work_consumer import Partition, WorkConsumer
 from shared.messages import Destination, UnreadableMessage, WorkItem
 from shared.metrics import Metrics
-from shared.process import die_with_parent, is_supervised
 from shared.spark import is_local, session
 
 log = structlog.get_logger(__name__)
@@ -52,9 +50,6 @@ FINISH_WITHIN_S = 20.0
 
 def main(config: Config) -> int:
     """Run an applier until it is told to stop. Returns the exit code."""
-    logging.configure("applier")
-    if is_supervised():
-        die_with_parent()
     return Service(config).run()
 
 
@@ -91,25 +86,30 @@ class Service:
     def _run(self) -> None:
         ensure(self._settings)
         self._publisher = Publisher(self._settings, f"viaduck-applier-{self._name}")
+        self._outbox = Outbox(self._publisher, self._topics.progress)
         follower = Follower(self._settings, f"viaduck-applier-{self._name}-destinations", [self._topics.destinations])
         follower.start(self._followed)
         context = session(self._config, "viaduck-applier")
-        jobs = Jobs(context, self._source(), self._limits(), self._name)
+        try:
+            if not self._stopping.is_set():
+                self._work(Jobs(context, self._source(), self._limits(), self._name))
+        finally:
+            follower.stop()
+            self._publisher.close()
+            context.stop()
+
+    def _work(self, jobs: Jobs) -> None:
         jobs.warm()
-        self._spark_ready = True
-        self._outbox = Outbox(self._publisher, self._topics.progress)
         measure = Measure(self._metrics, local=is_local(self._config.spark.master))
+        directory, outbox, name = self._directory, self._outbox, self._name
         self._lanes = {
-            lane: LaneThread(lane, jobs, self._directory, self._resolve, self._outbox, measure, self._name, self._break)
-            for lane in Lane
+            lane: LaneThread(lane, jobs, directory, self._resolve, outbox, measure, name, self._break) for lane in Lane
         }
         for lane in self._lanes.values():
             lane.start()
-        log.info("applier ready", parallelism=jobs.parallelism, name=self._name)
+        self._spark_ready = True
+        log.info("applier ready", parallelism=jobs.parallelism, name=name)
         self._consume()
-        follower.stop()
-        self._publisher.close()
-        context.stop()
 
     # -- the consumer's thread ----------------------------------------------------------------------------------------
 

@@ -68,12 +68,22 @@ def worker(limits: Limits) -> Worker:
     """This process's worker."""
     global _worker
     with _building:
-        if _worker is not None and (_worker.broken or _worker.limits != limits):
-            _worker.close()
-            _worker = None
+        stale = _worker is not None and (_worker.broken or _worker.limits != limits)
+    if stale:
+        forget()
+    with _building:
         if _worker is None:
             _worker = Worker(limits)
         return _worker
+
+
+def forget() -> None:
+    """Let go of this process's worker; the next task builds a new one."""
+    global _worker
+    with _building:
+        if _worker is not None:
+            _worker.close()
+            _worker = None
 
 
 def run_tasks(tasks: Iterable[Task]) -> Iterable[TaskResult]:

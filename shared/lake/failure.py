@@ -16,6 +16,12 @@ MAX_MESSAGE = 600
 ABSENT = re.compile(r"there is no catalog file|creating a new DuckLake is explicitly disabled")
 
 
+PREAMBLE = re.compile(
+    r'(IO Error: )?Failed to attach DuckLake MetaData .*?Unable to connect to Postgres at ".*?": ', re.DOTALL
+)
+"""DuckDB tells the connection words twice before it comes to the point."""
+
+
 class LakeAbsent(DestinationError):
     """The catalog can be reached and holds no lake yet: the first seed makes one."""
 
@@ -54,7 +60,8 @@ PATTERNS = (
         "storage_refused",
         r"HTTP 40[13]|SignatureDoesNotMatch|InvalidAccessKeyId|AccessDenied|NoSuchBucket|Permission denied"
         r"|Read-only file system|Not a directory|Operation not permitted|attempt to write a readonly database"
-        r"|unable to open database file|HTTP GET error.*404|HTTP 404",
+        r"|unable to open database file|Failed to create directory|FileNotFoundError|NotADirectoryError"
+        r"|HTTP GET error.*404|HTTP 404",
         "make the data path and the catalog writable for Viaduck, or correct the path and its credentials, then resume",
     ),
     _pattern(
@@ -111,7 +118,7 @@ def classify(error: BaseException, doing: str) -> ViaduckError:
 
 def first_lines(error: BaseException) -> str:
     """What an exception says, without its secrets, its SQL and its second page."""
-    text = scrub(f"{type(error).__name__}: {error}")
+    text = PREAMBLE.sub("", scrub(f"{type(error).__name__}: {error}"))
     text = re.split(r"\n\s*\n|\nLINE \d+:", text)[0].replace("\n", " ").strip()
     return text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 1] + "…"
 

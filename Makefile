@@ -1,0 +1,49 @@
+# `make help` says what there is. Everything is built into .venv; nothing else on the machine is touched.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint bench mutants soak
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+READY := .venv/.ready
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PYTEST := $(BIN)/python -m pytest
+
+help: ## show this
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+
+setup: $(READY) ## build .venv from the lock file; quick when there is nothing to do
+
+$(READY): requirements.lock requirements-java.lock pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Viaduck needs Python 3.11 or newer: make setup PYTHON=…" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Viaduck needs Python 3.11 or newer: make setup PYTHON=…")'
+	@echo "Building .venv with $(PYTHON); the first time takes a few minutes."
+	$(PYTHON) -m venv .venv
+	$(PIP) install --require-hashes --no-deps -r requirements.lock
+	$(PIP) install --no-deps --no-build-isolation -e .
+	$(BIN)/python -m shared.java 2>/dev/null || $(PIP) install --require-hashes --no-deps -r requirements-java.lock
+	$(BIN)/python -m shared.java
+	@touch $@
+
+demo: $(READY) ## one shared table of real flights becomes sixteen exact lakes
+	@$(BIN)/viaduck demo
+
+test: $(READY) ## all tests; ARGS="-k name" for some
+	$(PYTEST) $(ARGS)
+
+lint: $(READY) ## ruff and mypy over source and tests
+	$(BIN)/ruff check services shared tests bench
+	$(BIN)/ruff format --check services shared tests bench
+	$(BIN)/mypy --strict services shared tests bench
+
+bench: $(READY) ## figures as a table, beside a plain single-process script
+	$(BIN)/python -m bench.run $(ARGS)
+
+mutants: $(READY) ## plant one mistake at a time, and show the test that catches it
+	$(BIN)/python -m tests.mutants $(ARGS)
+
+soak: $(READY) ## the random histories, a thousand of them; VIADUCK_SEED=n replays one
+	VIADUCK_PROFILE=soak $(PYTEST) tests/lake --timeout 7200 $(ARGS)
