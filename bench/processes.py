@@ -50,8 +50,11 @@ def frozen(pid: int, kind: str) -> Iterator[None]:
 
 
 def _kind(process: psutil.Process) -> str:
-    """What a process is: up, broker, reader, control, applier, jvm or worker."""
-    command = process.cmdline()
+    """What a process is: up, broker, reader, control, applier, jvm, worker, other or gone."""
+    try:
+        command = process.cmdline()
+    except psutil.NoSuchProcess:
+        return "gone"
     for kind in ("reader", "control", "applier", "up"):
         if "services.cli.main" in command and kind in command:
             return kind

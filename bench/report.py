@@ -11,7 +11,7 @@ from bench.trial import Figures, Run
 
 
 def runs_table(all_figures: Sequence[Figures]) -> Table:
-    table = Table(title="Seconds from the source's commit to the last destination's (median, [best, worst])")
+    table = Table(title="Seconds from the source's commit to the last destination's (median, best to worst)")
     table.add_column("case")
     table.add_column("catalog")
     for column in ("Viaduck", "single process", "ratio", "seed", "seed, single", "memory"):
@@ -89,4 +89,4 @@ def _median_of(runs: Sequence[Run], phase: str) -> float:
 
 
 def _spread(seconds: Sequence[float]) -> str:
-    return f"{median(seconds):.2f} [{min(seconds):.2f}, {max(seconds):.2f}]"
+    return f"{median(seconds):.2f} ({min(seconds):.2f}–{max(seconds):.2f})"

@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import platform
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -33,7 +34,7 @@ RESULTS = Path(__file__).parent / "results"
 
 def main() -> None:
     wanted = _arguments()
-    console = Console()
+    console = Console() if sys.stdout.isatty() else Console(width=140)
     measured = []
     for case in wanted.case:
         for catalog in wanted.catalog:

@@ -141,6 +141,8 @@ class WorkItem(Message):
     pinned: bool = False
     """``through`` is meant to the letter (a segment of an append-only range); else the job may go on to the head."""
     attempt: int = 1
+    rows_applied: int | None = None
+    """What the cursor had counted at ``expected``; it spares the applier a look, and the fence vouches for it."""
     published_at: datetime = Field(default_factory=now)
 
     @property

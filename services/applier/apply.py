@@ -26,6 +26,7 @@ from shared.lake.pool import LakePool, OpenLake
 from shared.lake.sql import columns as column_list
 from shared.lake.sql import ident, literal
 from shared.messages import Destination, ItemKind, Outcome
+from shared.ranges import NOT_SEEDED
 
 T = TypeVar("T")
 
@@ -85,7 +86,7 @@ class Applier:
             with self._pool.use(target.lake, read_only=False) as lake:
                 return self._answer(lake, target)
         except LakeAbsent:
-            return Applied(Outcome.ALREADY_APPLIED, position=-1)
+            return Applied(Outcome.ALREADY_APPLIED, position=NOT_SEEDED)
 
     def cursor(self, target: Target) -> Cursor | None:
         """The stored cursor; None where there is none, be it that the lake itself is still to be made."""
@@ -158,7 +159,8 @@ class Applier:
             deleted = self._delete(con, lake, change, change.reading)
             inserted = self._insert(con, lake, change, change.reading)
         self._stamp(con, lake, change, token, item.after, deleted, inserted)
-        return Applied(Outcome.APPLIED, change.through, change.through, deleted, inserted)
+        counted = None if item.rows_applied is None else item.rows_applied + net
+        return Applied(Outcome.APPLIED, change.through, change.through, deleted, inserted, rows_applied=counted)
 
     def _seed(self, con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change, token: str) -> Applied:
         """Replace the table's content and begin a generation, in one transaction."""
@@ -174,7 +176,7 @@ class Applier:
             fence.replace_cursor(con, lake.alias, destination, item, change.through, change.table, rows, seen)
         deleted = shape.prepare_seed(con, lake.alias, destination, reading.columns, ours=seen is not None)
         inserted = self._insert(con, lake, change, reading)
-        self._stamp(con, lake, change, token, -1 if seen is None else seen.position, deleted, inserted)
+        self._stamp(con, lake, change, token, NOT_SEEDED if seen is None else seen.position, deleted, inserted)
         return Applied(Outcome.APPLIED, change.through, change.through, deleted, inserted, rows_applied=rows)
 
     def _delete(self, con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change, reading: Reading) -> int:
@@ -231,7 +233,7 @@ class Applier:
         cursor = self._guarded(
             lake, "reading the cursor", lambda con: fence.read_cursor(con, lake.alias, target.destination)
         )
-        position = -1 if cursor is None else cursor.position
+        position = NOT_SEEDED if cursor is None else cursor.position
         decision = decide(cursor, target.item)
         if target.item.kind is ItemKind.PROBE and cursor is None:
             return Applied(Outcome.ALREADY_APPLIED, position)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import structlog
-from shared.config.catalogs import ResolvedLake
 
 from services.applier.admit import Admission, admit
 from services.applier.answer import answer, failed, unknown
@@ -18,6 +17,7 @@ from services.applier.jobs import Jobs
 from services.applier.measure import Measure
 from services.applier.outbox import Outbox, Place
 from services.applier.task import Target
+from shared.config.catalogs import ResolvedLake
 from shared.errors import DestinationError, ViaduckError
 from shared.lake.failure import first_lines
 from shared.messages import Destination, Outcome, WorkItem

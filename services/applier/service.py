@@ -25,8 +25,9 @@ from services.applier.offsets import OffsetLedger
 from services.applier.outbox import Outbox
 from services.applier.task import Limits, SourceTable
 from shared.config.catalogs import ResolvedLake, resolve
-from shared.config.loading import lake_of
+from shared.config.loading import lake_of, load
 from shared.config.model import Config
+from shared.errors import ConfigError
 from shared.http import ServiceServer, own_port
 from shared.kafka.dead_letter import dead_letter
 from shared.kafka.follower import Follower
@@ -53,6 +54,10 @@ def main(config: Config) -> int:
     return Service(config).run()
 
 
+class StoppedEarlyError(Exception):
+    """Told to end while Spark was starting."""
+
+
 class Service:
     """Wires the applier's parts together for one pipeline."""
 
@@ -72,16 +77,31 @@ class Service:
 
     def run(self) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: self._stopping.set())
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+            signal.signal(number, lambda *_: self._stop())
+        signal.signal(signal.SIGHUP, lambda *_: self._reload())
         port = own_port(self._config.applier.port)
         server = ServiceServer(self._config.server.host, port, self._metrics, self._readiness)
         server.start()
         try:
             self._run()
+        except StoppedEarlyError:
+            log.info("stopped before Spark was ready")
         finally:
             server.stop()
         return 1 if self._broken is not None else 0
+
+    def _stop(self) -> None:
+        """Called by a signal, on the main thread: what waits for Spark to start has nothing to finish."""
+        self._stopping.set()
+        if not self._spark_ready:
+            raise StoppedEarlyError
+
+    def _reload(self) -> None:
+        """A destination that came into the file may have its secrets there; all else of it needs a restart."""
+        try:
+            self._config = load(self._config.path)
+        except ConfigError as error:
+            log.warning("file not taken over", mistakes=error.mistakes)
 
     def _run(self) -> None:
         ensure(self._settings)
@@ -93,10 +113,10 @@ class Service:
         try:
             if not self._stopping.is_set():
                 self._work(Jobs(context, self._source(), self._limits(), self._name))
+            context.stop()
         finally:
             follower.stop()
             self._publisher.close()
-            context.stop()
 
     def _work(self, jobs: Jobs) -> None:
         jobs.warm()
@@ -107,7 +127,7 @@ class Service:
         }
         for lane in self._lanes.values():
             lane.start()
-        self._spark_ready = True
+        self._spark_ready = True  # from here on an end is an orderly one
         log.info("applier ready", parallelism=jobs.parallelism, name=name)
         self._consume()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from shared.config.catalogs import ResolvedLake
-
 from shared.config.model import Routing
 from shared.messages import Destination, ItemKind, Progress, WorkItem
 

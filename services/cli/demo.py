@@ -74,7 +74,7 @@ class Performance:
         with _source(self._folder) as con:
             self._play = FlightPlay(con, "source")
             seeded = self._play.seed(SEEDED_THROUGH)
-            self._console.print(f"{seeded:,} flights of {len(self._carriers)} carriers in one table; live page: {url}")
+            self._say(f"{seeded:,} flights of {len(self._carriers)} carriers in one table; live page: {url}")
             with RunningViaduck(self._folder.config, url, PIPELINE, self._folder.log) as viaduck:
                 self._viaduck = viaduck
                 with DemoView(self._console) as self._view:
@@ -131,24 +131,26 @@ class Performance:
 
     def _conclude(self) -> int:
         """Prove it, from the lakes alone: Viaduck has ended by now."""
-        self._console.print("Viaduck has ended. Proving every lake equal to its slice of the shared table, with Spark:")
+        self._say("Viaduck has ended. Proving with Spark that every lake equals its slice of the shared table:")
         different = subprocess.run(self._command("verify"), check=False).returncode
-        self._console.print(
-            f"\n{len(self._played)} days in {self._commits} commits wrote {self._rows_written:,} rows,"
-            f" some of which changed hands; {time.monotonic() - self._began:.0f} s in all."
+        self._say(
+            f"\n{len(self._played)} days in {self._commits} commits wrote {self._rows_written:,} rows, some of which"
+            f" changed hands; {time.monotonic() - self._began:.0f} s in all."
         )
         if different:
-            self._console.print(f"[red]Not every tenant is exact[/red]; the log is in {self._folder.log}")
+            self._say(f"Not every tenant is exact; the log is in {self._folder.log}")
             return different
-        self._console.print(f"All {len(self._carriers)} lakes hold exactly their carrier's flights.")
+        self._say(f"All {len(self._carriers)} lakes hold exactly their carrier's flights.")
         self._print_next()
         return 0
 
     def _print_next(self) -> None:
         config = _shown(self._folder.config)
-        self._console.print("\nTry next:")
-        for command in ("up", "status", "verify"):
-            self._console.print(f"  viaduck {command} -c {config}", highlight=False, soft_wrap=True)
+        self._say("\nTry next:", *(f"  viaduck {command} -c {config}" for command in ("up", "status", "verify")))
+
+    def _say(self, *lines: str) -> None:
+        for line in lines:
+            self._console.print(line, highlight=False, soft_wrap=True, markup=False)
 
     def _command(self, name: str) -> list[str]:
         return [sys.executable, "-m", "services.cli.main", name, "-c", str(self._folder.config)]

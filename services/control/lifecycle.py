@@ -177,7 +177,7 @@ def reconcile(
     Raises ``ConfigError`` where the file and what came over REST exclude each other.
     """
     wanted = {each.id: each for each in declared}
-    mistakes = [line for each in wanted.values() for line in _conflicts(each, wanted, held)]
+    mistakes = _conflicts(wanted, [each for each in held.values() if each.managed_by == "api" and not each.removed])
     if mistakes:
         raise ConfigError(mistakes)
     now = [declare(held.get(d.id), d, "file", revision, touched=d.id in touched) for d in wanted.values()]
@@ -185,27 +185,36 @@ def reconcile(
     return tuple(each for each in [*now, *gone] if each is not held.get(each.id))
 
 
-def _conflicts(declared: Declared, wanted: Mapping[str, Declared], held: Mapping[str, Registered]) -> list[str]:
-    lines = []
-    for other in held.values():
-        if other.removed or other.managed_by != "api":
-            continue
-        if other.id == declared.id and not declared.same_table(other.declared):
-            lines.append(
-                f"destinations: {declared.id} came over REST with another lake or table; "
-                "declare the same one, or remove it over REST first"
-            )
-        if other.id not in wanted and other.declared.routing_value == declared.routing_value:
+def _conflicts(wanted: Mapping[str, Declared], over_rest: Collection[Registered]) -> list[str]:
+    others = [each for each in over_rest if each.id not in wanted]
+    values = {each.declared.routing_value: each for each in others}
+    places = {place: each for each in others for place in _places(each.declared)}
+    lines = [
+        f"destinations: {each.id} came over REST with another lake or table; "
+        "declare the same one, or remove it over REST first"
+        for each in over_rest
+        if each.id in wanted and not wanted[each.id].same_table(each.declared)
+    ]
+    for declared in wanted.values():
+        if (other := values.get(declared.routing_value)) is not None:
             lines.append(
                 f"destinations: {declared.id} has the routing value {declared.routing_value!r} of {other.id}, "
                 "which came over REST; remove one of them"
             )
-        if other.id not in wanted and declared.same_table(other.declared):
+        there = (places[place] for place in _places(declared) if place in places)
+        if (other := next((each for each in there if declared.same_table(each.declared)), None)) is not None:
             lines.append(
                 f"destinations: {declared.id} has the lake and table of {other.id}, "
                 "which came over REST; give it a table of its own"
             )
     return lines
+
+
+def _places(declared: Declared) -> list[tuple[str | None, ...]]:
+    """By which a destination with the same table can be found among thousands."""
+    table = (declared.schema_name, declared.table)
+    by_address = (*_address(declared.lake), *table)
+    return [by_address] if declared.identity is None else [by_address, (declared.identity, *table)]
 
 
 def _still_known(declared: Declared, before: Declared) -> Declared:

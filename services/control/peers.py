@@ -34,7 +34,7 @@ class Peers:
             found = _checks(answer)
             if "source" in found:
                 checks["source"] = found.pop("source")
-            wrong = [f"{what}: {why}" for what, why in found.items() if why]
+            wrong = [f"{what}: {why}" if what else why for what, why in found.items() if why]
             checks[name] = "; ".join(wrong) or None
         return checks
 
@@ -62,11 +62,11 @@ class Peers:
 
 
 def _checks(answer: httpx.Response | None) -> dict[str, str | None]:
-    """The body of a /readyz as ``shared.http`` writes it; whatever else answers there is not ready."""
+    """The body of a /readyz as ``shared.http`` writes it; what is wrong with the answer itself has no name."""
     if answer is None:
-        return {"http": "does not answer"}
+        return {"": "does not answer"}
     try:
         checks = json.loads(answer.text)["checks"]
         return {str(what): None if why is None else str(why) for what, why in checks.items()}
     except (ValueError, KeyError, TypeError, AttributeError):
-        return {"http": f"answers with {answer.status_code} and no checks"}
+        return {"": f"answers with {answer.status_code} and no checks"}

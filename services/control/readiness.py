@@ -15,27 +15,29 @@ Check = Callable[[], str | None]
 
 
 class Readiness:
-    """Asks all dependencies at once, and none of them for longer than ``ANSWER_WITHIN_S``."""
+    """Asks all dependencies at once, and waits for none of them longer than ``within_s``."""
 
-    def __init__(self, checks: Mapping[str, Check], peers: Peers, source: Check) -> None:
+    def __init__(
+        self, checks: Mapping[str, Check], peers: Peers, source: Check, within_s: float = ANSWER_WITHIN_S
+    ) -> None:
         self._checks, self._peers, self._source = dict(checks), peers, source
+        self._within_s = within_s
         self._threads = ThreadPoolExecutor(len(checks) + 1, thread_name_prefix="readiness")
 
     def checks(self) -> dict[str, str | None]:
         """By dependency: None, or what is wrong."""
         asked = {name: self._threads.submit(check) for name, check in self._checks.items()}
         if not self._peers.names:
-            return {name: _answer(future) for name, future in asked.items()}
+            return {name: self._answer(future) for name, future in asked.items()}
         # A reader that is away can't speak for the source; control's own look at the start can.
-        own = {"source": self._source()} | {name: _answer(future) for name, future in asked.items()}
+        own = {"source": self._source()} | {name: self._answer(future) for name, future in asked.items()}
         return own | self._peers.checks()
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-
-def _answer(future: Future[str | None]) -> str | None:
-    try:
-        return future.result(ANSWER_WITHIN_S)
-    except Late:
-        return f"did not answer within {ANSWER_WITHIN_S:.0f} s"
+    def _answer(self, future: Future[str | None]) -> str | None:
+        try:
+            return future.result(self._within_s)
+        except Late:
+            return f"did not answer within {self._within_s:g} s"

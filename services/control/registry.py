@@ -10,7 +10,20 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
-from sqlalchemy import Connection, Engine, RowMapping, create_engine, event, insert, select, text, update
+from sqlalchemy import (
+    BindParameter,
+    Connection,
+    Engine,
+    Executable,
+    RowMapping,
+    bindparam,
+    create_engine,
+    event,
+    insert,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
@@ -37,6 +50,15 @@ Held = Mapping[str, Registered]
 Decide = Callable[[Held], Iterable[Registered]]
 
 _DECLARED = TypeAdapter(Declared)
+
+CHANGING = ("spec", "routing_value", "generation", "desired", "replace", "managed_by", "author", "revision", "removed")
+KEY: Mapping[str, BindParameter[Any]] = {"pipeline": bindparam("of_pipeline"), "id": bindparam("of_id")}
+VALUES: Mapping[str, BindParameter[Any]] = {
+    **{name: bindparam(name) for name in CHANGING},
+    "updated_at": bindparam("at"),
+}
+INSERT = insert(destinations).values(**KEY, **VALUES, created_at=bindparam("at"))
+UPDATE = update(destinations).where(*(destinations.c[name] == given for name, given in KEY.items())).values(**VALUES)
 
 
 class Registry:
@@ -75,10 +97,10 @@ class Registry:
         with self._transaction() as con:
             self._lock(con, revision)
             held = self._held(con)
-            for each in decide(held):
-                self._write(con, each, known=each.id in held)
-                held[each.id] = each
-            return held
+            changed = {each.id: each for each in decide(held)}
+            self._write(con, [each for each in changed.values() if each.id in held], UPDATE)
+            self._write(con, [each for each in changed.values() if each.id not in held], INSERT)
+            return {**held, **changed}
 
     def problem(self) -> str | None:
         """None if the database answers now, else what is wrong."""
@@ -102,14 +124,9 @@ class Registry:
         mine = select(destinations).where(destinations.c.pipeline == self._pipeline).order_by(destinations.c.id)
         return {row["id"]: _registered(row) for row in con.execute(mine).mappings()}
 
-    def _write(self, con: Connection, held: Registered, *, known: bool) -> None:
-        values = _row(held)
-        if known:
-            mine = (destinations.c.pipeline == self._pipeline) & (destinations.c.id == held.id)
-            con.execute(update(destinations).where(mine).values(values))
-        else:
-            created = {"pipeline": self._pipeline, "id": held.id, "created_at": held.revision.at}
-            con.execute(insert(destinations).values(values | created))
+    def _write(self, con: Connection, each: list[Registered], statement: Executable) -> None:
+        if each:
+            con.execute(statement, [_row(self._pipeline, one) for one in each])
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
@@ -163,8 +180,11 @@ def _begin_immediate(con: Connection) -> None:
     con.exec_driver_sql("BEGIN IMMEDIATE")
 
 
-def _row(held: Registered) -> dict[str, Any]:
+def _row(pipeline: str, held: Registered) -> dict[str, Any]:
+    """Parameters of ``UPDATE`` and ``INSERT``; a destination that is written first is created at its revision."""
     return {
+        "of_pipeline": pipeline,
+        "of_id": held.id,
         "spec": _DECLARED.dump_json(held.declared, exclude={"id", "routing_value"}).decode(),
         "routing_value": held.declared.routing_value,
         "generation": held.generation,
@@ -174,7 +194,7 @@ def _row(held: Registered) -> dict[str, Any]:
         "author": held.author,
         "revision": held.revision.id,
         "removed": held.removed,
-        "updated_at": held.revision.at,
+        "at": held.revision.at,
     }
 
 

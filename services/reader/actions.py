@@ -17,6 +17,7 @@ class Send:
     generation: int
     draft: Draft
     attempt: int
+    rows_applied: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

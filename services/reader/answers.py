@@ -54,7 +54,7 @@ def _at(tracked: Tracked, progress: Progress, now_s: float) -> Next:
     if progress.position is None:
         return Next.BACK_OFF
     exact = tracked.exact
-    tracked.learn(progress.position, now_s)
+    tracked.learn(progress.position, now_s, progress.rows_applied)
     if progress.kind is not ItemKind.PROBE and progress.position != NOT_SEEDED:
         tracked.exact = max(exact, progress.position)
     return Next.GO_ON

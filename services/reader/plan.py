@@ -205,7 +205,14 @@ class Planner:
         item, until_s = self._new_id(), now_s + self._patience_s(tracked)
         tracked.in_flight = self._hold.take(item, tracked, draft, until_s)
         self._timers.at(until_s, tracked.name)
-        return Send(item, tracked.name, tracked.spec.generation, draft, 1 + tracked.attempts + tracked.resends)
+        return Send(
+            item,
+            tracked.name,
+            tracked.spec.generation,
+            draft,
+            tracked.rows_applied,
+            1 + tracked.attempts + tracked.resends,
+        )
 
     # -- one destination ---------------------------------------------------------------------------------------------
 

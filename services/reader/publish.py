@@ -85,6 +85,7 @@ class Outlet:
             rows=draft.rows,
             pinned=draft.pinned,
             attempt=send.attempt,
+            rows_applied=send.rows_applied,
         )
 
         def delivered(error: Exception | None) -> None:

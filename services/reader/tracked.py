@@ -36,6 +36,8 @@ class Tracked:
     """The stored cursor; -1 where there is none yet, None until a probe told."""
     exact: int = NOT_SEEDED
     """Up to where the destination is known to be exact: its position, or further where nothing of it changed."""
+    rows_applied: int | None = None
+    """What the cursor counts at ``position``; None where no answer told."""
     waits_since: datetime | None = None
     """When the oldest snapshot was committed that may hold an unapplied change; None where none is known."""
     in_flight: InFlight | None = None
@@ -69,8 +71,9 @@ class Tracked:
     def is_exhausted(self) -> bool:
         return self.attempts >= MAX_ATTEMPTS
 
-    def learn(self, position: int, now_s: float) -> None:
+    def learn(self, position: int, now_s: float, rows_applied: int | None = None) -> None:
         """Take over what the cursor said, be it less than we believed."""
+        self.rows_applied = rows_applied
         if position != self.position:
             self.since_s = now_s
             self.waits_since = None

@@ -10,7 +10,6 @@ import duckdb
 import pytest
 
 from tests.world.destination import Destination, Finding, Promise
-from tests.world.duck import connect
 from tests.world.forge import Forge
 from tests.world.lake import Lake, opened
 from tests.world.model import Model, Where
@@ -47,12 +46,6 @@ def truth() -> RecordedTruth:
     return recorded
 
 
-@pytest.fixture(scope="module")
-def con() -> Iterator[duckdb.DuckDBPyConnection]:
-    with connect() as con:
-        yield con
-
-
 class Case:
     """One forged destination, and what the oracle says of it."""
 
@@ -72,22 +65,22 @@ class Case:
 
 
 @pytest.fixture
-def case(con: duckdb.DuckDBPyConnection, truth: RecordedTruth, tmp_path: Path) -> Iterator[Case]:
-    made = Case(con, truth, tmp_path)
+def case(world: duckdb.DuckDBPyConnection, truth: RecordedTruth, tmp_path: Path) -> Iterator[Case]:
+    made = Case(world, truth, tmp_path)
     yield made
     made.forge.close()
 
 
 @pytest.fixture
-def latest(con: duckdb.DuckDBPyConnection, truth: RecordedTruth, tmp_path: Path) -> Iterator[Case]:
-    made = Case(con, truth, tmp_path, promise=Promise.LATEST, keys=("k",))
+def latest(world: duckdb.DuckDBPyConnection, truth: RecordedTruth, tmp_path: Path) -> Iterator[Case]:
+    made = Case(world, truth, tmp_path, promise=Promise.LATEST, keys=("k",))
     yield made
     made.forge.close()
 
 
 @pytest.fixture
-def append_only(con: duckdb.DuckDBPyConnection, truth: RecordedTruth, tmp_path: Path) -> Iterator[Case]:
-    made = Case(con, truth, tmp_path, promise=Promise.APPEND_ONLY)
+def append_only(world: duckdb.DuckDBPyConnection, truth: RecordedTruth, tmp_path: Path) -> Iterator[Case]:
+    made = Case(world, truth, tmp_path, promise=Promise.APPEND_ONLY)
     yield made
     made.forge.close()
 
@@ -105,7 +98,7 @@ def test_an_exact_destination_has_no_findings(case: Case) -> None:
 
 def test_a_range_may_begin_after_snapshots_that_changed_nothing_of_the_destination(case: Case) -> None:
     case.forge.seed(3)
-    case.forge.commit("changes", 4, 5, tamper=())
+    case.forge.commit("changes", 4, 5)
     assert case.findings() == []
 
 
@@ -135,15 +128,15 @@ def test_unstamped_compaction_is_allowed(case: Case) -> None:
     assert case.findings(head=5) == []
 
 
-def test_destinations_that_share_a_lake_are_told_apart(case: Case, con: duckdb.DuckDBPyConnection) -> None:
+def test_destinations_that_share_a_lake_are_told_apart(case: Case, world: duckdb.DuckDBPyConnection) -> None:
     other = Destination(**(vars(case.destination) | {"id": "e", "table": "u", "value": "b"}))
-    second = Forge(con, other, case.truth)
+    second = Forge(world, other, case.truth)
     case.forge.seed(2)
     second.seed(3)
     case.forge.commit("changes", 2, 3)
     second.commit("changes", 3, 4)
     case.forge.close()
-    assert [check(con, mine, case.truth, head=4) for mine in (case.destination, other)] == [[], []]
+    assert [check(world, mine, case.truth, head=4) for mine in (case.destination, other)] == [[], []]
 
 
 def test_a_latest_destination_holds_what_was_touched_since_its_seed(latest: Case) -> None:
@@ -368,22 +361,22 @@ def test_a_destination_that_stopped_short_of_the_head_is_found(case: Case) -> No
     assert case.rules(head=5) == {"behind"}
 
 
-def test_a_write_to_the_source_is_found(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+def test_a_write_to_the_source_is_found(world: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     lake, truth = Lake.in_folder(tmp_path), RecordedTruth("tenant")
-    with opened(con, lake, read_only=False, create=True) as alias:
-        con.execute(f"CREATE TABLE {alias}.t (tenant VARCHAR)")
+    with opened(world, lake, read_only=False, create=True) as alias:
+        world.execute(f"CREATE TABLE {alias}.t (tenant VARCHAR)")
         truth.record(1, Model((Column("tenant", "VARCHAR"),)))
-        assert check_source(con, lake, truth) == []
-        con.execute(f"CREATE SCHEMA {alias}._viaduck")
-    assert [finding.rule for finding in check_source(con, lake, truth)] == ["source_written"]
+        assert check_source(world, lake, truth) == []
+        world.execute(f"CREATE SCHEMA {alias}._viaduck")
+    assert [finding.rule for finding in check_source(world, lake, truth)] == ["source_written"]
 
 
-def test_a_stamp_of_ours_on_the_source_is_found(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+def test_a_stamp_of_ours_on_the_source_is_found(world: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     lake, truth = Lake.in_folder(tmp_path), RecordedTruth("tenant")
-    with opened(con, lake, read_only=False, create=True) as alias:
-        con.execute("BEGIN")
-        con.execute(f"CREATE TABLE {alias}.t (tenant VARCHAR)")
-        con.execute(f"CALL {alias}.set_commit_message('viaduck', 'x')").fetchall()
-        con.execute("COMMIT")
+    with opened(world, lake, read_only=False, create=True) as alias:
+        world.execute("BEGIN")
+        world.execute(f"CREATE TABLE {alias}.t (tenant VARCHAR)")
+        world.execute(f"CALL {alias}.set_commit_message('viaduck', 'x')").fetchall()
+        world.execute("COMMIT")
     truth.record(1, Model((Column("tenant", "VARCHAR"),)))
-    assert [finding.rule for finding in check_source(con, lake, truth)] == ["source_written"]
+    assert [finding.rule for finding in check_source(world, lake, truth)] == ["source_written"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from pathlib import Path
 
 import duckdb
 import pytest
@@ -99,6 +100,43 @@ def test_an_item_of_an_older_life_is_fenced(bed: Bed) -> None:
     assert outcomes(bed.seed("a")) == [Outcome.APPLIED]
     answered = bed.run_targets(ItemKind.CHANGES, [late])
     assert outcomes(answered) in ([Outcome.FENCED], [Outcome.EMPTY])
+    assert bed.rows("a") == bed.expected("a")
+
+
+def test_an_item_of_an_older_life_is_fenced_even_where_its_range_would_fit(bed: Bed) -> None:
+    bed.seed()
+    seeded = bed.head
+    late = bed.target("a", ItemKind.CHANGES, expected=seeded, after=seeded)
+    bed.add("a", generation=2)
+    assert outcomes(bed.seed("a")) == [Outcome.APPLIED]
+    bed.sql("UPDATE src.main.t SET v = 'w'")
+    commits = bed.commits("a")
+    answered = bed.run_targets(ItemKind.CHANGES, [late])
+    assert (answered[0].outcome, answered[0].generation) == (Outcome.FENCED, 2)
+    assert bed.commits("a") == commits
+
+
+def test_null_is_a_key_like_any_other_and_equals_null(bed: Bed) -> None:
+    bed.sql("INSERT INTO src.main.t VALUES (NULL, 'a', 'nothing'), (NULL, 'b', 'nothing')")
+    bed.seed()
+    before = bed.head
+    bed.sql("UPDATE src.main.t SET v = 'something' WHERE id IS NULL AND tenant = 'a'",
+            "DELETE FROM src.main.t WHERE id IS NULL AND tenant = 'b'")  # fmt: skip
+    assert outcomes(bed.changes(before)) == [Outcome.APPLIED] * 2
+    for name in bed.destinations:
+        assert bed.rows(name) == bed.expected(name)
+
+
+def test_a_reinserted_key_and_one_that_came_and_went_end_as_they_are(bed: Bed) -> None:
+    bed.seed()
+    before = bed.head
+    bed.sql(
+        "DELETE FROM src.main.t WHERE id = 2",
+        "INSERT INTO src.main.t VALUES (2, 'a', 'again'), (50, 'a', 'short')",
+        "UPDATE src.main.t SET v = v || '!' WHERE id IN (2, 50)",
+        "DELETE FROM src.main.t WHERE id = 50",
+    )
+    assert outcomes(bed.changes(before, "a")) == [Outcome.APPLIED]
     assert bed.rows("a") == bed.expected("a")
 
 
@@ -325,13 +363,18 @@ class _Reading:
                 ItemKind.CHANGES, [(0, target)]
             )
         folder = bed.folder / f"{self._name}-data"
-        con = _Flaky(self._con, self._lose, lambda: [file.unlink() for file in folder.rglob("*.parquet")])
+        con = _Flaky(self._con, self._lose, lambda: delete_all(folder))
         applier = Applier(con, self._pool, limits)  # type: ignore[arg-type]
         return applier, Change(target, reading.through, reading.table, 0, reading, reading.counts[0])
 
     def __exit__(self, *_: object) -> None:
         self._pool.close()
         self._con.close()
+
+
+def delete_all(folder: Path) -> None:
+    for file in folder.rglob("*.parquet"):
+        file.unlink()
 
 
 class _Flaky:

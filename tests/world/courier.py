@@ -5,64 +5,42 @@ What it plans is always right for what it knows; what it knows may be old, and w
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from services.applier.task import Limits, SourceTable, Target, TargetResult, Task, TaskResult
-from shared.config.catalogs import ResolvedLake
-from shared.messages import Destination as Desired
+from services.applier.task import SourceTable
 from shared.messages import ItemKind, Outcome, Progress, SeedMode, WorkItem
-from tests.world.holdings import Holdings
 from tests.world.referee import Seen, complaints
-from tests.world.truth import Truth
+from tests.world.source import SourceLake
+from tests.world.stage import Receiver, Run, send
 
-Run = Callable[[Task], TaskResult]
-
-LIMITS = Limits(max_open_lakes=5)
 LOST = 0.1
 """Share of answers that the courier never hears of."""
 ROUNDS = 8
 
-
-@dataclass
-class Receiver:
-    """One destination: what is wanted of it, what its cursor holds, and what the courier believes that it holds."""
-
-    desired: Desired
-    lake: ResolvedLake
-    holdings: Holdings
-    cursor: Seen = field(default_factory=Seen)
-    believed: Seen = field(default_factory=Seen)
-
-    @property
-    def generation(self) -> int:
-        return self.desired.generation
-
-    def begin_again(self) -> None:
-        """Control's reseed: the next life."""
-        self.desired = self.desired.model_copy(update={"generation": self.generation + 1, "replace": True})
+Sent = tuple[Receiver, WorkItem]
 
 
 @dataclass
 class Courier:
-    """``oldest`` tells the oldest snapshot that the source still keeps, ``head`` the newest."""
+    """``wrong`` collects what the appliers should not have answered, ``log`` all that they did."""
 
     rng: Random
-    source: SourceTable
+    source: SourceLake
+    table: SourceTable
     receivers: Sequence[Receiver]
-    truth: Truth
     run: Run
-    oldest: Callable[[], int]
-    head: Callable[[], int]
-    bag: list[tuple[Receiver, WorkItem]] = field(default_factory=list)
-    wrong: list[str] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
-    numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+    wrong: list[str] = field(default_factory=list)
+    bag: list[Sent] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.first = min(snapshot for snapshot in range(self.truth.head + 1) if self.truth.knows(snapshot))
+        self.born = self.source.truth.head
+
+    @property
+    def head(self) -> int:
+        return self.source.truth.head
 
     # -- one random act -----------------------------------------------------------------------------------------------
 
@@ -73,7 +51,7 @@ class Courier:
         if self.rng.random() < 0.8:
             self.deliver(self._take())
 
-    def _take(self) -> list[tuple[Receiver, WorkItem]]:
+    def _take(self) -> list[Sent]:
         """Some of the bag, in any order; some of it stays to be delivered again, some is lost for good."""
         taken = self.rng.sample(self.bag, self.rng.randint(0, len(self.bag)))
         for sent in taken:
@@ -95,81 +73,61 @@ class Courier:
         if believed.generation < receiver.generation:
             return self._seed(receiver)
         if self.rng.random() < 0.1:
-            return self._item(receiver, ItemKind.PROBE, -1, -1, 0)
-        changed = receiver.holdings.first_change(believed.position, self.head())
+            return receiver.item(ItemKind.PROBE, 0)
+        changed = receiver.holdings.first_change(believed.position, self.head)
         if changed is None:
             return self._advance(receiver, believed.position)
         return self._changes(receiver, believed.position, changed)
 
     def _seed(self, receiver: Receiver) -> WorkItem:
         replays = receiver.desired.seed_mode is SeedMode.REPLAY
-        through = max(self.first, self.oldest()) if replays else self.head()
-        return self._item(receiver, ItemKind.SEED, -1, -1, through, pinned=replays)
+        through = max(self.born, self.source.oldest()) if replays else self.head
+        return receiver.item(ItemKind.SEED, through, pinned=replays)
 
     def _advance(self, receiver: Receiver, position: int) -> WorkItem | None:
-        if position == self.head() or self.rng.random() < 0.7:
+        if position == self.head or self.rng.random() < 0.7:
             return None
-        through = self.rng.randint(position + 1, self.head())
-        return self._item(receiver, ItemKind.ADVANCE, position, position, through)
+        return receiver.item(ItemKind.ADVANCE, self.rng.randint(position + 1, self.head), expected=position)
 
     def _changes(self, receiver: Receiver, position: int, changed: int) -> WorkItem:
         """Begin anywhere before the first change, end anywhere from it on; a reader that is behind ends early."""
         after = self.rng.randint(position, changed - 1)
-        through = self.head() if self.rng.random() < 0.6 else self.rng.randint(changed, self.head())
-        return self._item(receiver, ItemKind.CHANGES, position, after, through, pinned=self._pins() or self._may_pin())
+        through = self.head if self.rng.random() < 0.6 else self.rng.randint(changed, self.head)
+        pinned = self._always_pinned() or self.rng.random() < 0.3
+        return receiver.item(ItemKind.CHANGES, through, expected=position, after=after, pinned=pinned)
 
-    def _pins(self) -> bool:
+    def _always_pinned(self) -> bool:
         """Ranges of a pipeline without keys always end where they say."""
-        return self.source.routing.append_only
-
-    def _may_pin(self) -> bool:
-        return self.rng.random() < 0.3
-
-    def _item(
-        self, receiver: Receiver, kind: ItemKind, expected: int, after: int, through: int, *, pinned: bool = False
-    ) -> WorkItem:
-        return WorkItem(
-            item=f"item-{next(self.numbers)}",
-            kind=kind,
-            pipeline=receiver.desired.pipeline,
-            destination=receiver.desired.destination,
-            generation=receiver.generation,
-            expected=expected,
-            after=after,
-            through=through,
-            pinned=pinned,
-        )
+        return self.source.shape.append_only
 
     # -- delivering ---------------------------------------------------------------------------------------------------
 
-    def deliver(self, sent: Sequence[tuple[Receiver, WorkItem]]) -> None:
+    def deliver(self, sent: Sequence[Sent]) -> None:
         """Run one task for each kind of item, as jobs are made."""
         for kind in dict.fromkeys(item.kind for _, item in sent):
             self._job(kind, [(receiver, item) for receiver, item in sent if item.kind is kind])
 
-    def _job(self, kind: ItemKind, sent: Sequence[tuple[Receiver, WorkItem]]) -> None:
+    def _job(self, kind: ItemKind, sent: Sequence[Sent]) -> None:
         """One job, or several where one destination would be in it twice: a job has no order."""
         first = list({receiver.desired.destination: (receiver, item) for receiver, item in reversed(sent)}.values())
-        targets = tuple(Target(item, receiver.desired, receiver.lake) for receiver, item in first)
-        results = self._results(Task(kind, self.source, targets, LIMITS))
-        for (receiver, item), result in zip(first, results, strict=True):
-            self._hear(receiver, item, result.progress)
+        for (receiver, item), answer in zip(first, self._answers(first), strict=True):
+            self._hear(receiver, item, answer)
         rest = [given for given in sent if given not in first]
         if rest:
             self._job(kind, rest)
 
-    def _results(self, task: Task) -> tuple[TargetResult, ...]:
-        """Answers. A source that was flushed since it was attached fails once, and is attached anew (#1413)."""
-        results = self.run(task).results
-        if any(_is_stale(result.progress) for result in results):
+    def _answers(self, sent: Sequence[Sent]) -> list[Progress]:
+        """A source that was flushed since the applier attached it fails once, and is attached anew (#1413)."""
+        answers = send(self.table, sent, self.run)
+        if any(_is_stale(answer) for answer in answers):
             self.log.append("the attached source was stale")
-            return self.run(task).results
-        return results
+            return send(self.table, sent, self.run)
+        return answers
 
     def _hear(self, receiver: Receiver, item: WorkItem, answer: Progress) -> None:
         where = f"{item.kind} {item.item} of {item.destination} {item.range} over {item.expected}, g{item.generation}"
         self.log.append(f"{where}{', pinned' if item.pinned else ''}: {answer.outcome} {answer.position}")
-        expired = 0 <= item.after < self.oldest()
+        expired = 0 <= item.after < self.source.oldest()
         for complaint in complaints(receiver.cursor, item, answer, receiver.holdings, expired=expired):
             self.wrong.append(f"{where}: {complaint}")
         if answer.outcome is Outcome.APPLIED and answer.position is not None:
@@ -196,9 +154,9 @@ class Courier:
         position = receiver.cursor.position
         if receiver.cursor.generation < receiver.generation:
             return self._seed(receiver)
-        if receiver.holdings.first_change(position, self.head()) is None:
+        if receiver.holdings.first_change(position, self.head) is None:
             return None
-        return self._item(receiver, ItemKind.CHANGES, position, position, self.head(), pinned=self._pins())
+        return receiver.item(ItemKind.CHANGES, self.head, expected=position, pinned=self._always_pinned())
 
 
 def _is_stale(answer: Progress) -> bool:

@@ -13,7 +13,7 @@ from random import Random
 
 from tests.world.model import EVERY_ROW, Model, Where
 from tests.world.rows import Cell, Column, Row
-from tests.world.shape import FIRST_KEYS, SECOND_KEYS, Shape, random_shape
+from tests.world.shape import SECOND_KEYS, Shape, random_shape
 from tests.world.statements import (
     AddColumn,
     Delete,
@@ -33,8 +33,7 @@ Statements = list[Statement]
 
 TRIES = 20
 FEW = (1, 3)
-"""Small enough to be inlined by DuckLake's defaults (10 rows)."""
-MANY = (12, 30)
+"""Rows of a small insert."""
 MOST_ADDED = 2
 
 
@@ -207,7 +206,7 @@ class Generator:
     # -- choosing -----------------------------------------------------------------------------------------------------
 
     def _how_many(self) -> int:
-        return self.rng.randint(*(MANY if self.rng.random() < 0.3 else FEW))
+        return self.rng.randint(*(self.shape.many if self.rng.random() < 0.3 else FEW))
 
     def _identity(self) -> tuple[str, ...]:
         return (self.shape.routing, *self.shape.keys)
@@ -276,10 +275,10 @@ class Generator:
             return self.rng.choice(SECOND_KEYS if self.shape.null_keys else SECOND_KEYS[:-1])
         if self.shape.null_keys and self.rng.random() < 0.08:
             return None
-        return str(self.rng.randrange(FIRST_KEYS))
+        return str(self.rng.randrange(self.shape.spread))
 
 
 def _column_alone(statements: Statements) -> Statements:
     """DuckLake can't commit a new column together with inlined rows, so a column comes in a transaction of its own."""
-    added = [statement for statement in statements if isinstance(statement, AddColumn)]
+    added: Statements = [statement for statement in statements if isinstance(statement, AddColumn)]
     return added[:1] or statements

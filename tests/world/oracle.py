@@ -14,7 +14,7 @@ import duckdb
 from tests.world.destination import Destination, Finding
 from tests.world.duck import name
 from tests.world.holdings import Holdings
-from tests.world.lake import Lake, opened
+from tests.world.lake import Lake, metadata, opened
 from tests.world.rows import Column, Row, columns_of, minus, rows_of
 from tests.world.stamps import BadStamp, Commit, Stamp, commits_of, parse
 from tests.world.truth import Truth
@@ -42,8 +42,15 @@ def check(
 def check_all(
     con: duckdb.DuckDBPyConnection, destinations: Iterable[Destination], truth: Truth, *, head: int | None = None
 ) -> list[Finding]:
-    """``check`` for each of them."""
-    return [finding for destination in destinations for finding in check(con, destination, truth, head=head)]
+    """``check`` for each of them, those that share a lake together."""
+    by_lake: dict[Lake, list[Destination]] = {}
+    for destination in destinations:
+        by_lake.setdefault(destination.lake, []).append(destination)
+    findings = []
+    for lake, mine in by_lake.items():
+        with opened(con, lake) as alias:
+            findings += [finding for one in mine for finding in _Check(con, alias, one, truth, ours=True).run(head)]
+    return findings
 
 
 def check_source(con: duckdb.DuckDBPyConnection, lake: Lake, truth: Truth) -> list[Finding]:
@@ -213,14 +220,19 @@ class _Check:
 
     def _cursor_tables(self) -> list[str]:
         """Tables of ours that know this destination, be they one as they should or more."""
+        lake = self.destination.lake
+        table, schema, column = (
+            metadata(self.con, self.alias, f"ducklake_{kind}", lake) for kind in ("table", "schema", "column")
+        )
         rows = self.con.execute(
-            "SELECT table_name FROM duckdb_columns() WHERE database_name = ? AND schema_name = ?"
-            " AND column_name IN ('pipeline', 'destination', 'generation', 'position')"
-            " GROUP BY table_name HAVING count(*) = 4",
-            [self.alias, SCHEMA],
+            f"SELECT t.table_name FROM {table} t JOIN {schema} s ON s.schema_id = t.schema_id"
+            f" JOIN {column} c ON c.table_id = t.table_id AND c.end_snapshot IS NULL AND t.end_snapshot IS NULL"
+            " AND c.column_name IN ('pipeline', 'destination', 'generation', 'position')"
+            " WHERE s.schema_name = ? GROUP BY t.table_name HAVING count(*) = 4",
+            [SCHEMA],
         ).fetchall()
-        tables = [name(self.alias, SCHEMA, table) for (table,) in rows]
-        return [table for table in tables if self._cursor_rows(table)]
+        tables = [name(self.alias, SCHEMA, found) for (found,) in rows]
+        return [known for known in tables if self._cursor_rows(known)]
 
     def _cursor_rows(self, table: str) -> list[tuple[int, int]]:
         sql = f"SELECT generation, position FROM {table} WHERE pipeline = ? AND destination = ?"

@@ -18,7 +18,6 @@ AMOUNTS: tuple[Cell, ...] = ("0.00", "1.50", "-99.99", None)
 FLOATS: tuple[Cell, ...] = ("0.0", "-2.5e-300", "1.5", "nan", "-inf", "1e+300", None)
 """No -0.0: Parquet's dictionary takes it for 0.0, whichever of the two comes first, so no lake keeps them apart."""
 SECOND_KEYS: tuple[Cell, ...] = ("", "x", "NULL", None)
-FIRST_KEYS = 24
 
 
 @dataclass(frozen=True)
@@ -34,6 +33,10 @@ class Shape:
     schema: str = "main"
     table: str = "events"
     append_only: bool = False
+    spread: int = 24
+    """How many values the first key takes: few, so that keys come back."""
+    many: tuple[int, int] = (12, 30)
+    """Rows of a large insert: too many to be inlined by DuckLake's defaults (10 rows)."""
 
     @property
     def has_double(self) -> bool:

@@ -49,31 +49,31 @@ class Upkeep:
     flush_first: bool = False
     """DuckLake can't rewrite a table with a DOUBLE column while inlined rows are pending (DUCKLAKE §11)."""
 
-    def sql(self, place: Place) -> tuple[str, ...]:
+    def sql(self, place: Place, kept: range) -> tuple[str, ...]:
+        """Its statements, none if there is nothing to do; ``kept`` are the snapshots that the lake still has."""
         flush = f"CALL ducklake_flush_inlined_data({quote(place.alias)})"
-        return (*([flush] if self.flush_first else []), self._sql(place, flush))
+        chore = flush if self.chore is Chore.FLUSH else self._sql(place, kept)
+        return (*([flush] if self.flush_first else []), *([chore] if chore else []))
 
-    def _sql(self, place: Place, flush: str) -> str:
+    def _sql(self, place: Place, kept: range) -> str:
         lake = quote(place.alias)
-        if self.chore is Chore.FLUSH:
-            return flush
         if self.chore is Chore.MERGE_FILES:
             return f"CALL ducklake_merge_adjacent_files({lake})"
         if self.chore is Chore.REWRITE:
             return f"CALL ducklake_rewrite_data_files({lake}, delete_threshold => 0.0)"
         if self.chore is Chore.CHECKPOINT:
             return f"CHECKPOINT {name(place.alias)}"
-        if self.chore is Chore.INLINING:
-            table = f"schema => {quote(place.schema)}, table_name => {quote(place.table)}"
-            return f"CALL {name(place.alias)}.set_option('data_inlining_row_limit', {self.number}, {table})"
         if self.chore is Chore.OTHER_TABLE:
             return f"INSERT INTO {place.bystander} VALUES ({self.number})"
         if self.chore is Chore.COMMENT:
             return f"COMMENT ON TABLE {place.path} IS {quote(str(self.number))}"
-        return self._expire(place)
+        return set_inlining(place, self.number) if self.chore is Chore.INLINING else self._expire(lake, kept)
 
-    def _expire(self, place: Place) -> str:
-        metadata = name(f"__ducklake_metadata_{place.alias}")
-        kept = f"(SELECT max(snapshot_id) - {self.number} FROM {metadata}.ducklake_snapshot)"
-        old = f"(SELECT list(snapshot_id) FROM {metadata}.ducklake_snapshot WHERE snapshot_id < {kept})"
-        return f"CALL ducklake_expire_snapshots({quote(place.alias)}, versions => {old})"
+    def _expire(self, lake: str, kept: range) -> str:
+        old = list(kept[: -self.number])
+        return f"CALL ducklake_expire_snapshots({lake}, versions => {old})" if old else ""
+
+
+def set_inlining(place: Place, rows: int) -> str:
+    table = f"schema => {quote(place.schema)}, table_name => {quote(place.table)}"
+    return f"CALL {name(place.alias)}.set_option('data_inlining_row_limit', {rows}, {table})"

@@ -1,0 +1,140 @@
+"""A deployment under attack: ``viaduck up`` on a random history, its processes, and the oracle's verdict at the end."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import psutil
+import yaml
+
+from services.cli.ports import free_port
+from services.cli.running import RunningViaduck
+from tests.world.destination import Destination, Promise
+from tests.world.duck import connect
+from tests.world.history import Generator
+from tests.world.lake import Lake
+from tests.world.oracle import check_all, check_source
+from tests.world.shape import random_shape
+from tests.world.source import SourceLake
+
+SETTLED_WITHIN_S = 180.0
+
+
+class Deployment:
+    """A source with a random history, a destination for each tenant, and the services as real processes."""
+
+    def __init__(
+        self, folder: Path, seed: int, *, append_only: bool = False, lakes: Mapping[str, Lake] | None = None
+    ) -> None:
+        self.rng, self.folder = Random(seed), folder
+        self._lakes = lakes or {}
+        shape = random_shape(self.rng, append_only=append_only)
+        self._con = connect()
+        self.source = SourceLake(self._con, self._lake("source"), shape)
+        self.source.create()
+        self._generator = Generator(self.rng, shape)
+        self.destinations = [self._destination(number, tenant) for number, tenant in enumerate(shape.tenants)]
+        self._port = free_port()
+        self.file = folder / "viaduck.yaml"
+        self.file.write_text(yaml.safe_dump(self._configuration()))
+        self.log = folder / "up.log"
+
+    def run(self) -> RunningViaduck:
+        return RunningViaduck(self.file, f"http://127.0.0.1:{self._port}", "events", self.log)
+
+    def step(self) -> None:
+        """One random step of the source's history."""
+        self.source.run(self._generator.step())
+
+    def close(self) -> None:
+        self.source.close()
+        self._con.close()
+
+    def wait_until_exact(self, viaduck: RunningViaduck) -> None:
+        """Wait until every destination is known to be exact at the source's head; nobody helps."""
+        head = self.source.head()
+        viaduck.wait_until(
+            f"everybody to reach snapshot {head}",
+            lambda: _reached(viaduck.destinations(), len(self.destinations), head),
+            SETTLED_WITHIN_S,
+        )
+
+    def findings(self) -> list[str]:
+        """What the oracle finds wrong, at any snapshot of any destination, and at the source."""
+        head = self.source.head()
+        found = check_all(self._con, self.destinations, self.source.truth, head=None)
+        found += check_source(self._con, self.source.lake, self.source.truth)
+        assert self.source.truth.head == head
+        return [*map(str, found), *self.source.differences()]
+
+    def _lake(self, name: str) -> Lake:
+        return self._lakes.get(name) or Lake.in_folder(self.folder / name)
+
+    def _destination(self, number: int, tenant: str) -> Destination:
+        shape = self.source.shape
+        promise = Promise.APPEND_ONLY if shape.append_only else Promise.SLICE
+        return Destination(
+            lake=self._lake(f"tenant-{number}"), table=shape.table, pipeline="events", id=f"tenant-{number}",
+            value=tenant, schema=shape.schema, promise=promise, keys=shape.keys,
+        )  # fmt: skip
+
+    def _configuration(self) -> dict[str, Any]:
+        shape = self.source.shape
+        keys = {} if shape.append_only else {"key_columns": list(shape.keys)}
+        # What a random history may contain is not what an append-only pipeline can follow; it says so by parking.
+        loose = {"on_update": "append"} if shape.append_only else {}
+        return {
+            "pipeline": "events",
+            "source": {**_where(self.source.lake), "schema": shape.schema, "table": shape.table},
+            "routing": {"field": shape.routing, **keys, **loose},
+            "destinations": [
+                {"id": d.id, "routing_value": d.value, **_where(d.lake), "schema": d.schema} for d in self.destinations
+            ],
+            "poll": {"interval_seconds": 0.2},
+            "server": {"port": self._port},
+            "state_dir": str(self.folder / "state"),
+        }
+
+
+def _where(lake: Lake) -> dict[str, str]:
+    given = {"catalog": lake.catalog, "data_path": lake.data_path, "metadata_schema": lake.metadata_schema}
+    return {key: value for key, value in given.items() if value is not None}
+
+
+def _reached(statuses: list[Any], count: int, head: int) -> bool:
+    return len(statuses) == count and all((status["known_through"] or 0) >= head for status in statuses)
+
+
+def service(viaduck: RunningViaduck, name: str) -> psutil.Process | None:
+    """The process of one service; None while it is not there."""
+    for child in psutil.Process(viaduck.pid).children():
+        try:
+            if name in child.cmdline():
+                return child
+        except psutil.Error:
+            continue
+    return None
+
+
+def kill(viaduck: RunningViaduck, name: str) -> bool:
+    """SIGKILL a service; whether there was one."""
+    process = service(viaduck, name)
+    if process is None:
+        return False
+    process.kill()
+    return True
+
+
+def kill_tree(viaduck: RunningViaduck) -> None:
+    """SIGKILL everything at once, Spark and its workers too."""
+    whole = [psutil.Process(viaduck.pid), *psutil.Process(viaduck.pid).children(recursive=True)]
+    for process in whole:
+        try:
+            os.kill(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue

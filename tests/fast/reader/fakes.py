@@ -1,0 +1,109 @@
+"""A source and a broker in memory, with the interfaces of the real ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from services.reader.choose import Sight
+from services.reader.source import Cut, Expired
+from services.reader.steps import Step
+from shared.errors import SourceError, ViaduckError
+from shared.kafka.record import Record
+from shared.lake.catalog import Head
+from shared.messages import Frontier, Progress, WorkItem, parse_progress
+from shared.ranges import Range
+from tests.fast.reader.world import EPOCH, sight
+
+UNREACHABLE = SourceError("source_unreachable", "nobody answers", "start it")
+
+
+@dataclass
+class FakeSource:
+    """``history`` holds the changed rows by routing value of each snapshot; ``fails`` is raised by every call."""
+
+    history: list[dict[str, int]] = field(default_factory=lambda: [{}, {}])
+    oldest: int = 0
+    table: str = "table"
+    segments: bool = False
+    fails: ViaduckError | None = None
+    calls: list[str] = field(default_factory=list)
+
+    def commit(self, **rows: int) -> int:
+        self.history.append(rows)
+        return len(self.history) - 1
+
+    def head(self) -> Head:
+        self._called("head")
+        return Head(len(self.history) - 1, EPOCH, EPOCH + timedelta(seconds=100))
+
+    def sight(self, head: Head) -> Sight:
+        self._called("sight")
+        return sight(head.snapshot, oldest=self.oldest, table=self.table)
+
+    def cuts(self, range: Range) -> list[Cut]:
+        self._called(f"cuts {range}")
+        if range.after < self.oldest:
+            raise Expired(range.after)
+        if not self.segments:
+            return [Cut(range)]
+        return [Cut(Range(snapshot - 1, snapshot), pinned=True) for snapshot in _snapshots(range)]
+
+    def count(self, cut: Cut, routed: Collection[str]) -> Step:
+        self._called(f"count {cut.range}")
+        rows: dict[str, int] = {}
+        for snapshot in _snapshots(cut.range):
+            for value, changed in self.history[snapshot].items():
+                rows[value] = rows.get(value, 0) + changed
+        unrouted = sum(changed for value, changed in rows.items() if value not in routed)
+        return Step(cut.range, rows, sum(rows.values()), cut.pinned, EPOCH if rows else None, unrouted)
+
+    def sizes(self) -> dict[str, int] | None:
+        self._called("sizes")
+        return {"a": 10}
+
+    def _called(self, call: str) -> None:
+        self.calls.append(call)
+        if self.fails is not None:
+            raise self.fails
+
+
+@dataclass
+class FakeSender:
+    """Keeps what is sent. With ``refuses`` nothing is delivered."""
+
+    sent: list[Record] = field(default_factory=list)
+    refuses: bool = False
+
+    def send(
+        self,
+        topic: str,
+        key: str,
+        value: bytes | None,
+        headers: Mapping[str, str] | None = None,
+        on_delivery: Callable[[Exception | None], None] | None = None,
+    ) -> None:
+        if not self.refuses:
+            self.sent.append(Record(topic, 0, len(self.sent), key, value, headers or {}))
+        if on_delivery is not None:
+            on_delivery(ConnectionError("refused") if self.refuses else None)
+
+    @property
+    def items(self) -> list[WorkItem]:
+        return [WorkItem.from_bytes(record.value or b"") for record in self.sent if record.topic.endswith(".work")]
+
+    @property
+    def frontiers(self) -> list[Frontier]:
+        return [message for message in self._progress() if isinstance(message, Frontier)]
+
+    @property
+    def parks(self) -> list[Progress]:
+        return [message for message in self._progress() if isinstance(message, Progress)]
+
+    def _progress(self) -> list[Progress | Frontier]:
+        return [parse_progress(record.value or b"") for record in self.sent if record.topic.endswith(".progress")]
+
+
+def _snapshots(range_: Range) -> range:
+    return range(range_.after + 1, range_.through + 1)

@@ -1,0 +1,194 @@
+"""The loop on a thread of its own, over a source and a broker in memory."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.reader.inbox import Answered, Inbox, Reached, Removed, Wanted, Woken
+from services.reader.loop import Loop, counts_unrouted
+from services.reader.publish import Outlet
+from shared.kafka.topics import Topics
+from shared.messages import Frontier, ItemKind, Outcome, Progress, Share, WorkItem
+from shared.metrics import Metrics
+from tests.fast.reader.fakes import UNREACHABLE, FakeSender, FakeSource
+from tests.fast.reader.lakes import config
+from tests.fast.reader.world import spec
+from tests.fast.waiting import eventually
+
+
+class Reader:
+    """A loop, and an applier that answers every item at once as if it had done it."""
+
+    def __init__(self, folder: Path, **sections: Any) -> None:
+        self.source, self.sender, self.inbox, self.metrics = FakeSource(), FakeSender(), Inbox(), Metrics("p")
+        self.caught_up = threading.Event()
+        made = config(folder, **{"poll": {"interval_seconds": 0.05}, **sections})
+        outlet = Outlet(self.sender, Topics("v"), "p", made.instance.id, Share(), self.inbox.put)
+        self.loop = Loop(made, self.source, self.inbox, outlet, self.metrics, self.caught_up)
+        self.positions: dict[str, int] = {}
+        self._answered = 0
+        self._thread = threading.Thread(target=self.loop.run, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+        self.caught_up.set()
+
+    def stop(self) -> None:
+        self.loop.stop()
+        self.inbox.put(Woken())
+        self._thread.join(10)
+        assert not self._thread.is_alive()
+
+    def settles(self, head: int) -> None:
+        """Answer items until the reader says that everybody is exact at ``head``."""
+        eventually(lambda: self._answer() or self._told(head))
+
+    def _told(self, head: int) -> bool:
+        frontiers = self.sender.frontiers
+        return bool(frontiers) and frontiers[-1].settled and frontiers[-1].head == head and not frontiers[-1].lagging
+
+    def _answer(self) -> None:
+        items = self.sender.items
+        for item in items[self._answered :]:
+            self.inbox.put(Answered(self._done(item)))
+        self._answered = len(items)
+
+    def _done(self, item: WorkItem) -> Progress:
+        if item.kind is not ItemKind.PROBE:
+            self.positions[item.destination] = item.through
+        position = self.positions.get(item.destination, -1)
+        return Progress(
+            pipeline="p",
+            destination=item.destination,
+            item=item.item,
+            kind=item.kind,
+            outcome=Outcome.ALREADY_APPLIED if item.kind is ItemKind.PROBE else Outcome.APPLIED,
+            generation=item.generation,
+            position=position,
+            through=max(position, 0),
+        )
+
+
+@pytest.fixture
+def make_reader(tmp_path: Path) -> Iterator[Callable[..., Reader]]:
+    readers: list[Reader] = []
+
+    def make(**sections: Any) -> Reader:
+        readers.append(Reader(tmp_path, **sections))
+        return readers[-1]
+
+    yield make
+    for reader in readers:
+        reader.stop()
+
+
+def test_destinations_are_probed_seeded_and_kept_at_the_head(make_reader: Callable[..., Reader]) -> None:
+    reader = make_reader()
+    for name in "ab":
+        reader.inbox.put(Wanted(spec(name)))
+    reader.start()
+    reader.settles(1)
+    assert [item.kind for item in reader.sender.items] == ["probe"] * 2 + ["seed"] * 2
+    head = reader.source.commit(a=3)
+    reader.settles(head)
+    last = reader.sender.items[-1]
+    assert (last.destination, last.kind, last.after, last.through, last.rows) == ("a", "changes", 1, head, 3)
+    assert len(reader.sender.items) == 5
+
+
+def test_the_next_item_goes_out_with_the_answer_and_waits_for_no_poll(make_reader: Callable[..., Reader]) -> None:
+    reader = make_reader(poll={"interval_seconds": 3600.0})
+    reader.inbox.put(Wanted(spec("a")))
+    reader.start()
+    reader.settles(1)
+    polls = reader.metrics.polls_total._value.get()
+    assert polls == 1
+
+
+def test_what_topics_remember_counts_for_nothing_but_our_own_line(make_reader: Callable[..., Reader]) -> None:
+    """A parked destination is tried again at each start; positions are asked of the cursors."""
+    reader = make_reader()
+    reader.source.history += [{"nobody": 5}, {"nobody": 7}]
+    old = Progress(pipeline="p", destination="a", item="x", kind=ItemKind.CHANGES, outcome=Outcome.PARKED, generation=1)
+    line = Frontier(pipeline="p", instance="viaduck-0", cycle=9, page=0, pages=1, head=2, settled=True)
+    other = line.model_copy(update={"instance": "viaduck-1", "cycle": 99, "head": 1})
+    for event in (Wanted(spec("a")), Answered(old), Reached(line), Reached(other)):
+        reader.inbox.put(event)
+    reader.start()
+    reader.settles(3)
+    assert reader.sender.items[0].kind is ItemKind.PROBE
+    assert reader.metrics.unrouted_rows_total._value.get() == 7
+    assert reader.sender.frontiers[0].cycle > 9
+
+
+def test_only_destinations_of_its_share_are_planned_but_all_are_routed(make_reader: Callable[..., Reader]) -> None:
+    partition = {"mode": "explicit", "include": ("a",)}
+    reader = make_reader(instance={"partition": partition})
+    for name in "ab":
+        reader.inbox.put(Wanted(spec(name)))
+    reader.start()
+    reader.settles(1)
+    head = reader.source.commit(b=5, nobody=2)
+    reader.settles(head)
+    assert {item.destination for item in reader.sender.items} == {"a"}
+    assert reader.metrics.unrouted_rows_total._value.get() == 2
+
+
+def test_a_removed_destination_is_forgotten_with_its_gauges(make_reader: Callable[..., Reader]) -> None:
+    reader = make_reader()
+    reader.inbox.put(Wanted(spec("a")))
+    reader.start()
+    reader.settles(1)
+    eventually(lambda: 'destination="a"' in reader.metrics.exposition())
+    reader.inbox.put(Removed("a"))
+    eventually(lambda: "dest_lag_seconds{" not in reader.metrics.exposition())
+    reader.source.commit(a=5)
+    eventually(lambda: reader.metrics.unrouted_rows_total._value.get() == 5)
+
+
+def test_an_unreachable_source_shows_and_harms_no_destination(make_reader: Callable[..., Reader]) -> None:
+    reader = make_reader()
+    reader.inbox.put(Wanted(spec("a")))
+    assert reader.loop.source_problem == "not seen yet"
+    reader.start()
+    reader.settles(1)
+    assert reader.loop.source_problem is None
+    reader.source.fails = UNREACHABLE
+    eventually(lambda: reader.sender.frontiers[-1].error is not None)
+    assert reader.sender.frontiers[-1].error == UNREACHABLE.problem()
+    assert not reader.sender.frontiers[-1].settled
+    assert reader.loop.source_problem == "nobody answers"
+    reader.source.fails = None
+    reader.settles(1)
+    assert not reader.sender.parks
+
+
+def test_a_broker_that_refuses_items_is_asked_again(make_reader: Callable[..., Reader]) -> None:
+    reader = make_reader()
+    reader.sender.refuses = True
+    reader.inbox.put(Wanted(spec("a")))
+    reader.start()
+    eventually(lambda: reader.metrics.work_items_total.labels(kind="probe")._value.get() >= 1)
+    reader.sender.refuses = False
+    reader.settles(1)
+
+
+def test_a_loop_that_still_waits_for_its_topics_ends_at_once(make_reader: Callable[..., Reader]) -> None:
+    reader = make_reader()
+    reader._thread.start()
+    reader.stop()
+    assert reader.source.calls == []
+    reader._thread = threading.Thread(target=lambda: None)
+    reader._thread.start()
+
+
+def test_of_readers_that_share_by_hash_the_first_counts_what_is_nobodys(tmp_path: Path) -> None:
+    shares = [{"mode": "hash", "total": 3, "ordinal": ordinal} for ordinal in range(3)]
+    counting = [counts_unrouted(config(tmp_path, instance={"partition": share})) for share in shares]
+    assert counting == [True, False, False]
+    assert counts_unrouted(config(tmp_path))

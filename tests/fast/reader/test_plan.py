@@ -1,0 +1,450 @@
+"""The planner, one claim at a time; ``test_world`` lets everything happen at once."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from services.reader.actions import Park, Send
+from services.reader.choose import Draft, Rules
+from services.reader.plan import Planner
+from shared.errors import MAX_ATTEMPTS
+from shared.messages import DesiredState, Destination, ItemKind, Outcome, Problem, SeedMode
+from shared.ranges import NOT_SEEDED, Range
+from tests.fast.reader.world import answer, sight, spec, step
+
+PROBLEM = Problem(type="table_mismatch", message="other columns", hint="", retryable=False)
+
+
+class Reader:
+    """A planner with a clock and a memory of what it sent."""
+
+    def __init__(self, *specs: Destination, rules: Rules | None = None, line: int | None = None) -> None:
+        numbers = itertools.count(1)
+        self.planner = Planner(rules or Rules(), lambda: f"item-{next(numbers)}", lambda: 0.0, line)
+        self.now_s = 0.0
+        for each in specs:
+            self.planner.destination(each, self.now_s)
+
+    def plan(self) -> list[Send]:
+        return [action for action in self.planner.plan(self.now_s) if isinstance(action, Send)]
+
+    def parks(self) -> dict[str, Problem]:
+        actions = self.planner.plan(self.now_s)
+        return {action.destination: action.problem for action in actions if isinstance(action, Park)}
+
+    def hear(self, send: Send, outcome: Outcome, position: int | None = None, **more: object) -> None:
+        self.planner.progress(answer(send, outcome, position, **more), self.now_s)  # type: ignore[arg-type]
+
+    def probed(self, **positions: int) -> None:
+        for send in self.plan():
+            assert send.draft.kind is ItemKind.PROBE
+            self.hear(send, Outcome.ALREADY_APPLIED, positions[send.destination])
+
+    def saw(self, head: int, *, oldest: int = 0, born: int = 1, lake: str = "lake", table: str = "table") -> None:
+        self.planner.saw(sight(head, oldest=oldest, born=born, lake=lake, table=table), self.now_s)
+
+    def count(self, after: int, through: int, rows: dict[str, int], *, pinned: bool = False) -> None:
+        self.planner.counted(step(after, through, rows, pinned=pinned))
+
+
+def reader_at(position: int, *names: str, rules: Rules | None = None) -> Reader:
+    """Everybody named is exact at ``position``, which is the head."""
+    reader = Reader(*(spec(name) for name in names), rules=rules)
+    reader.saw(position)
+    reader.probed(**dict.fromkeys(names, position))
+    assert reader.plan() == []
+    return reader
+
+
+def test_only_the_touched_get_an_item() -> None:
+    reader = reader_at(5, "a", "b", "c")
+    reader.saw(9)
+    reader.count(5, 9, {"a": 3, "nobody": 7})
+    (send,) = reader.plan()
+    assert (send.destination, send.draft) == ("a", Draft(ItemKind.CHANGES, 5, 5, 9, 3))
+    assert reader.planner.tracked["b"].exact == 9
+
+
+def test_what_comes_while_an_item_is_in_flight_waits_and_goes_with_the_next() -> None:
+    reader = reader_at(5, "a")
+    reader.count(5, 6, {"a": 1})
+    (first,) = reader.plan()
+    reader.count(6, 7, {"a": 2})
+    reader.count(7, 8, {"a": 4})
+    assert reader.plan() == []
+    reader.hear(first, Outcome.APPLIED, 6, through=6)
+    (second,) = reader.plan()
+    assert second.draft == Draft(ItemKind.CHANGES, 6, 6, 8, 6)
+
+
+def test_an_item_that_was_lifted_to_the_head_spares_the_steps_it_covered() -> None:
+    reader = reader_at(5, "a")
+    reader.count(5, 6, {"a": 1})
+    (first,) = reader.plan()
+    reader.count(6, 7, {"a": 2})
+    reader.hear(first, Outcome.APPLIED, 9, through=9)
+    assert reader.plan() == []
+    reader.count(7, 9, {"a": 2})
+    assert reader.plan() == []
+    reader.count(9, 10, {"a": 1})
+    assert [send.draft for send in reader.plan()] == [Draft(ItemKind.CHANGES, 9, 9, 10, 1)]
+
+
+def test_an_empty_answer_moves_what_is_known_but_not_the_position() -> None:
+    reader = reader_at(5, "a")
+    reader.count(5, 8, {"a": 1})
+    (first,) = reader.plan()
+    reader.hear(first, Outcome.EMPTY, 5, through=8)
+    reader.count(8, 9, {"a": 1})
+    (second,) = reader.plan()
+    assert second.draft == Draft(ItemKind.CHANGES, 5, 8, 9, 1)
+
+
+def test_a_gap_is_planned_from_where_the_cursor_is() -> None:
+    reader = reader_at(5, "a")
+    reader.count(5, 8, {"a": 1})
+    (first,) = reader.plan()
+    reader.hear(first, Outcome.GAP, 7)
+    assert [send.draft for send in reader.plan()] == [Draft(ItemKind.CHANGES, 7, 7, 8, 1)]
+
+
+def test_a_cursor_that_went_back_is_believed_and_counted_from_there() -> None:
+    """Somebody restored the destination from a backup."""
+    reader = reader_at(5, "a")
+    reader.count(5, 8, {"a": 1})
+    (first,) = reader.plan()
+    reader.hear(first, Outcome.GAP, 2)
+    assert reader.plan() == []
+    assert reader.planner.below() == Range(2, 5)
+    reader.planner.counted_below(step(2, 5, {"a": 2}))
+    assert [send.draft for send in reader.plan()] == [Draft(ItemKind.CHANGES, 2, 2, 8, 3)]
+
+
+def test_a_destination_whose_lake_is_gone_is_seeded_again() -> None:
+    reader = Reader(spec("a", mode=SeedMode.LATEST))
+    reader.saw(5)
+    reader.probed(a=5)
+    reader.count(5, 8, {"a": 1})
+    (first,) = reader.plan()
+    reader.hear(first, Outcome.GAP, NOT_SEEDED)
+    assert [send.draft.kind for send in reader.plan()] == [ItemKind.SEED]
+
+
+def test_a_gap_where_there_is_none_is_a_failure() -> None:
+    reader = reader_at(5, "a")
+    reader.count(5, 8, {"a": 1})
+    (first,) = reader.plan()
+    reader.hear(first, Outcome.GAP, 5)
+    assert reader.plan() == []
+    reader.now_s = 1.0
+    assert len(reader.plan()) == 1
+
+
+def test_failures_back_off_and_success_forgives_them() -> None:
+    reader = reader_at(5, "a")
+    reader.count(5, 8, {"a": 1})
+    waited = []
+    for _ in range(MAX_ATTEMPTS + 1):
+        (send,) = reader.plan()
+        reader.hear(send, Outcome.FAILED)
+        due = reader.planner.tracked["a"].not_before_s
+        waited.append(due - reader.now_s)
+        reader.now_s = due - 0.001
+        assert reader.plan() == []
+        reader.now_s = due
+    assert waited == [1, 2, 4, 8, 16, 32]
+    assert reader.planner.tracked["a"].is_exhausted
+    (send,) = reader.plan()
+    assert send.attempt == MAX_ATTEMPTS + 2
+    reader.hear(send, Outcome.APPLIED, 8, through=8)
+    assert reader.planner.tracked["a"].attempts == 0
+
+
+def test_the_planner_says_when_it_wants_to_be_asked_again() -> None:
+    reader = reader_at(5, "a")
+    reader.count(5, 8, {"a": 1})
+    (send,) = reader.plan()
+    reader.hear(send, Outcome.FAILED)
+    assert reader.planner.next_due_s() == 1.0
+
+
+def test_an_item_that_nobody_answers_is_planned_again_more_and_more_patiently() -> None:
+    reader = reader_at(5, "a", rules=Rules(confirm_within_s=10.0))
+    reader.count(5, 8, {"a": 1})
+    (first,) = reader.plan()
+    reader.now_s = 9.9
+    assert reader.plan() == []
+    reader.now_s = 10.0
+    (second,) = reader.plan()
+    assert second.item != first.item
+    assert (second.draft, second.attempt) == (first.draft, 2)
+    reader.now_s = 29.9
+    assert reader.plan() == []
+    reader.now_s = 30.0
+    assert len(reader.plan()) == 1
+    assert not reader.planner.tracked["a"].is_exhausted
+
+
+def test_the_late_answer_to_an_item_that_was_given_up_still_counts() -> None:
+    reader = reader_at(5, "a", rules=Rules(confirm_within_s=10.0))
+    reader.count(5, 8, {"a": 1})
+    (first,) = reader.plan()
+    reader.now_s = 10.0
+    (second,) = reader.plan()
+    reader.hear(first, Outcome.APPLIED, 8, through=8)
+    assert reader.planner.tracked["a"].exact == 8
+    assert reader.planner.tracked["a"].in_flight is not None
+    reader.hear(second, Outcome.ALREADY_APPLIED, 8)
+    assert reader.plan() == []
+
+
+def test_an_item_that_the_broker_refused_is_sent_again_soon() -> None:
+    reader = reader_at(5, "a")
+    reader.count(5, 8, {"a": 1})
+    (first,) = reader.plan()
+    reader.planner.undelivered("a", first.item, reader.now_s)
+    reader.planner.undelivered("a", "another", reader.now_s)
+    assert reader.plan() == []
+    reader.now_s = 1.0
+    assert [send.draft for send in reader.plan()] == [first.draft]
+
+
+@pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.PARKED, Outcome.GAP, Outcome.EMPTY])
+def test_an_answer_to_another_item_can_only_move_a_position_forward(outcome: Outcome) -> None:
+    reader = reader_at(5, "a")
+    reader.count(5, 8, {"a": 1})
+    (send,) = reader.plan()
+    other = Send("other", "a", 1, send.draft, 1)
+    reader.hear(other, outcome, 3, through=99)
+    tracked = reader.planner.tracked["a"]
+    assert (tracked.position, tracked.exact, tracked.parked, tracked.attempts) == (5, 5, None, 0)
+    assert tracked.in_flight is not None
+
+
+def test_news_of_another_generation_is_not_overheard() -> None:
+    reader = reader_at(5, "a")
+    stranger = Send("other", "a", 2, Draft(ItemKind.CHANGES), 1)
+    reader.hear(stranger, Outcome.APPLIED, 99, through=99)
+    assert reader.planner.tracked["a"].position == 5
+
+
+def test_news_of_a_destination_that_was_removed_is_ignored() -> None:
+    reader = reader_at(5, "a")
+    reader.count(5, 8, {"a": 1})
+    (send,) = reader.plan()
+    reader.planner.forget("a")
+    reader.hear(send, Outcome.APPLIED, 8, through=8)
+    assert reader.planner.rows_in_flight == 0
+    assert reader.plan() == []
+
+
+def test_a_parked_destination_rests_until_it_is_touched() -> None:
+    reader = reader_at(5, "a")
+    reader.count(5, 8, {"a": 1})
+    (send,) = reader.plan()
+    reader.hear(send, Outcome.PARKED, error=PROBLEM)
+    reader.now_s = 1e6
+    reader.count(8, 9, {"a": 1})
+    reader.planner.destination(spec("a"), reader.now_s)
+    assert reader.plan() == []
+    reader.planner.destination(spec("a", revision="2"), reader.now_s)
+    assert [send.draft.kind for send in reader.plan()] == [ItemKind.PROBE]
+
+
+def test_a_destination_that_is_published_again_unchanged_is_left_alone() -> None:
+    reader = reader_at(5, "a")
+    reader.planner.destination(spec("a"), 1.0)
+    assert reader.plan() == []
+
+
+def test_a_new_generation_is_probed_and_an_older_cursor_replaced_by_a_seed() -> None:
+    reader = reader_at(5, "a")
+    reader.planner.destination(spec("a", generation=2, mode=SeedMode.LATEST), 1.0)
+    (probe,) = reader.plan()
+    assert (probe.draft.kind, probe.generation) == (ItemKind.PROBE, 2)
+    reader.hear(probe, Outcome.FENCED, 5, generation=1)
+    assert [send.draft for send in reader.plan()] == [Draft(ItemKind.SEED, through=5, rows=0)]
+
+
+def test_a_cursor_of_a_later_generation_makes_us_wait_and_ask_again() -> None:
+    reader = reader_at(5, "a")
+    reader.count(5, 8, {"a": 1})
+    (send,) = reader.plan()
+    reader.hear(send, Outcome.FENCED, 7, generation=4)
+    assert reader.plan() == []
+    reader.now_s = 1.0
+    assert [send.draft.kind for send in reader.plan()] == [ItemKind.PROBE]
+
+
+@pytest.mark.parametrize("state", [DesiredState.PAUSED, DesiredState.STOPPED])
+def test_a_switched_off_destination_gets_nothing_and_what_is_known_of_it_stays(state: DesiredState) -> None:
+    reader = reader_at(5, "a")
+    reader.planner.destination(spec("a", state=state, revision="2"), 1.0)
+    reader.count(5, 6, {"b": 1})
+    reader.count(6, 8, {"a": 1})
+    assert reader.plan() == []
+    assert reader.planner.tracked["a"].exact == 6
+    reader.planner.destination(spec("a", revision="3"), 2.0)
+    assert [send.draft.kind for send in reader.plan()] == [ItemKind.PROBE]
+
+
+def test_a_destination_that_was_resumed_after_the_counts_were_trimmed_is_counted_anew() -> None:
+    reader = reader_at(5, "a")
+    reader.planner.destination(spec("a", state=DesiredState.PAUSED, revision="2"), 1.0)
+    reader.count(5, 6, {"a": 1})
+    reader.count(6, 8, {})
+    reader.planner.destination(spec("a", revision="3"), 2.0)
+    reader.probed(a=5)
+    assert reader.plan() == []
+    below = reader.planner.below()
+    assert below == Range(5, 8)
+    reader.planner.counted_below(step(5, 8, {"a": 1}))
+    assert [send.draft for send in reader.plan()] == [Draft(ItemKind.CHANGES, 5, 5, 8, 1)]
+
+
+def test_a_start_counts_once_for_everybody_who_stands_further_back() -> None:
+    reader = Reader(*(spec(name) for name in "abc"))
+    reader.saw(20)
+    reader.probed(a=10, b=14, c=20)
+    assert reader.planner.below() == Range(14, 20)
+    reader.planner.counted_below(step(14, 20, {"c": 5}))
+    assert reader.planner.below() == Range(10, 14)
+    reader.planner.counted_below(step(10, 14, {"a": 5}))
+    assert reader.planner.below() is None
+    assert [(send.destination, send.draft) for send in reader.plan()] == [("a", Draft(ItemKind.CHANGES, 10, 10, 20, 5))]
+
+
+def test_a_start_goes_on_counting_where_the_last_life_stopped_if_that_is_still_there() -> None:
+    for line, oldest, begins in ((15, 3, 15), (15, 16, 20), (99, 3, 20)):
+        reader = Reader(line=line)
+        reader.saw(20, oldest=oldest)
+        assert reader.planner.ledger is not None
+        assert reader.planner.ledger.line == begins
+
+
+def test_seeds_wait_until_their_rows_are_counted() -> None:
+    reader = Reader(spec("a"), spec("b"))
+    reader.saw(5)
+    reader.probed(a=NOT_SEEDED, b=NOT_SEEDED)
+    assert reader.plan() == []
+    wanted = [reader.planner.wants_sizes]
+    reader.planner.sized({"a": 12})
+    wanted.append(reader.planner.wants_sizes)
+    assert wanted == [True, False]
+    assert {send.destination: send.draft.rows for send in reader.plan()} == {"a": 12, "b": 0}
+
+
+def test_whoever_stands_before_the_oldest_retained_snapshot_is_parked_with_the_reason() -> None:
+    reader = Reader(spec("a"), spec("b"))
+    reader.saw(20, oldest=10)
+    for send in reader.plan():
+        reader.hear(send, Outcome.ALREADY_APPLIED, {"a": 9, "b": 10}[send.destination])
+    parks = reader.parks()
+    assert set(parks) == {"a"}
+    assert parks["a"].type == "history_expired"
+    assert "9" in parks["a"].message
+    assert "10" in parks["a"].message
+    assert "reseed" in parks["a"].hint
+
+
+def test_a_boundary_that_is_gone_parks_those_who_stand_on_it_and_nobody_else() -> None:
+    reader = Reader(spec("a"), spec("b"))
+    reader.saw(20)
+    reader.probed(a=9, b=11)
+    reader.planner.below()
+    reader.planner.expired(11)
+    assert set(reader.parks()) == {"b"}
+    assert reader.planner.below() == Range(9, 20)
+
+
+def test_a_line_that_expired_is_given_up() -> None:
+    reader = reader_at(5, "a")
+    reader.saw(9)
+    reader.planner.expired(5)
+    assert set(reader.parks()) == {"a"}
+    assert reader.planner.above() is None
+
+
+def test_an_item_in_flight_is_awaited_before_anybody_is_parked() -> None:
+    reader = reader_at(5, "a")
+    reader.count(5, 8, {"a": 1})
+    (send,) = reader.plan()
+    reader.saw(8, oldest=7)
+    assert reader.parks() == {}
+    reader.hear(send, Outcome.APPLIED, 8, through=8)
+    assert reader.parks() == {}
+
+
+def test_a_table_that_was_created_again_parks_whoever_was_filled_from_the_old_one() -> None:
+    reader = reader_at(5, "a", "b")
+    reader.saw(9, born=8, table="another")
+    parks = reader.parks()
+    assert {name: problem.type for name, problem in parks.items()} == {"a": "source_recreated", "b": "source_recreated"}
+    assert reader.planner.above() is None
+
+
+def test_a_start_notices_that_the_table_is_younger_than_a_position() -> None:
+    reader = Reader(spec("a"))
+    reader.saw(9, born=8)
+    reader.probed(a=7)
+    assert reader.parks()["a"].type == "source_recreated"
+
+
+def test_another_lake_in_the_old_place_parks_everybody() -> None:
+    reader = reader_at(5, "a")
+    reader.saw(50, lake="another")
+    assert reader.parks()["a"].type == "source_recreated"
+
+
+def test_a_history_that_went_back_parks_whoever_is_ahead_of_it() -> None:
+    """The source's catalog was restored from a backup: snapshot ids will come again with other content."""
+    reader = reader_at(5, "a")
+    reader.count(5, 8, {"b": 1})
+    reader.saw(6)
+    assert reader.parks()["a"].type == "source_recreated"
+    assert reader.planner.above() is None
+
+
+def test_an_answer_from_beyond_the_head_that_was_seen_last_is_no_contradiction() -> None:
+    reader = reader_at(5, "a")
+    reader.count(5, 6, {"a": 1})
+    (send,) = reader.plan()
+    reader.hear(send, Outcome.APPLIED, 9, through=9)
+    assert reader.parks() == {}
+    reader.saw(9)
+    assert reader.parks() == {}
+
+
+def test_a_quiet_destination_is_advanced_though_the_source_is_idle() -> None:
+    reader = reader_at(5, "a")
+    reader.count(5, 9, {"b": 1})
+    reader.now_s = 3600.0
+    reader.saw(9)
+    (send,) = reader.plan()
+    assert send.draft == Draft(ItemKind.ADVANCE, 5, 9, 9, 0)
+    reader.hear(send, Outcome.APPLIED, 9, through=9)
+    reader.now_s = 9999.0
+    reader.saw(9)
+    assert reader.plan() == []
+
+
+def test_a_step_that_does_not_fit_the_ledger_any_more_is_ignored() -> None:
+    reader = reader_at(5, "a")
+    reader.count(7, 9, {"a": 1})
+    reader.planner.counted_below(step(1, 3, {"a": 1}))
+    assert reader.plan() == []
+    assert reader.planner.ledger is not None
+    assert (reader.planner.ledger.floor, reader.planner.ledger.line) == (5, 5)
+
+
+def test_ten_thousand_untouched_destinations_cost_no_item() -> None:
+    names = [f"d{number}" for number in range(10_000)]
+    reader = Reader(*(spec(name) for name in names))
+    reader.saw(5)
+    while sends := reader.plan():
+        for send in sends:
+            reader.hear(send, Outcome.ALREADY_APPLIED, 5)
+    reader.count(5, 6, {"d7": 1, "d8": 1, "d9": 1})
+    assert {send.destination for send in reader.plan()} == {"d7", "d8", "d9"}

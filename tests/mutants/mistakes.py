@@ -1,0 +1,236 @@
+"""The mistakes, each a way in which a replicator goes wrong, and the tests that must notice.
+
+A mistake replaces functions of the services for one pytest run (``plugin``); none of it lives in the services.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+
+from services.applier import apply, decide, feed, fence, shape
+from services.applier.decide import Cursor, Decision
+from services.applier.feed import Feed, Reading
+from services.applier.offsets import OffsetLedger, Partition
+from shared.lake import catalog, engine
+from shared.lake.catalog import CatalogReader
+from shared.lake.sql import ident
+from shared.messages import Destination, WorkItem
+from shared.ranges import Range
+
+APPLY = "tests/lake/test_apply.py"
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """``plant`` makes it; ``noticed_by`` are pytest's arguments that select tests which must then fail."""
+
+    name: str
+    what: str
+    plant: Callable[[], None]
+    noticed_by: tuple[str, ...]
+
+
+def _put(owner: object, name: str, made: object) -> None:
+    """Replace what must be there: a mistake in a function that was renamed would otherwise plant nothing."""
+    assert hasattr(owner, name), f"{owner} has no {name}"
+    setattr(owner, name, made)
+
+
+def _apply_events() -> None:
+    """Take the inserted images for the rows that are there now."""
+
+    def load_state(self: Feed, reading: Reading) -> None:
+        first, last = self._bounds(Range(0, reading.through))
+        same = self._same_keys(reading, "s", "t")
+        self._con.execute(
+            f"CREATE TABLE {reading.memory('rows')} AS SELECT DISTINCT ON (t.d, {_keys(reading)})"
+            f" {self._hidden(reading, 't.d', 't.was_there')}, s.* EXCLUDE (snapshot_id, rowid)"
+            f" FROM (SELECT * FROM {self._function('ducklake_table_insertions', first, last)}) s"
+            f" JOIN {reading.memory('touched')} t ON s.{ident(self._routing.field)} = t.r AND {same}"
+        )
+
+    _put(Feed, "_load_state", load_state)
+
+
+def _keys(reading: Reading) -> str:
+    return ", ".join(f"t.k{i}" for i in range(len(reading.keys)))
+
+
+def _touch_without(condition: str) -> Callable[[], None]:
+    """Leave out deleted images for which an inserted image ``i`` meets ``condition``."""
+
+    def plant() -> None:
+        def load_touched(self: Feed, reading: Reading) -> None:
+            keys = "".join(f", f.k{i}" for i in range(len(reading.keys)))
+            feed_table = reading.memory("feed")
+            self._con.execute(
+                f"CREATE TABLE {reading.memory('touched')} AS"
+                f" SELECT g.d, g.r{keys}, bool_or(f.was_there) AS was_there FROM {feed_table} f"
+                f" JOIN {reading.memory('targets')} g ON f.r = g.r WHERE NOT f.was_there"
+                f" OR NOT EXISTS (SELECT 1 FROM {feed_table} i WHERE NOT i.was_there AND {condition})"
+                " GROUP BY ALL ORDER BY g.d"
+            )
+
+        _put(Feed, "_load_touched", load_touched)
+
+    return plant
+
+
+def _cursor_apart() -> None:
+    moved = fence.move_cursor
+
+    def move_cursor(con: duckdb.DuckDBPyConnection, *rest: Any) -> None:
+        moved(con, *rest)
+        con.execute("COMMIT")
+        con.execute("BEGIN")
+
+    _put(fence, "move_cursor", move_cursor)
+
+
+def _after_inclusive() -> None:
+    _put(Range, "inclusive", lambda self: (self.after, self.through))
+
+
+def _null_never_equal() -> None:
+    def same_keys(reading: Reading, left: str, right: str) -> str:
+        return " AND ".join(f"{left}.{ident(name)} = {right}.k{i}" for i, name in enumerate(reading.keys))
+
+    _put(feed, "same_keys", same_keys)
+    _put(apply, "same_keys", same_keys)
+
+
+def _skip_deletions() -> None:
+    _put(CatalogReader, "only_appended", lambda *_: True)
+
+
+def _no_generation_check() -> None:
+    moved = fence.move_cursor
+
+    def move_cursor(
+        con: duckdb.DuckDBPyConnection, alias: str, target: Destination, item: WorkItem, *rest: Any
+    ) -> None:
+        seen = fence.read_cursor(con, alias, target)
+        assert seen is not None
+        moved(con, alias, target, item.model_copy(update={"generation": seen.generation}), *rest)
+
+    _put(fence, "move_cursor", move_cursor)
+
+
+def _decide_without_generation() -> None:
+    decided = decide.decide
+
+    def careless(cursor: Cursor | None, item: WorkItem) -> Decision:
+        same = item if cursor is None else item.model_copy(update={"generation": cursor.generation})
+        return decided(cursor, same)
+
+    _put(decide, "decide", careless)
+
+
+def _trust_the_item() -> None:
+    """Believe the position that came through Kafka instead of the stored one."""
+
+    def set_cursor(con: duckdb.DuckDBPyConnection, alias: str, target: Destination, item: WorkItem, through: int,
+                   *_: Any) -> None:  # fmt: skip
+        table = fence.cursor_table(alias, target)
+        con.execute(f"UPDATE {table} SET position = {through}, generation = {item.generation}").fetchall()
+
+    _put(fence, "_set_cursor", set_cursor)
+
+
+def _offsets_first() -> None:
+    def committable(self: OffsetLedger) -> Mapping[Partition, int]:
+        return dict(self._next)
+
+    _put(OffsetLedger, "committable", committable)
+
+
+def _seed_without_replacing() -> None:
+    prepare = shape.prepare_seed
+
+    class Deaf:
+        def __init__(self, con: duckdb.DuckDBPyConnection) -> None:
+            self._con = con
+
+        def execute(self, sql: str) -> duckdb.DuckDBPyConnection:
+            return self._con.execute("SELECT 0" if sql.startswith("DELETE") else sql)
+
+    def prepare_seed(con: duckdb.DuckDBPyConnection, *rest: Any, **named: Any) -> int:
+        return prepare(Deaf(con), *rest, **named)  # type: ignore[arg-type]
+
+    _put(shape, "prepare_seed", prepare_seed)
+
+
+def _commit_error_means_failed() -> None:
+    def resolve_unknown(self: Any, change: Any, token: str, applied: Any, error: Exception) -> Any:
+        raise error
+
+    _put(apply.Applier, "_resolve_unknown", resolve_unknown)
+
+
+def _files_are_there() -> None:
+    _put(apply, "require_files", lambda *_: None)
+
+
+def _no_deadline() -> None:
+    made: Any = apply.Applier.__init__
+
+    def init(self: apply.Applier, con: Any, pool: Any, limits: Any) -> None:
+        made(self, con, pool, limits, lambda: 0.0)
+
+    _put(apply.Applier, "__init__", init)
+
+
+def _append_what_maintenance_shows() -> None:
+    _put(feed, "insertion_runs", lambda whole, _: [whole])
+
+
+def _believe_statistics() -> None:
+    _put(engine, "SETTINGS", tuple(setting for setting in engine.SETTINGS if "disabled_optimizers" not in setting))
+
+
+def _marks_prove_nothing() -> None:
+    _put(CatalogReader, "_ended_files", lambda *_: False)
+    _put(catalog, "APPENDING", catalog.APPENDING | {"rewrite_delete", "deleted_from_table", "inlined_delete"})
+
+
+MISTAKES = (
+    Mistake("apply-events", "apply the feed's events", _apply_events,
+            (APPLY, "-k", "test_changes_end_equal and sqlite or test_a_reinserted_key and sqlite")),
+    Mistake("forget-old-tenant", "forget the old tenant of a moved row",
+            _touch_without("i.k0 IS NOT DISTINCT FROM f.k0"), (APPLY, "-k", "test_changes_end_equal and sqlite")),
+    Mistake("forget-old-key", "forget the old key of a row whose key changed",
+            _touch_without("i.r = f.r"), (APPLY, "-k", "test_changes_end_equal and sqlite")),
+    Mistake("cursor-apart", "cursor in a transaction of its own", _cursor_apart,
+            (APPLY, "-k", "test_every_commit_says and sqlite")),
+    Mistake("after-inclusive", "`after` inclusive", _after_inclusive,
+            (APPLY, "-k", "test_inserted_rows_are_appended_once and sqlite")),
+    Mistake("null-never-equal", "NULL keys never equal", _null_never_equal,
+            (APPLY, "-k", "test_null_is_a_key and sqlite")),
+    Mistake("skip-deletions", "skip the deletions scan always", _skip_deletions,
+            (APPLY, "-k", "test_changes_end_equal and sqlite")),
+    Mistake("no-generation-check", "no generation check in the fence", _no_generation_check,
+            (APPLY, "-k", "test_an_item_of_an_older_life and sqlite")),
+    Mistake("decide-without-generation", "no generation check when the cursor is read", _decide_without_generation,
+            ("tests/fast/applier/test_decide.py",)),
+    Mistake("trust-the-item", "positions trusted from Kafka", _trust_the_item,
+            (APPLY, "-k", "test_a_second_delivery and sqlite")),
+    Mistake("offsets-first", "offsets committed before progress", _offsets_first,
+            ("tests/fast/applier/test_offsets.py",)),
+    Mistake("seed-without-replacing", "seed without replacing", _seed_without_replacing,
+            (APPLY, "-k", "test_a_reseed_replaces and sqlite or test_rows_of_others and sqlite")),
+    Mistake("unknown-is-failed", "an error during COMMIT means that it failed", _commit_error_means_failed,
+            (APPLY, "-k", "test_a_lost_acknowledgement and sqlite")),
+    Mistake("files-are-there", "committed files are never looked for", _files_are_there,
+            (APPLY, "-k", "test_a_destination_whose_committed_files and sqlite")),
+    Mistake("no-deadline", "deadline ignored", _no_deadline, (APPLY, "-k", "test_a_transaction_past and sqlite")),
+    Mistake("append-maintenance", "append what a rewrite shows as inserted", _append_what_maintenance_shows,
+            (APPLY, "-k", "test_compaction_appends_nothing and sqlite")),
+    Mistake("believe-statistics", "leave DuckLake's statistics on", _believe_statistics,
+            ("tests/lake/test_hazards.py", "-k", "h1")),
+    Mistake("marks-prove-nothing", "any range counts as appended", _marks_prove_nothing,
+            ("tests/lake/test_hazards.py", "-k", "h9")),
+)  # fmt: skip

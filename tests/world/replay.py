@@ -1,0 +1,46 @@
+"""How many histories a run lives through, which ones, and how a failing one is lived through again.
+
+By default they are always the same; with ``VIADUCK_PROFILE=soak`` five times as many and other ones in every run; with
+``VIADUCK_SEED=123`` only that one.
+"""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+
+SEED = os.environ.get("VIADUCK_SEED")
+SOAK = os.environ.get("VIADUCK_PROFILE") == "soak"
+MORE = 5
+
+STRIDE = 10**9
+SEEDS = st.just(int(SEED)) if SEED else st.integers(0, STRIDE - 1)
+
+
+def parts(count: int) -> range:
+    """Tests of their own, so that none takes long."""
+    return range(1 if SEED else count)
+
+
+def histories(each: int) -> settings:
+    """So many seeds for each part. A seed can't be made simpler, so there is nothing to shrink."""
+    return settings(
+        max_examples=1 if SEED else each * (MORE if SOAK else 1),
+        derandomize=not SOAK,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+def seed_of(part: int, drawn: int) -> int:
+    """The seed of a history. Parts draw alike, so each has a range of its own."""
+    return drawn if SEED else part * STRIDE + drawn
+
+
+def again(seed: int, test: str) -> str:
+    """What to type to live through it again."""
+    return f"again: VIADUCK_SEED={seed} .venv/bin/python -m pytest {test}"
