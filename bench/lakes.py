@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from tests.servers.postgres import Postgres
 
@@ -30,8 +30,8 @@ class Lakes(Protocol):
         """When the lake's newest commit became visible, in seconds since the epoch."""
         ...
 
-    def transactions(self, lake: Lake) -> int | None:
-        """Transactions that the lake's database has seen, reads included; None where nobody counts them."""
+    def statements(self, lake: Lake) -> int | None:
+        """Statements that the lake's database has run, reads included; None where nobody counts them."""
         ...
 
 
@@ -50,17 +50,21 @@ class SqliteLakes:
         written = [part for part in (file, file.with_name(file.name + "-wal")) if part.exists()]
         return max(part.stat().st_mtime for part in written)
 
-    def transactions(self, lake: Lake) -> int | None:  # noqa: ARG002 - SQLite counts none
+    def statements(self, lake: Lake) -> int | None:  # noqa: ARG002 - SQLite counts none
         return None
 
 
 class PostgresLakes:
     kind = "postgres"
+    settings: ClassVar = {"shared_preload_libraries": "pg_stat_statements"}
+    """What the server must be started with."""
 
     def __init__(self, root: Path, server: Postgres) -> None:
         self._root = root
         self._server = server
         os.environ["PGPASSWORD"] = server.password
+        with server.connect() as con:
+            con.execute("CREATE EXTENSION pg_stat_statements")
 
     def new(self, name: str) -> Lake:
         self._server.create_database(name)
@@ -76,11 +80,12 @@ class PostgresLakes:
         assert row is not None, f"{lake.name} has no snapshot"
         return float(row[0])
 
-    def transactions(self, lake: Lake) -> int | None:
+    def statements(self, lake: Lake) -> int | None:
+        counted = (
+            "SELECT coalesce(sum(calls), 0) FROM pg_stat_statements s JOIN pg_database d ON d.oid = s.dbid"
+            " WHERE d.datname = %s"
+        )
         with self._server.connect() as con:
-            con.execute("SELECT pg_stat_clear_snapshot()")
-            row = con.execute(
-                "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = %s", [lake.name]
-            ).fetchone()
-        assert row is not None, f"no database {lake.name}"
+            row = con.execute(counted, [lake.name]).fetchone()
+        assert row is not None, "a sum has one row"
         return int(row[0])

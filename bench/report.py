@@ -54,12 +54,12 @@ def idle_table(all_figures: Iterable[Figures]) -> Table:
     table = Table(title="An idle source")
     table.add_column("case")
     table.add_column("catalog")
-    for column in ("seconds", "polls", "source transactions", "source snapshots", "CPU seconds"):
+    for column in ("seconds", "polls", "source statements", "source snapshots", "CPU seconds"):
         table.add_column(column, justify="right")
     for figures in all_figures:
         if figures.idle is not None:
             idle = figures.idle
-            asked = "–" if idle.source_transactions is None else str(idle.source_transactions)
+            asked = "–" if idle.source_statements is None else str(idle.source_statements)
             cells = (
                 f"{idle.seconds:.0f}",
                 f"{idle.polls:.0f}",

@@ -55,7 +55,7 @@ def _lakes(catalog: str, root: Path) -> Iterator[Lakes]:
     if catalog == "sqlite":
         yield SqliteLakes(root)
         return
-    with Postgres() as server:
+    with Postgres(settings=PostgresLakes.settings) as server:
         yield PostgresLakes(root, server)
 
 

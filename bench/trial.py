@@ -46,8 +46,8 @@ class Idle:
     polls: float
     cpu_seconds: float
     source_snapshots: int
-    source_transactions: int | None
-    """Transactions on the source's database, where the catalog counts them."""
+    source_statements: int | None
+    """Statements on the source's database, where somebody counts them."""
 
 
 @dataclass
@@ -135,20 +135,18 @@ class Trial:
         return time.time()
 
     def _idle(self, viaduck: RunningViaduck) -> Idle:
-        snapshots, polled, used = self._head(), polls(viaduck), cpu_seconds(viaduck.pid)
-        transactions = self._transactions()
+        snapshots = self._head()
+        polled, used = polls(viaduck), cpu_seconds(viaduck.pid)
+        asked = self._lakes.statements(self._source)
         time.sleep(IDLE_S)
-        after = self._transactions()
+        after = self._lakes.statements(self._source)
         return Idle(
             IDLE_S,
             polls(viaduck) - polled,
             round(cpu_seconds(viaduck.pid) - used, 2),
             self._head() - snapshots,
-            None if after is None or transactions is None else after - transactions,
+            None if after is None or asked is None else after - asked,
         )
-
-    def _transactions(self) -> int | None:
-        return self._lakes.transactions(self._source)
 
     def _remember_memory(self, viaduck: RunningViaduck) -> None:
         now = _rounded(memory_mb(viaduck.pid))

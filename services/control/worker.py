@@ -45,7 +45,7 @@ class Worker:
         self._thread = threading.Thread(target=self._run, name="worker", daemon=True)
         self._wanted: Config | None = keeper.config
         """The file that is still to be taken over; None when there is none."""
-        self._taken_over = False
+        self._taken_over = self._answers_wait = False
         self._try_at, self._wait_s = 0.0, RETRY_FIRST_S
         self.source_problem: str | None = NOT_YET
 
@@ -86,10 +86,17 @@ class Worker:
             self._read_again()
         if self._wanted is not None and time.monotonic() >= self._try_at:
             self._take_over(self._wanted)
+        self._react()
+
+    def _react(self) -> None:
         try:
             self._keeper.react()
         except DependencyError as error:
-            log.warning("an answer has to wait for the registry", error=str(error))
+            if not self._answers_wait:
+                log.warning("answers have to wait for the registry", error=str(error), hint=error.hint)
+            self._answers_wait = True
+        else:
+            self._answers_wait = False
 
     def _read_again(self) -> None:
         before = self._keeper.config

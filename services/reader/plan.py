@@ -210,8 +210,8 @@ class Planner:
             tracked.name,
             tracked.spec.generation,
             draft,
-            tracked.rows_applied,
-            1 + tracked.attempts + tracked.resends,
+            attempt=1 + tracked.attempts + tracked.resends,
+            rows_applied=tracked.rows_applied,
         )
 
     # -- one destination ---------------------------------------------------------------------------------------------

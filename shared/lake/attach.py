@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from pathlib import Path
 
 import duckdb
@@ -37,10 +38,25 @@ def attach(
         if sqlite_file is not None:
             _prepare_sqlite(con, alias, sqlite_file, read_only=read_only, create=create)
         _create_secret(con, alias, lake)
-        con.execute(_statement(alias, lake, read_only=read_only, create=create))
+        statement = _statement(alias, lake, read_only=read_only, create=create)
+        try:
+            con.execute(statement)
+        except duckdb.Error as error:
+            if not _stored_relative(error):
+                raise
+            con.execute(statement.removesuffix(")") + ", OVERRIDE_DATA_PATH true)")
     except (duckdb.Error, OSError) as error:
         drop_secret(con, alias)
         raise classify(error, f"opening the lake at {lake}") from None
+
+
+def _stored_relative(error: duckdb.Error) -> bool:
+    """Whether a data path is refused only because the lake was made with a relative one.
+
+    DuckLake would look for that below each process's own folder; ours is absolute already (relative to the file).
+    """
+    stored = re.search(r'does not match existing data path in the catalog "([^"]*)"', str(error))
+    return stored is not None and "://" not in stored[1] and not stored[1].startswith("/")
 
 
 def detach(con: duckdb.DuckDBPyConnection, alias: str) -> None:

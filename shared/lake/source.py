@@ -12,12 +12,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
-import duckdb
-
 from shared.config.catalogs import ResolvedLake, resolve
 from shared.config.model import Config
 from shared.errors import ConfigError, SourceError, ViaduckError
 from shared.lake.catalog import CatalogReader, Column, Head, TableInfo
+from shared.lake.engine import connect
 from shared.lake.types import RESERVED_COLUMNS, is_lossy, is_reserved
 
 AS_SOURCE = {"destination_unreachable": "source_unreachable", "destination_busy": "source_unreachable"}
@@ -70,8 +69,7 @@ def canonical_values(declared: str, values: Sequence[str]) -> list[str | None]:
     exact = _exact_type(declared)
     kept = "true" if exact is None else f"TRY_CAST(value AS {exact}) IS NOT DISTINCT FROM TRY_CAST({cast} AS {exact})"
     sql = f"SELECT CASE WHEN {kept} THEN CAST({cast} AS VARCHAR) END FROM (SELECT unnest(?::VARCHAR[]) AS value)"
-    with closing(duckdb.connect()) as con:  # no lake is read, so none of its extensions is needed
-        con.execute("SET TimeZone = 'UTC'")
+    with closing(connect()) as con:
         return [row[0] for row in con.execute(sql, [list(values)]).fetchall()]
 
 

@@ -8,6 +8,7 @@ import duckdb
 import pytest
 
 from shared.config.catalogs import ResolvedLake
+from shared.errors import ViaduckError
 from shared.lake.attach import attach
 from shared.lake.catalog import CatalogReader
 from shared.lake.engine import SETTINGS, connect
@@ -126,3 +127,25 @@ def test_a_lake_that_must_exist_leaves_no_empty_file_behind(tmp_path: Path) -> N
 
 def test_the_pinned_version_is_the_one_that_was_measured() -> None:
     assert duckdb.__version__ == "1.5.5"
+
+
+def test_a_lake_that_was_made_with_a_relative_path_is_found_by_its_absolute_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with connect() as con:
+        con.execute("ATTACH 'ducklake:sqlite:made.sqlite' AS l (DATA_PATH 'data/')")
+        con.execute("CREATE TABLE l.main.t AS SELECT * FROM range(100) r(x)")
+    monkeypatch.chdir("/")
+    with connect() as con:
+        attach(con, "l", ResolvedLake(f"sqlite:{tmp_path}/made.sqlite", None, f"{tmp_path}/data"), read_only=True)
+        assert con.execute("SELECT sum(x) FROM l.main.t").fetchall() == [(4950,)]
+
+
+def test_another_data_path_than_the_stored_one_is_refused(tmp_path: Path) -> None:
+    made = ResolvedLake(f"sqlite:{tmp_path}/made.sqlite", None, f"{tmp_path}/data")
+    with connect() as con:
+        attach(con, "l", made, read_only=False, create=True)
+    with connect() as con, pytest.raises(ViaduckError, match="does not match") as caught:
+        attach(con, "l", ResolvedLake(made.catalog, None, f"{tmp_path}/elsewhere"), read_only=True)
+    assert caught.value.type == "lake_incompatible"

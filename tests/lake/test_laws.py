@@ -14,15 +14,13 @@ from hypothesis import given
 from shared.messages import ItemKind, Outcome, Progress
 from tests.world.history import random_history
 from tests.world.lake import Lake, metadata, opened
-from tests.world.model import Where
 from tests.world.oracle import check
 from tests.world.replay import SEEDS, again, histories, parts, seed_of
 from tests.world.rows import Column, Row, Rows, rows_of
 from tests.world.shape import Shape
 from tests.world.source import SourceLake
 from tests.world.stage import Receiver, forget_lakes, receiver, send, source_table
-from tests.world.statements import Delete, Insert, Statement, Transaction, Update
-from tests.world.upkeep import Chore, Upkeep
+from tests.world.statements import Insert, Statement, Transaction
 
 TENANT = 0
 

@@ -92,7 +92,7 @@ def test_a_source_that_can_not_be_reached_is_waited_for_and_named(office: Office
     eventually(lambda: worker.source_problem == UNREACHABLE.message)
     office.source.error = None
     eventually(office.published("a"))
-    assert worker.source_problem is None
+    eventually(lambda: worker.source_problem is None)
     assert office.failures == []
 
 

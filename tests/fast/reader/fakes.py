@@ -13,6 +13,7 @@ from shared.errors import SourceError, ViaduckError
 from shared.kafka.record import Record
 from shared.lake.catalog import Head
 from shared.messages import Frontier, Progress, WorkItem, parse_progress
+from shared.metrics import Metrics
 from shared.ranges import Range
 from tests.fast.reader.world import EPOCH, sight
 
@@ -107,3 +108,8 @@ class FakeSender:
 
 def _snapshots(range_: Range) -> range:
     return range(range_.after + 1, range_.through + 1)
+
+
+def sample(metrics: Metrics, name: str, **labels: str) -> float:
+    """The present value of a metric of pipeline ``p``; 0 where it has none yet."""
+    return metrics.registry.get_sample_value(f"viaduck_{name}", {"pipeline": "p", **labels}) or 0.0

@@ -10,11 +10,13 @@ import pytest
 
 from services.reader.source import Expired, Source
 from services.reader.steps import Step
+from shared.config.catalogs import ResolvedLake
 from shared.errors import SourceError
 from shared.ranges import Range
 from tests.fast.reader.lakes import COLUMNS, Lake, config
 
 MakeSource = Callable[..., Source]
+SOURCE = {"catalog": "sqlite:of-the-fixture.sqlite"}
 
 
 @pytest.fixture
@@ -120,25 +122,21 @@ def test_inlined_rows_count_like_others(lake: Lake, open_source: MakeSource) -> 
     assert step.rows == {"a": 1, "b": 1}
 
 
-@pytest.mark.parametrize(
-    ("declared", "value", "text"),
-    [
-        ("INTEGER", "7", "7"),
-        ("BOOLEAN", "true", "true"),
-        ("DATE", "DATE '2026-02-03'", "2026-02-03"),
-        ("DECIMAL(9, 2)", "1.5", "1.50"),
-        ("UUID", "'00000000-0000-0000-0000-00000000000A'", "00000000-0000-0000-0000-00000000000a"),
-        ("VARCHAR", "'Füße \"x\" ''y'''", "Füße \"x\" 'y'"),
-    ],
-)
-def test_routing_values_come_in_the_spelling_of_their_type(
-    lake: Lake, open_source: MakeSource, declared: str, value: str, text: str
-) -> None:
-    before = lake.sql("DROP TABLE lake.t", f'CREATE TABLE lake.t (id BIGINT, "Route ""it" {declared})')
-    head = lake.sql(f"INSERT INTO lake.t VALUES (1, {value})")
-    source = open_source(routing={"field": 'route "IT', "key_columns": ("id",)})
-    (step,) = counted(source, Range(before, head))
-    assert step.rows == {text: 1}
+def test_routing_values_come_in_the_spelling_of_their_type(lake: Lake, open_source: MakeSource) -> None:
+    spellings = {
+        "INTEGER": ("7", "7"),
+        "BOOLEAN": ("true", "true"),
+        "DATE": ("DATE '2026-02-03'", "2026-02-03"),
+        "DECIMAL(9, 2)": ("1.5", "1.50"),
+        "UUID": ("'00000000-0000-0000-0000-00000000000A'", "00000000-0000-0000-0000-00000000000a"),
+        "VARCHAR": ("'Füße \"x\" ''y'''", "Füße \"x\" 'y'"),
+    }
+    for number, (declared, (value, text)) in enumerate(spellings.items()):
+        before = lake.sql(f'CREATE TABLE lake."T {number}" (id BIGINT, "Route ""it" {declared})')
+        head = lake.sql(f'INSERT INTO lake."T {number}" VALUES (1, {value})')
+        routing = {"field": 'route "IT', "key_columns": ("id",)}
+        (step,) = counted(open_source(source={**SOURCE, "table": f"T {number}"}, routing=routing), Range(before, head))
+        assert step.rows == {text: 1}, declared
 
 
 def test_the_sight_tells_identity_birth_and_what_is_retained(lake: Lake, open_source: MakeSource) -> None:
@@ -219,8 +217,6 @@ def test_counting_survives_an_error_of_its_own_connection(lake: Lake, open_sourc
 
 
 def test_a_source_that_is_not_there_is_an_error_of_the_source(tmp_path: Path) -> None:
-    from shared.config.catalogs import ResolvedLake
-
     source = Source(config(tmp_path), ResolvedLake(f"sqlite:{tmp_path}/missing.sqlite"))
     with pytest.raises(SourceError, match="missing"):
         source.head()
