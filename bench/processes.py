@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import psutil
 
 MEGABYTE = 1_000_000
+GONE = "gone"
 
 
 def tree(pid: int) -> list[psutil.Process]:
@@ -23,9 +24,9 @@ def memory_mb(pid: int) -> dict[str, float]:
     used: dict[str, float] = {}
     for process in tree(pid):
         with contextlib.suppress(psutil.NoSuchProcess):
-            kind = _kind(process)
-            used[kind] = used.get(kind, 0.0) + process.memory_full_info().pss / MEGABYTE
-    return used
+            kind, megabytes = _kind(process), process.memory_full_info().pss / MEGABYTE
+            used[kind] = used.get(kind, 0.0) + megabytes
+    return {kind: megabytes for kind, megabytes in used.items() if kind != GONE}
 
 
 def cpu_seconds(pid: int) -> float:
@@ -54,7 +55,7 @@ def _kind(process: psutil.Process) -> str:
     try:
         command = process.cmdline()
     except psutil.NoSuchProcess:
-        return "gone"
+        return GONE
     for kind in ("reader", "control", "applier", "up"):
         if "services.cli.main" in command and kind in command:
             return kind

@@ -23,6 +23,8 @@ class Board:
         self.pipeline = pipeline
         self.asked = threading.Event()
         """Set while there are answers that may want something of the registry."""
+        self.file_in_force = False
+        """Whether the registry holds what the file declares; set by whoever takes the file over."""
         self._lock = threading.Lock()
         self._destinations: dict[str, Registered] = {}
         self._published = Published()
@@ -66,6 +68,7 @@ class Board:
         with self._lock:
             return View(
                 pipeline=self.pipeline,
+                in_force=self.file_in_force,
                 destinations=self._destinations,
                 seen=dict(self._seen),
                 published=self._published,

@@ -61,6 +61,7 @@ class Keeper:
         revision = self._revision()
         self._change(lambda held: reconcile(held, declared, revision, touched), revision)
         self.config = config
+        self._board.file_in_force = True
 
     def react(self) -> None:
         """Do what the answers ask for. Raises ``DependencyError``; then the same is asked again."""

@@ -80,6 +80,8 @@ class View:
     """Everything that control knows, at one moment."""
 
     pipeline: str
+    in_force: bool = True
+    """The file as it is now has been taken over; while it has not, destinations may be missing."""
     destinations: Mapping[str, Registered] = field(default_factory=dict)
     """By id; removed ones left out."""
     seen: Mapping[str, Seen] = field(default_factory=dict)
@@ -139,8 +141,11 @@ def pipeline_status(view: View) -> PipelineStatus:
 def _responsible(view: View) -> tuple[Whole, ...] | None:
     """The readers whose newest word counts for some destination; None while one of them has no reader that knows it.
 
+    Nor is there one for destinations that the file holds and the registry does not yet.
     Instances that are no more leave their last frontier behind; they are outrun by whoever took their share over.
     """
+    if not view.in_force:
+        return None
     up_to_date = tuple(each for each in view.trusted if each.whole in view.newest and each.whole.knows(view.published))
     if not view.destinations:
         return tuple(each.whole for each in up_to_date) or None

@@ -110,6 +110,7 @@ class Worker:
             log.error("the file is not taken over: restart all services for these sections", changed=fixed)
             return
         self._wanted, self._try_at, self._wait_s = config, 0.0, RETRY_FIRST_S
+        self._board.file_in_force = False
 
     def _take_over(self, config: Config) -> None:
         try:
@@ -127,7 +128,7 @@ class Worker:
         if not self._taken_over:
             raise error
         log.error("the file does not fit the source; the old one stays", mistakes=list(error.mistakes))
-        self._wanted = None
+        self._wanted, self._board.file_in_force = None, True
 
     def _wait(self, error: SourceError | DependencyError) -> None:
         if isinstance(error, SourceError):

@@ -15,7 +15,7 @@ from services.reader.catch_up import CatchUp
 from services.reader.choose import Rules, Sight, choose, is_near_oldest, needs_size
 from services.reader.hold import Candidate, Hold
 from services.reader.ledger import Ledger
-from services.reader.problems import contradiction, expired, judge
+from services.reader.problems import contradiction, judge
 from services.reader.steps import Step
 from services.reader.timers import Timers
 from services.reader.tracked import Tracked
@@ -44,6 +44,7 @@ class Planner:
         self._dirty: set[str] = set()
         self._behind: set[str] = set()
         self._unsized: set[str] = set()
+        self._gone: set[int] = set()
         self._parks: list[Park] = []
         self._catch_up = CatchUp()
         self._timers = Timers()
@@ -99,6 +100,7 @@ class Planner:
     def saw(self, sight: Sight, now_s: float) -> None:
         """A look at the source's metadata."""
         before, self.sight = self.sight, sight
+        self._gone = {snapshot for snapshot in self._gone if snapshot >= sight.oldest}
         if self.ledger is None:
             self._count_from(self._first_line(sight))
         elif is_void(self.ledger, before, sight):
@@ -126,10 +128,8 @@ class Planner:
 
     def expired(self, snapshot: int) -> None:
         """``snapshot`` is no longer there, so nobody can go on from it."""
-        oldest = self.sight.oldest if self.sight is not None else None
-        for tracked in list(self._running()):
-            if tracked.exact == snapshot and tracked.in_flight is None:
-                self._park(tracked, expired(snapshot, oldest))
+        self._gone.add(snapshot)
+        self._dirty.update(tracked.name for tracked in self._running() if tracked.exact == snapshot)
         self._catch_up.drop(snapshot)
         if self.sight is not None and self.ledger is not None and self.ledger.line == snapshot:
             self._count_from(self.sight.head)
@@ -192,8 +192,7 @@ class Planner:
         if tracked is None:
             return None
         self._give_up(tracked, now_s)
-        if self.sight is not None and (problem := judge(tracked, self.sight)) is not None:
-            self._park(tracked, problem)
+        self._judge(tracked)
         self._settle(tracked)
         if needs_size(tracked):
             self._unsized.add(name)
@@ -220,7 +219,7 @@ class Planner:
         """Wake whoever has to be parked, may be seeded, or whose quiet position should move."""
         if not tracked.is_running or tracked.in_flight is not None:
             return
-        if not tracked.is_seeded or judge(tracked, sight) is not None:
+        if not tracked.is_seeded or judge(tracked, sight, self._gone) is not None:
             self._dirty.add(tracked.name)
         elif tracked.position is not None and tracked.exact > tracked.position:
             is_old = now_s - tracked.since_s >= self._rules.advance_after_s
@@ -267,6 +266,17 @@ class Planner:
         if tracked.in_flight is not None:
             self._hold.give_back(tracked.in_flight)
             tracked.in_flight = None
+
+    def _judge(self, tracked: Tracked) -> None:
+        """Park whoever can't go on, but ask its cursor first: an answer that was lost may have told that it can."""
+        problem = judge(tracked, self.sight, self._gone) if self.sight is not None else None
+        if problem is None:
+            tracked.is_suspect = tracked.is_suspect and not tracked.is_seeded
+        elif tracked.is_suspect:
+            tracked.is_suspect = False
+            self._park(tracked, problem)
+        else:
+            tracked.is_suspect, tracked.position = True, None
 
     def _park(self, tracked: Tracked, problem: Problem) -> None:
         tracked.parked = problem

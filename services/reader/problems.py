@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from services.reader.choose import Sight
 from services.reader.tracked import Tracked
 from shared.errors import SourceError
@@ -10,8 +12,8 @@ from shared.messages import Problem
 RESEED = "reseed the destination; routing.on_gap: reseed does so by itself"
 
 
-def judge(tracked: Tracked, sight: Sight) -> Problem | None:
-    """What is wrong with going on from where ``tracked`` is; None if nothing is.
+def judge(tracked: Tracked, sight: Sight, gone: Set[int] = frozenset()) -> Problem | None:
+    """What is wrong with going on from where ``tracked`` is; None if nothing is. ``gone``: snapshots that expired.
 
     An item in flight may have moved it already, so its answer comes first.
     """
@@ -19,7 +21,7 @@ def judge(tracked: Tracked, sight: Sight) -> Problem | None:
         return None
     if tracked.position < sight.born:
         return recreated(f"it was created at snapshot {sight.born}, after position {tracked.position}")
-    if tracked.exact < sight.oldest:
+    if tracked.exact < sight.oldest or tracked.exact in gone:
         return expired(tracked.exact, sight.oldest)
     return None
 
@@ -40,8 +42,9 @@ def recreated(why: str) -> Problem:
     return SourceError("source_recreated", message, RESEED).problem()
 
 
-def expired(exact: int, oldest: int | None) -> Problem:
-    known = "" if oldest is None else f"; the oldest is {oldest}"
-    message = f"the source no longer keeps snapshot {exact}, up to which this destination is exact{known}"
+def expired(exact: int, oldest: int) -> Problem:
+    message = (
+        f"the source no longer keeps snapshot {exact}, up to which this destination is exact; the oldest is {oldest}"
+    )
     hint = f"{RESEED}. Keep the source's snapshots for longer than the longest pause"
     return SourceError("history_expired", message, hint).problem()

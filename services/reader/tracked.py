@@ -46,6 +46,8 @@ class Tracked:
     resends: int = 0
     """Items in a row that nobody answered in time."""
     not_before_s: float = 0.0
+    is_suspect: bool = False
+    """What we believe of it leaves no way on; its cursor is asked once more before it is parked for that."""
     parked: Problem | None = None
     sized: bool = False
     seed_rows: int | None = None

@@ -75,6 +75,11 @@ PATTERNS = (
         "create the database (a SQLite catalog is created by the seed itself), or correct the catalog, then resume",
     ),
     _pattern(
+        "invalid_destination",
+        r"data_path is not set",
+        "a lake that is made anew needs a data_path in the file; give it one",
+    ),
+    _pattern(
         "lake_incompatible",
         r"DuckLake.*version.*(not supported|mismatch)|Only DuckLake versions|file is not a database"
         r"|DATA_PATH parameter .* does not match|unsupported DuckLake version",

@@ -458,7 +458,7 @@ class TestAppendOnly:
         bed = self.bed(make_bed)
         before = bed.head
         bed.sql("DELETE FROM src.main.t WHERE id < 15", "CALL ducklake_flush_inlined_data('src')",
-                "CALL ducklake_rewrite_data_files('src', 't')", "INSERT INTO src.main.t VALUES (99, 'a', 'new')",
+                "CALL ducklake_rewrite_data_files('src', 't', delete_threshold => 0)", "INSERT INTO src.main.t VALUES (99, 'a', 'new')",
                 "CALL ducklake_merge_adjacent_files('src', 't')")  # fmt: skip
         answered = bed.changes(before, "a", pinned=True)
         assert (answered[0].outcome, answered[0].inserted) == (Outcome.APPLIED, 1)

@@ -32,6 +32,7 @@ def client(
     view: Callable[[], Any] | None = None,
 ) -> Http:
     board = Board(PIPELINE)
+    board.file_in_force = True
     board.hold(by_id(held))
     board.note(progress(position=15, rows_applied=7))
     board.note(frontier(held, head=17))

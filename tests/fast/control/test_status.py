@@ -27,8 +27,9 @@ A, B = registered("a"), registered("b", declared=declared("b"))
 PARKED = progress(Outcome.PARKED, position=7, error=problem("table_mismatch", retryable=False))
 
 
-def board(held: Sequence[Registered], *said: Progress | Frontier) -> Board:
+def board(held: Sequence[Registered], *said: Progress | Frontier, in_force: bool = True) -> Board:
     board = Board(PIPELINE)
+    board.file_in_force = in_force
     board.hold(by_id(held))
     for each in said:
         board.note(each)
@@ -190,6 +191,13 @@ def test_a_pipeline_without_destinations_is_settled_once_a_reader_looked() -> No
     assert not pipeline(held=[]).settled
     said = pipeline(frontier([]), held=[])
     assert (said.settled, said.caught_up, said.destinations) == (True, True, {"total": 0})
+
+
+@pytest.mark.parametrize("held", [[], [A]], ids=["none", "some"])
+def test_a_pipeline_is_neither_settled_nor_caught_up_before_its_file_is_taken_over(held: list[Registered]) -> None:
+    """A reader has nothing to do then, and knows of all that there is: whoever waits must not take that for the end."""
+    said = pipeline_status(board(held, frontier(held), in_force=False).view())
+    assert (said.settled, said.caught_up) == (False, False)
 
 
 def test_a_source_that_can_not_be_read_is_shown_with_the_frontier() -> None:

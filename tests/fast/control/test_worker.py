@@ -90,6 +90,7 @@ def test_a_source_that_can_not_be_reached_is_waited_for_and_named(office: Office
     office.source.error = UNREACHABLE
     worker = office.start("a")
     eventually(lambda: worker.source_problem == UNREACHABLE.message)
+    assert not office.board.view().in_force
     office.source.error = None
     eventually(office.published("a"))
     eventually(lambda: worker.source_problem is None)
@@ -126,6 +127,7 @@ def test_a_reloaded_file_that_the_source_refutes_leaves_the_old_one_in_force(off
     office.source.error = ConfigError(["destinations[0].routing_value: 'x' is no INTEGER"])
     office.reload("b")
     eventually(lambda: office.source.looks == 2)
+    eventually(lambda: office.board.view().in_force)
     office.source.error = None
     office.reload("a", "c")
     eventually(office.published("a", "c"))

@@ -24,6 +24,7 @@ class Reader:
         numbers = itertools.count(1)
         self.planner = Planner(rules or Rules(), lambda: f"item-{next(numbers)}", lambda: 0.0, line)
         self.now_s = 0.0
+        self.cursors: dict[str, int] = {}
         for each in specs:
             self.planner.destination(each, self.now_s)
 
@@ -31,11 +32,16 @@ class Reader:
         return [action for action in self.planner.plan(self.now_s) if isinstance(action, Send)]
 
     def parks(self) -> dict[str, Problem]:
-        actions = self.planner.plan(self.now_s)
-        return {action.destination: action.problem for action in actions if isinstance(action, Park)}
-
-    def hear(self, send: Send, outcome: Outcome, position: int | None = None, **more: object) -> None:
-        self.planner.progress(answer(send, outcome, position, **more), self.now_s)  # type: ignore[arg-type]
+        """Who is parked, once everybody who is asked again has answered from where the cursor was last seen."""
+        parked: dict[str, Problem] = {}
+        while actions := self.planner.plan(self.now_s):
+            for action in actions:
+                if isinstance(action, Park):
+                    parked[action.destination] = action.problem
+                else:
+                    assert action.draft.kind is ItemKind.PROBE
+                    self.hear(action, Outcome.ALREADY_APPLIED, self.cursors[action.destination])
+        return parked
 
     def probed(self, **positions: int) -> None:
         for send in self.plan():
@@ -347,6 +353,20 @@ def test_whoever_stands_before_the_oldest_retained_snapshot_is_parked_with_the_r
     assert "9" in parks["a"].message
     assert "10" in parks["a"].message
     assert "reseed" in parks["a"].hint
+
+
+def test_a_cursor_is_asked_once_more_before_its_destination_is_parked() -> None:
+    """The answer that it moved on may have been lost."""
+    reader = reader_at(5, "a")
+    reader.count(5, 8, {"a": 1})
+    (lost,) = reader.plan()
+    reader.now_s = reader.planner.tracked["a"].in_flight.until_s  # type: ignore[union-attr]
+    reader.saw(8, oldest=7)
+    (probe,) = reader.plan()
+    assert (lost.draft.kind, probe.draft.kind) == (ItemKind.CHANGES, ItemKind.PROBE)
+    reader.hear(probe, Outcome.ALREADY_APPLIED, 8)
+    assert reader.parks() == {}
+    assert reader.planner.tracked["a"].exact == 8
 
 
 def test_a_boundary_that_is_gone_parks_those_who_stand_on_it_and_nobody_else() -> None:

@@ -190,6 +190,7 @@ def test_a_line_that_expired_between_two_polls_parks_and_goes_on_at_the_head() -
     desk.source.commit(a=1)
     desk.source.oldest = 2
     desk.poll(5.0)
+    desk.probed(a=1)
     assert [type(action).__name__ for action in desk.planner.plan(5.0)] == ["Park"]
     desk.source.calls.clear()
     desk.poll(10.0)
