@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import date, datetime
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import duckdb
@@ -19,8 +16,9 @@ from rich.console import Console
 from services.cli.demo_flights import Commit, FlightPlay, carriers, days
 from services.cli.demo_folder import PIPELINE, DemoFolder
 from services.cli.demo_view import DemoView, Scene, TenantRow
+from services.cli.interruptible import Interruption, interruptible
 from services.cli.ports import free_port
-from services.cli.running import RunningViaduck
+from services.cli.running import RunningViaduck, run_to_end
 from shared.lake.engine import connect
 from shared.lake.sql import literal
 
@@ -42,16 +40,18 @@ def main(folder: Path = Path("viaduck-demo"), day_count: int = DAYS) -> int:
 
     Raises ``ConfigError`` for a folder that is not the demo's and ``DependencyError`` where Viaduck does not run.
     """
-    console = Console()
-    demo = DemoFolder(folder)
-    try:
-        with _sigterm_like_ctrl_c(), demo.claimed() as made_at:
+    console, demo = Console(), DemoFolder(folder)
+
+    def perform(_: Interruption) -> int:
+        with demo.claimed() as made_at:
             if made_at is not None:
                 console.print(f"Replacing the demo of {datetime.fromtimestamp(made_at):%Y-%m-%d %H:%M} in {demo.root}")
             return Performance(demo, console, days(PLAYED_FROM, day_count)).run()
-    except KeyboardInterrupt:
+
+    code = interruptible(perform)
+    if code > 128:
         console.print(f"Interrupted; everything has ended. What was there stays in {demo.root}")
-        return 128 + signal.SIGINT
+    return code
 
 
 class Performance:
@@ -132,7 +132,7 @@ class Performance:
     def _conclude(self) -> int:
         """Prove it, from the lakes alone: Viaduck has ended by now."""
         self._say("Viaduck has ended. Proving with Spark that every lake equals its slice of the shared table:")
-        different = subprocess.run(self._command("verify"), check=False).returncode
+        different = run_to_end(self._command("verify"))
         self._say(
             f"\n{len(self._played)} days in {self._commits} commits wrote {self._rows_written:,} rows, some of which"
             f" changed hands; {time.monotonic() - self._began:.0f} s in all."
@@ -173,17 +173,3 @@ def _source(folder: DemoFolder) -> Iterator[duckdb.DuckDBPyConnection]:
         yield con
     finally:
         con.close()
-
-
-@contextmanager
-def _sigterm_like_ctrl_c() -> Iterator[None]:
-    """Let SIGTERM unwind the stack too, so that no child outlives us; the exit code tells the two apart."""
-
-    def end(signum: int, _frame: FrameType | None) -> None:
-        raise SystemExit(128 + signum)
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import fcntl
 import shutil
-import sqlite3
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
+
+import duckdb
 
 from services.cli.demo_flights import KEY_COLUMN, ROUTING_FIELD, TABLE
 from services.cli.lock import StateLock
 from shared.errors import ConfigError
+from shared.lake.engine import connect
+from shared.lake.statements import OwnSqlite
 
 MARKER = ".made-by-viaduck-demo"
 PIPELINE = "flights"
 
 GROWTH = """
     SELECT coalesce(sum(json_extract(commit_extra_info, '$.inserted')), 0)
-         - coalesce(sum(json_extract(commit_extra_info, '$.deleted')), 0)
+         - coalesce(sum(json_extract(commit_extra_info, '$.deleted')), 0) AS rows_held
     FROM ducklake_snapshot_changes WHERE author = 'viaduck'"""
 
 
@@ -33,6 +36,8 @@ class DemoFolder:
         self.source = self.root / "source.sqlite"
         self.source_data = self.root / "data"
         self.state = self.root / ".viaduck"
+        self._looking: duckdb.DuckDBPyConnection | None = None
+        self._catalogs: dict[str, OwnSqlite] = {}
 
     @contextmanager
     def claimed(self) -> Iterator[float | None]:
@@ -60,11 +65,13 @@ class DemoFolder:
 
     def rows_of(self, carrier: str) -> int | None:
         """Rows that a carrier's own lake holds, summed up from the stamps of its commits; None before it has any."""
-        catalog = self.destination(carrier)
+        if self._looking is None:
+            self._looking = connect()
+        if carrier not in self._catalogs:
+            self._catalogs[carrier] = OwnSqlite(self._looking, self.destination(carrier), f"lake {carrier}")
         try:
-            with closing(sqlite3.connect(f"file:{catalog}?mode=ro", uri=True, timeout=1)) as con:
-                return int(con.execute(GROWTH).fetchone()[0])
-        except sqlite3.OperationalError:  # no such file or table yet: the lake is about to be created
+            return int(self._catalogs[carrier].rows(GROWTH)[0]["rows_held"])
+        except (FileNotFoundError, duckdb.Error):  # no such file or table yet: the lake is about to be created
             return None
 
     def _made_at(self) -> float | None:

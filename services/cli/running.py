@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -54,7 +54,7 @@ class RunningViaduck:
                 stderr=log,
                 env=self._environ,
                 start_new_session=True,
-                preexec_fn=_end_with_parent if sys.platform == "linux" else None,
+                preexec_fn=BEFORE_START,
             )
         return self
 
@@ -112,9 +112,7 @@ class RunningViaduck:
             process.send_signal(signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(timeout=END_WITHIN_S)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        _kill_session(process)
 
     def _require_alive(self) -> None:
         if self._process is not None and (code := self._process.poll()) is not None:
@@ -124,6 +122,30 @@ class RunningViaduck:
         return " / ".join(self._log.read_text(errors="replace").splitlines()[-lines:])
 
 
+def run_to_end(command: Sequence[str]) -> int:
+    """The exit code of a command that shares our terminal. If we are interrupted, it is asked to end, and waited for."""
+    with subprocess.Popen(command, start_new_session=True, preexec_fn=BEFORE_START) as process:
+        try:
+            return process.wait()
+        except BaseException:
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=END_WITHIN_S)
+            raise
+        finally:
+            _kill_session(process)
+
+
+def _kill_session(process: subprocess.Popen[bytes]) -> None:
+    """Whatever a process that leads a session has left behind."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
 def _end_with_parent() -> None:
-    """Runs in the child before it becomes Viaduck: have the kernel end it when this process is gone, even killed."""
+    """Runs in the child before it becomes another program: the kernel is to end it when this process is gone."""
     _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+
+
+BEFORE_START = _end_with_parent if sys.platform == "linux" else None

@@ -17,6 +17,7 @@ from pyspark import SparkContext
 from rich.console import Console
 from rich.progress import Progress
 
+from services.cli.interruptible import Interruption, interruptible
 from services.cli.parked import parked
 from services.cli.verify_report import Report
 from shared.config.catalogs import resolve
@@ -36,11 +37,15 @@ def main(config: Config, ids: Sequence[str] = (), json: bool = False) -> int:
 
     Raises ``ConfigError`` for an unknown id and ``DependencyError`` where the source or Spark can't be had.
     """
+    return interruptible(lambda interruption: _verify(config, ids, json, interruption))
+
+
+def _verify(config: Config, ids: Sequence[str], json: bool, interruption: Interruption) -> int:
     began = time.monotonic()
     chosen = _chosen(config, ids)
     origin = _origin(config)
     console = Console(stderr=json)
-    verdicts = _verdicts(config, origin, chosen, console)
+    verdicts = _verdicts(config, origin, chosen, Workshop(config, console, interruption))
     report = Report(config.pipeline, verdicts, _parked(config, chosen), time.monotonic() - began)
     if json:
         for line in report.to_json():
@@ -79,7 +84,7 @@ def _parked(config: Config, chosen: Sequence[FileDestination]) -> dict[str, Prob
     return {name: problem for name, problem in parked(config).items() if name in asked}
 
 
-def _verdicts(config: Config, origin: Origin, chosen: Sequence[FileDestination], console: Console) -> list[Verdict]:
+def _verdicts(config: Config, origin: Origin, chosen: Sequence[FileDestination], workshop: Workshop) -> list[Verdict]:
     """One verdict per destination, in the order of the file."""
     verdicts: dict[str, Verdict] = {}
     subjects: list[Subject] = []
@@ -88,7 +93,7 @@ def _verdicts(config: Config, origin: Origin, chosen: Sequence[FileDestination],
             subjects.append(_subject(config, destination))
         except ViaduckError as error:
             verdicts[destination.id] = Verdict(destination.id, Finding.FAILED, problem=error.problem())
-    verdicts |= {verdict.destination: verdict for verdict in _compare(config, origin, subjects, console)}
+    verdicts |= {verdict.destination: verdict for verdict in workshop.compare(origin, subjects)}
     return [verdicts[destination.id] for destination in chosen]
 
 
@@ -104,44 +109,51 @@ def _subject(config: Config, destination: FileDestination) -> Subject:
     )
 
 
-def _compare(config: Config, origin: Origin, subjects: Sequence[Subject], console: Console) -> Iterator[Verdict]:
-    if not subjects:
-        return
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("starting Spark", total=len(subjects))
-        with _spark(config) as spark:
-            progress.update(task, description=f"comparing {len(subjects)} destinations")
-            for verdicts in _jobs(spark, origin, subjects, config.applier.memory_limit):
-                progress.advance(task, len(verdicts))
-                yield from verdicts
+class Workshop:
+    """Spark, at work on comparisons, with a progress bar on a terminal."""
 
+    def __init__(self, config: Config, console: Console, interruption: Interruption) -> None:
+        self._config = config
+        self._console = console
+        self._interruption = interruption
 
-def _jobs(
-    spark: SparkContext, origin: Origin, subjects: Sequence[Subject], memory_limit: str
-) -> Iterator[list[Verdict]]:
-    """One small job per share, as many at a time as Spark has cores: what is done can be shown at once."""
-    parallel = max(1, spark.defaultParallelism)
-    count = max(1, min(MAX_SHARE, len(subjects) // (2 * parallel)))
-    shares = [subjects[first : first + count] for first in range(0, len(subjects), count)]
+    def compare(self, origin: Origin, subjects: Sequence[Subject]) -> Iterator[Verdict]:
+        if not subjects:
+            return
+        with Progress(console=self._console, transient=True, disable=not self._console.is_terminal) as progress:
+            task = progress.add_task("starting Spark", total=len(subjects))
+            with self._spark() as spark:
+                progress.update(task, description=f"comparing {len(subjects)} destinations")
+                for verdicts in self._jobs(spark, origin, subjects):
+                    progress.advance(task, len(verdicts))
+                    yield from verdicts
 
-    def job(share: Sequence[Subject]) -> list[Verdict]:
-        return spark.parallelize([share], 1).flatMap(lambda part: compare_all(origin, part, memory_limit)).collect()
+    def _jobs(self, spark: SparkContext, origin: Origin, subjects: Sequence[Subject]) -> Iterator[list[Verdict]]:
+        """One small job per share, as many at a time as Spark has cores: what is done can be shown at once."""
+        parallel, memory_limit = max(1, spark.defaultParallelism), self._config.applier.memory_limit
+        count = max(1, min(MAX_SHARE, len(subjects) // (2 * parallel)))
+        shares = [subjects[first : first + count] for first in range(0, len(subjects), count)]
 
-    with ThreadPoolExecutor(parallel) as pool:
-        jobs = [pool.submit(job, share) for share in shares]
+        def job(share: Sequence[Subject]) -> list[Verdict]:
+            return spark.parallelize([share], 1).flatMap(lambda part: compare_all(origin, part, memory_limit)).collect()
+
+        with ThreadPoolExecutor(parallel) as pool:
+            jobs = [pool.submit(job, share) for share in shares]
+            try:
+                for done in as_completed(jobs):
+                    yield done.result()
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                spark.cancelAllJobs()
+                raise
+
+    @contextmanager
+    def _spark(self) -> Iterator[SparkContext]:
+        context: SparkContext | None = None
         try:
-            for done in as_completed(jobs):
-                yield done.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            spark.cancelAllJobs()
-            raise
-
-
-@contextmanager
-def _spark(config: Config) -> Iterator[SparkContext]:
-    context = session(config, "viaduck-verify")
-    try:
-        yield context
-    finally:
-        context.stop()
+            with self._interruption.held():
+                context = session(self._config, "viaduck-verify")
+            yield context
+        finally:
+            if context is not None:
+                context.stop()

@@ -48,10 +48,10 @@ class AttachedSqlite:
 
 
 class OwnSqlite(AttachedSqlite):
-    """A SQLite database in a DuckDB instance of its own."""
+    """A SQLite database that is attached, read-only and as ``name``, when it is first asked."""
 
-    def __init__(self, con: duckdb.DuckDBPyConnection, file: Path) -> None:
-        super().__init__(con, "catalog")
+    def __init__(self, con: duckdb.DuckDBPyConnection, file: Path, name: str = "catalog") -> None:
+        super().__init__(con, name)
         self._file = file
         self._attached = False
 
@@ -59,7 +59,7 @@ class OwnSqlite(AttachedSqlite):
         if not self._attached:
             if not self._file.exists():
                 raise FileNotFoundError(f"there is no catalog file {self._file}")
-            self._con.execute(f"ATTACH {literal(str(self._file))} AS {ident('catalog')} (TYPE sqlite, READ_ONLY)")
+            self._con.execute(f"ATTACH {literal(str(self._file))} AS {ident(self._name)} (TYPE sqlite, READ_ONLY)")
             self._attached = True
         return super().rows(sql)
 

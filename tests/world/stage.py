@@ -25,7 +25,8 @@ from tests.world.truth import Truth
 Run = Callable[[Task], TaskResult]
 
 PIPELINE = "events"
-LIMITS = Limits(max_open_lakes=5)
+LIMITS = Limits(max_open_lakes=5, stall_s=600.0)
+"""Few lakes, so that they come and go; and all the patience that a busy machine asks for."""
 
 _numbers = itertools.count(1)
 

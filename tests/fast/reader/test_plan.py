@@ -43,6 +43,11 @@ class Reader:
                     self.hear(action, Outcome.ALREADY_APPLIED, self.cursors[action.destination])
         return parked
 
+    def hear(self, send: Send, outcome: Outcome, position: int | None = None, **more: object) -> None:
+        if position is not None:
+            self.cursors[send.destination] = position
+        self.planner.progress(answer(send, outcome, position, **more), self.now_s)  # type: ignore[arg-type]
+
     def probed(self, **positions: int) -> None:
         for send in self.plan():
             assert send.draft.kind is ItemKind.PROBE
