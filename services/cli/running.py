@@ -123,7 +123,7 @@ class RunningViaduck:
 
 
 def run_to_end(command: Sequence[str]) -> int:
-    """The exit code of a command that shares our terminal. If we are interrupted, it is asked to end, and waited for."""
+    """The exit code of a command that shares our terminal. If we are interrupted it is asked to end, and waited for."""
     with subprocess.Popen(command, start_new_session=True, preexec_fn=BEFORE_START) as process:
         try:
             return process.wait()

@@ -45,7 +45,7 @@ def _verify(config: Config, ids: Sequence[str], json: bool, interruption: Interr
     chosen = _chosen(config, ids)
     origin = _origin(config)
     console = Console(stderr=json)
-    verdicts = _verdicts(config, origin, chosen, Workshop(config, console, interruption))
+    verdicts = _verdicts(config, origin, chosen, Comparisons(config, console, interruption))
     report = Report(config.pipeline, verdicts, _parked(config, chosen), time.monotonic() - began)
     if json:
         for line in report.to_json():
@@ -84,7 +84,7 @@ def _parked(config: Config, chosen: Sequence[FileDestination]) -> dict[str, Prob
     return {name: problem for name, problem in parked(config).items() if name in asked}
 
 
-def _verdicts(config: Config, origin: Origin, chosen: Sequence[FileDestination], workshop: Workshop) -> list[Verdict]:
+def _verdicts(config: Config, origin: Origin, chosen: Sequence[FileDestination], comparisons: Comparisons) -> list[Verdict]:
     """One verdict per destination, in the order of the file."""
     verdicts: dict[str, Verdict] = {}
     subjects: list[Subject] = []
@@ -93,7 +93,7 @@ def _verdicts(config: Config, origin: Origin, chosen: Sequence[FileDestination],
             subjects.append(_subject(config, destination))
         except ViaduckError as error:
             verdicts[destination.id] = Verdict(destination.id, Finding.FAILED, problem=error.problem())
-    verdicts |= {verdict.destination: verdict for verdict in workshop.compare(origin, subjects)}
+    verdicts |= {verdict.destination: verdict for verdict in comparisons.compare(origin, subjects)}
     return [verdicts[destination.id] for destination in chosen]
 
 
@@ -109,7 +109,7 @@ def _subject(config: Config, destination: FileDestination) -> Subject:
     )
 
 
-class Workshop:
+class Comparisons:
     """Spark, at work on comparisons, with a progress bar on a terminal."""
 
     def __init__(self, config: Config, console: Console, interruption: Interruption) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from services.reader.choose import Sight
-from services.reader.counting import Counter
+from services.reader.counting import Counter, Images
 from services.reader.steps import Step, nothing, segments
 from shared.config.catalogs import ResolvedLake
 from shared.config.model import Config
@@ -20,6 +20,9 @@ from shared.ranges import NOT_SEEDED, Range
 
 MOST_ROWS_TO_SIZE = 50_000_000
 """Larger tables are not counted for the sake of a seed's bound."""
+
+
+COUNT_TRIES = range(3)
 
 
 class Expired(Exception):
@@ -92,8 +95,7 @@ class Source:
         if not cut.inserted and not cut.deleted:
             return nothing(cut.range, pinned=cut.pinned)
         with _as_source():
-            inserted = [self._readable(part) for part in cut.inserted]
-            images = self._counter.changes(inserted, [self._readable(part) for part in cut.deleted])
+            images = self._changes(cut.range) if cut.deleted else self._insertions(cut.inserted)
         unrouted = images.unrouted(routed)
         return Step(cut.range, images.by_value(), images.total, cut.pinned, cut.oldest_touch, unrouted)
 
@@ -105,6 +107,29 @@ class Source:
             if sum(rows for _, rows in added) > MOST_ROWS_TO_SIZE:
                 return None
             return {value: rows for value, rows in self._counter.state().items() if value is not None}
+
+    def _insertions(self, parts: Sequence[Range]) -> Images:
+        return self._counter.changes([self._readable(part) for part in parts], [])
+
+    def _changes(self, range: Range) -> Images:
+        """What a range inserted and deleted, or more.
+
+        Deletes can be missing from a range's feed once maintenance has come after it (HAZARDS, time travel); read up to
+        the head they are there. So a range that was maintained since, or just now, is counted with what followed.
+        """
+        for _ in COUNT_TRIES:
+            head = self._catalog.head().snapshot
+            end = head if self._maintained(Range(range.through, max(head, range.through))) else range.through
+            whole = self._readable(Range(range.after, end))
+            images = self._counter.changes([whole], [whole])
+            if not self._maintained(Range(end, max(end, self._catalog.head().snapshot))):
+                return images
+        raise SourceError(
+            "source_moved", f"maintenance kept coming while {range} was counted", "it is counted again by itself"
+        )
+
+    def _maintained(self, range: Range) -> bool:
+        return any(touch.is_maintenance for touch in self._catalog.touching(self._known().table_id, range))
 
     def _append_cuts(self, range: Range, touches: Sequence[Touch]) -> list[Cut]:
         """A pipeline without keys counts what was inserted, and nothing that maintenance shows as inserted (H5)."""

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 import pytest
+
+from shared.config.catalogs import ResolvedLake
+from shared.lake.attach import attach
+from shared.lake.engine import connect
 
 PLAY = """
 import sys
@@ -37,16 +44,50 @@ def working_on(folder: Path) -> list[str]:
     return [line for line in lines if str(folder) in line]
 
 
-def test_the_demo_ends_with_sixteen_exact_lakes_and_leaves_nothing_running(tmp_path: Path) -> None:
-    folder = tmp_path / "viaduck-demo"
+@dataclass(frozen=True)
+class Finished:
+    folder: Path
+    code: int
+    output: str
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    folder = tmp_path_factory.mktemp("demo") / "viaduck-demo"
     demo = start(folder, 2)
     output, _ = demo.communicate(timeout=WITHIN_S)
-    assert demo.returncode == 0, output
-    assert "16 of 16 destinations of flights proven equal" in output
-    assert "seeding" in output
+    return Finished(folder, demo.returncode, output)
+
+
+def verify(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "services.cli.main", "verify", "-c", str(folder / "viaduck.yaml"), *options]
+    return subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S, check=False)
+
+
+def test_the_demo_ends_with_sixteen_exact_lakes(finished: Finished) -> None:
+    assert finished.code == 0, finished.output
+    assert "16 of 16 destinations of flights proven equal" in finished.output
+
+
+def test_the_demo_leaves_no_process(finished: Finished) -> None:
+    assert working_on(finished.folder) == []
+
+
+def test_the_demo_ends_with_what_to_try_next(finished: Finished) -> None:
     for command in ("viaduck up -c", "viaduck status -c", "viaduck verify -c"):
-        assert command in output.split("Try next:")[1]
-    assert working_on(folder) == []
+        assert command in finished.output.split("Try next:")[1]
+
+
+def test_verify_finds_a_row_that_somebody_took_out_of_a_lake(finished: Finished) -> None:
+    with closing(connect()) as con:
+        lake = ResolvedLake(f"sqlite:{finished.folder}/destinations/HA.sqlite")
+        attach(con, "hawaiian", lake, read_only=False)
+        con.execute("DELETE FROM hawaiian.flights WHERE flight_id = (SELECT min(flight_id) FROM hawaiian.flights)")
+    found = verify(finished.folder, "--destination", "HA", "--destination", "AS", "--json")
+    hawaiian, alaska = map(json.loads, found.stdout.splitlines())
+    assert found.returncode == 1
+    assert (hawaiian["result"], hawaiian["missing"]) == ("different", 1)
+    assert alaska["result"] == "equal"
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

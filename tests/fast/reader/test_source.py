@@ -231,3 +231,18 @@ def test_the_reader_leaves_no_trace_in_the_source(lake: Lake, open_source: MakeS
         counted(source, Range(before, head))
         source.sizes()
     assert lake.head == head
+
+
+def test_a_range_that_was_maintained_before_it_was_counted_still_shows_its_deletes(
+    lake: Lake, open_source: MakeSource
+) -> None:
+    before = lake.insert("a", 0, 20)
+    source = open_source()
+    head = lake.sql("DELETE FROM lake.t WHERE id < 3")
+    source.sight(source.head())
+    (cut,) = source.cuts(Range(before, head))
+    lake.sql("CALL ducklake_rewrite_data_files('lake', 't', delete_threshold => 0)")
+    lake.sql("CALL ducklake_flush_inlined_data('lake')")
+    step = source.count(cut, ())
+    assert step.rows["a"] >= 3
+    assert step.range == Range(before, head)
