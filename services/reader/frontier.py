@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from services.reader.plan import Planner
+from services.reader.problems import is_of_another_table
 from services.reader.tracked import Tracked
 from shared.digest import digest
 from shared.messages import Lagging
@@ -42,7 +43,7 @@ def standing(planner: Planner, now_s: float, catalog: CatalogTime | None, *, rea
     return Standing(
         head=line or 0,
         head_time=catalog.head if catalog is not None else None,
-        lagging={t.name: _lagging(t, now_s, catalog_now) for t in everybody if line is None or known_through(t) < line},
+        lagging={t.name: _lagging(t, line, now_s, catalog_now) for t in everybody if _lags(t, line)},
         settled=readable and is_settled(planner),
         revision=digest((t.name, t.spec.generation, t.spec.revision) for t in everybody),
     )
@@ -78,9 +79,14 @@ def pages(lagging: Mapping[str, Lagging]) -> list[dict[str, Lagging]]:
     return [{name: lagging[name] for name in names[start : start + MOST_PER_PAGE]} for start in starts]
 
 
-def _lagging(tracked: Tracked, now_s: float, catalog_now: datetime | None) -> Lagging:
+def _lags(tracked: Tracked, line: int | None) -> bool:
+    return line is None or known_through(tracked) < line or is_of_another_table(tracked, None)
+
+
+def _lagging(tracked: Tracked, line: int | None, now_s: float, catalog_now: datetime | None) -> Lagging:
+    known = known_through(tracked)
     return Lagging(
-        known_through=known_through(tracked),
+        known_through=known if line is None else min(known, line),
         lag_seconds=round(lag_seconds(tracked, now_s, catalog_now), 3),
         in_flight=tracked.in_flight is not None,
         attempts=tracked.attempts,

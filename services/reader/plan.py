@@ -15,7 +15,7 @@ from services.reader.catch_up import CatchUp
 from services.reader.choose import Rules, Sight, choose, is_near_oldest, needs_size
 from services.reader.hold import Candidate, Hold
 from services.reader.ledger import Ledger
-from services.reader.problems import contradiction, judge
+from services.reader.problems import contradiction, is_of_another_table, judge
 from services.reader.steps import Step
 from services.reader.timers import Timers
 from services.reader.tracked import Tracked
@@ -165,10 +165,11 @@ class Planner:
 
     def below(self) -> Range | None:
         """The next range under the floor that somebody needs counted."""
-        if self.ledger is None or not self._behind:
+        if self.ledger is None or self.sight is None or not self._behind:
             return None
-        waiting = [tracked.exact for tracked in self._running() if tracked.name in self._behind]
-        return self._catch_up.next(waiting, self.ledger.floor)
+        behind = {tracked.exact for tracked in self._running() if tracked.name in self._behind}
+        readable = (exact for exact in behind - self._gone if exact >= self.sight.oldest)
+        return self._catch_up.next(readable, self.ledger.floor)
 
     def next_due_s(self) -> float | None:
         """When ``plan`` should be asked again though nothing happened."""
@@ -228,7 +229,7 @@ class Planner:
 
     def _settle(self, tracked: Tracked) -> bool:
         """Move on for free over steps that do not touch the destination; whether one does."""
-        if self.ledger is None or not tracked.is_seeded:
+        if self.ledger is None or not tracked.is_seeded or is_of_another_table(tracked, self.sight):
             return False
         if tracked.exact < self.ledger.floor:
             self._behind.add(tracked.name)

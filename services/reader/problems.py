@@ -9,6 +9,7 @@ from services.reader.tracked import Tracked
 from shared.errors import SourceError
 from shared.messages import Problem
 
+RECREATED = "source_recreated"
 RESEED = "reseed the destination; routing.on_gap: reseed does so by itself"
 
 
@@ -26,6 +27,13 @@ def judge(tracked: Tracked, sight: Sight, gone: Set[int] = frozenset()) -> Probl
     return None
 
 
+def is_of_another_table(tracked: Tracked, sight: Sight | None) -> bool:
+    """Whether the destination was filled from another table than the one that is counted now."""
+    if tracked.parked is not None and tracked.parked.type == RECREATED:
+        return True
+    return sight is not None and tracked.position is not None and tracked.position < sight.born
+
+
 def contradiction(tracked: Tracked, before: Sight | None, sight: Sight) -> Problem | None:
     """What a fresh look at the source makes impossible; an older look than the destination's answer would not do."""
     if not tracked.is_seeded:
@@ -39,7 +47,7 @@ def contradiction(tracked: Tracked, before: Sight | None, sight: Sight) -> Probl
 
 def recreated(why: str) -> Problem:
     message = f"the source table is not the one this destination was filled from: {why}"
-    return SourceError("source_recreated", message, RESEED).problem()
+    return SourceError(RECREATED, message, RESEED).problem()
 
 
 def expired(exact: int, oldest: int) -> Problem:

@@ -232,23 +232,44 @@ NESTED = {
 
 
 def expressions() -> dict[str, list[str]]:
+    """Values of each type as SQL."""
     plain = {declared: [f"CAST({quote(text)} AS {declared})" for text in texts] for declared, texts in TYPES.items()}
     nested = {declared: [f"CAST({text} AS {declared})" for text in texts] for declared, texts in NESTED.items()}
     return plain | nested
 
 
+FAMILIES = {
+    "integers": ("BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT"),
+    "unsigned integers": ("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"),
+    "fractions": ("FLOAT", "DOUBLE", "DECIMAL(4,1)", "DECIMAL(18,3)", "DECIMAL(38,10)"),
+    "dates and times": ("DATE", "TIME", "TIMETZ", "INTERVAL"),
+    "timestamps": ("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMPTZ"),
+    "texts": ("UUID", "VARCHAR", "BLOB", "JSON"),
+    "lists": tuple(declared for declared in NESTED if declared.endswith("[]")),
+    "structs and maps": tuple(declared for declared in NESTED if not declared.endswith("[]")),
+}
+
+
+def test_no_type_is_left_out() -> None:
+    assert sorted(declared for family in FAMILIES.values() for declared in family) == sorted(expressions())
+
+
 @IN_FILES
-@pytest.mark.parametrize("declared", expressions())
-def test_every_type_arrives_as_it_is(make_table: MakeTable, declared: str, in_files: bool) -> None:
-    values = [*expressions()[declared], "NULL"]
-    rows = ", ".join(f"('x', {number}, {value}, NULL)" for number, value in enumerate(values))
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_type_arrives_as_it_is(make_table: MakeTable, family: str, in_files: bool) -> None:
+    """Two columns of each type, which swap their values."""
+    types = FAMILIES[family]
+    values = [[*expressions()[declared], "NULL"] for declared in types]
+    columns = ", ".join(f"v{n} {declared}, w{n} {declared}" for n, declared in enumerate(types))
+    rows = [", ".join(f"{each[k % len(each)]}, NULL" for each in values) for k in range(max(map(len, values)))]
+    swapped = ", ".join(f"w{n}, v{n}" for n in range(len(types)))
     live(
         make_table(shape_of("tenant", ["k"], ["x"]), in_files),
-        f"CREATE TABLE {{t}} (tenant VARCHAR, k INTEGER, v {declared}, w {declared})",
-        f"INSERT INTO {{t}} VALUES {rows}",
-        "INSERT INTO {t} SELECT tenant, k + 100, w, v FROM {t}",
-        "UPDATE {t} SET v = w, w = v WHERE k % 2 = 0",
-        f"UPDATE {{t}} SET v = {values[0]} WHERE k > 100",
+        f"CREATE TABLE {{t}} (tenant VARCHAR, k INTEGER, {columns})",
+        "INSERT INTO {t} VALUES " + ", ".join(f"('x', {k}, {row})" for k, row in enumerate(rows)),
+        f"INSERT INTO {{t}} SELECT tenant, k + 100, {swapped} FROM {{t}}",
+        "UPDATE {t} SET " + ", ".join(f"v{n} = w{n}, w{n} = v{n}" for n in range(len(types))) + " WHERE k % 2 = 0",
+        "UPDATE {t} SET " + ", ".join(f"v{n} = {each[0]}" for n, each in enumerate(values)) + " WHERE k > 100",
         "DELETE FROM {t} WHERE k IN (0, 101)",
     )
 

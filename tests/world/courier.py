@@ -110,19 +110,11 @@ class Courier:
     def _job(self, kind: ItemKind, sent: Sequence[Sent]) -> None:
         """One job, or several where one destination would be in it twice: a job has no order."""
         first = list({receiver.desired.destination: (receiver, item) for receiver, item in reversed(sent)}.values())
-        for (receiver, item), answer in zip(first, self._answers(first), strict=True):
+        for (receiver, item), answer in zip(first, send(self.table, first, self.run), strict=True):
             self._hear(receiver, item, answer)
         rest = [given for given in sent if given not in first]
         if rest:
             self._job(kind, rest)
-
-    def _answers(self, sent: Sequence[Sent]) -> list[Progress]:
-        """A source that was flushed since the applier attached it fails once, and is attached anew (#1413)."""
-        answers = send(self.table, sent, self.run)
-        if any(_is_stale(answer) for answer in answers):
-            self.log.append("the attached source was stale")
-            return send(self.table, sent, self.run)
-        return answers
 
     def _hear(self, receiver: Receiver, item: WorkItem, answer: Progress) -> None:
         where = f"{item.kind} {item.item} of {item.destination} {item.range} over {item.expected}, g{item.generation}"
@@ -157,8 +149,3 @@ class Courier:
         if receiver.holdings.first_change(position, self.head) is None:
             return None
         return receiver.item(ItemKind.CHANGES, self.head, expected=position, pinned=self._always_pinned())
-
-
-def _is_stale(answer: Progress) -> bool:
-    error = answer.error
-    return error is not None and error.retryable and "ducklake_inlined_" in error.message

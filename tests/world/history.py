@@ -77,8 +77,7 @@ class Generator:
             Chore.EXPIRE: 2 if self.expire else 0,
         }
         chore = self.rng.choices(list(weights), list(weights.values()))[0]
-        flush_first = chore in (Chore.REWRITE, Chore.CHECKPOINT) and self.shape.has_double
-        return Upkeep(chore, self._number(chore), flush_first)
+        return Upkeep(chore, self._number(chore))
 
     def _number(self, chore: Chore) -> int:
         if chore is Chore.INLINING:

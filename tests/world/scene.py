@@ -65,10 +65,10 @@ class Scene:
         return answer
 
     def rows(self, one: Receiver) -> Rows:
-        """What a destination's table holds now."""
+        """What a destination's table holds now, in the columns that the source has had from the beginning."""
         with opened(self.con, one.promised.lake) as alias:
             table = name(alias, one.promised.schema, one.promised.table)
-            return rows_of(self.con, table, self.source.truth.columns(one.cursor.position))
+            return rows_of(self.con, table, self.source.shape.columns)
 
     def commits(self, one: Receiver) -> int:
         """The newest snapshot of a destination's lake."""

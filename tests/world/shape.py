@@ -38,10 +38,6 @@ class Shape:
     many: tuple[int, int] = (12, 30)
     """Rows of a large insert: too many to be inlined by DuckLake's defaults (10 rows)."""
 
-    @property
-    def has_double(self) -> bool:
-        return any(column.type == "DOUBLE" for column in self.columns)
-
     def cells(self, column: str) -> tuple[Cell, ...]:
         """Values that a column that is neither a key nor routed by may hold."""
         return {"v": TEXTS, "n": NUMBERS, "amount": AMOUNTS, "f": FLOATS}.get(column, NUMBERS)

@@ -77,9 +77,27 @@ def forget_lakes() -> None:
 def send(
     source: SourceTable, sent: Sequence[tuple[Receiver, WorkItem]], run: Run = run_here, limits: Limits = LIMITS
 ) -> list[Progress]:
-    """Do items, all of one kind and each of another destination, as one task; returns the answers in their order."""
+    """Do items, all of one kind and each of another destination, as one task; returns the answers in their order.
+
+    A source that was flushed since the applier attached it fails once, and is attached anew (#1413): then once more.
+    """
+    answers = _send(source, sent, run, limits)
+    stale = [number for number, answer in enumerate(answers) if _is_stale(answer)]
+    if stale:
+        again = _send(source, [sent[number] for number in stale], run, limits)
+        for number, answer in zip(stale, again, strict=True):
+            answers[number] = answer
+    return answers
+
+
+def _send(source: SourceTable, sent: Sequence[tuple[Receiver, WorkItem]], run: Run, limits: Limits) -> list[Progress]:
     targets = tuple(Target(item, receiver.desired, receiver.lake) for receiver, item in sent)
     return [result.progress for result in run(Task(sent[0][1].kind, source, targets, limits)).results]
+
+
+def _is_stale(answer: Progress) -> bool:
+    error = answer.error
+    return error is not None and error.retryable and "ducklake_inlined_" in error.message
 
 
 def source_table(lake: Lake, shape: Shape) -> SourceTable:

@@ -46,14 +46,11 @@ class Upkeep:
 
     chore: Chore
     number: int = 0
-    flush_first: bool = False
-    """DuckLake can't rewrite a table with a DOUBLE column while inlined rows are pending (DUCKLAKE §11)."""
 
     def sql(self, place: Place, kept: range) -> tuple[str, ...]:
-        """Its statements, none if there is nothing to do; ``kept`` are the snapshots that the lake still has."""
-        flush = f"CALL ducklake_flush_inlined_data({quote(place.alias)})"
-        chore = flush if self.chore is Chore.FLUSH else self._sql(place, kept)
-        return (*([flush] if self.flush_first else []), *([chore] if chore else []))
+        """Its statement, if there is anything to do; ``kept`` are the snapshots that the lake still has."""
+        chore = flush(place) if self.chore is Chore.FLUSH else self._sql(place, kept)
+        return (chore,) if chore else ()
 
     def _sql(self, place: Place, kept: range) -> str:
         lake = quote(place.alias)
@@ -72,6 +69,10 @@ class Upkeep:
     def _expire(self, lake: str, kept: range) -> str:
         old = list(kept[: -self.number])
         return f"CALL ducklake_expire_snapshots({lake}, versions => {old})" if old else ""
+
+
+def flush(place: Place) -> str:
+    return f"CALL ducklake_flush_inlined_data({quote(place.alias)})"
 
 
 def set_inlining(place: Place, rows: int) -> str:

@@ -110,3 +110,24 @@ def test_a_parked_destination_goes_on_ageing() -> None:
     reader.count(6, 7, {})
     reader.count(7, 8, {"a": 1})
     assert standing(reader.planner, 0.0, NOON, readable=True).lagging["a"].lag_seconds == 12 * 3600 - 6
+
+
+def test_a_destination_of_another_table_is_never_called_exact() -> None:
+    """Nothing of its tenant in the new table does not mean that it equals the new table."""
+    reader = Reader(spec("a"))
+    reader.saw(9, born=8)
+    (probe,) = reader.plan()
+    reader.hear(probe, Outcome.ALREADY_APPLIED, 7)
+    assert reader.planner.below() is None
+    assert "a" in reader.parks()
+    reader.count(9, 12, {})
+    lagging = standing(reader.planner, 0.0, NOON, readable=True).lagging
+    assert lagging["a"].known_through == 7
+
+
+def test_a_destination_ahead_of_a_restored_history_is_never_called_exact() -> None:
+    reader = reader_at(8, "a")
+    reader.saw(6)
+    assert "a" in reader.parks()
+    found = standing(reader.planner, 0.0, NOON, readable=True)
+    assert (found.head, found.lagging["a"].known_through) == (6, 6)

@@ -384,6 +384,14 @@ def test_a_boundary_that_is_gone_parks_those_who_stand_on_it_and_nobody_else() -
     assert reader.planner.below() == Range(9, 20)
 
 
+def test_what_can_not_be_counted_is_not_asked_for_while_an_answer_is_awaited() -> None:
+    reader = reader_at(5, "a")
+    reader.count(5, 8, {"a": 1})
+    assert len(reader.plan()) == 1
+    reader.saw(12, oldest=9)
+    assert reader.planner.below() is None
+
+
 def test_a_line_that_expired_is_given_up() -> None:
     reader = reader_at(5, "a")
     reader.saw(9)
