@@ -13,7 +13,7 @@ KNOWN_WITHIN_S = 5.0
 class Admission(StrEnum):
     RUN = "run"
     HOLD = "hold"
-    """Its destination is not known yet; look again."""
+    """Its destination is not known yet, or not as it is by now; look again."""
     UNKNOWN = "unknown"
     """Its destination did not become known in time: answer that it failed, so that it is planned again."""
     FENCED = "fenced"
@@ -27,4 +27,6 @@ def admit(item: WorkItem, destination: Destination | None, waited_s: float) -> A
         return Admission.HOLD if waited_s < KNOWN_WITHIN_S else Admission.UNKNOWN
     if destination.generation > item.generation:
         return Admission.FENCED
-    return Admission.RUN if destination.state is DesiredState.RUNNING else Admission.DROP
+    if destination.state is DesiredState.RUNNING:
+        return Admission.RUN
+    return Admission.HOLD if waited_s < KNOWN_WITHIN_S else Admission.DROP

@@ -80,11 +80,14 @@ class Applier:
         self._limits = limits
         self._clock = clock
 
-    def probe(self, target: Target) -> Applied:
-        """Answer from the cursor, without writing anything and without making a lake that is not there."""
+    def probe(self, target: Target, source: TableInfo | None = None) -> Applied:
+        """Answer from the cursor, without writing anything and without making a lake that is not there.
+
+        Raises ``source_recreated`` where the cursor speaks of another table than ``source``.
+        """
         try:
             with self._pool.use(target.lake, read_only=False) as lake:
-                return self._answer(lake, target)
+                return self._answer(lake, target, source)
         except LakeAbsent:
             return Applied(Outcome.ALREADY_APPLIED, position=NOT_SEEDED)
 
@@ -174,10 +177,28 @@ class Applier:
             fence.create_cursor(con, lake.alias, destination, item, change.through, change.table, rows)
         else:
             fence.replace_cursor(con, lake.alias, destination, item, change.through, change.table, rows, seen)
-        deleted = shape.prepare_seed(con, lake.alias, destination, reading.columns, ours=seen is not None)
+        deleted = self._held(lake, destination)
+        shape.prepare_seed(con, lake.alias, destination, reading.columns, deleted, ours=seen is not None)
         inserted = self._insert(con, lake, change, reading)
         self._stamp(con, lake, change, token, NOT_SEEDED if seen is None else seen.position, deleted, inserted)
         return Applied(Outcome.APPLIED, change.through, change.through, deleted, inserted, rows_applied=rows)
+
+    def _held(self, lake: OpenLake, destination: Destination) -> int:
+        """Rows that the destination's table holds now; of a damaged one, which can't be read, what metadata says.
+
+        Asked outside the transaction, which an error would end.
+        """
+        con = self._con.cursor()
+        try:
+            return int(
+                con.execute(f"SELECT count(*) FROM {shape.table_path(lake.alias, destination)}").fetchall()[0][0]
+            )
+        except duckdb.CatalogException:
+            return 0
+        except duckdb.IOException:
+            return lake.catalog.live_rows(destination.schema_name, destination.table)
+        finally:
+            con.close()
 
     def _delete(self, con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change, reading: Reading) -> int:
         """Delete the touched keys that exist. Cheaper, and fewer files, than a MERGE (DUCKLAKE §5)."""

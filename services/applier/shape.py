@@ -65,9 +65,15 @@ def follow_columns(
 
 
 def prepare_seed(
-    con: duckdb.DuckDBPyConnection, alias: str, destination: Destination, wanted: Sequence[Column], *, ours: bool
-) -> int:
-    """Make the table that a seed fills: new, or emptied. Returns how many rows it held.
+    con: duckdb.DuckDBPyConnection,
+    alias: str,
+    destination: Destination,
+    wanted: Sequence[Column],
+    held: int,
+    *,
+    ours: bool,
+) -> None:
+    """Make the table that a seed fills: new, or emptied of the ``held`` rows.
 
     ``ours`` says that a cursor vouches for the rows that are there. Raises ``table_not_empty`` and ``table_mismatch``
     rather than replace what Viaduck did not write, unless a reseed was asked for.
@@ -76,22 +82,22 @@ def prepare_seed(
     have = columns_of(con, table)
     if have is None:
         create_table(con, alias, destination, wanted)
-        return 0
-    held = int(con.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0])
+        return
     if held and not ours and not destination.replace:
         raise DestinationError(
             "table_not_empty",
             f"the table {destination.schema_name}.{destination.table} holds {held} rows that Viaduck did not write",
             "empty or rename it, choose another table, or ask for a reseed to replace its rows",
         )
-    if missing_columns(have, wanted) != ():
-        if not ours and not destination.replace:
-            raise _differs("table_mismatch", destination, have, wanted)
+    alike = missing_columns(have, wanted) == ()
+    if not alike and not ours and not destination.replace:
+        raise _differs("table_mismatch", destination, have, wanted)
+    if not alike or destination.replace:
+        # Emptying a table reads its files, and those of a damaged one are gone (H7): a reseed begins with a new table.
         con.execute(f"DROP TABLE {table}")
         create_table(con, alias, destination, wanted)
     elif held:
         con.execute(f"DELETE FROM {table}").fetchall()
-    return held
 
 
 def _differs(type: str, destination: Destination, have: Sequence[Column], wanted: Sequence[Column]) -> DestinationError:

@@ -21,6 +21,7 @@ from services.applier.decide import Decision, decide
 from services.applier.feed import Counts, Feed, Reading
 from services.applier.task import Limits, Target, TargetResult, Task, TaskResult, WorkerReport
 from shared.errors import Action, DestinationError, ViaduckError
+from shared.lake.catalog import TableInfo
 from shared.lake.engine import connect
 from shared.lake.failure import classify, invalidates_instance
 from shared.lake.pool import LakePool
@@ -133,7 +134,8 @@ class _Run:
 
     def _do(self, targets: Sequence[Numbered]) -> None:
         if self.task.kind is ItemKind.PROBE:
-            self._each(targets, lambda _, target: (self.me.applier.probe(target), None))
+            source = self._present_table()
+            self._each(targets, lambda _, target: (self.me.applier.probe(target, source), None))
         elif self.task.kind is ItemKind.ADVANCE:
             self._advance(targets)
         elif self.task.kind is ItemKind.SEED:
@@ -143,6 +145,12 @@ class _Run:
                 self._change(group)
 
     # -- kinds --------------------------------------------------------------------------------------------------------
+
+    def _present_table(self) -> TableInfo | None:
+        """The source table as it is now; None where there is none, which is the reader's business."""
+        source = self.task.source
+        with self.me.pool.use(source.lake, read_only=True) as lake:
+            return lake.catalog.table(source.schema, source.table, lake.catalog.head().snapshot)
 
     def _advance(self, targets: Sequence[Numbered]) -> None:
         """Move positions over what is known to be empty: no row is read, only what columns the table has there."""

@@ -84,7 +84,9 @@ def _parked(config: Config, chosen: Sequence[FileDestination]) -> dict[str, Prob
     return {name: problem for name, problem in parked(config).items() if name in asked}
 
 
-def _verdicts(config: Config, origin: Origin, chosen: Sequence[FileDestination], comparisons: Comparisons) -> list[Verdict]:
+def _verdicts(
+    config: Config, origin: Origin, chosen: Sequence[FileDestination], comparisons: Comparisons
+) -> list[Verdict]:
     """One verdict per destination, in the order of the file."""
     verdicts: dict[str, Verdict] = {}
     subjects: list[Subject] = []

@@ -234,6 +234,20 @@ class CatalogReader:
         )
         return tuple((int(row["begin_snapshot"]), int(row["rows_added"])) for row in rows)
 
+    def live_rows(self, schema: str, table: str) -> int:
+        """Rows of the table's files, less those that its delete files take away: no file is opened."""
+        row = self._one(
+            "SELECT coalesce((SELECT sum(record_count) FROM {0}ducklake_data_file WHERE end_snapshot IS NULL"
+            "  AND table_id = t.table_id), 0) - coalesce((SELECT sum(delete_count) FROM {0}ducklake_delete_file"
+            "  WHERE end_snapshot IS NULL AND table_id = t.table_id), 0) AS live"
+            " FROM {0}ducklake_table t JOIN {0}ducklake_schema s ON s.schema_id = t.schema_id"
+            " WHERE lower(t.table_name) = lower(:table) AND lower(s.schema_name) = lower(:schema)"
+            " AND t.end_snapshot IS NULL AND s.end_snapshot IS NULL",
+            schema=schema,
+            table=table,
+        )
+        return int(row["live"])
+
     def find_stamp(self, part: str, after: int = 0) -> int | None:
         """The newest snapshot beyond ``after`` whose ``commit_extra_info`` holds ``part`` (a token, an item id)."""
         sql = (

@@ -166,6 +166,14 @@ def test_a_reseed_replaces_rows_and_columns(bed: Bed) -> None:
     assert bed.rows("a") == bed.expected("a")
 
 
+def test_a_later_life_replaces_the_rows_of_the_one_before(bed: Bed) -> None:
+    bed.seed()
+    bed.sql("DELETE FROM src.main.t WHERE id < 4", "UPDATE src.main.t SET v = 'w'")
+    bed.add("a", generation=2)
+    assert outcomes(bed.seed("a")) == [Outcome.APPLIED]
+    assert bed.rows("a") == bed.expected("a")
+
+
 def test_rows_of_others_are_refused_and_only_replaced_on_request(bed: Bed) -> None:
     bed.write("a", "CREATE TABLE dst.main.t (id BIGINT, tenant VARCHAR, v VARCHAR)",
               "INSERT INTO dst.main.t VALUES (1, 'mine', 'precious')")  # fmt: skip
@@ -257,6 +265,7 @@ def test_a_table_that_was_dropped_and_created_again_parks(bed: Bed) -> None:
             "INSERT INTO src.main.t VALUES (1, 'a', 'another life')")  # fmt: skip
     answered = bed.changes(seeded, "a")
     assert (answered[0].outcome, problem(answered[0])) == (Outcome.PARKED, "source_recreated")
+    assert problem(bed.run(ItemKind.PROBE, "b")[0]) == "source_recreated", "a quiet destination is found too"
 
 
 def test_a_cursor_of_another_routing_value_parks(bed: Bed) -> None:
@@ -458,7 +467,8 @@ class TestAppendOnly:
         bed = self.bed(make_bed)
         before = bed.head
         bed.sql("DELETE FROM src.main.t WHERE id < 15", "CALL ducklake_flush_inlined_data('src')",
-                "CALL ducklake_rewrite_data_files('src', 't', delete_threshold => 0)", "INSERT INTO src.main.t VALUES (99, 'a', 'new')",
+                "CALL ducklake_rewrite_data_files('src', 't', delete_threshold => 0)",
+                "INSERT INTO src.main.t VALUES (99, 'a', 'new')",
                 "CALL ducklake_merge_adjacent_files('src', 't')")  # fmt: skip
         answered = bed.changes(before, "a", pinned=True)
         assert (answered[0].outcome, answered[0].inserted) == (Outcome.APPLIED, 1)

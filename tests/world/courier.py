@@ -117,9 +117,10 @@ class Courier:
             self._job(kind, rest)
 
     def _hear(self, receiver: Receiver, item: WorkItem, answer: Progress) -> None:
-        where = f"{item.kind} {item.item} of {item.destination} {item.range} over {item.expected}, g{item.generation}"
+        where = f"{item.kind} {item.item} {item.range} over {item.expected}, g{item.generation}"
         self.log.append(f"{where}{', pinned' if item.pinned else ''}: {answer.outcome} {answer.position}")
-        expired = 0 <= item.after < self.source.oldest()
+        begin = item.through if item.kind is ItemKind.SEED and item.pinned else item.after
+        expired = 0 <= begin < self.source.oldest()
         for complaint in complaints(receiver.cursor, item, answer, receiver.holdings, expired=expired):
             self.wrong.append(f"{where}: {complaint}")
         if answer.outcome is Outcome.APPLIED and answer.position is not None:

@@ -18,9 +18,9 @@ class Seen:
 
 
 def allowed(seen: Seen, item: WorkItem, *, expired: bool) -> frozenset[Outcome]:
-    """What may come of ``item``. ``expired`` says that the source no longer keeps the snapshot where it begins."""
+    """What may come of ``item``. ``expired`` says that the source no longer keeps the snapshot that it reads from."""
     if item.kind is ItemKind.SEED:
-        return _allowed_seed(seen, item)
+        return _allowed_seed(seen, item, expired=expired)
     if item.kind is ItemKind.PROBE and not seen.generation:
         return frozenset({Outcome.ALREADY_APPLIED})
     if item.kind is ItemKind.CHANGES and expired:
@@ -33,9 +33,10 @@ def allowed(seen: Seen, item: WorkItem, *, expired: bool) -> frozenset[Outcome]:
     return frozenset({judged})
 
 
-def _allowed_seed(seen: Seen, item: WorkItem) -> frozenset[Outcome]:
+def _allowed_seed(seen: Seen, item: WorkItem, *, expired: bool) -> frozenset[Outcome]:
     if item.generation > seen.generation:
-        return frozenset({Outcome.APPLIED})
+        # The reader plans a failed seed anew, at the oldest snapshot that there is then.
+        return frozenset({Outcome.FAILED if expired else Outcome.APPLIED})
     return frozenset({Outcome.ALREADY_APPLIED if item.generation == seen.generation else Outcome.FENCED})
 
 
@@ -59,7 +60,7 @@ def complaints(seen: Seen, item: WorkItem, answer: Progress, holdings: Holdings,
         return _applied(item, answer)
     if answer.outcome is Outcome.EMPTY:
         return _empty(item, answer, holdings)
-    if answer.outcome is not Outcome.PARKED and answer.position != seen.position:
+    if answer.outcome not in (Outcome.PARKED, Outcome.FAILED) and answer.position != seen.position:
         return [f"{answer.outcome} tells position {answer.position}, but it is {seen.position}"]
     return []
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,8 +28,6 @@ PIPELINE = "events"
 LIMITS = Limits(max_open_lakes=5, stall_s=600.0)
 """Few lakes, so that they come and go; and all the patience that a busy machine asks for."""
 
-_numbers = itertools.count(1)
-
 
 @dataclass
 class Receiver:
@@ -41,6 +39,7 @@ class Receiver:
     holdings: Holdings
     cursor: Seen = field(default_factory=Seen)
     believed: Seen = field(default_factory=Seen)
+    numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     @property
     def generation(self) -> int:
@@ -55,7 +54,7 @@ class Receiver:
         expected = fields.get("expected", NOT_SEEDED)
         given = {"after": expected, "generation": self.generation} | fields
         return WorkItem(
-            item=f"item-{next(_numbers)}",
+            item=f"{self.desired.destination}#{next(self.numbers)}",
             kind=kind,
             pipeline=self.desired.pipeline,
             destination=self.desired.destination,
