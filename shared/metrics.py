@@ -22,7 +22,6 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 BATCH_ROWS = (100, 500, 1_000, 5_000, 10_000, 50_000, 100_000, 500_000, 1_000_000, 5_000_000, 10_000_000)
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
-FRESHNESS = (0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 300, 900, 3600)
 
 M = TypeVar("M", bound=MetricWrapperBase)
 
@@ -81,7 +80,6 @@ class Metrics:
         )
         self.pool_open_connections = self._gauge("pool_open_connections", "Lakes that the workers hold attached")
         self.pool_evictions_total = self._count("pool_evictions_total", "Lakes detached to make room or after an error")
-        self.pool_creates_total = self._count("pool_creates_total", "Lakes attached")
 
     def _routing(self) -> None:
         self.unrouted_rows_total = self._count(
@@ -92,7 +90,7 @@ class Metrics:
         )
         self.cdc_conflicts_resolved_total = self._count(
             "cdc_conflicts_resolved_total",
-            "Images of one key beyond those of its net change, resolved by the end state",
+            "Touched keys that were there neither before nor after: changes that cancelled each other",
         )
         self.cdc_orphaned_preimages_total = self._count(
             "cdc_orphaned_preimages_total",
@@ -115,9 +113,6 @@ class Metrics:
             self._pipeline,
         )  # fmt: skip
         self.dead_letters_total = self._by("dead_letters_total", "Messages that nobody could read", "topic")
-        self.freshness_seconds = self._histogram(
-            "freshness_seconds", "Seconds from a source commit to its commit in a destination", FRESHNESS
-        )
         self.rows_in_flight = self._gauge("rows_in_flight", "Changed rows published and not yet answered")
 
     def _count(self, name: str, help: str) -> Counter:

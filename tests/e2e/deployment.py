@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -29,10 +29,10 @@ class Deployment:
     """A source with a random history, a destination for each tenant, and the services as real processes."""
 
     def __init__(
-        self, folder: Path, seed: int, *, append_only: bool = False, lakes: Mapping[str, Lake] | None = None
+        self, folder: Path, seed: int, *, append_only: bool = False, beside: Sequence[Mapping[str, str]] = ()
     ) -> None:
-        self.rng, self.folder = Random(seed), folder
-        self._lakes = lakes or {}
+        """``beside`` are entries of further destinations, about which nothing is promised."""
+        self.rng, self.folder, self._beside = Random(seed), folder, list(beside)
         shape = random_shape(self.rng, append_only=append_only)
         self._con = connect()
         self.source = SourceLake(self._con, self._lake("source"), shape)
@@ -41,11 +41,15 @@ class Deployment:
         self.destinations = [self._destination(number, tenant) for number, tenant in enumerate(shape.tenants)]
         self._port = free_port()
         self.file = folder / "viaduck.yaml"
-        self.file.write_text(yaml.safe_dump(self._configuration()))
+        self.declare(self.destinations)
         self.log = folder / "up.log"
 
     def run(self) -> RunningViaduck:
         return RunningViaduck(self.file, f"http://127.0.0.1:{self._port}", "events", self.log)
+
+    def declare(self, destinations: Sequence[Destination]) -> None:
+        """Write the file, with these destinations and those beside them."""
+        self.file.write_text(yaml.safe_dump(self._configuration(destinations)))
 
     def step(self) -> None:
         """One random step of the source's history."""
@@ -60,7 +64,7 @@ class Deployment:
         head = self.source.head()
         viaduck.wait_until(
             f"everybody to reach snapshot {head}",
-            lambda: _reached(viaduck.destinations(), len(self.destinations), head),
+            lambda: _reached(viaduck.destinations(), {each.id for each in self.destinations}, head),
             SETTLED_WITHIN_S,
         )
 
@@ -73,7 +77,7 @@ class Deployment:
         return [*map(str, found), *self.source.differences()]
 
     def _lake(self, name: str) -> Lake:
-        return self._lakes.get(name) or Lake.in_folder(self.folder / name)
+        return Lake.in_folder(self.folder / name)
 
     def _destination(self, number: int, tenant: str) -> Destination:
         shape = self.source.shape
@@ -83,7 +87,7 @@ class Deployment:
             value=tenant, schema=shape.schema, promise=promise, keys=shape.keys,
         )  # fmt: skip
 
-    def _configuration(self) -> dict[str, Any]:
+    def _configuration(self, destinations: Sequence[Destination]) -> dict[str, Any]:
         shape = self.source.shape
         keys = {} if shape.append_only else {"key_columns": list(shape.keys)}
         # What a random history may contain is not what an append-only pipeline can follow; it says so by parking.
@@ -93,7 +97,8 @@ class Deployment:
             "source": {**_where(self.source.lake), "schema": shape.schema, "table": shape.table},
             "routing": {"field": shape.routing, **keys, **loose},
             "destinations": [
-                {"id": d.id, "routing_value": d.value, **_where(d.lake), "schema": d.schema} for d in self.destinations
+                *({"id": d.id, "routing_value": d.value, **_where(d.lake), "schema": d.schema} for d in destinations),
+                *self._beside,
             ],
             "poll": {"interval_seconds": 0.2},
             "server": {"port": self._port},
@@ -106,8 +111,9 @@ def _where(lake: Lake) -> dict[str, str]:
     return {key: value for key, value in given.items() if value is not None}
 
 
-def _reached(statuses: list[Any], count: int, head: int) -> bool:
-    return len(statuses) == count and all((status["known_through"] or 0) >= head for status in statuses)
+def _reached(statuses: list[Any], wanted: set[str], head: int) -> bool:
+    there = {status["id"] for status in statuses if (status["known_through"] or 0) >= head}
+    return wanted <= there
 
 
 def service(viaduck: RunningViaduck, name: str) -> psutil.Process | None:

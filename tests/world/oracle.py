@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import duckdb
 
@@ -95,7 +96,8 @@ class _Check:
     def run(self, head: int | None) -> list[Finding]:
         commits = commits_of(self.con, self.alias, self.destination.lake)
         self.whole = commits[0].snapshot == 0
-        self.cursors = self._cursor_tables()
+        self.cursors = [table for table in self._cursor_tables() if self._cursor_rows(name(self.alias, SCHEMA, table))]
+        self.tables = self._table_ids()
         for commit in commits:
             if commit.snapshot > 0:
                 self._commit(commit)
@@ -108,11 +110,12 @@ class _Check:
         if not commit.is_ours and self.ours and not commit.is_bare_upkeep:
             self._find("unstamped", commit.snapshot, f"by {commit.author!r}: {commit.changes}")
         if stamp is not None and self._is_mine(stamp) and stamp.kind in ("seed", "changes", "advance"):
-            self._moved(commit.snapshot, stamp)
+            self._moved(commit, stamp)
             return
         if stamp is not None and stamp.kind in ("provision", "maintenance") and (stamp.deleted or stamp.inserted):
             self._find("growth", commit.snapshot, f"{stamp.kind} says that it changed rows")
-        self._holds(commit.snapshot)
+        if commit.changes_columns or commit.names(self.tables):
+            self._holds(commit)
 
     def _is_mine(self, stamp: Stamp) -> bool:
         return (stamp.pipeline, stamp.destination) == (self.destination.pipeline, self.destination.id)
@@ -130,8 +133,8 @@ class _Check:
 
     # -- a snapshot that moves this destination -----------------------------------------------------------------------
 
-    def _moved(self, snapshot: int, stamp: Stamp) -> None:
-        last, before = self.stamp, self.size
+    def _moved(self, commit: Commit, stamp: Stamp) -> None:
+        snapshot, last, before = commit.snapshot, self.stamp, self.size
         if not self.truth.knows(stamp.through):
             self._find("range", snapshot, f"{stamp.range} ends at no snapshot of the source")
             return
@@ -139,7 +142,7 @@ class _Check:
             self._continues(snapshot, last, stamp)
         self.stamp = stamp
         self.seed = stamp if stamp.kind == "seed" or self.seed is None else self.seed
-        comparable = self._holds(snapshot) and (last is not None or self.whole)
+        comparable = self._holds(commit) and (last is not None or self.whole)
         if comparable and stamp.inserted - stamp.deleted != self.size - before:
             said = f"{stamp.inserted} in and {stamp.deleted} out"
             self._find("growth", snapshot, f"{said}, but the table went from {before} to {self.size} rows")
@@ -174,22 +177,24 @@ class _Check:
 
     # -- what every snapshot holds, whoever made it -------------------------------------------------------------------
 
-    def _holds(self, snapshot: int) -> bool:
+    def _holds(self, commit: Commit) -> bool:
         """Columns, rows and cursor are what the destination's last stamp says. False where no rows can be compared."""
         if self.stamp is None or self.seed is None:
             return False
-        self._cursor(snapshot, self.stamp)
-        if not self._has_columns(snapshot, self.stamp):
+        self._cursor(commit.snapshot, self.stamp)
+        if not self._has_columns(commit, self.stamp):
             return False
-        self._has_rows(snapshot, self.seed, self.stamp)
+        self._has_rows(commit.snapshot, self.seed, self.stamp)
         return True
 
-    def _has_columns(self, snapshot: int, stamp: Stamp) -> bool:
-        try:
-            have = columns_of(self.con, self._table(snapshot))
-        except duckdb.CatalogException:
-            self._find("columns", snapshot, f"there is no table {self.destination.schema}.{self.destination.table}")
-            return False
+    def _has_columns(self, commit: Commit, stamp: Stamp) -> bool:
+        snapshot, have = commit.snapshot, self.columns
+        if commit.changes_columns or not have:
+            try:
+                have = columns_of(self.con, self._table(snapshot))
+            except duckdb.CatalogException:
+                self._find("columns", snapshot, f"there is no table {self.destination.schema}.{self.destination.table}")
+                return False
         wanted = self.truth.columns(stamp.through)
         # An advance touches no table: columns that the source has gained come with the next changes.
         waits = stamp.kind == "advance" and have == self.columns == wanted[: len(have)]
@@ -213,26 +218,40 @@ class _Check:
 
     def _cursor(self, snapshot: int, stamp: Stamp) -> None:
         """The position that is stored in a snapshot is the one that the last stamp tells."""
-        found = [row for table in self.cursors for row in self._cursor_rows(f"{table} AT (VERSION => {snapshot})")]
+        at = f" AT (VERSION => {snapshot})"
+        found = [row for table in self.cursors for row in self._cursor_rows(name(self.alias, SCHEMA, table) + at)]
         if found != [(stamp.generation, stamp.through)]:
             expected = f"generation {stamp.generation} at {stamp.through}"
             self._find("cursor", snapshot, f"expected one, {expected}; found {found}")
 
     def _cursor_tables(self) -> list[str]:
-        """Tables of ours that know this destination, be they one as they should or more."""
-        lake = self.destination.lake
-        table, schema, column = (
-            metadata(self.con, self.alias, f"ducklake_{kind}", lake) for kind in ("table", "schema", "column")
-        )
-        rows = self.con.execute(
-            f"SELECT t.table_name FROM {table} t JOIN {schema} s ON s.schema_id = t.schema_id"
-            f" JOIN {column} c ON c.table_id = t.table_id AND c.end_snapshot IS NULL AND t.end_snapshot IS NULL"
+        """Tables of ours that hold a cursor, for whomever."""
+        rows = self._metadata(
+            "SELECT t.table_name FROM {table} t JOIN {schema} s ON s.schema_id = t.schema_id"
+            " JOIN {column} c ON c.table_id = t.table_id AND c.end_snapshot IS NULL AND t.end_snapshot IS NULL"
             " AND c.column_name IN ('pipeline', 'destination', 'generation', 'position')"
             " WHERE s.schema_name = ? GROUP BY t.table_name HAVING count(*) = 4",
-            [SCHEMA],
-        ).fetchall()
-        tables = [name(self.alias, SCHEMA, found) for (found,) in rows]
-        return [known for known in tables if self._cursor_rows(known)]
+            SCHEMA,
+        )
+        return [found for (found,) in rows]
+
+    def _table_ids(self) -> set[int]:
+        """Ids that the destination's table has had, and those of its cursors, be they one as they should or more."""
+        rows = self._metadata(
+            "SELECT t.table_id FROM {table} t JOIN {schema} s ON s.schema_id = t.schema_id"
+            " WHERE (s.schema_name = ? AND t.table_name IN (SELECT unnest(?)))"
+            " OR (s.schema_name = ? AND t.table_name = ?)",
+            SCHEMA,
+            self.cursors,
+            self.destination.schema,
+            self.destination.table,
+        )
+        return {int(found) for (found,) in rows}
+
+    def _metadata(self, sql: str, *values: str | list[str]) -> list[tuple[Any, ...]]:
+        kinds, lake = ("table", "schema", "column"), self.destination.lake
+        tables = {kind: metadata(self.con, self.alias, f"ducklake_{kind}", lake) for kind in kinds}
+        return self.con.execute(sql.format(**tables), values).fetchall()
 
     def _cursor_rows(self, table: str) -> list[tuple[int, int]]:
         sql = f"SELECT generation, position FROM {table} WHERE pipeline = ? AND destination = ?"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +52,15 @@ class Commit:
     @property
     def is_ours(self) -> bool:
         return self.author == AUTHOR
+
+    @property
+    def changes_columns(self) -> bool:
+        """Whether it made, changed or dropped a table, be it any."""
+        return "_table:" in re.sub("(inserted_into|deleted_from)_table:", "", self.changes)
+
+    def names(self, tables: Set[int]) -> bool:
+        """Whether it did anything to one of these tables."""
+        return any(int(found) in tables for found in re.findall(r":(\d+)", self.changes))
 
     @property
     def is_bare_upkeep(self) -> bool:
