@@ -16,16 +16,17 @@ from dataclasses import dataclass, field
 
 import duckdb
 
+from services.applier.answer import answer, failed
 from services.applier.apply import Applied, Applier, Change
 from services.applier.decide import Decision, decide
 from services.applier.feed import Counts, Feed, Reading
 from services.applier.task import Limits, Target, TargetResult, Task, TaskResult, WorkerReport
-from shared.errors import Action, DestinationError, ViaduckError
+from shared.errors import DestinationError, ViaduckError
 from shared.lake.catalog import TableInfo
 from shared.lake.engine import connect
 from shared.lake.failure import classify, invalidates_instance
 from shared.lake.pool import LakePool
-from shared.messages import ItemKind, Outcome, Progress
+from shared.messages import ItemKind, Outcome
 
 Numbered = tuple[int, Target]
 Work = Callable[[int, Target], tuple[Applied | None, Reading | None]]
@@ -280,21 +281,7 @@ class _Run:
             self.done.setdefault(number, self._failed(target, error))
 
     def _failed(self, target: Target, error: ViaduckError) -> TargetResult:
-        outcome = Outcome.PARKED if error.action is Action.PARK else Outcome.FAILED
-        progress = self._progress(target, outcome).model_copy(update={"error": error.problem()})
-        return TargetResult(progress)
-
-    def _progress(self, target: Target, outcome: Outcome) -> Progress:
-        item = target.item
-        return Progress(
-            pipeline=item.pipeline,
-            destination=item.destination,
-            item=item.item,
-            kind=item.kind,
-            outcome=outcome,
-            generation=item.generation,
-            applier=self.task.applier,
-        )
+        return TargetResult(failed(target.item, error, self.task.applier))
 
     def _result(
         self, number: int, target: Target, applied: Applied, reading: Reading | None, seconds: float | None = None
@@ -304,7 +291,7 @@ class _Run:
         phases = dict(reading.seconds) if reading is not None else {}
         if seconds is not None:
             phases["apply"] = seconds
-        progress = self._progress(target, applied.outcome).model_copy(
+        progress = answer(target.item, applied.outcome, self.task.applier).model_copy(
             update={
                 "generation": applied.generation or target.item.generation,
                 "position": applied.position,

@@ -46,8 +46,10 @@ class Courier:
 
     def act(self) -> None:
         self.plan([receiver for receiver in self.receivers if self.rng.random() < 0.7])
-        if self.rng.random() < 0.05:
+        if self.rng.random() < 0.1:
             self.rng.choice(self.receivers).begin_again()
+        if self.rng.random() < 0.2:
+            self._send_from_another_life(self.rng.choice(self.receivers))
         if self.rng.random() < 0.8:
             self.deliver(self._take())
 
@@ -58,6 +60,14 @@ class Courier:
             if self.rng.random() < 0.8:
                 self.bag.remove(sent)
         return [sent for sent in taken if self.rng.random() < 0.95]
+
+    def _send_from_another_life(self, receiver: Receiver) -> None:
+        """An item that would fit its destination if only it were of the generation that is there."""
+        there = receiver.cursor
+        if there.generation and there.position < self.head:
+            generation = max(1, there.generation + self.rng.choice([-1, 1]))
+            fields = {"expected": there.position, "generation": generation, "pinned": self._always_pinned()}
+            self.deliver([(receiver, receiver.item(ItemKind.CHANGES, self.head, **fields))])
 
     # -- planning -----------------------------------------------------------------------------------------------------
 

@@ -57,11 +57,16 @@ class Generator:
         self.shape = shape
         self.model = Model(shape.columns)
         self.expire = expire
+        self.last: Step | None = None
 
     def step(self) -> Step:
-        if self.rng.random() < 0.3:
-            return self._upkeep()
-        return self._transaction()
+        self.last = self._step()
+        return self.last
+
+    def _step(self) -> Step:
+        if _deletes(self.last) and self.rng.random() < 0.25:
+            return Upkeep(Chore.REWRITE)  # what was deleted is to be gone for good
+        return self._upkeep() if self.rng.random() < 0.3 else self._transaction()
 
     # -- maintenance and others ---------------------------------------------------------------------------------------
 
@@ -121,9 +126,9 @@ class Generator:
             self._update: 8,
             self._delete: 5,
             self._delete_all: 1,
-            self._change_key: 3,
+            self._change_key: 5,
             self._shift_keys: 1,
-            self._move: 5,
+            self._move: 8,
             self._touch: 2,
             self._update_and_revert: 2,
             self._replace: 3,
@@ -275,6 +280,10 @@ class Generator:
         if self.shape.null_keys and self.rng.random() < 0.08:
             return None
         return str(self.rng.randrange(self.shape.spread))
+
+
+def _deletes(step: Step | None) -> bool:
+    return isinstance(step, Transaction) and any(isinstance(one, Delete | Truncate) for one in step.statements)
 
 
 def _column_alone(statements: Statements) -> Statements:
