@@ -219,7 +219,7 @@ NESTED = {
     "INTEGER[]": ["[1, NULL, 3]", "[]", "[NULL]"],
     "VARCHAR[]": ["['', NULL, 'NULL', 'a,b', '[x]', 'it''s']", "['']"],
     "INTEGER[][]": ["[[1], [], NULL, [NULL, 2]]"],
-    "STRUCT(a INTEGER, \"B c\" VARCHAR)": ["{'a': NULL, 'B c': ''}", "{'a': 1, 'B c': NULL}"],
+    'STRUCT(a INTEGER, "B c" VARCHAR)': ["{'a': NULL, 'B c': ''}", "{'a': 1, 'B c': NULL}"],
     "STRUCT(a STRUCT(b STRUCT(c UBIGINT[])))": ["{'a': {'b': {'c': [18446744073709551615, NULL]}}}", "{'a': NULL}"],
     "STRUCT(x DATE, y UUID)[]": ["[{'x': DATE '2024-02-29', 'y': '00000000-0000-0000-0000-000000000001'}, NULL]"],
     "MAP(VARCHAR, INTEGER)": ["MAP {'': NULL, 'k': 1}", "MAP {}"],
