@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import duckdb
@@ -299,19 +301,16 @@ def test_two_appliers_on_one_range_apply_it_once(bed: Bed) -> None:
     bed.seed()
     before, commits = bed.head, bed.commits("a")
     bed.sql("UPDATE src.main.t SET v = v || '+'")
-    start = threading.Barrier(3)
-    answered: list[Applied] = []
+    start = threading.Barrier(3, timeout=60)
 
-    def rival() -> None:
-        with _Reading(bed, "a", before) as (applier, change):
-            start.wait()
-            answered.append(applier.apply(change))
+    def rival(reading: tuple[Applier, Change]) -> Applied:
+        applier, change = reading
+        start.wait()
+        return applier.apply(change)
 
-    rivals = [threading.Thread(target=rival) for _ in range(3)]
-    for thread in rivals:
-        thread.start()
-    for thread in rivals:
-        thread.join()
+    with ExitStack() as readings, ThreadPoolExecutor(3) as threads:
+        ready = [readings.enter_context(_Reading(bed, "a", before)) for _ in range(3)]
+        answered = list(threads.map(rival, ready))
     assert sorted(applied.outcome for applied in answered) == ["already_applied", "already_applied", "applied"]
     assert bed.commits("a") == commits + 1
     assert bed.rows("a") == bed.expected("a")

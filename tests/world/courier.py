@@ -46,8 +46,9 @@ class Courier:
 
     def act(self) -> None:
         self.plan([receiver for receiver in self.receivers if self.rng.random() < 0.7])
-        if self.rng.random() < 0.1:
-            self.rng.choice(self.receivers).begin_again()
+        seeded = [receiver for receiver in self.receivers if receiver.cursor.generation]
+        if seeded and self.rng.random() < 0.15:
+            self.rng.choice(seeded).begin_again(replace=self.rng.random() < 0.5)
         if self.rng.random() < 0.2:
             self._send_from_another_life(self.rng.choice(self.receivers))
         if self.rng.random() < 0.8:
@@ -136,7 +137,7 @@ class Courier:
         if answer.outcome is Outcome.APPLIED and answer.position is not None:
             receiver.cursor = Seen(item.generation, answer.position)
         if answer.outcome is Outcome.PARKED and receiver.cursor.generation == receiver.generation:
-            receiver.begin_again()
+            receiver.begin_again(replace=True)
         if self.rng.random() >= LOST:
             receiver.believed = receiver.cursor
 

@@ -160,8 +160,15 @@ class Generator:
         return [Shift(self._some(), self.shape.keys[0], self.rng.choice([1, -1, 100]))]
 
     def _move(self) -> Statements:
-        """Rows that move to another tenant, to none, or come from none."""
-        return [Update(self._some(), ((self.shape.routing, self._routing_cell()), *self._maybe_sets()))]
+        """Rows that move to another tenant, to none, or come from none; mostly one, to where its key is free."""
+        row = self._pick()
+        if row is None or self.rng.random() < 0.3:
+            return [Update(self._some(), ((self.shape.routing, self._routing_cell()), *self._maybe_sets()))]
+        here, *key = self._identity_of(row)
+        taken = self._taken()
+        homes = [home for home in (*self.shape.tenants, *self.shape.strays) if (home, *key) not in taken]
+        home = self.rng.choice(homes or [here])
+        return [Update(self._only(row), ((self.shape.routing, home), *self._maybe_sets()))]
 
     def _touch(self) -> Statements:
         return [Touch(self._some(), self.rng.choice(self._value_columns()))]
@@ -171,7 +178,7 @@ class Generator:
         if row is None:
             return self._insert()
         column = self.rng.choice(self._value_columns())
-        there = Where.equal(self._identity(), self._identity_of(row))
+        there = self._only(row)
         back = row[self.model.index(column)]
         return [Update(there, ((column, self._cell(column)),)), Update(there, ((column, back),))]
 
@@ -181,18 +188,16 @@ class Generator:
         if row is None:
             return self._insert()
         again = self._row(self._identity_of(row))
-        return [Delete(Where.equal(self._identity(), self._identity_of(row))), Insert((again,))]
+        return [Delete(self._only(row)), Insert((again,))]
 
     def _come_and_go(self) -> Statements:
         """Rows inserted and, some of them, deleted in one transaction."""
         rows = self._new_rows(self._how_many())
-        gone = Where.equal(self._identity(), self._identity_of(rows[0]))
-        return [Insert(rows), Delete(gone)]
+        return [Insert(rows), Delete(self._only(rows[0]))]
 
     def _insert_and_update(self) -> Statements:
         rows = self._new_rows(self._how_many())
-        first = Where.equal(self._identity(), self._identity_of(rows[0]))
-        return [Insert(rows), Update(first, self._sets())]
+        return [Insert(rows), Update(self._only(rows[0]), self._sets())]
 
     def _merge(self) -> Statements:
         known = [row for row in (self._pick() for _ in range(self.rng.randint(*FEW))) if row is not None]
@@ -224,7 +229,13 @@ class Generator:
 
     def _one(self) -> Where:
         row = self._pick()
-        return EVERY_ROW if row is None else Where.equal(self._identity(), self._identity_of(row))
+        return EVERY_ROW if row is None else self._only(row)
+
+    def _only(self, row: Row) -> Where:
+        return Where.equal(self._identity(), self._identity_of(row))
+
+    def _taken(self) -> set[tuple[Cell, ...]]:
+        return {tuple(self._identity_of(row)) for row in self.model.live()}
 
     def _some(self) -> Where:
         """A few keys of anybody, everything of one tenant, one row, or every row."""
@@ -247,7 +258,7 @@ class Generator:
 
     def _new_rows(self, count: int) -> tuple[Row, ...]:
         """Rows of keys that are free, as far as there are any; one statement never names a key twice."""
-        taken = {tuple(self._identity_of(row)) for row in self.model.live()}
+        taken = self._taken()
         rows: dict[tuple[Cell, ...], Row] = {}
         for _ in range(count * 2):
             row = self._row([self._routing_cell(), *(self._key_cell(key) for key in self.shape.keys)])

@@ -45,9 +45,9 @@ class Receiver:
     def generation(self) -> int:
         return self.desired.generation
 
-    def begin_again(self) -> None:
-        """Control's reseed: the next life."""
-        self.desired = self.desired.model_copy(update={"generation": self.generation + 1, "replace": True})
+    def begin_again(self, *, replace: bool) -> None:
+        """The next life: control's reseed, with ``replace``, or a destination that was taken away and is back."""
+        self.desired = self.desired.model_copy(update={"generation": self.generation + 1, "replace": replace})
 
     def item(self, kind: ItemKind, through: int, **fields: Any) -> WorkItem:
         """A work item for this destination, from ``expected`` (else before everything) to ``through``."""
