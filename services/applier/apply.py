@@ -95,9 +95,7 @@ class Applier:
         """The stored cursor; None where there is none, be it that the lake itself is still to be made."""
         try:
             with self._pool.use(target.lake, read_only=False) as lake:
-                return self._guarded(
-                    lake, "reading the cursor", lambda con: fence.read_cursor(con, lake.alias, target.destination)
-                )
+                return self._guarded(lake, "reading the cursor", lambda con: _stored(con, lake, target.destination))
         except LakeAbsent:
             return None
 
@@ -169,7 +167,7 @@ class Applier:
         """Replace the table's content and begin a generation, in one transaction."""
         item, destination, reading = change.target.item, change.target.destination, change.reading
         assert reading is not None  # noqa: S101 - a seed always carries the rows that it found, if only none
-        seen = fence.read_cursor(con, lake.alias, destination)
+        seen = _stored(con, lake, destination)
         if decide(seen, item) is not Decision.APPLY:
             raise fence.CursorMoved
         rows = change.counts.upserts
@@ -177,24 +175,25 @@ class Applier:
             fence.create_cursor(con, lake.alias, destination, item, change.through, change.table, rows)
         else:
             fence.replace_cursor(con, lake.alias, destination, item, change.through, change.table, rows, seen)
-        deleted = self._held(lake, destination)
-        shape.prepare_seed(con, lake.alias, destination, reading.columns, deleted, ours=seen is not None)
+        held = self._held(lake, destination)
+        shape.prepare_seed(con, lake.alias, destination, reading.columns, held, ours=seen is not None)
+        deleted = held or 0
         inserted = self._insert(con, lake, change, reading)
         self._stamp(con, lake, change, token, NOT_SEEDED if seen is None else seen.position, deleted, inserted)
         return Applied(Outcome.APPLIED, change.through, change.through, deleted, inserted, rows_applied=rows)
 
-    def _held(self, lake: OpenLake, destination: Destination) -> int:
-        """Rows that the destination's table holds now; of a damaged one, which can't be read, what metadata says.
+    def _held(self, lake: OpenLake, destination: Destination) -> int | None:
+        """Rows in the destination's table, None where there is none; of a damaged one, what metadata says.
 
         Asked outside the transaction, which an error would end.
         """
+        if not lake.catalog.has_table(destination.schema_name, destination.table):
+            return None
         con = self._con.cursor()
         try:
             return int(
                 con.execute(f"SELECT count(*) FROM {shape.table_path(lake.alias, destination)}").fetchall()[0][0]
             )
-        except duckdb.CatalogException:
-            return 0
         except duckdb.IOException:
             return lake.catalog.live_rows(destination.schema_name, destination.table)
         finally:
@@ -251,9 +250,7 @@ class Applier:
 
     def _answer(self, lake: OpenLake, target: Target, source: TableInfo | None = None) -> Applied:
         """Read the cursor and say what it means for the item (DESIGN §5.1)."""
-        cursor = self._guarded(
-            lake, "reading the cursor", lambda con: fence.read_cursor(con, lake.alias, target.destination)
-        )
+        cursor = self._guarded(lake, "reading the cursor", lambda con: _stored(con, lake, target.destination))
         position = NOT_SEEDED if cursor is None else cursor.position
         decision = decide(cursor, target.item)
         if target.item.kind is ItemKind.PROBE and cursor is None:
@@ -314,6 +311,13 @@ class Applier:
             raise classify(error, f"{doing} in the lake at {lake.lake}") from None
         finally:
             con.close()
+
+
+def _stored(con: duckdb.DuckDBPyConnection, lake: OpenLake, destination: Destination) -> Cursor | None:
+    """The stored cursor; None where its table is not there."""
+    if not lake.catalog.has_table(SCHEMA, cursor_name(destination.pipeline, destination.destination)):
+        return None
+    return fence.read_cursor(con, lake.alias, destination)
 
 
 def _require_same(cursor: Cursor, target: Target, source: TableInfo | None) -> None:

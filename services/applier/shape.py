@@ -69,17 +69,17 @@ def prepare_seed(
     alias: str,
     destination: Destination,
     wanted: Sequence[Column],
-    held: int,
+    held: int | None,
     *,
     ours: bool,
 ) -> None:
-    """Make the table that a seed fills: new, or emptied of the ``held`` rows.
+    """Make the table that a seed fills: new (``held`` is None), or emptied of the ``held`` rows.
 
     ``ours`` says that a cursor vouches for the rows that are there. Raises ``table_not_empty`` and ``table_mismatch``
     rather than replace what Viaduck did not write, unless a reseed was asked for.
     """
     table = table_path(alias, destination)
-    have = columns_of(con, table)
+    have = None if held is None else columns_of(con, table)
     if have is None:
         create_table(con, alias, destination, wanted)
         return

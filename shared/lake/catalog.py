@@ -234,6 +234,14 @@ class CatalogReader:
         )
         return tuple((int(row["begin_snapshot"]), int(row["rows_added"])) for row in rows)
 
+    def has_table(self, schema: str, table: str) -> bool:
+        """Whether there is such a table now. To ask DuckDB for a missing one opens every other attached lake: it looks
+        for similar names there."""
+        return any(
+            found_schema.lower() == schema.lower() and found.lower() == table.lower()
+            for found_schema, found in self.tables()
+        )
+
     def live_rows(self, schema: str, table: str) -> int:
         """Rows of the table's files, less those that its delete files take away: no file is opened."""
         row = self._one(
