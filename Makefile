@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench mutants soak
+.PHONY: help setup demo test lint bench mutants torture soak model-check
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTEST := $(BIN)/python -m pytest
 
 help: ## show this
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
 
 setup: $(READY) ## build .venv from the lock file; quick when there is nothing to do
 
@@ -32,11 +32,11 @@ demo: $(READY) ## one shared table of real flights becomes sixteen exact lakes
 	@$(BIN)/viaduck demo
 
 test: $(READY) ## all tests; ARGS="-k name" for some
-	$(PYTEST) $(ARGS)
+	$(PYTEST) -n 2 --dist loadgroup $(ARGS)
 
 lint: $(READY) ## ruff and mypy over source and tests
-	$(BIN)/ruff check services shared tests bench
-	$(BIN)/ruff format --check services shared tests bench
+	$(BIN)/ruff check services shared tests bench deploy
+	$(BIN)/ruff format --check services shared tests bench deploy
 	$(BIN)/mypy --strict services shared tests bench
 
 bench: $(READY) ## figures as a table, beside a plain single-process script
@@ -44,6 +44,12 @@ bench: $(READY) ## figures as a table, beside a plain single-process script
 
 mutants: $(READY) ## plant one mistake at a time, and show the test that catches it
 	$(BIN)/python -m tests.mutants $(ARGS)
+
+torture: $(READY) ## the fault matrix in full, hours; ARGS="--fault kill --share 0.1 --seed 7"
+	$(BIN)/python -m tests.torture $(ARGS)
+
+model-check: $(READY) ## the specification in larger models, an hour at most for each; ARGS="--minutes 10"
+	$(BIN)/python -m tests.model $(ARGS)
 
 soak: $(READY) ## the random histories, a thousand of them; VIADUCK_SEED=n replays one
 	VIADUCK_PROFILE=soak $(PYTEST) tests/lake --timeout 7200 $(ARGS)

@@ -89,6 +89,8 @@ class LakeRef(BaseModel):
     data_path: str | None = None
     properties: dict[str, str] = {}
     from_file: bool = False
+    from_defaults: bool = False
+    """Credentials among ``defaults.properties`` of the file, which every service has, belong to it."""
 
 
 class Destination(Message):
@@ -108,6 +110,12 @@ class Destination(Message):
     """A reseed was asked for: rows that Viaduck did not write may be replaced, other columns rebuilt."""
     revision: str
     """Changes whenever an operator touches the destination; a parked one is then tried again."""
+    seed_at: Snapshot | None = None
+    """This life begins at that snapshot of the source (a rewind); None: where ``seed_mode`` says."""
+    drop: bool = False
+    """Table and cursor are to be taken away; the state is ``stopped``."""
+    managed_by: Literal["file", "api"] = "file"
+    """For a control that lost its registry: nobody else asks."""
 
     @property
     def key(self) -> str:
@@ -119,6 +127,7 @@ class ItemKind(StrEnum):
     CHANGES = "changes"
     ADVANCE = "advance"
     PROBE = "probe"
+    DROP = "drop"
 
 
 class WorkItem(Message):

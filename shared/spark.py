@@ -21,6 +21,7 @@ from pyspark.errors import PySparkException
 from shared.config.model import Config
 from shared.errors import DependencyError
 from shared.java import java_home
+from shared.parcel import parcel
 
 SETTINGS = {
     "spark.python.unix.domain.socket.enabled": "true",  # over TCP each task loses 40 ms
@@ -49,7 +50,11 @@ def session(config: Config, app: str) -> SparkContext:
         with _signals_kept(), warnings.catch_warnings():
             # It looks for pandas and dislikes the newest; none of our jobs uses any.
             warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
-            return SparkContext.getOrCreate(spark_conf(config, app))
+            context = SparkContext.getOrCreate(spark_conf(config, app))
+            if not is_local(config.spark.master):
+                # Whatever is installed over there: the code that runs is the code that sent the task.
+                context.addPyFile(str(parcel()))
+            return context
     except PySparkException as error:
         raise _did_not_start(config.spark.master, error) from error
     except Exception as error:

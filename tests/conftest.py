@@ -3,18 +3,63 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import duckdb
 import pytest
+from hypothesis import settings
 
+from tests.servers.kafka import Kafka
 from tests.servers.postgres import Postgres
+from tests.servers.s3 import S3
+from tests.servers.spark_cluster import SparkCluster
 from tests.world.duck import connect
+
+settings.register_profile("viaduck", deadline=None)  # machines are noisy: how long an example takes proves nothing
+settings.load_profile("viaduck")
+
+ONE_GROUP = Path(__file__).parent / "e2e"
+"""What starts whole deployments shares its servers, and runs in one process while the other does the rest."""
+
+
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(ONE_GROUP):
+            item.add_marker(pytest.mark.xdist_group("e2e"))
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
     with Postgres() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[Kafka]:
+    """One node, without passwords, with a faulty way in beside the good one."""
+    with Kafka(faulty=True) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def kafka_cluster() -> Iterator[Kafka]:
+    """Three nodes with TLS, SCRAM passwords and ACLs."""
+    with Kafka(3, secured=True) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3]:
+    with S3() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def spark_cluster() -> Iterator[SparkCluster]:
+    """A master and two workers; a test that kills one starts it again."""
+    with SparkCluster() as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")

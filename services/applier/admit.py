@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from shared.messages import DesiredState, Destination, WorkItem
+from shared.messages import DesiredState, Destination, ItemKind, WorkItem
 
 KNOWN_WITHIN_S = 5.0
 """The two topics are not ordered among each other: an item may come before the destination that it speaks of."""
@@ -23,10 +23,11 @@ class Admission(StrEnum):
 
 
 def admit(item: WorkItem, destination: Destination | None, waited_s: float) -> Admission:
+    """What becomes of an item that was delivered. It spares work and guards nothing, so TLA: ``Take`` admits all."""
     if destination is None or destination.generation < item.generation:
         return Admission.HOLD if waited_s < KNOWN_WITHIN_S else Admission.UNKNOWN
     if destination.generation > item.generation:
         return Admission.FENCED
-    if destination.state is DesiredState.RUNNING:
+    if destination.state is DesiredState.RUNNING or (destination.drop and item.kind is ItemKind.DROP):
         return Admission.RUN
     return Admission.HOLD if waited_s < KNOWN_WITHIN_S else Admission.DROP

@@ -15,12 +15,13 @@ import duckdb
 
 from services.applier import fence, shape
 from services.applier.decide import Cursor, Decision, decide
-from services.applier.feed import Counts, Reading, key_not_unique, same_keys
+from services.applier.reading import Counts, Reading, key_not_unique, same_keys
 from services.applier.task import Limits, Target
-from services.applier.unknown import committed_snapshot, require_files
+from services.applier.unknown import committed_snapshot, is_missing, require_files
 from shared.errors import DestinationError, ViaduckError
 from shared.lake.catalog import TableInfo
 from shared.lake.cursor import SCHEMA, cursor_name
+from shared.lake.engine import release
 from shared.lake.failure import LakeAbsent, classify, loses_attachment
 from shared.lake.pool import LakePool, OpenLake
 from shared.lake.sql import columns as column_list
@@ -64,6 +65,9 @@ class Change:
     def is_seed(self) -> bool:
         return self.target.item.kind is ItemKind.SEED
 
+    def move(self, rows: int) -> fence.Move:
+        return fence.Move(self.target.destination, self.target.item, self.through, self.table, rows)
+
 
 class Applier:
     """Applies changes to destination lakes through a pool of attached lakes; used by many threads at once."""
@@ -83,7 +87,7 @@ class Applier:
     def probe(self, target: Target, source: TableInfo | None = None) -> Applied:
         """Answer from the cursor, without writing anything and without making a lake that is not there.
 
-        Raises ``source_recreated`` where the cursor speaks of another table than ``source``.
+        Raises ``source_recreated`` where the cursor speaks of another table than ``source``. TLA: ``TakeProbe``.
         """
         try:
             with self._pool.use(target.lake, read_only=False) as lake:
@@ -113,10 +117,11 @@ class Applier:
             except ViaduckError as error:
                 if error.type != "destination_busy" or attempt == BUSY_TRIES:
                     raise
-                time.sleep(BUSY_WAIT_S * attempt * (1 + random.random()))  # noqa: S311 - spreads rivals, guards nothing
+                wait_for_rival(attempt)
         raise AssertionError("unreachable")
 
     def _try(self, lake: OpenLake, change: Change) -> Applied:
+        """One transaction, and what became of its COMMIT. TLA: ``CheckDeadline``, ``SendCommit``, ``Acknowledge``."""
         con, token = self._con.cursor(), uuid.uuid4().hex
         applied: Applied | None = None
         committing = False
@@ -145,7 +150,7 @@ class Applier:
             _rollback(con)
             return self._failed(lake, change, token, error, applied if committing else None)
         finally:
-            con.close()
+            release(con)
 
     # -- inside the transaction ---------------------------------------------------------------------------------------
 
@@ -153,7 +158,7 @@ class Applier:
         """One item of changes, or an advance: the cursor's compare-and-set is the first write."""
         item, destination = change.target.item, change.target.destination
         net = max(change.counts.touched, change.counts.upserts)
-        fence.move_cursor(con, lake.alias, destination, item, change.through, change.table, net)
+        fence.move_cursor(con, lake.alias, change.move(net))
         deleted = inserted = 0
         if change.reading is not None:
             shape.follow_columns(con, lake.alias, destination, change.reading.columns)
@@ -172,32 +177,15 @@ class Applier:
             raise fence.CursorMoved
         rows = change.counts.upserts
         if seen is None:
-            fence.create_cursor(con, lake.alias, destination, item, change.through, change.table, rows)
+            fence.create_cursor(con, lake.alias, change.move(rows))
         else:
-            fence.replace_cursor(con, lake.alias, destination, item, change.through, change.table, rows, seen)
-        held = self._held(lake, destination)
+            fence.replace_cursor(con, lake.alias, change.move(rows), seen)
+        held = held_rows(self._con, lake, destination)
         shape.prepare_seed(con, lake.alias, destination, reading.columns, held, ours=seen is not None)
         deleted = held or 0
         inserted = self._insert(con, lake, change, reading)
         self._stamp(con, lake, change, token, NOT_SEEDED if seen is None else seen.position, deleted, inserted)
         return Applied(Outcome.APPLIED, change.through, change.through, deleted, inserted, rows_applied=rows)
-
-    def _held(self, lake: OpenLake, destination: Destination) -> int | None:
-        """Rows in the destination's table, None where there is none; of a damaged one, what metadata says.
-
-        Asked outside the transaction, which an error would end.
-        """
-        if not lake.catalog.has_table(destination.schema_name, destination.table):
-            return None
-        con = self._con.cursor()
-        try:
-            return int(
-                con.execute(f"SELECT count(*) FROM {shape.table_path(lake.alias, destination)}").fetchall()[0][0]
-            )
-        except duckdb.IOException:
-            return lake.catalog.live_rows(destination.schema_name, destination.table)
-        finally:
-            con.close()
 
     def _delete(self, con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change, reading: Reading) -> int:
         """Delete the touched keys that exist. Cheaper, and fewer files, than a MERGE (DUCKLAKE §5)."""
@@ -249,7 +237,7 @@ class Applier:
     # -- what the cursor says, and what an error means ----------------------------------------------------------------
 
     def _answer(self, lake: OpenLake, target: Target, source: TableInfo | None = None) -> Applied:
-        """Read the cursor and say what it means for the item (DESIGN §5.1)."""
+        """Read the cursor and say what it means for the item (DESIGN §5.1). TLA: ``DecideAnew``, ``OfCursor``."""
         cursor = self._guarded(lake, "reading the cursor", lambda con: _stored(con, lake, target.destination))
         position = NOT_SEEDED if cursor is None else cursor.position
         decision = decide(cursor, target.item)
@@ -265,28 +253,39 @@ class Applier:
                 f"the cursor of {target.destination.key} moved while it was read",
                 "it is tried again",
             )
+        if cursor is None:
+            return Applied(Outcome.GAP, position)
+        self._require_last_files(lake, target.destination, cursor)
         if decision is Decision.GAP:
             return Applied(Outcome.GAP, position)
-        assert cursor is not None  # noqa: S101 - only a cursor can have applied something
-        if target.item.kind is not ItemKind.PROBE:
-            # An earlier try may have lost its acknowledgement, and its files with it (H7).
-            self._require_files_of(lake, cursor)
         return Applied(Outcome.ALREADY_APPLIED, position, rows_applied=cursor.rows_applied)
 
-    def _require_files_of(self, lake: OpenLake, cursor: Cursor) -> None:
+    def _require_last_files(self, lake: OpenLake, destination: Destination, cursor: Cursor) -> None:
+        """Tell no position whose files nobody has seen: its commit may have lost its acknowledgement, and they (H7).
+
+        Whoever committed it may have died before looking, and what comes next would bury the loss. Where the commit's
+        stamp was expired, every file of the table is looked at.
+        """
         snapshot = lake.catalog.find_stamp(f'"item": "{cursor.item}"')
-        if snapshot is not None:
-            self._guarded(lake, "looking for committed files", lambda con: require_files(con, lake, snapshot))
+        self._look_at_files(lake, destination, snapshot)
+
+    def _look_at_files(self, lake: OpenLake, destination: Destination, snapshot: int | None) -> None:
+        self._guarded(lake, "looking for committed files", lambda con: require_files(con, lake, destination, snapshot))
 
     def _failed(
         self, lake: OpenLake, change: Change, token: str, error: duckdb.Error, committing: Applied | None
     ) -> Applied:
-        """Say what an error means. One during COMMIT (of ``committing``) is unknown, not failed: the token tells."""
+        """Say what an error means. One during COMMIT (of ``committing``) is unknown, not failed: the token tells.
+
+        TLA: ``Cut``.
+        """
         where = f"{change.target.item.kind} of {change.target.destination.key} through {change.through}"
         known = classify(error, where)
         if committing is not None and known.type != "destination_busy":
             self._pool.evict(lake)
             return self._resolve_unknown(change, token, committing, known)
+        if is_missing(error):
+            self._look_at_files(lake, change.target.destination, None)
         if loses_attachment(error) or known.type in ("internal", "storage_failed"):
             self._pool.evict(lake)
         raise known
@@ -298,7 +297,7 @@ class Applier:
                 raise DestinationError(
                     "commit_unknown", error.message, "no trace of the commit; it is tried again by itself"
                 )
-            self._guarded(lake, "looking for committed files", lambda con: require_files(con, lake, snapshot))
+            self._look_at_files(lake, change.target.destination, snapshot)
             return applied
 
     def _guarded(self, lake: OpenLake, doing: str, work: Callable[[duckdb.DuckDBPyConnection], T]) -> T:
@@ -310,7 +309,27 @@ class Applier:
             self._pool.evict(lake)
             raise classify(error, f"{doing} in the lake at {lake.lake}") from None
         finally:
-            con.close()
+            release(con)
+
+
+def held_rows(con: duckdb.DuckDBPyConnection, lake: OpenLake, destination: Destination) -> int | None:
+    """Rows in the destination's table, None where there is none; of a damaged one, what metadata says.
+
+    Asked on a cursor of its own, outside the transaction, which an error would end.
+    """
+    if not lake.catalog.has_table(destination.schema_name, destination.table):
+        return None
+    con = con.cursor()
+    try:
+        return int(con.execute(f"SELECT count(*) FROM {shape.table_path(lake.alias, destination)}").fetchall()[0][0])
+    except duckdb.IOException:
+        return lake.catalog.live_rows(destination.schema_name, destination.table)
+    finally:
+        release(con)
+
+
+def wait_for_rival(attempt: int) -> None:
+    time.sleep(BUSY_WAIT_S * attempt * (1 + random.random()))  # noqa: S311 - spreads rivals, guards nothing
 
 
 def _stored(con: duckdb.DuckDBPyConnection, lake: OpenLake, destination: Destination) -> Cursor | None:

@@ -1,6 +1,6 @@
 """The fence as a function: what the stored cursor and an item say together.
 
-``tla/Viaduck.tla`` calls this action ``Decide``. Nothing here reads a lake; ``fence`` does.
+The specification has it in ``tla/Fence.tla``. Nothing here reads a lake; ``fence`` does.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ def decide(cursor: Cursor | None, item: WorkItem) -> Decision:
 
     Positions of one generation only grow, so a position at or beyond the item's end means that this range is in the
     table already, whoever put it there; a position that is neither there nor where the item begins is a gap.
+
+    TLA: ``Decide``.
     """
     if item.kind is ItemKind.SEED:
         return _decide_seed(cursor, item)
@@ -50,7 +52,10 @@ def decide(cursor: Cursor | None, item: WorkItem) -> Decision:
 
 
 def _decide_seed(cursor: Cursor | None, item: WorkItem) -> Decision:
-    """A seed begins a generation: it replaces an older life, and is done where its own life has begun."""
+    """A seed begins a generation: it replaces an older life, and is done where its own life has begun.
+
+    TLA: ``DecideSeed``.
+    """
     if cursor is None or cursor.generation < item.generation:
         return Decision.APPLY
     return Decision.ALREADY_APPLIED if cursor.generation == item.generation else Decision.FENCED

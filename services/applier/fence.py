@@ -29,6 +29,17 @@ class CursorMoved(Exception):
 
 
 @dataclass(frozen=True)
+class Move:
+    """Where a destination's cursor is to go: to ``through`` of ``source``, ``rows`` rows having been applied."""
+
+    destination: Destination
+    item: WorkItem
+    through: int
+    source: TableInfo
+    rows: int
+
+
+@dataclass(frozen=True)
 class Stamp:
     """What a destination's snapshot says of itself in ``commit_extra_info`` (INTERFACE: what a destination shows)."""
 
@@ -88,16 +99,9 @@ def read_cursor(con: duckdb.DuckDBPyConnection, alias: str, destination: Destina
     return Cursor(*rows[0])
 
 
-def create_cursor(
-    con: duckdb.DuckDBPyConnection,
-    alias: str,
-    target: Destination,
-    item: WorkItem,
-    through: int,
-    source: TableInfo,
-    rows: int,
-) -> None:
+def create_cursor(con: duckdb.DuckDBPyConnection, alias: str, move: Move) -> None:
     """Bring a cursor into being, only ever with its table: two first inserts would not conflict, two CREATEs do."""
+    target, source = move.destination, move.source
     table = cursor_table(alias, target)
     con.execute(f"CREATE SCHEMA IF NOT EXISTS {path(alias, SCHEMA)}")
     con.execute(f"CREATE TABLE {table} ({COLUMNS})")
@@ -106,71 +110,51 @@ def create_cursor(
         [
             target.pipeline,
             target.destination,
-            item.generation,
-            through,
+            move.item.generation,
+            move.through,
             source.lake_uuid,
             source.table_id,
             source.table_uuid,
             target.routing_value,
-            item.item,
-            rows,
+            move.item.item,
+            move.rows,
             datetime.now(UTC),
         ],
     ).fetchall()
 
 
-def move_cursor(
-    con: duckdb.DuckDBPyConnection,
-    alias: str,
-    target: Destination,
-    item: WorkItem,
-    through: int,
-    source: TableInfo,
-    rows: int,
-) -> None:
-    """Compare and set, from what ``item`` expects to ``through``. Raises ``CursorMoved`` unless one row changed.
+def move_cursor(con: duckdb.DuckDBPyConnection, alias: str, move: Move) -> None:
+    """Compare and set, from what the item expects to ``through``. Raises ``CursorMoved`` unless one row changed.
 
     The identity of source table and routing value is compared too: a position says nothing about another table.
+    TLA: ``MoveCursor``, ``Passes``.
     """
-    expected = fingerprint(item.generation, item.expected, source.table_uuid, target.routing_value)
-    _set_cursor(con, alias, target, item, through, source, f"rows_applied + {rows}", expected)
+    item = move.item
+    expected = fingerprint(item.generation, item.expected, move.source.table_uuid, move.destination.routing_value)
+    _set_cursor(con, alias, move, f"rows_applied + {move.rows}", expected)
 
 
-def replace_cursor(
-    con: duckdb.DuckDBPyConnection,
-    alias: str,
-    target: Destination,
-    item: WorkItem,
-    through: int,
-    source: TableInfo,
-    rows: int,
-    seen: Cursor,
-) -> None:
-    """Compare and set for a seed that begins a new generation on top of the cursor that was ``seen``."""
+def replace_cursor(con: duckdb.DuckDBPyConnection, alias: str, move: Move, seen: Cursor) -> None:
+    """Compare and set for a seed that begins a new generation on top of the cursor that was ``seen``.
+
+    TLA: ``MoveCursor``.
+    """
     expected = fingerprint(seen.generation, seen.position, seen.table_uuid, seen.routing_value)
-    _set_cursor(con, alias, target, item, through, source, str(rows), expected)
+    _set_cursor(con, alias, move, str(move.rows), expected)
 
 
 def fingerprint(generation: int, position: int, table_uuid: str, routing_value: str) -> str:
     return f"{generation}/{position}/{table_uuid}/{routing_value}"
 
 
-def _set_cursor(
-    con: duckdb.DuckDBPyConnection,
-    alias: str,
-    target: Destination,
-    item: WorkItem,
-    through: int,
-    source: TableInfo,
-    rows_applied: str,
-    expected: str,
-) -> None:
+def _set_cursor(con: duckdb.DuckDBPyConnection, alias: str, move: Move, rows_applied: str, expected: str) -> None:
+    target, source = move.destination, move.source
     # One opaque expression: plain predicates make DuckLake fetch file statistics, four statements more (SPEED §1).
     changed = con.execute(
-        f"UPDATE {cursor_table(alias, target)} SET generation = {item.generation}, position = {through},"
+        f"UPDATE {cursor_table(alias, target)} SET generation = {move.item.generation}, position = {move.through},"
         f" source_lake = {literal(source.lake_uuid)}, source_table_id = {source.table_id},"
         f" source_table_uuid = {literal(source.table_uuid)}, routing_value = {literal(target.routing_value)},"
-        f" item = {literal(item.item)}, rows_applied = {rows_applied},"
+        f" item = {literal(move.item.item)}, rows_applied = {rows_applied},"
         f" updated_at = {literal(datetime.now(UTC).isoformat())}"
         " WHERE generation || '/' || position || '/' || source_table_uuid || '/' || routing_value"
         f" = {literal(expected)}"

@@ -9,7 +9,10 @@ Partition = tuple[str, int]
 
 
 class OffsetLedger:
-    """Items finish in any order; a commit says that all before it are done. One thread's property."""
+    """Items finish in any order; a commit says that all before it are done. One thread's property.
+
+    TLA: ``LoseItem``, since what is committed may as well have been lost.
+    """
 
     def __init__(self) -> None:
         self._open: dict[Partition, set[int]] = {}

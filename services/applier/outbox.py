@@ -4,24 +4,13 @@ from __future__ import annotations
 
 import queue
 import time
-from collections.abc import Callable, Mapping
-from typing import Protocol
+from collections.abc import Callable
 
+from shared.kafka.sender import Sender
 from shared.kafka.work_consumer import Partition
 from shared.messages import Progress
 
 RESEND_AFTER_S = 1.0
-
-
-class Sender(Protocol):
-    def send(
-        self,
-        topic: str,
-        key: str,
-        value: bytes | None,
-        headers: Mapping[str, str] | None = None,
-        on_delivery: Callable[[Exception | None], None] | None = None,
-    ) -> None: ...
 
 
 Place = tuple[Partition, int]

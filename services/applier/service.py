@@ -33,6 +33,7 @@ from shared.kafka.dead_letter import dead_letter
 from shared.kafka.follower import Follower
 from shared.kafka.publisher import Publisher
 from shared.kafka.record import Record
+from shared.kafka.renewal import RenewalWatch
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topics import Topics, ensure
 from shared.kafka.work_consumer import Partition, WorkConsumer
@@ -74,6 +75,7 @@ class Service:
         self._spark_ready = False
         self._problem: str | None = "starting"
         self._paused: frozenset[Partition] = frozenset()
+        self._consumer: WorkConsumer | None = None
 
     def run(self) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -105,17 +107,21 @@ class Service:
 
     def _run(self) -> None:
         ensure(self._settings)
-        self._publisher = Publisher(self._settings, f"viaduck-applier-{self._name}")
+        client = f"viaduck-applier-{self._name}"
+        self._publisher = Publisher(self._settings, client)
         self._outbox = Outbox(self._publisher, self._topics.progress)
-        follower = Follower(self._settings, f"viaduck-applier-{self._name}-destinations", [self._topics.destinations])
-        follower.start(self._followed)
+        self._follower = Follower(self._settings, f"{client}-destinations", [self._topics.destinations])
+        self._follower.start(self._followed)
+        renewal = RenewalWatch(self._settings, f"{client}-renewal", self._renew)
+        renewal.start()
         context = session(self._config, "viaduck-applier")
         try:
             if not self._stopping.is_set():
                 self._work(Jobs(context, self._source(), self._limits(), self._name))
             context.stop()
         finally:
-            follower.stop()
+            renewal.stop()
+            self._follower.stop()
             self._publisher.close()
 
     def _work(self, jobs: Jobs) -> None:
@@ -134,7 +140,7 @@ class Service:
     # -- the consumer's thread ----------------------------------------------------------------------------------------
 
     def _consume(self) -> None:
-        consumer = WorkConsumer(
+        consumer = self._consumer = WorkConsumer(
             self._settings,
             f"viaduck-applier-{self._name}",
             f"{self._settings.prefix}.appliers.{self._config.pipeline}",
@@ -208,6 +214,12 @@ class Service:
             self._directory.put(record)
         except UnreadableMessage as error:
             self._dead_letter(record, str(error))
+
+    def _renew(self) -> None:
+        self._publisher.rebuild()
+        self._follower.renew()
+        if self._consumer is not None:
+            self._consumer.renew()
 
     def _dead_letter(self, record: Record, reason: str) -> None:
         self._metrics.dead_letters_total.labels(topic=record.topic).inc()

@@ -5,51 +5,66 @@ from __future__ import annotations
 import duckdb
 
 from shared.errors import DestinationError
+from shared.lake.cursor import SCHEMA, cursor_name
 from shared.lake.pool import OpenLake
 from shared.lake.sql import literal
+from shared.messages import Destination
 
 
 def committed_snapshot(lake: OpenLake, token: str) -> int | None:
     """The snapshot that carries ``token``; None where no commit with it can be found.
 
     Asked of the catalog itself on a fresh connection: the one that lost the acknowledgement knows nothing.
+    TLA: ``ResolveUnknown``.
     """
     return lake.catalog.find_stamp(token)
 
 
-def require_files(con: duckdb.DuckDBPyConnection, lake: OpenLake, snapshot: int) -> None:
-    """Open every file that ``snapshot`` added. Raises ``destination_damaged`` where one is gone (H7).
+def require_files(
+    con: duckdb.DuckDBPyConnection, lake: OpenLake, destination: Destination, snapshot: int | None
+) -> None:
+    """Open every file that ``snapshot`` added to the destination's table; None: every file that it has now.
 
-    When a Postgres catalog's COMMIT goes through and its acknowledgement gets lost, DuckLake believes that it failed
-    and deletes the files that it has just committed; every reader of the table fails from then on.
+    Raises ``destination_damaged`` where one is gone (H7): when a Postgres catalog's COMMIT goes through and its
+    acknowledgement gets lost, DuckLake believes that it failed and deletes the files that it has just committed; every
+    reader of the table fails from then on. TLA: ``Whole``.
     """
-    names = lake.catalog.files_of(snapshot)
-    for file in _paths(con, lake, names):
+    for file in _files(con, lake, destination, None if snapshot is None else lake.catalog.files_of(snapshot)):
         try:
             con.execute(f"SELECT count(*) FROM parquet_file_metadata([{literal(file)}])").fetchall()
         except duckdb.Error as error:
-            if not _missing(error):
+            if not is_missing(error):
                 raise
             raise DestinationError(
                 "destination_damaged",
-                f"snapshot {snapshot} of the destination is committed and its file {file.rsplit('/', 1)[-1]} gone (H7)",
+                f"the file {file.rsplit('/', 1)[-1]} of the table of {destination.key} is committed and gone (H7)",
                 "it is reseeded as a new generation by itself; deny DeleteObject to appliers to prevent it",
             ) from None
 
 
-def _paths(con: duckdb.DuckDBPyConnection, lake: OpenLake, names: frozenset[str]) -> list[str]:
-    if not names:
+def _files(
+    con: duckdb.DuckDBPyConnection, lake: OpenLake, destination: Destination, names: frozenset[str] | None
+) -> list[str]:
+    """Paths of the files of the destination's table, and of its cursor's, that have one of ``names``."""
+    if names is not None and not names:
         return []
+    own = (
+        (destination.schema_name, destination.table),
+        (SCHEMA, cursor_name(destination.pipeline, destination.destination)),
+    )
     paths: set[str] = set()
-    for schema, table in lake.catalog.tables():
+    for schema, table in own:
+        if not lake.catalog.has_table(schema, table):
+            continue
         listed = con.execute(
             "SELECT data_file, delete_file FROM ducklake_list_files("
             f"{literal(lake.alias)}, {literal(table)}, schema => {literal(schema)})"
         ).fetchall()
-        paths.update(file for row in listed for file in row if file and file.rsplit("/", 1)[-1] in names)
-    return sorted(paths)
+        paths.update(file for row in listed for file in row if file)
+    return sorted(file for file in paths if names is None or file.rsplit("/", 1)[-1] in names)
 
 
-def _missing(error: duckdb.Error) -> bool:
+def is_missing(error: duckdb.Error) -> bool:
+    """Whether a file was looked for in vain."""
     said = str(error)
     return any(part in said for part in ("No files found", "No such file", "404", "NoSuchKey", "does not exist"))

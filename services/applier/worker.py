@@ -19,14 +19,21 @@ import duckdb
 from services.applier.answer import answer, failed
 from services.applier.apply import Applied, Applier, Change
 from services.applier.decide import Decision, decide
-from services.applier.feed import Counts, Feed, Reading
+from services.applier.drop import drop
+from services.applier.feed import Feed
+from services.applier.reading import Counts, Reading
 from services.applier.task import Limits, Target, TargetResult, Task, TaskResult, WorkerReport
 from shared.errors import DestinationError, ViaduckError
 from shared.lake.catalog import TableInfo
-from shared.lake.engine import connect
+from shared.lake.engine import connect, release
 from shared.lake.failure import classify, invalidates_instance
 from shared.lake.pool import LakePool
 from shared.messages import ItemKind, Outcome
+
+OF_THE_SOURCE = frozenset(
+    {"destination_unreachable", "destination_busy", "storage_failed", "storage_refused", "access_denied"}
+)
+"""What is said of any lake and means, while the source is read, that no destination is to blame."""
 
 Numbered = tuple[int, Target]
 Work = Callable[[int, Target], tuple[Applied | None, Reading | None]]
@@ -59,7 +66,7 @@ class Worker:
     def close(self) -> None:
         self.threads.shutdown(wait=False, cancel_futures=True)
         self.pool.close()
-        self.con.close()
+        release(self.con)
 
 
 _worker: Worker | None = None
@@ -137,6 +144,8 @@ class _Run:
         if self.task.kind is ItemKind.PROBE:
             source = self._present_table()
             self._each(targets, lambda _, target: (self.me.applier.probe(target, source), None))
+        elif self.task.kind is ItemKind.DROP:
+            self._each(targets, lambda _, target: (drop(self.me.con, self.me.pool, target), None))
         elif self.task.kind is ItemKind.ADVANCE:
             self._advance(targets)
         elif self.task.kind is ItemKind.SEED:
@@ -212,7 +221,7 @@ class _Run:
                     self.me.pool.evict(lake)
                     raise
         finally:
-            con.close()
+            release(con)
         self.readings.append(reading)
         if self.task.counts_shared:
             self.tally.rows_read += reading.rows_read
@@ -272,7 +281,7 @@ class _Run:
         if isinstance(error, duckdb.Error) and invalidates_instance(error):
             self.me.broken = True
         known = classify(error, doing)
-        if source and known.type in ("destination_unreachable", "destination_busy", "storage_failed", "access_denied"):
+        if source and known.type in OF_THE_SOURCE:
             return DestinationError("source_unreachable", known.message, "check the source's catalog and store")
         return known
 
@@ -316,7 +325,7 @@ class _Run:
         except duckdb.Error:
             self.me.broken = True  # the next task gets a new instance, and this one's memory with it
         finally:
-            con.close()
+            release(con)
 
 
 def groups_of(targets: Sequence[Numbered]) -> list[list[Numbered]]:

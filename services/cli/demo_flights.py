@@ -91,6 +91,23 @@ class FlightPlay:
 
         return self._transaction(work)
 
+    def exists(self) -> bool:
+        """Whether the table is there, from an earlier play."""
+        found = self._con.execute(
+            "SELECT 1 FROM duckdb_tables() WHERE database_name = ? AND schema_name = 'main' AND table_name = ?",
+            [self._alias, TABLE],
+        )
+        return found.fetchone() is not None
+
+    def last_day(self) -> date | None:
+        """The newest day of which there are flights."""
+        found = self._con.execute(f"SELECT max(flight_date) FROM {self._table}").fetchone()
+        return None if found is None else found[0]
+
+    def take_back(self, first: date) -> int:
+        """Delete everything from a day on; returns the rows. Playing that day again makes them anew."""
+        return self._transaction(lambda: self._run(f"DELETE FROM {self._table} WHERE flight_date >= ?", first))
+
     def day(self, day: date) -> Iterator[Commit]:
         """Play one day; yields after each commit."""
         yield self._commit(day, "schedule published", self._publish_schedule)

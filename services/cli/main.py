@@ -9,24 +9,22 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from services.cli import destination_app, pipeline_app, token_app, work_app
+from services.cli.options import Json, MaybeFile, Url, target
 from shared.errors import ConfigError, DependencyError, ViaduckError
 
 app = typer.Typer(
     name="viaduck",
     help="Keeps a shared DuckLake table in step with one DuckLake table per tenant: exactly, seconds behind.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
-destination_app = typer.Typer(help="Destinations, as control knows them.", no_args_is_help=True)
-app.add_typer(destination_app, name="destination")
+app.add_typer(destination_app.app, name="destination")
+app.add_typer(pipeline_app.app, name="pipeline")
+app.add_typer(token_app.app, name="token")
+app.add_typer(work_app.app, name="work")
 
 File = Annotated[Path, typer.Option("-c", "--config", metavar="FILE", help="The configuration file.")]
-MaybeFile = Annotated[
-    Path | None, typer.Option("-c", "--config", metavar="FILE", help="The configuration file; its server is asked.")
-]
-Url = Annotated[str | None, typer.Option("--url", metavar="URL", help="Control's address, instead of a file.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object per line, and nothing else on standard output.")]
 
 
 @app.command()
@@ -75,8 +73,8 @@ def status(config: MaybeFile = None, url: Url = None, json: Json = False) -> Non
     """Show one line per destination."""
     from services.cli.status import list_all
 
-    client, pipelines = _control(config, url)
-    _end(list_all(client, pipelines, json))
+    asked = target(config, url)
+    _end(list_all(asked.client, asked.named, json))
 
 
 @app.command()
@@ -99,43 +97,16 @@ def demo(
     _call("services.cli.demo", folder)
 
 
-@destination_app.command("list")
-def destination_list(config: MaybeFile = None, url: Url = None, json: Json = False) -> None:
-    """Show one line per destination."""
-    status(config, url, json)
-
-
-@destination_app.command("show")
-def destination_show(
-    id: Annotated[str, typer.Argument(metavar="ID")],
-    config: MaybeFile = None,
-    url: Url = None,
-    pipeline: Annotated[str | None, typer.Option(help="Needed where control has several.")] = None,
-    json: Json = False,
+@app.command("demo-source")
+def demo_source(
+    config: File,
+    every: Annotated[float, typer.Option("--every", metavar="SECONDS", min=0, help="Between two commits.")] = 2.0,
+    commits: Annotated[
+        int | None, typer.Option("--commits", metavar="NUMBER", min=1, help="End after so many; else go on for ever.")
+    ] = None,
 ) -> None:
-    """Show everything about one destination."""
-    from services.cli.status import show
-
-    client, pipelines = _control(config, url)
-    _end(show(client, pipeline or _only(pipelines or client.pipelines()), id, json))
-
-
-def _only(pipelines: list[str]) -> str:
-    if len(pipelines) != 1:
-        raise typer.BadParameter(f"choose one of {', '.join(pipelines) or 'none'}", param_hint="--pipeline")
-    return pipelines[0]
-
-
-def _control(config: Path | None, url: str | None) -> tuple[Any, list[str]]:
-    """A client, and the pipelines that a file names; none where only an address is given."""
-    from services.cli.client import Control, control_of, token_of
-
-    if (config is None) == (url is None):
-        raise typer.BadParameter("give either a file or an address", param_hint="-c / --url")
-    if url is not None:
-        return Control(url, token_of(None)), []
-    loaded = _load(config)
-    return control_of(loaded), [loaded.pipeline]
+    """Play the demo's flights into the source of a file: a workload for a deployment on trial."""
+    _call("services.cli.demo_source", _load(config), every, commits)
 
 
 def _load(file: Path | None) -> Any:

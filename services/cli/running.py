@@ -63,6 +63,11 @@ class RunningViaduck:
         self.stop()
 
     @property
+    def url(self) -> str:
+        """Control's address."""
+        return self._url
+
+    @property
     def pid(self) -> int:
         if self._process is None:
             raise RuntimeError("not started")

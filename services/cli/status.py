@@ -18,9 +18,9 @@ Status = Mapping[str, Any]
 COLOURS = {"running": "green", "seeding": "cyan", "parked": "red", "paused": "yellow", "stopped": "yellow"}
 
 
-def list_all(control: Control, pipelines: Sequence[str], as_json: bool) -> int:
+def list_all(control: Control, pipelines: Sequence[str], as_json: bool, **filters: str) -> int:
     """One line per destination. Returns the exit code: 1 if one is parked."""
-    found = [status for name in pipelines or control.pipelines() for status in control.destinations(name)]
+    found = [status for name in pipelines or control.pipelines() for status in control.destinations(name, **filters)]
     if as_json:
         print_json(found)
     else:
@@ -31,11 +31,16 @@ def list_all(control: Control, pipelines: Sequence[str], as_json: bool) -> int:
 def show(control: Control, pipeline: str, id: str, as_json: bool) -> int:
     """Everything about one destination. Returns the exit code: 1 if it is parked."""
     status = control.destination(pipeline, id)
-    if as_json:
-        print_json([status])
-    else:
-        Console().print(_details(status))
+    show_one(status, as_json)
     return 1 if status["state"] == "parked" else 0
+
+
+def show_one(found: Status, as_json: bool) -> None:
+    """Everything about one thing."""
+    if as_json:
+        print_json([found])
+    else:
+        Console().print(_details(found))
 
 
 def print_json(values: Iterable[Status]) -> None:

@@ -10,10 +10,10 @@ from services.control.frontier import Frontiers, Published
 from services.control.lifecycle import Registered
 from services.control.seen import Seen
 from services.control.status import View
-from shared.messages import Frontier, Outcome, Progress
+from shared.messages import Frontier, ItemKind, Outcome, Progress
 
 ASKING = frozenset({Outcome.PARKED, Outcome.FENCED})
-"""Answers that may want something of the registry."""
+"""Answers that may want something of the registry; so does every one to a ``drop``."""
 
 
 class Board:
@@ -80,6 +80,6 @@ class Board:
         after = seen_.after(self._seen.get(progress.destination), progress)
         if after is not None:
             self._seen[progress.destination] = after
-        if progress.outcome in ASKING:
+        if progress.outcome in ASKING or progress.kind is ItemKind.DROP:
             self._asks[progress.destination] = progress
             self.asked.set()

@@ -5,25 +5,27 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping
+from pathlib import Path
 
 from services.control.lifecycle import Declared
 from shared.config.catalogs import resolve
 from shared.config.loading import public_lake
-from shared.config.model import Config, FileDestination, Routing
+from shared.config.model import Config, Routing
 from shared.errors import ViaduckError
+from shared.messages import LakeRef
 
 
 def declarations(
     config: Config, routing_values: Mapping[str, str], environ: Mapping[str, str] = os.environ
 ) -> list[Declared]:
     """``routing_values``: by destination id, in the spelling of the routing column's type."""
-    slice_of = _slice_of(config.routing)
+    slice_of = slice_name(config.routing)
     return [
         Declared(
             id=each.id,
             routing_value=routing_values[each.id],
             lake=public_lake(each),
-            identity=_identity(config, each, environ),
+            identity=identity(each.lake, config.path.parent, environ),
             schema_name=each.schema_name,
             table=each.table,
             seed_mode=each.seed_mode or config.routing.seed_mode,
@@ -34,18 +36,19 @@ def declarations(
     ]
 
 
-def _slice_of(routing: Routing) -> str:
+def slice_name(routing: Routing) -> str:
     """Another routing column makes other slices; and what was only ever appended to does not equal its slice."""
     return f"{'appended' if routing.append_only else 'equal'}: {routing.field.lower()}"
 
 
-def _identity(config: Config, destination: FileDestination, environ: Mapping[str, str]) -> str | None:
-    """Digested, because a variable may be meant to keep even the name of a host to itself.
+def identity(lake: LakeRef, folder: Path, environ: Mapping[str, str]) -> str | None:
+    """Which lake this is, whatever it is called; None without the variable that holds its catalog.
 
-    Control needs no tenant's credentials: without the variable it does not know which lake it is, and goes by its name.
+    Digested, because a variable may be meant to keep even the name of a host to itself. Control needs no tenant's
+    credentials: without them it goes by the lake's name.
     """
     try:
-        lake = resolve(destination.lake.model_copy(update={"properties": {}}), environ, config.path.parent)
+        resolved = resolve(lake.model_copy(update={"properties": {}}), environ, folder)
     except ViaduckError:
         return None
-    return hashlib.sha256(lake.identity.encode()).hexdigest()
+    return hashlib.sha256(resolved.identity.encode()).hexdigest()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import threading
 import uuid
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 
 import structlog
 
+from services.control import registry
 from services.control.board import Board
 from services.control.declared import declarations
 from services.control.lifecycle import OnGap, Registered, Revision, answer, reconcile
@@ -22,11 +24,15 @@ from shared.messages import Outcome, Progress
 log = structlog.get_logger(__name__)
 
 Look = Callable[[Config, Mapping[str, str]], SourceLook]
-Decide = Callable[[Mapping[str, Registered]], Collection[Registered]]
+Decide = Callable[[Mapping[str, Registered], Revision], Collection[Registered]]
 
 
 class Keeper:
-    """Used by one thread. Whatever it changes is in the registry first, then on the board, then published."""
+    """May be used from several threads. What it changes is in the registry first, then on the board, then published.
+
+    Other controls may change the same registry. Each publishes whatever it sees change, whoever did it: so the last
+    word of every one of them is the registry's, in whatever order their messages reach the topic.
+    """
 
     def __init__(
         self,
@@ -42,13 +48,39 @@ class Keeper:
         self._registry, self._board, self._announcer = registry, board, announcer
         self._environ, self._look, self._now = environ, look, now
         self._held: Mapping[str, Registered] = {}
+        self._lock = threading.RLock()
+        self.seen: SourceLook | None = None
+        """The source as it was when the file was taken over; None before."""
+
+    @property
+    def held(self) -> Mapping[str, Registered]:
+        """All that is registered, removed ones too."""
+        return self._held
 
     def load(self) -> None:
         """Take up what the registry holds. Raises ``DependencyError``."""
-        self._hold(self._registry.destinations())
+        with self._lock:
+            self._hold(self._registry.destinations())
+
+    def refresh(self) -> None:
+        """Take up, and publish, what another control changed. Raises ``DependencyError``."""
+        with self._lock:
+            self._take_up(self._registry.destinations())
 
     def announce_all(self) -> None:
-        self._announcer.announce_all(self._held.values(), self._now())
+        with self._lock:
+            self._announcer.announce_all(self._held.values(), self._now())
+
+    def change(self, decide: Decide, author: str | None) -> Mapping[str, Registered]:
+        """Do what an operator asks for, and return all that is held then.
+
+        ``decide`` is given what is held and the revision of this change. Raises ``DependencyError`` and whatever it
+        raises; then nothing has changed.
+        """
+        revision = self._revision(author)
+        with self._lock:
+            self._change(lambda held: decide(held, revision), revision)
+            return self._held
 
     def apply(self, config: Config) -> None:
         """Make the registry hold what a file declares, after a look at the source; ``config`` is the file from then on.
@@ -56,9 +88,10 @@ class Keeper:
         Raises ``ConfigError``, ``SourceError`` and ``DependencyError``; then nothing has changed.
         """
         seen = self._look(config, self._environ)
+        self.seen = seen
         declared = declarations(config, seen.routing_values, self._environ)
         touched = _touched(self.config, config)
-        revision = self._revision()
+        revision = self._revision("file")
         self._change(lambda held: reconcile(held, declared, revision, touched), revision)
         self.config = config
         self._board.file_in_force = True
@@ -75,7 +108,7 @@ class Keeper:
             raise
 
     def _meet(self, asks: Mapping[str, Progress]) -> None:
-        revision = self._revision()
+        revision = self._revision("applier")
 
         def decide(held: Mapping[str, Registered]) -> list[Registered]:
             known = [(held[id], progress) for id, progress in asks.items() if id in held]  # noqa: A001
@@ -93,10 +126,16 @@ class Keeper:
     def _on_gap(self) -> OnGap:
         return self.config.routing.on_gap
 
-    def _change(self, decide: Decide, revision: Revision) -> list[Registered]:
+    def _change(self, decide: registry.Decide, revision: Revision) -> list[Registered]:
+        with self._lock:
+            return self._take_up(self._registry.change(decide, revision))
+
+    def _take_up(self, held: Mapping[str, Registered]) -> list[Registered]:
         before = self._held
-        self._hold(self._registry.change(decide, revision))
-        changed = [each for each in self._held.values() if each != before.get(each.id)]
+        if held is before:
+            return []
+        self._hold(held)
+        changed = [each for each in held.values() if each is not before.get(each.id)]
         self._announcer.announce(changed)
         return changed
 
@@ -104,8 +143,8 @@ class Keeper:
         self._held = held
         self._board.hold(held)
 
-    def _revision(self) -> Revision:
-        return Revision(uuid.uuid4().hex, self._now())
+    def _revision(self, author: str | None) -> Revision:
+        return Revision(uuid.uuid4().hex, self._now(), author)
 
 
 def _touched(before: Config, after: Config) -> frozenset[str]:
@@ -116,6 +155,9 @@ def _touched(before: Config, after: Config) -> frozenset[str]:
 
 def _say(after: Registered, because: Progress) -> None:
     problem = because.error
+    if after.removed:
+        log.info("destination is removed with its data", destination=after.id, generation=after.generation)
+        return
     if after.replace and because.outcome is Outcome.PARKED and problem is not None:
         log.error("destination is seeded anew", destination=after.id, generation=after.generation,
                   because=problem.type, message=problem.message)  # fmt: skip

@@ -9,6 +9,11 @@ another routing value, lake, schema,      the next generation: the rows that it 
 table or routing column                   that it should hold
 anything else declared anew               same generation, new revision: a parked one is tried again
 not declared any more                     removed; the generation stays, so that a later life fences this one
+paused, stopped                           same generation; nothing is planned for it
+resumed, restarted                        same generation, new revision: a parked one is tried again
+reseeded                                  the next generation, replacing what is there
+rewound                                   the next generation, which begins at an older snapshot of the source
+removed with its data                     the next generation, stopped, until an applier has dropped table and cursor
 ``destination_damaged``                   the next generation, replacing what is there
 history gone, source re-created           the same, where ``routing.on_gap`` is ``reseed``
 the cursor holds a later generation       that generation: the registry was lost, the lake remembers
@@ -25,7 +30,7 @@ from datetime import datetime
 from typing import Literal
 
 from shared.errors import ConfigError
-from shared.messages import DesiredState, Destination, LakeRef, Outcome, Progress, SeedMode
+from shared.messages import DesiredState, Destination, ItemKind, LakeRef, Outcome, Progress, SeedMode
 
 FIRST_GENERATION = 1
 MAX_GENERATION = 2**53
@@ -61,7 +66,15 @@ class Declared:
         return _address(self.lake) == _address(other.lake)
 
     def same_table(self, other: Declared) -> bool:
-        return self.same_lake(other) and (self.schema_name, self.table) == (other.schema_name, other.table)
+        names = (self.schema_name.lower(), self.table.lower())  # DuckLake's own names have no case
+        return self.same_lake(other) and names == (other.schema_name.lower(), other.table.lower())
+
+    @property
+    def places(self) -> list[tuple[str | None, ...]]:
+        """By which a destination with the same table can be found among thousands."""
+        table = (self.schema_name.lower(), self.table.lower())
+        by_address = (*_address(self.lake), *table)
+        return [by_address] if self.identity is None else [by_address, (self.identity, *table)]
 
     def same_content(self, other: Declared) -> bool:
         """Whether a position in one says something about the other."""
@@ -70,10 +83,19 @@ class Declared:
 
 @dataclass(frozen=True)
 class Revision:
-    """The last change of a destination: a name that no other change has, and when it was, by control's clock."""
+    """The last change of a destination: a name that no other change has, when it was by control's clock, and who."""
 
     id: str
     at: datetime
+    author: str | None = None
+
+
+class Refused(Exception):
+    """What a destination's state does not allow. ``type`` is a key of ``services.control.problems.KINDS``."""
+
+    def __init__(self, type: str, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.type, self.message, self.hint = type, message, hint
 
 
 @dataclass(frozen=True)
@@ -87,7 +109,12 @@ class Registered:
     desired: DesiredState = DesiredState.RUNNING
     replace: bool = False
     removed: bool = False
-    author: str | None = None
+    removing: bool = False
+    """Its data is to be dropped; when an applier has done so it is removed."""
+    seed_at: int | None = None
+    """The source snapshot at which this life begins, where it was rewound."""
+    version: int = 0
+    """The registry's count of changes when this one was written; 0 before it was."""
 
     @property
     def id(self) -> str:
@@ -107,6 +134,9 @@ class Registered:
             seed_mode=declared.seed_mode,
             replace=self.replace,
             revision=self.revision.id,
+            seed_at=self.seed_at,
+            drop=self.removing,
+            managed_by=self.managed_by,
         )
 
 
@@ -116,14 +146,21 @@ def declare(
     """What becomes of a destination that is declared; ``held`` itself where that is nothing new.
 
     ``touched`` says that something changed that the registry does not see: a password in the file.
+    TLA: ``Declare``.
     """
     if held is None:
         return Registered(declared, FIRST_GENERATION, revision, by)
-    if held.removed:
-        return Registered(declared, held.generation + 1, revision, by)
+    if held.removed or held.removing:
+        return Registered(declared, held.generation + 1, revision, by, version=held.version)
     if not declared.same_content(held.declared):
         return replace(
-            held, declared=declared, generation=held.generation + 1, revision=revision, managed_by=by, replace=False
+            held,
+            declared=declared,
+            generation=held.generation + 1,
+            revision=revision,
+            managed_by=by,
+            replace=False,
+            seed_at=None,
         )
     declared = _still_known(declared, held.declared)
     if declared == held.declared and by == held.managed_by and not touched:
@@ -132,19 +169,81 @@ def declare(
 
 
 def remove(held: Registered, revision: Revision) -> Registered:
-    """Stopped and forgotten; what it wrote stays where it is."""
+    """Stopped and forgotten; what it wrote stays where it is. TLA: ``Remove``."""
     if held.removed:
         return held
-    return replace(held, removed=True, desired=DesiredState.STOPPED, replace=False, revision=revision)
+    return replace(
+        held,
+        removed=True,
+        removing=False,
+        desired=DesiredState.STOPPED,
+        replace=False,
+        seed_at=None,
+        revision=revision,
+    )
+
+
+def drop(held: Registered, revision: Revision) -> Registered:
+    """A last life, in which an applier takes away what the destination holds; the one before it is fenced.
+
+    Asked for again it is tried again.
+    """
+    if held.removing:
+        return replace(held, revision=revision)
+    return replace(
+        held,
+        generation=held.generation + 1,
+        removing=True,
+        desired=DesiredState.STOPPED,
+        replace=False,
+        seed_at=None,
+        revision=revision,
+    )
+
+
+def pause(held: Registered, revision: Revision) -> Registered:
+    """Nothing is planned until it is resumed. Raises ``Refused`` where it is stopped."""
+    if held.desired is DesiredState.STOPPED:
+        raise Refused("conflict", f"{held.id} is stopped", "restart it first; a stopped one needs no pause")
+    return _switched(held, DesiredState.PAUSED, revision)
+
+
+def stop(held: Registered, revision: Revision) -> Registered:
+    """Switched off until it is restarted."""
+    return _switched(held, DesiredState.STOPPED, revision)
+
+
+def resume(held: Registered, revision: Revision) -> Registered:
+    """Go on after a pause; a parked one is tried again. Raises ``Refused`` where it is stopped."""
+    if held.desired is DesiredState.STOPPED:
+        raise Refused("conflict", f"{held.id} is stopped, not paused", "restart it")
+    return replace(held, desired=DesiredState.RUNNING, revision=revision)
+
+
+def restart(held: Registered, revision: Revision) -> Registered:
+    """Go on from wherever it is, tried at once."""
+    return replace(held, desired=DesiredState.RUNNING, revision=revision)
 
 
 def reseed(held: Registered, revision: Revision) -> Registered:
-    """A new life that replaces whatever the table holds."""
-    return replace(held, generation=held.generation + 1, replace=True, revision=revision)
+    """A new life that replaces whatever the table holds. TLA: ``Reseed``, ``NextLife``."""
+    return replace(held, generation=held.generation + 1, replace=True, seed_at=None, revision=revision)
+
+
+def rewind(held: Registered, to: int, revision: Revision) -> Registered:
+    """A new life that begins at snapshot ``to`` of the source, and goes on from there."""
+    return replace(held, generation=held.generation + 1, replace=False, seed_at=to, revision=revision)
+
+
+def _switched(held: Registered, desired: DesiredState, revision: Revision) -> Registered:
+    return held if held.desired is desired else replace(held, desired=desired, revision=revision)
 
 
 def adopt(held: Registered, generation: int, revision: Revision) -> Registered:
-    """Go on as the life that the cursor is in. Never backwards, and never as far as garbage would have it."""
+    """Go on as the life that the cursor is in. Never backwards, and never as far as garbage would have it.
+
+    TLA: ``Adopts``.
+    """
     if not held.generation < generation <= MAX_GENERATION:
         return held
     return replace(held, generation=generation, revision=revision)
@@ -154,16 +253,24 @@ def answer(held: Registered, progress: Progress, on_gap: OnGap, revision: Revisi
     """What an applier's or the reader's answer asks of the registry; ``held`` itself where that is nothing.
 
     Only an answer to the present generation can ask for a new one, so a message that comes twice asks once.
+    TLA: ``Answer``.
     """
     if held.removed:
         return held
     if progress.outcome is Outcome.FENCED:
         return adopt(held, progress.generation, revision)
+    if held.removing:
+        return remove(held, revision) if _is_dropped(held, progress) else held
     if progress.outcome is not Outcome.PARKED or progress.error is None or progress.generation != held.generation:
         return held
     damaged = progress.error.type == "destination_damaged"
     gap = on_gap == "reseed" and progress.error.type in RESEED_ON_GAP
     return reseed(held, revision) if damaged or gap else held
+
+
+def _is_dropped(held: Registered, progress: Progress) -> bool:
+    dropped = progress.kind is ItemKind.DROP and progress.outcome in (Outcome.APPLIED, Outcome.ALREADY_APPLIED)
+    return dropped and progress.generation == held.generation
 
 
 def reconcile(
@@ -188,7 +295,7 @@ def reconcile(
 def _conflicts(wanted: Mapping[str, Declared], over_rest: Collection[Registered]) -> list[str]:
     others = [each for each in over_rest if each.id not in wanted]
     values = {each.declared.routing_value: each for each in others}
-    places = {place: each for each in others for place in _places(each.declared)}
+    places = {place: each for each in others for place in each.declared.places}
     lines = [
         f"destinations: {each.id} came over REST with another lake or table; "
         "declare the same one, or remove it over REST first"
@@ -201,20 +308,13 @@ def _conflicts(wanted: Mapping[str, Declared], over_rest: Collection[Registered]
                 f"destinations: {declared.id} has the routing value {declared.routing_value!r} of {other.id}, "
                 "which came over REST; remove one of them"
             )
-        there = (places[place] for place in _places(declared) if place in places)
+        there = (places[place] for place in declared.places if place in places)
         if (other := next((each for each in there if declared.same_table(each.declared)), None)) is not None:
             lines.append(
                 f"destinations: {declared.id} has the lake and table of {other.id}, "
                 "which came over REST; give it a table of its own"
             )
     return lines
-
-
-def _places(declared: Declared) -> list[tuple[str | None, ...]]:
-    """By which a destination with the same table can be found among thousands."""
-    table = (declared.schema_name, declared.table)
-    by_address = (*_address(declared.lake), *table)
-    return [by_address] if declared.identity is None else [by_address, (declared.identity, *table)]
 
 
 def _still_known(declared: Declared, before: Declared) -> Declared:

@@ -1,57 +1,34 @@
-"""What control remembers: a SQL database that nobody else opens. SQLite by default, Postgres in production."""
+"""What control remembers of a pipeline's destinations, and every change that was ever made to one."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from pydantic import TypeAdapter
-from sqlalchemy import (
-    BindParameter,
-    Connection,
-    Engine,
-    Executable,
-    RowMapping,
-    bindparam,
-    create_engine,
-    event,
-    insert,
-    select,
-    text,
-    update,
-)
-from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy import BindParameter, Connection, RowMapping, bindparam, insert, select, update
+from sqlalchemy.engine import URL
 
+from services.control.database import BUSY_TIMEOUT_S, Database, registry_url
+from services.control.deeds import changes, deed
 from services.control.lifecycle import Declared, Registered, Revision
-from services.control.tables import destinations, metadata, pipelines
+from services.control.tables import audit, destinations, pipelines
 from shared.config.model import Config
-from shared.config.secrets import scrub, shown_variable
-from shared.errors import ConfigError, DependencyError
 from shared.messages import DesiredState
-
-FILE = "registry.sqlite"
-BUSY_TIMEOUT_S = 10.0
-CONNECT_TIMEOUT_S = 3
-SCHEMA_LOCK = 7_641_904_331
-"""An advisory lock: two controls that start at once must not both create the tables."""
-
-DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
-"""What we bring, by the URL's scheme. SQLAlchemy's own choice for Postgres is another driver."""
-
-HOW_TO_WRITE = "write sqlite:///PATH or postgresql://USER:PASSWORD@HOST/DATABASE"
-HINT = "check registry.url or registry.url_env, that the database runs, and the rights of its role"
 
 Held = Mapping[str, Registered]
 Decide = Callable[[Held], Iterable[Registered]]
 
 _DECLARED = TypeAdapter(Declared)
 
-CHANGING = ("spec", "routing_value", "generation", "desired", "replace", "managed_by", "author", "revision", "removed")
+CHANGING = (
+    "spec", "routing_value", "generation", "desired", "replace", "managed_by", "author", "revision", "removed",
+    "removing", "seed_at", "version",
+)  # fmt: skip
 KEY: Mapping[str, BindParameter[Any]] = {"pipeline": bindparam("of_pipeline"), "id": bindparam("of_id")}
 VALUES: Mapping[str, BindParameter[Any]] = {
     **{name: bindparam(name) for name in CHANGING},
@@ -62,14 +39,17 @@ UPDATE = update(destinations).where(*(destinations.c[name] == given for name, gi
 
 
 class Registry:
-    """The destinations of one pipeline. May be used from several threads; every call is a transaction of its own.
+    """The destinations of one pipeline. May be used from several threads, and by several controls on one database.
 
     Raises ``DependencyError`` while the database can't be used, then nothing of the call has happened.
     """
 
     def __init__(self, url: URL, pipeline: str, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
-        self._engine = _engine(url, busy_timeout_s)
-        self._pipeline = pipeline
+        self.database = Database(url, busy_timeout_s)
+        self.pipeline = pipeline
+        self._lock = threading.Lock()
+        self._known: Held = {}
+        self._known_version = -1
 
     @classmethod
     def open(cls, config: Config, environ: Mapping[str, str] = os.environ) -> Registry:
@@ -79,105 +59,91 @@ class Registry:
         return registry
 
     def prepare(self) -> None:
-        with self._transaction() as con:
-            if con.dialect.name == "postgresql":
-                con.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": SCHEMA_LOCK})
-            metadata.create_all(con)
+        self.database.prepare()
 
-    def destinations(self) -> dict[str, Registered]:
-        """All of them by id, removed ones too."""
-        with self._transaction() as con:
-            return self._held(con)
+    def is_new(self) -> bool:
+        """Whether nothing was ever written about this pipeline."""
+        with self.database.transaction() as con:
+            return con.execute(select(pipelines.c.name).where(pipelines.c.name == self.pipeline)).first() is None
 
-    def change(self, decide: Decide, revision: Revision) -> dict[str, Registered]:
+    def destinations(self) -> Held:
+        """All of them by id, removed ones too. Only what changed since the last call is read."""
+        with self.database.transaction() as con:
+            version = con.execute(select(pipelines.c.version).where(pipelines.c.name == self.pipeline)).scalar()
+            return self._held(con, version or 0)
+
+    def change(self, decide: Decide, revision: Revision) -> Held:
         """Write what ``decide`` makes of what is held, and return all that is held then.
 
         ``decide`` sees the truth: nobody else changes it before the write. What it raises undoes the transaction.
         """
-        with self._transaction() as con:
-            self._lock(con, revision)
-            held = self._held(con)
-            changed = {each.id: each for each in decide(held)}
-            self._write(con, [each for each in changed.values() if each.id in held], UPDATE)
-            self._write(con, [each for each in changed.values() if each.id not in held], INSERT)
-            return {**held, **changed}
+        with self.database.transaction() as con:
+            version = self._locked(con, revision)
+            held = self._held(con, version)
+            changed = {each.id: replace(each, version=version + 1) for each in decide(held)}
+            if not changed:
+                return held
+            self._write(con, held, changed)
+            self._record(con, held, changed, revision)
+            con.execute(update(pipelines).where(pipelines.c.name == self.pipeline).values(version=version + 1))
+        return self._remember({**held, **changed}, version + 1)
 
     def problem(self) -> str | None:
         """None if the database answers now, else what is wrong."""
-        try:
-            with self._transaction() as con:
-                con.execute(select(pipelines.c.name).limit(1))
-        except DependencyError as error:
-            return error.message
-        return None
+        return self.database.problem()
 
     def close(self) -> None:
-        self._engine.dispose()
+        self.database.close()
 
-    def _lock(self, con: Connection, revision: Revision) -> None:
-        """One writer for each pipeline; SQLite has one for the whole file, since BEGIN."""
-        row = select(pipelines.c.name).where(pipelines.c.name == self._pipeline).with_for_update()
-        if con.execute(row).first() is None:
-            con.execute(insert(pipelines).values(name=self._pipeline, created_at=revision.at))
+    def _locked(self, con: Connection, revision: Revision) -> int:
+        """The pipeline's version. One writer at a time from here on; SQLite has one for the file, since BEGIN."""
+        row = select(pipelines.c.version).where(pipelines.c.name == self.pipeline).with_for_update()
+        version = con.execute(row).scalar()
+        if version is None:
+            con.execute(insert(pipelines).values(name=self.pipeline, created_at=revision.at, version=0))
+        return version or 0
 
-    def _held(self, con: Connection) -> dict[str, Registered]:
-        mine = select(destinations).where(destinations.c.pipeline == self._pipeline).order_by(destinations.c.id)
-        return {row["id"]: _registered(row) for row in con.execute(mine).mappings()}
+    def _held(self, con: Connection, version: int) -> Held:
+        """What is held at ``version``: what is known, and what was written since."""
+        with self._lock:
+            known, since = self._known, self._known_version
+        if since >= version:
+            return known
+        newer = select(destinations).where(destinations.c.pipeline == self.pipeline, destinations.c.version > since)
+        found = {row["id"]: _registered(row) for row in con.execute(newer).mappings()}
+        return self._remember({**known, **found}, version)
 
-    def _write(self, con: Connection, each: list[Registered], statement: Executable) -> None:
-        if each:
-            con.execute(statement, [_row(self._pipeline, one) for one in each])
+    def _remember(self, held: Held, version: int) -> Held:
+        with self._lock:
+            if version > self._known_version:
+                self._known, self._known_version = held, version
+        return held
 
-    @contextmanager
-    def _transaction(self) -> Iterator[Connection]:
-        try:
-            with self._engine.begin() as con:
-                yield con
-        except SQLAlchemyError as error:
-            said = str(error.__cause__ or error).splitlines()[0]
-            raise DependencyError("registry", scrub(said), HINT) from None
+    def _write(self, con: Connection, held: Held, changed: Held) -> None:
+        for statement, rows in (
+            (UPDATE, [_row(self.pipeline, each) for each in changed.values() if each.id in held]),
+            (INSERT, [_row(self.pipeline, each) for each in changed.values() if each.id not in held]),
+        ):
+            if rows:
+                con.execute(statement, rows)
 
-
-def registry_url(config: Config, environ: Mapping[str, str] = os.environ) -> URL:
-    """Where the registry is. Raises ``ConfigError`` without showing what may hold a password."""
-    given = config.registry
-    where = "url" if given.url_env is None else "url_env"
-    if given.url_env is not None and not environ.get(given.url_env):
-        raise ConfigError(
-            [f"registry.url_env: the environment variable {shown_variable(given.url_env)} is not set; set it"]
+    def _record(self, con: Connection, held: Held, changed: Held, revision: Revision) -> None:
+        con.execute(
+            insert(audit),
+            [
+                {
+                    "pipeline": self.pipeline,
+                    "version": each.version,
+                    "at": revision.at,
+                    "author": revision.author,
+                    "destination": each.id,
+                    "deed": deed(held.get(each.id), each),
+                    "generation": each.generation,
+                    "changes": json.dumps(changes(held.get(each.id), each)),
+                }
+                for each in changed.values()
+            ],
         )
-    written = environ[given.url_env] if given.url_env is not None else given.url
-    if written is None:
-        return URL.create("sqlite", database=str(config.state_dir / FILE))
-    try:
-        url = make_url(written)
-        return url.set(drivername=DRIVERS[url.drivername.partition("+")[0]])
-    except (ArgumentError, KeyError, ValueError):
-        raise ConfigError([f"registry.{where}: not a database that can be used; {HOW_TO_WRITE}"]) from None
-
-
-def _engine(url: URL, busy_timeout_s: float) -> Engine:
-    if url.get_backend_name() != "sqlite":
-        timeout = {"connect_timeout": CONNECT_TIMEOUT_S} if url.get_driver_name() == "psycopg" else {}
-        return create_engine(url, pool_pre_ping=True, connect_args=timeout)
-    if url.database:
-        Path(url.database).parent.mkdir(parents=True, exist_ok=True)
-    engine = create_engine(url, connect_args={"timeout": busy_timeout_s})
-    event.listen(engine, "connect", _prepare_sqlite)
-    event.listen(engine, "begin", _begin_immediate)
-    return engine
-
-
-def _prepare_sqlite(connection: Any, _: object) -> None:
-    connection.isolation_level = None  # else the driver begins transactions by itself, too late and too weak
-    connection.execute("PRAGMA journal_mode=WAL")
-    connection.execute("PRAGMA synchronous=FULL")
-    connection.execute("PRAGMA foreign_keys=ON")
-
-
-def _begin_immediate(con: Connection) -> None:
-    """Take the write lock first: a transaction that reads and then writes could not be waited for."""
-    con.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def _row(pipeline: str, held: Registered) -> dict[str, Any]:
@@ -191,9 +157,12 @@ def _row(pipeline: str, held: Registered) -> dict[str, Any]:
         "desired": held.desired.value,
         "replace": held.replace,
         "managed_by": held.managed_by,
-        "author": held.author,
+        "author": held.revision.author,
         "revision": held.revision.id,
         "removed": held.removed,
+        "removing": held.removing,
+        "seed_at": held.seed_at,
+        "version": held.version,
         "at": held.revision.at,
     }
 
@@ -202,12 +171,14 @@ def _registered(row: RowMapping) -> Registered:
     return Registered(
         declared=_declared(row),
         generation=row["generation"],
-        revision=Revision(row["revision"], row["updated_at"]),
+        revision=Revision(row["revision"], row["updated_at"], row["author"]),
         managed_by=row["managed_by"],
         desired=DesiredState(row["desired"]),
         replace=row["replace"],
         removed=row["removed"],
-        author=row["author"],
+        removing=row["removing"],
+        seed_at=row["seed_at"],
+        version=row["version"],
     )
 
 

@@ -12,17 +12,24 @@ from types import FrameType
 import structlog
 import uvicorn
 
-from services.control.api.access import Access, is_loopback
 from services.control.api.app import build
+from services.control.api.guard import Guard, is_loopback
 from services.control.api.state import Sources
 from services.control.board import Board
+from services.control.desk import Desk
 from services.control.follow import handler
 from services.control.keeper import Keeper
 from services.control.metrics_view import exposition
+from services.control.operations import Operations
 from services.control.peers import Peers
 from services.control.publish import Announcer
+from services.control.pulse import Pulse
 from services.control.readiness import Readiness
+from services.control.rebuild import rebuild
 from services.control.registry import Registry
+from services.control.tokens import Tokens
+from services.control.trail import Trail
+from services.control.work import Work
 from services.control.worker import Worker
 from shared.config.model import Config
 from shared.config.secrets import shown_variable
@@ -33,6 +40,8 @@ from shared.kafka.dead_letter import dead_letter
 from shared.kafka.follower import Follower
 from shared.kafka.publisher import Publisher
 from shared.kafka.record import Record
+from shared.kafka.renewal import RenewalWatch
+from shared.kafka.scan import Scan
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topics import Topics, ensure
 from shared.metrics import Metrics
@@ -70,7 +79,7 @@ class Control:
             raise
 
     def _assemble(self, config: Config, environ: Mapping[str, str]) -> None:
-        rules = access(config, environ)
+        token = own_token(config, environ)
         self._socket = self._closing.enter_context(listen(config.server.host, config.server.port))
         self._settings = settings = KafkaSettings.from_config(config, environ)
         self._topics, self._board = Topics(settings.prefix), Board(config.pipeline)
@@ -79,25 +88,38 @@ class Control:
         self._peers = self._closing.enter_context(contextlib.closing(Peers(peers(environ))))
         self._publisher = Publisher(settings, CLIENT)
         self._closing.callback(self._publisher.close, END_WITHIN_S)
+        self._tokens = Tokens(self._registry.database)
         self._worker = self._hire(config, environ)
         self._readiness = self._closing.enter_context(contextlib.closing(self._checks()))
         self._follower = Follower(settings, CLIENT, [self._topics.progress])
-        self._server = uvicorn.Server(self._uvicorn(rules))
+        self._renewal = RenewalWatch(settings, f"{CLIENT}-renewal", self._renewed)
+        guard = Guard(loopback=is_loopback(config.server.host), token=token, tokens=self._tokens)
+        self._server = uvicorn.Server(self._uvicorn(guard))
 
     def _hire(self, config: Config, environ: Mapping[str, str]) -> Worker:
         announcer = Announcer(self._publisher, self._topics.destinations, config.pipeline)
-        keeper = Keeper(config, self._registry, self._board, announcer, environ)
-        keeper.load()
+        self._keeper = keeper = Keeper(config, self._registry, self._board, announcer, environ)
         repeat_every_s = REPEAT_EMBEDDED_EVERY_S if self._settings.embedded else REPEAT_EVERY_S
-        return Worker(keeper, self._board, repeat_every_s, on_failure=self._end)
+        database, pipeline = self._registry.database, config.pipeline
+        self._desk = Desk(
+            keeper, self._board, Operations(database, pipeline), Trail(database, pipeline), self._tokens, environ
+        )
+        self._pulse = Pulse(self._board.view)
+        chores = [self._pulse.feel, self._desk.close_operations]
+        return Worker(keeper, self._board, repeat_every_s, on_failure=self._end, chores=chores)
 
     def _checks(self) -> Readiness:
         checks = {"broker": Broker(self._settings, CLIENT).problem, "registry": self._registry.problem}
         return Readiness(checks, self._peers, source=lambda: self._worker.source_problem)
 
-    def _uvicorn(self, rules: Access) -> uvicorn.Config:
+    def _uvicorn(self, guard: Guard) -> uvicorn.Config:
+        name, view = self._registry.pipeline, self._board.view
+        work = Work(name, self._topics, Scan(self._settings, f"{CLIENT}-scan"), self._publisher, view)
+        sources = Sources(
+            view, self._readiness.checks, self._exposition, {name: self._desk}, self._tokens, {name: work}, self._pulse
+        )
         return uvicorn.Config(
-            build(Sources(self._board.view, self._readiness.checks, self._exposition), rules),
+            build(sources, guard),
             log_config=None,
             access_log=False,
             server_header=False,
@@ -109,11 +131,15 @@ class Control:
     def run(self) -> int:
         """Serve until a signal comes or a thread fails. Raises ``ConfigError`` where the source refutes the file."""
         ensure(self._settings, ENSURE_WITHIN_S)
+        rebuild(self._registry, self._keeper.config, self._settings, CLIENT)
+        self._keeper.load()
         with handled(self._server, self._worker.reload):
             self._follower.start(handler(self._board, self._unreadable), self._end)
             self._closing.callback(self._follower.stop, END_WITHIN_S)
             self._worker.start()
             self._closing.callback(self._worker.stop, END_WITHIN_S)
+            self._renewal.start()
+            self._closing.callback(self._renewal.stop, END_WITHIN_S)
             log.info("control listens", address=self._socket.getsockname()[:2])
             self._server.run(sockets=[self._socket])
         if isinstance(self._error, ConfigError):
@@ -128,6 +154,11 @@ class Control:
         self._error = error
         self._server.should_exit = True
 
+    def _renewed(self) -> None:
+        self._publisher.rebuild()
+        self._follower.renew()
+        self._worker.repeat()
+
     def _exposition(self) -> str:
         return exposition(self._metrics, self._peers, self._board.view)
 
@@ -136,13 +167,13 @@ class Control:
         dead_letter(self._publisher, self._topics, record, reason, by="control")
 
 
-def access(config: Config, environ: Mapping[str, str]) -> Access:
-    """Who may ask what. Raises ``ConfigError`` where the token's variable is missing."""
+def own_token(config: Config, environ: Mapping[str, str]) -> str | None:
+    """The token that the file names. Raises ``ConfigError`` where its variable is missing."""
     name = config.server.token_env
     token = environ.get(name, "").strip() if name is not None else None
     if name is not None and not token:
         raise ConfigError([f"server.token_env: the environment variable {shown_variable(name)} is not set; set it"])
-    return Access(is_loopback(config.server.host), token)
+    return token
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -166,7 +166,7 @@ def _frontier(wholes: Iterable[Whole]) -> FrontierStatus | None:
 
 
 def _is_exact(each: Status, view: View) -> bool:
-    if each.state in ("paused", "stopped"):
+    if each.state in ("paused", "stopped", "removing"):
         return True
     word = of(view.trusted, each.id, each.generation)
     return each.lag_snapshots == 0 and word is not None and each.id not in word.whole.lagging
@@ -189,6 +189,8 @@ def _snapshot(position: int | None) -> int | None:
 
 
 def _state(held: Registered, seen: Seen | None, known_through: int | None) -> State:
+    if held.removing:
+        return "removing"
     if held.desired is not DesiredState.RUNNING:
         return "paused" if held.desired is DesiredState.PAUSED else "stopped"
     if seen is not None and seen.parked and not _is_outdated(seen, held):

@@ -5,7 +5,19 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, Index, MetaData, String, Table, Text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    false,
+)
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator
 
@@ -33,6 +45,8 @@ pipelines = Table(
     metadata,
     Column("name", String(NAME), primary_key=True),
     Column("created_at", Moment, nullable=False),
+    # Of its last change. Whoever changes something locks this row, so versions are committed in their order.
+    Column("version", BigInteger, nullable=False, default=0, server_default="0"),
 )
 
 destinations = Table(
@@ -52,6 +66,59 @@ destinations = Table(
     Column("removed", Boolean, nullable=False),
     Column("created_at", Moment, nullable=False),
     Column("updated_at", Moment, nullable=False),
+    # The pipeline's version at the last change of this row: what is newer than one has seen is found by it.
+    Column("version", BigInteger, nullable=False, server_default="0"),
+    Column("seed_at", BigInteger),
+    Column("removing", Boolean, nullable=False, server_default=false()),
     Index("destinations_by_routing_value", "pipeline", "routing_value"),
+    Index("destinations_by_version", "pipeline", "version"),
 )
 """One row for each id that ever was: a removed one keeps its generation, so that a later life fences the old items."""
+
+audit = Table(
+    "audit",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("pipeline", String(NAME), nullable=False),
+    Column("version", BigInteger, nullable=False),
+    Column("at", Moment, nullable=False),
+    Column("author", String(NAME)),
+    Column("destination", String(NAME), nullable=False),
+    Column("deed", String(32), nullable=False),
+    Column("generation", BigInteger, nullable=False),
+    Column("changes", Text, nullable=False),
+    Index("audit_by_destination", "pipeline", "destination", "id"),
+)
+"""What was done to whom, when and by whom; written in the transaction that did it, never changed."""
+
+operations = Table(
+    "operations",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("pipeline", String(NAME), nullable=False),
+    Column("destination", String(NAME), nullable=False),
+    Column("kind", String(16), nullable=False),
+    Column("generation", BigInteger, nullable=False),
+    Column("seed_at", BigInteger),
+    Column("author", String(NAME)),
+    Column("created_at", Moment, nullable=False),
+    Column("finished_at", Moment),
+    Column("state", String(16), nullable=False),
+    Column("error", Text),
+    Index("operations_by_state", "pipeline", "state"),
+)
+"""What takes longer than a request: each waits for a generation to be reached."""
+
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("name", String(NAME), nullable=False),
+    Column("scope", String(8), nullable=False),
+    Column("salt", String(64), nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("author", String(NAME)),
+    Column("created_at", Moment, nullable=False),
+    Column("revoked_at", Moment),
+)
+"""Bearer tokens, as salted digests: the token itself is shown once and kept nowhere."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import structlog
@@ -38,10 +38,13 @@ class Worker:
         repeat_every_s: float,
         on_failure: Callable[[Exception], None],
         load: Callable[[Path], Config] = load,
+        chores: Sequence[Callable[[], None]] = (),
     ) -> None:
+        """``chores`` are done at each turn, and wait while the registry can't be used."""
         self._keeper, self._board = keeper, board
+        self._chores = (keeper.refresh, keeper.react, *chores)
         self._repeat_every_s, self._on_failure, self._load = repeat_every_s, on_failure, load
-        self._stopped, self._reload = threading.Event(), threading.Event()
+        self._stopped, self._reload, self._repeat = threading.Event(), threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="worker", daemon=True)
         self._wanted: Config | None = keeper.config
         """The file that is still to be taken over; None when there is none."""
@@ -62,6 +65,11 @@ class Worker:
         self._reload.set()
         self._board.asked.set()
 
+    def repeat(self) -> None:
+        """Publish everything again, soon: nobody may have kept it."""
+        self._repeat.set()
+        self._board.asked.set()
+
     def _run(self) -> None:
         try:
             self._turn_until_stopped()
@@ -75,7 +83,8 @@ class Worker:
         repeat_at = time.monotonic() + self._repeat_every_s
         while not self._stopped.is_set():
             self._turn()
-            if time.monotonic() >= repeat_at:
+            if self._repeat.is_set() or time.monotonic() >= repeat_at:
+                self._repeat.clear()
                 self._keeper.announce_all()
                 repeat_at = time.monotonic() + self._repeat_every_s
             self._board.asked.wait(TICK_S)
@@ -90,7 +99,8 @@ class Worker:
 
     def _react(self) -> None:
         try:
-            self._keeper.react()
+            for chore in self._chores:
+                chore()
         except DependencyError as error:
             if not self._answers_wait:
                 log.warning("answers have to wait for the registry", error=str(error), hint=error.hint)

@@ -26,8 +26,11 @@ UNEXPLAINED = Problem(
 
 
 def accept(tracked: Tracked, asked: InFlight, progress: Progress, now_s: float) -> Next:
-    """Take over the answer to the item that was in flight."""
+    """Take over the answer to the item that was in flight. TLA: ``Accept``, ``Learns``."""
     match progress.outcome:
+        case Outcome.APPLIED | Outcome.ALREADY_APPLIED if asked.kind is ItemKind.DROP:
+            tracked.dropped = True
+            return Next.GO_ON
         case Outcome.APPLIED | Outcome.ALREADY_APPLIED:
             return _at(tracked, progress, now_s)
         case Outcome.EMPTY:
@@ -45,7 +48,10 @@ def accept(tracked: Tracked, asked: InFlight, progress: Progress, now_s: float) 
 
 
 def overhear(tracked: Tracked, progress: Progress, now_s: float) -> None:
-    """Take over what an answer to another item, doubled, late or of another reader, still tells: a higher position."""
+    """Take over what an answer to another item, doubled, late or of another reader, still tells: a higher position.
+
+    TLA: ``Accept``, ``Learns``.
+    """
     if progress.generation == tracked.spec.generation and progress.position is not None:
         tracked.grow(progress.position, now_s)
 

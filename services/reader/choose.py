@@ -57,8 +57,15 @@ class Draft:
 
 
 def choose(tracked: Tracked, sight: Sight | None, ledger: Ledger | None, rules: Rules, now_s: float) -> Draft | None:
-    """The next item of ``tracked``; None where there is nothing to do, or not yet."""
-    if not tracked.is_running or tracked.in_flight is not None or now_s < tracked.not_before_s:
+    """The next item of ``tracked``; None where there is nothing to do, or not yet.
+
+    TLA: ``Probe``, ``Seed``, ``Changes``, ``Advance``.
+    """
+    if tracked.in_flight is not None or now_s < tracked.not_before_s:
+        return None
+    if tracked.spec.drop:
+        return None if tracked.dropped or tracked.parked is not None else Draft(ItemKind.DROP)
+    if not tracked.is_running:
         return None
     if tracked.position is None:
         return Draft(ItemKind.PROBE, through=ledger.line if ledger is not None else 0)
@@ -71,6 +78,8 @@ def choose(tracked: Tracked, sight: Sight | None, ledger: Ledger | None, rules: 
 
 
 def _seed(tracked: Tracked, sight: Sight) -> Draft | None:
+    if tracked.spec.seed_at is not None:
+        return Draft(ItemKind.SEED, through=tracked.spec.seed_at, pinned=True)
     match tracked.spec.seed_mode:
         case SeedMode.REPLAY:
             return Draft(ItemKind.SEED, through=sight.first, pinned=True)
@@ -82,7 +91,7 @@ def _seed(tracked: Tracked, sight: Sight) -> Draft | None:
 
 def needs_size(tracked: Tracked) -> bool:
     """Whether the rows that a seed of ``tracked`` will bring are still to be counted."""
-    scans = tracked.spec.seed_mode is SeedMode.SCAN
+    scans = tracked.spec.seed_mode is SeedMode.SCAN and tracked.spec.seed_at is None
     return scans and tracked.is_running and tracked.position == NOT_SEEDED and not tracked.sized
 
 

@@ -11,7 +11,8 @@ import duckdb
 from shared.config.catalogs import ResolvedLake
 from shared.errors import ViaduckError
 from shared.lake.attach import attach
-from shared.lake.engine import connect
+from shared.lake.catalog import CatalogReader
+from shared.lake.engine import connect, release
 from shared.lake.failure import classify, loses_attachment
 from shared.lake.sql import ident, literal, path
 from shared.ranges import Range
@@ -53,9 +54,11 @@ class Images:
 class Counter:
     """One connection, kept open. After an error it is built anew, since an instance may be lost for good (H4)."""
 
-    def __init__(self, lake: ResolvedLake, schema: str, table: str, field: str) -> None:
-        self._lake, self._schema, self._table, self._field = lake, schema, table, field
+    def __init__(self, lake: ResolvedLake, catalog: CatalogReader, schema: str, table: str, field: str) -> None:
+        self._lake, self._catalog = lake, catalog
+        self._schema, self._table, self._field = schema, table, field
         self._con: duckdb.DuckDBPyConnection | None = None
+        self._inlined_tables: frozenset[str] = frozenset()
 
     def changes(self, inserted: Sequence[Range], deleted: Sequence[Range]) -> Images:
         """What the feed shows of these ranges' insertions and deletions, by routing value.
@@ -72,7 +75,7 @@ class Counter:
 
     def close(self) -> None:
         if self._con is not None:
-            self._con.close()
+            release(self._con)
             self._con = None
 
     def _feed(self, function: str, range: Range) -> str:
@@ -98,6 +101,8 @@ class Counter:
 
     def _run(self, statements: Sequence[str]) -> list[Counts]:
         """All in one transaction, which looks the snapshot up once; every result is read to its end (DUCKLAKE §3.6)."""
+        if self._con is not None and self._catalog.inlined_tables() != self._inlined_tables:
+            self._drop()  # H12
         con = self._opened()
         con.execute("BEGIN")
         counted = [dict(con.execute(statement).fetchall()) for statement in statements]
@@ -113,13 +118,14 @@ class Counter:
             try:
                 attach(con, ALIAS, self._lake, read_only=True)
             except BaseException:
-                con.close()
+                release(con)
                 raise
-            self._con = con
+            self._con, self._inlined_tables = con, self._catalog.inlined_tables()
         return self._con
 
     def _drop(self) -> None:
-        with contextlib.suppress(duckdb.Error):  # it is thrown away because it misbehaved
+        """Throw it away because it misbehaved."""
+        with contextlib.suppress(duckdb.Error):
             self.close()
         self._con = None
 

@@ -12,7 +12,7 @@ from shared.messages import ItemKind
 MOST_PROBES = 1_000
 """Probes in flight at once: at a start with ten thousand destinations real work must find its way between them."""
 
-RANK = {ItemKind.PROBE: 0, ItemKind.ADVANCE: 1, ItemKind.CHANGES: 2, ItemKind.SEED: 3}
+RANK = {ItemKind.PROBE: 0, ItemKind.ADVANCE: 1, ItemKind.DROP: 1, ItemKind.CHANGES: 2, ItemKind.SEED: 3}
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 

@@ -48,11 +48,16 @@ class Undelivered:
 
 
 @dataclass(frozen=True, slots=True)
+class Renewed:
+    """The topics are others than before: whatever was under way is lost."""
+
+
+@dataclass(frozen=True, slots=True)
 class Woken:
     """Nothing happened, but look: a signal came."""
 
 
-Event = Wanted | Removed | Answered | Reached | Undelivered | Woken
+Event = Wanted | Removed | Answered | Reached | Undelivered | Renewed | Woken
 
 
 class Inbox:

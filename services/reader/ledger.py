@@ -70,6 +70,7 @@ class Ledger:
         """How far a destination that is exact at ``exact`` is known to be exact, and the step that touches it then.
 
         A step that ``exact`` lies within counts whole: its rows may all lie before ``exact``, or not.
+        TLA: ``Settle``.
         """
         if exact < self.floor:
             return exact, None

@@ -11,7 +11,7 @@ import structlog
 
 from services.reader.actions import Park, Send
 from services.reader.choose import Rules
-from services.reader.inbox import Answered, Event, Inbox, Reached, Removed, Undelivered, Wanted
+from services.reader.inbox import Answered, Event, Inbox, Reached, Removed, Renewed, Undelivered, Wanted
 from services.reader.plan import Planner
 from services.reader.publish import Outlet, new_item_id
 from services.reader.tell import Teller
@@ -150,6 +150,8 @@ class Loop:
                 self._planner.progress(progress, now_s)
             case Undelivered(name, item):
                 self._planner.undelivered(name, item, now_s)
+            case Renewed():
+                self._planner.renewed()
 
     def _wants(self, spec: Destination, now_s: float) -> None:
         self._routes[spec.destination] = spec.routing_value

@@ -15,7 +15,7 @@ from services.reader.catch_up import CatchUp
 from services.reader.choose import Rules, Sight, choose, is_near_oldest, needs_size
 from services.reader.hold import Candidate, Hold
 from services.reader.ledger import Ledger
-from services.reader.problems import contradiction, is_of_another_table, judge
+from services.reader.problems import cannot_begin, contradiction, is_of_another_table, judge
 from services.reader.steps import Step
 from services.reader.timers import Timers
 from services.reader.tracked import Tracked
@@ -55,12 +55,16 @@ class Planner:
     # -- events of destinations --------------------------------------------------------------------------------------
 
     def destination(self, spec: Destination, now_s: float) -> None:
-        """Somebody wants ``spec``. Whatever is new about it, a running one is probed and tried again."""
+        """Somebody wants ``spec``. Whatever is new about it, a running one is probed and tried again.
+
+        TLA: ``Destination``.
+        """
         known = self._tracked.get(spec.destination)
         if known is not None and known.spec == spec:
             return
         if known is not None and known.spec.generation == spec.generation and spec.state is not DesiredState.RUNNING:
             known.spec, known.parked, known.attempts = spec, None, 0
+            self._dirty.add(spec.destination)
             return
         self.forget(spec.destination)
         self._tracked[spec.destination] = Tracked(spec, now_s)
@@ -94,6 +98,13 @@ class Planner:
             self._release(tracked)
             tracked.resends += 1
             self._wait(tracked, delay_s(tracked.resends, self._jitter()), now_s)
+
+    def renewed(self) -> None:
+        """The topics were made anew: nobody will answer what was sent before."""
+        for tracked in self._tracked.values():
+            if tracked.in_flight is not None:
+                self._release(tracked)
+                self._dirty.add(tracked.name)
 
     # -- events of the source ----------------------------------------------------------------------------------------
 
@@ -178,7 +189,7 @@ class Planner:
     # -- actions -----------------------------------------------------------------------------------------------------
 
     def plan(self, now_s: float) -> list[Action]:
-        """What is to be published now."""
+        """What is to be published now. TLA: ``Plan``."""
         names = self._dirty | self._timers.pop_due(now_s)
         self._dirty = set()
         candidates = [candidate for name in names if (candidate := self._candidate(name, now_s)) is not None]
@@ -270,6 +281,9 @@ class Planner:
 
     def _judge(self, tracked: Tracked) -> None:
         """Park whoever can't go on, but ask its cursor first: an answer that was lost may have told that it can."""
+        if self.sight is not None and (lost := cannot_begin(tracked, self.sight, self._gone)) is not None:
+            self._park(tracked, lost)
+            return
         problem = judge(tracked, self.sight, self._gone) if self.sight is not None else None
         if problem is None:
             tracked.is_suspect = tracked.is_suspect and not tracked.is_seeded

@@ -8,6 +8,7 @@ from services.reader.choose import Sight
 from services.reader.tracked import Tracked
 from shared.errors import SourceError
 from shared.messages import Problem
+from shared.ranges import NOT_SEEDED
 
 RECREATED = "source_recreated"
 RESEED = "reseed the destination; routing.on_gap: reseed does so by itself"
@@ -16,7 +17,7 @@ RESEED = "reseed the destination; routing.on_gap: reseed does so by itself"
 def judge(tracked: Tracked, sight: Sight, gone: Set[int] = frozenset()) -> Problem | None:
     """What is wrong with going on from where ``tracked`` is; None if nothing is. ``gone``: snapshots that expired.
 
-    An item in flight may have moved it already, so its answer comes first.
+    An item in flight may have moved it already, so its answer comes first. TLA: ``Judge``.
     """
     if tracked.position is None or not tracked.is_seeded or not tracked.is_running or tracked.in_flight is not None:
         return None
@@ -24,6 +25,18 @@ def judge(tracked: Tracked, sight: Sight, gone: Set[int] = frozenset()) -> Probl
         return recreated(f"it was created at snapshot {sight.born}, after position {tracked.position}")
     if tracked.exact < sight.oldest or tracked.exact in gone:
         return expired(tracked.exact, sight.oldest)
+    return None
+
+
+def cannot_begin(tracked: Tracked, sight: Sight, gone: Set[int] = frozenset()) -> Problem | None:
+    """What is wrong with beginning where an operator wants a life to begin; None if nothing is."""
+    start = tracked.spec.seed_at
+    if start is None or tracked.position != NOT_SEEDED or not tracked.is_running or tracked.in_flight is not None:
+        return None
+    if start < sight.born:
+        return recreated(f"it was created at snapshot {sight.born}, after {start}, to which this one is rewound")
+    if start < sight.oldest or start in gone:
+        return expired(start, sight.oldest)
     return None
 
 

@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
-from typing import Protocol
+from collections.abc import Callable
 
 import structlog
 
 from services.reader.actions import Action, Park, Send
 from services.reader.frontier import Standing, pages
 from services.reader.inbox import Undelivered
+from shared.kafka.sender import Sender
 from shared.kafka.topics import Topics
 from shared.messages import Frontier, ItemKind, Outcome, Problem, Progress, Share, WorkItem
 
 log = structlog.get_logger(__name__)
 
 ITEM_HEADER, TRACE_HEADER = "viaduck-item", "traceparent"
-
-
-class Sender(Protocol):
-    def send(
-        self,
-        topic: str,
-        key: str,
-        value: bytes | None,
-        headers: Mapping[str, str] | None = None,
-        on_delivery: Callable[[Exception | None], None] | None = None,
-    ) -> None: ...
 
 
 class Outlet:

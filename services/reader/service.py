@@ -10,7 +10,7 @@ from contextlib import ExitStack
 
 import structlog
 
-from services.reader.inbox import Inbox, Intake, Woken
+from services.reader.inbox import Inbox, Intake, Renewed, Woken
 from services.reader.loop import Loop
 from services.reader.publish import Outlet
 from services.reader.source import Source
@@ -23,6 +23,7 @@ from shared.kafka.dead_letter import dead_letter
 from shared.kafka.follower import Follower
 from shared.kafka.publisher import Publisher
 from shared.kafka.record import Record
+from shared.kafka.renewal import RenewalWatch
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topics import Topics, ensure
 from shared.lake.source import look
@@ -73,6 +74,8 @@ class Service:
         closing.callback(source.close)
         self._intake = Intake(config.pipeline, self._topics, self._inbox, self._unreadable)
         self._loop = Loop(config, source, self._inbox, self._outlet(config), self._metrics, self._follower.caught_up)
+        self._renewal = RenewalWatch(settings, f"{client}-renewal", self._renewed)
+        closing.callback(self._renewal.stop, END_WITHIN_S)
         self._server = self._listening(config.server.host, own_port(config.reader.port, environ))
 
     def run(self) -> int:
@@ -82,6 +85,7 @@ class Service:
         self._server.start()
         try:
             self._follower.start(self._intake)
+            self._renewal.start()
             self._loop.run()
         finally:
             self._server.stop()
@@ -90,6 +94,11 @@ class Service:
     def _stop(self) -> None:
         self._loop.stop()
         self._inbox.put(Woken())
+
+    def _renewed(self) -> None:
+        self._publisher.rebuild()
+        self._follower.renew()
+        self._inbox.put(Renewed())
 
     def _listening(self, host: str, port: int) -> ServiceServer:
         try:

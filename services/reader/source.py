@@ -53,7 +53,7 @@ class Source:
         self._append_only = config.routing.append_only
         self._segment_rows = config.reader.segment_rows
         self._catalog = CatalogReader(lake)
-        self._counter = Counter(lake, self._schema, self._name, self._field)
+        self._counter = Counter(lake, self._catalog, self._schema, self._name, self._field)
         self._table: TableInfo | None = None
 
     def close(self) -> None:

@@ -55,7 +55,7 @@ def segments(appended_rows: Sequence[tuple[int, int]], range: Range, limit: int)
     """Cut a range at snapshot borders into segments of at most ``limit`` rows.
 
     ``appended_rows`` are (snapshot, rows) in order. A snapshot is never cut: one with more rows than the limit is a
-    segment by itself.
+    segment by itself. TLA: ``Changes`` may end anywhere.
     """
     cuts, start, filled = [], range.after, 0
     for snapshot, rows in appended_rows:

@@ -49,6 +49,8 @@ class Tracked:
     is_suspect: bool = False
     """What we believe of it leaves no way on; its cursor is asked once more before it is parked for that."""
     parked: Problem | None = None
+    dropped: bool = False
+    """An applier has taken table and cursor away; control's tombstone is on its way."""
     sized: bool = False
     seed_rows: int | None = None
     """Rows that a seed will bring, once ``sized``; None where they were too many to count."""

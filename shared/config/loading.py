@@ -67,7 +67,7 @@ def lake_of(config: Config, destination: Destination) -> LakeRef:
     Raises ``secret_missing`` where the file of this process does not say what the published destination came from.
     """
     if not destination.lake.from_file:
-        return destination.lake
+        return with_defaults(config, destination.lake)
     for known in config.destinations:
         if known.id == destination.destination and public_lake(known) == destination.lake:
             return known.lake
@@ -77,6 +77,14 @@ def lake_of(config: Config, destination: Destination) -> LakeRef:
         f" and {config.path.name} as this service read it does not hold that lake",
         "give every service the same file and restart this one, or name environment variables in it",
     )
+
+
+def with_defaults(config: Config, lake: LakeRef) -> LakeRef:
+    """``lake`` with the credentials of ``defaults``, where it has them from there."""
+    if not lake.from_defaults:
+        return lake
+    keys = {name: value for name, value in config.defaults.properties.items() if name in SECRET_PROPERTIES}
+    return lake.model_copy(update={"properties": {**keys, **lake.properties}, "from_defaults": False})
 
 
 def public_lake(destination: FileDestination) -> LakeRef:

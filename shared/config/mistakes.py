@@ -37,6 +37,10 @@ class Mistakes:
         """Another line has explained why there is nothing at ``path``."""
         self._forgiven.add(path)
 
+    def items(self) -> list[tuple[str, str]]:
+        """What was said of which place, in the order in which it was noted."""
+        return list(self._lines.items())
+
     def covers(self, path: str) -> bool:
         """Whether something has been said of this place, or of the whole that it is a part of."""
         return path in self._forgiven or any(whole in self._lines for whole in wholes(path))

@@ -78,6 +78,10 @@ class Server(Section):
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65535)
     token_env: str | None = None
+    allowed_hosts: tuple[str, ...] = ()
+    """Patterns of hosts that a destination which comes over REST may name; empty allows every one."""
+    allowed_paths: tuple[str, ...] = ()
+    allowed_variables: tuple[str, ...] = ()
 
 
 class ServicePort(Section):

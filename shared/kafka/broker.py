@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
+from typing import NamedTuple
 
 import structlog
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -17,6 +18,13 @@ from shared.kafka.settings import KafkaSettings
 log = structlog.get_logger(__name__)
 
 ANSWER_WITHIN_S = 10.0
+
+
+class TopicIdentity(NamedTuple):
+    """What tells a topic from a former one of its name."""
+
+    topic_id: str
+    partitions: int
 
 
 class Broker:
@@ -46,6 +54,25 @@ class Broker:
             raise self._unreachable(error.args[0]) from None
         self._watch.works()
         return found.cluster_id or ""
+
+    def identities(self, names: Iterable[str], timeout_s: float = ANSWER_WITHIN_S) -> Mapping[str, TopicIdentity]:
+        """Which topics stand behind ``names``, without those that are missing. Raises ``DependencyError``.
+
+        A topic that was deleted and made again, be it with the whole cluster, has another identity. Asking creates
+        nothing. The mock cluster can't answer.
+        """
+        asked = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=timeout_s)
+        found = {}
+        for name, future in asked.items():
+            try:
+                described = future.result(timeout_s + 1.0)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise self._unreachable(error.args[0]) from None
+            else:
+                found[name] = TopicIdentity(str(described.topic_id), len(described.partitions))
+        self._watch.works()
+        return found
 
     def ensure(self, topics: Mapping[str, Mapping[str, str]], timeout_s: float) -> None:
         """Create those of ``topics`` (configuration by name) that are missing. Raises ``DependencyError``."""
@@ -90,7 +117,9 @@ class Broker:
                     ) from None
 
     def _unreachable(self, error: KafkaError) -> DependencyError:
-        """``error`` itself only says that nothing came back; a refused login or certificate is known to the watch."""
+        """``error`` itself only says that nothing came back; a refused login or certificate is known to the watch,
+        and the watch hears of it only when the client is polled."""
+        self._admin.poll(0)
         said = self._watch.problem or describe(error)
         return DependencyError(
             "kafka",

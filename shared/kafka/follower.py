@@ -19,12 +19,11 @@ log = structlog.get_logger(__name__)
 
 POLL_S = 0.1
 BATCH = 1_000
-INSPECT_EVERY_S = 10.0
+ASK_EVERY_S = 2.0
 ANSWER_WITHIN_S = 5.0
 REBUILD_AFTER_S = 1.0
 
 Handler = Callable[[Record], None]
-Identity = tuple[str, tuple[TopicPartition, ...]]
 
 
 def end_process(_: Exception) -> None:
@@ -35,15 +34,14 @@ def end_process(_: Exception) -> None:
 class Follower:
     """One consumer on one thread of its own, without a group.
 
-    When the consumer is lost, when partitions were added, or when another cluster answers under the same address
-    (the broker was wiped; consumers do not notice), everything is read from the beginning again. Handlers therefore see
+    When the consumer is lost, and on ``renew``, everything is read from the beginning again. Handlers therefore see
     records again and must not mind.
     """
 
     def __init__(self, settings: KafkaSettings, client_id: str, topics: Sequence[str]) -> None:
         self._settings, self._client_id, self._topics = settings, client_id, tuple(topics)
         self._watch = Watch(client_id)
-        self._stopped = threading.Event()
+        self._stopped, self._renewed = threading.Event(), threading.Event()
         self._unread: set[tuple[str, int]] = set()
         self._thread: threading.Thread | None = None
         self.caught_up = threading.Event()
@@ -70,6 +68,10 @@ class Follower:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout_s)
 
+    def renew(self) -> None:
+        """Read the topics from the beginning again: they are others than before. Any thread."""
+        self._renewed.set()
+
     def _build(self) -> Consumer:
         self._watch = Watch(self._client_id)
         properties = self._settings.consumer(self._client_id, f"{self._client_id} (unused)", self._watch)
@@ -88,13 +90,16 @@ class Follower:
     def _follow(self, consumer: Consumer, handler: Handler) -> None:
         """Follow until the consumer is lost or the follower stopped."""
         try:
-            followed = self._assign(consumer)
-            inspect_at = time.monotonic() + INSPECT_EVERY_S
+            self._renewed.clear()
+            self._assign(consumer)
+            ask_at = time.monotonic()
             while not self._stopped.is_set():
                 self._take(consumer, handler)
-                if time.monotonic() >= inspect_at:
-                    self._inspect(consumer, followed)
-                    inspect_at = time.monotonic() + INSPECT_EVERY_S
+                if self._renewed.is_set():
+                    raise ClientLost("they are others than before")
+                if self._watch.problem is not None and time.monotonic() >= ask_at:
+                    self._ask(consumer)
+                    ask_at = time.monotonic() + ASK_EVERY_S
         except ClientLost as lost:
             log.warning("reading topics from the beginning", client=self._client_id, because=str(lost))
         finally:
@@ -111,34 +116,28 @@ class Follower:
         if not self._unread:
             self.caught_up.set()
 
-    def _assign(self, consumer: Consumer) -> Identity:
-        identity = self._identity(consumer)
-        partitions = identity[1]
+    def _ask(self, consumer: Consumer) -> None:
+        """Whether a broker in trouble answers again: where nothing is sent, nothing would tell."""
+        try:
+            self._partitions(consumer)
+        except ClientLost:
+            return  # the consumer itself waits for it
+        self._watch.works()
+
+    def _assign(self, consumer: Consumer) -> None:
+        partitions = self._partitions(consumer)
         self._unread = {(p.topic, p.partition) for p in partitions}
         consumer.assign([TopicPartition(p.topic, p.partition, OFFSET_BEGINNING) for p in partitions])
-        return identity
 
-    def _inspect(self, consumer: Consumer, followed: Identity) -> None:
-        try:
-            now = self._identity(consumer)
-        except ClientLost:
-            return  # the broker is away: the consumer itself waits for it
-        self._watch.works()
-        if now != followed:
-            raise ClientLost("another cluster, or other partitions, than before")
-
-    def _identity(self, consumer: Consumer) -> Identity:
-        """The cluster and the partitions of our topics. Raises ``ClientLost`` while a topic is missing."""
+    def _partitions(self, consumer: Consumer) -> list[TopicPartition]:
+        """The partitions of our topics. Raises ``ClientLost`` while a topic is missing."""
         found: list[TopicPartition] = []
-        cluster = ""
         for topic in self._topics:
             try:
-                metadata = consumer.list_topics(topic, timeout=ANSWER_WITHIN_S)
+                known = consumer.list_topics(topic, timeout=ANSWER_WITHIN_S).topics[topic]
             except KafkaException as error:
                 raise ClientLost(describe(error.args[0])) from None
-            known = metadata.topics[topic]
             if known.error is not None:
                 raise ClientLost(f"{topic}: {describe(known.error)}")
-            cluster = metadata.cluster_id or ""
             found += [TopicPartition(topic, number) for number in sorted(known.partitions)]
-        return cluster, tuple(found)
+        return found

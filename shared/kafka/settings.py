@@ -24,14 +24,20 @@ ErrorHandler = Callable[[KafkaError], None]
 # Trouble with the broker reaches us by callback and is logged once; librdkafka itself would say it every second.
 CLIENT = {"log_level": 2, "log.connection.close": False, "reconnect.backoff.max.ms": 2_000}
 PRODUCER = {"linger.ms": 5, "compression.type": "lz4", "message.timeout.ms": 30_000, "partitioner": "murmur2_random"}
-CONSUMER = {"session.timeout.ms": 10_000, "heartbeat.interval.ms": 1_000}
+CLASSIC = {
+    "group.protocol": "classic",
+    "session.timeout.ms": 10_000,
+    "heartbeat.interval.ms": 1_000,
+    "partition.assignment.strategy": "cooperative-sticky",
+}
 
 # Ours over the user's: what we promise depends on them.
 PRODUCER_FIXED = {"acks": "all", "enable.idempotence": True}
 CONSUMER_FIXED = {"enable.auto.commit": False, "enable.auto.offset.store": False, "auto.offset.reset": "earliest"}
 
 # The mock cluster answers a fetch that finds nothing only after the full wait, even when a message arrives meanwhile.
-EMBEDDED_CONSUMER = {"fetch.wait.max.ms": 25, "session.timeout.ms": 6_000, "heartbeat.interval.ms": 500}
+EMBEDDED_CONSUMER = {"fetch.wait.max.ms": 25}
+EMBEDDED_MEMBER = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 500}
 
 
 @dataclass(frozen=True)
@@ -73,8 +79,20 @@ class KafkaSettings:
         return {**PRODUCER, **self.client(client_id, on_error), **PRODUCER_FIXED}
 
     def consumer(self, client_id: str, group: str, on_error: ErrorHandler) -> Properties:
+        """For one that is told what to read."""
         embedded = EMBEDDED_CONSUMER if self.embedded else {}
-        return {**CONSUMER, **embedded, **self.client(client_id, on_error), **CONSUMER_FIXED, "group.id": group}
+        return {**embedded, **self.client(client_id, on_error), **CONSUMER_FIXED, "group.id": group}
+
+    def member(self, client_id: str, group: str, on_error: ErrorHandler, *, classic: bool) -> Properties:
+        """For a member of a group, by the classic protocol or the broker's own (KIP-848)."""
+        embedded = EMBEDDED_MEMBER if self.embedded else {}
+        protocol = {**CLASSIC, **embedded} if classic else {"group.protocol": "consumer"}
+        return {**protocol, **self.consumer(client_id, group, on_error)}
+
+    @property
+    def must_be_classic(self) -> bool:
+        """Whether groups have to use the classic protocol: what the user tunes exists only there, or it is said so."""
+        return self.embedded or any(name in self.properties for name in CLASSIC)
 
 
 def _resolved(properties: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:

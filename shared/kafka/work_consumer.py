@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -16,6 +17,8 @@ from shared.kafka.settings import KafkaSettings
 log = structlog.get_logger(__name__)
 
 BATCH = 1_000
+UNSUPPORTED = "ConsumerGroupHeartbeat"
+"""The request that a broker without the new group protocol does not know; librdkafka names it when it gives up."""
 
 
 class Partition(NamedTuple):
@@ -31,10 +34,11 @@ def _ignore(_: frozenset[Partition]) -> None:
 
 
 class WorkConsumer:
-    """Classic group protocol with cooperative-sticky assignment; offsets are committed by ``commit`` alone.
+    """Offsets are committed by ``commit`` alone. The broker balances the group where it can (KIP-848), else the classic
+    cooperative protocol does; either way partitions that stay where they are go on being read.
 
-    One consumer, one thread: every method belongs to the thread that built it, because librdkafka blocks without end
-    when another thread calls a consumer that is being polled. Callbacks come out of ``poll`` and ``close``.
+    One consumer, one thread: every method but ``renew`` belongs to the thread that built it, because librdkafka blocks
+    without end when another thread calls a consumer that is being polled. Callbacks come out of ``poll`` and ``close``.
     ``on_revoke`` also tells of partitions that were lost; their offsets can't be committed any more.
     """
 
@@ -51,6 +55,8 @@ class WorkConsumer:
         self._on_assign, self._on_revoke = on_assign, on_revoke
         self._assigned: set[Partition] = set()
         self._watch = Watch(client_id)
+        self._renewed = threading.Event()
+        self._classic = settings.must_be_classic
         self._consumer = self._join()
 
     @property
@@ -62,6 +68,10 @@ class WorkConsumer:
     def assigned(self) -> frozenset[Partition]:
         return frozenset(self._assigned)
 
+    def renew(self) -> None:
+        """The topics are others than before: join anew with the next ``poll``. The one method for any thread."""
+        self._renewed.set()
+
     def poll(self, timeout_s: float, limit: int = BATCH) -> list[Record]:
         """Up to ``limit`` records as soon as there is one; empty after ``timeout_s``.
 
@@ -69,8 +79,12 @@ class WorkConsumer:
         A consumer that died is built anew: its partitions are revoked first.
         """
         try:
+            if self._renewed.is_set():
+                self._renewed.clear()
+                raise ClientLost("the topics are others than before")
             return receive(self._consumer, self._watch, timeout_s, limit)
         except ClientLost as lost:
+            self._classic = self._classic or UNSUPPORTED in str(lost)
             log.warning("joining the group anew", client=self._client_id, group=self._group, because=str(lost))
             self._rejoin()
             return []
@@ -104,9 +118,8 @@ class WorkConsumer:
 
     def _join(self) -> Consumer:
         self._watch = Watch(self._client_id)
-        properties = self._settings.consumer(self._client_id, self._group, self._watch)
-        strategy = {"partition.assignment.strategy": "cooperative-sticky", "on_commit": self._committed}
-        consumer = build(Consumer, {**properties, **strategy})
+        properties = self._settings.member(self._client_id, self._group, self._watch, classic=self._classic)
+        consumer = build(Consumer, {**properties, "on_commit": self._committed})
         consumer.subscribe(self._topics, on_assign=self._gained, on_revoke=self._gone, on_lost=self._gone)
         return consumer
 

@@ -80,6 +80,16 @@ class Touch:
         return bool(self.marks) and self.marks <= MAINTENANCE
 
 
+@dataclass(frozen=True)
+class Stamped:
+    """A commit of Viaduck's, with what it says of itself."""
+
+    snapshot: int
+    time: datetime
+    message: str
+    extra_info: str
+
+
 class CatalogReader:
     """Reads one lake's metadata. Every call is a statement or two of its own, so nothing stays open or locked.
 
@@ -222,6 +232,23 @@ class CatalogReader:
         )
         return int(row["n"]) > 0
 
+    def taken_back(self, table_id: int, range: Range) -> frozenset[int]:
+        """The snapshots of the range that deleted rows which they had inserted themselves: their marks don't tell.
+
+        A data file and its delete file that begin at once mean that, unless a flush wrote the file (it has a
+        ``partial_max``), which dates both back.
+        """
+        rows = self._all(
+            "SELECT DISTINCT d.begin_snapshot FROM {0}ducklake_delete_file d JOIN {0}ducklake_data_file f"
+            " ON f.data_file_id = d.data_file_id AND f.begin_snapshot = d.begin_snapshot"
+            " WHERE d.table_id = :table AND d.begin_snapshot > :after AND d.begin_snapshot <= :through"
+            " AND f.partial_max IS NULL",
+            table=table_id,
+            after=range.after,
+            through=range.through,
+        )
+        return frozenset(int(row["begin_snapshot"]) for row in rows)
+
     def appended_rows(self, table_id: int, range: Range) -> tuple[tuple[int, int], ...]:
         """Rows by the snapshot that added them, from file metadata: an estimate for cutting, not a count."""
         rows = self._all(
@@ -256,6 +283,22 @@ class CatalogReader:
         )
         return int(row["live"])
 
+    def has_rows(self, schema: str, table: str) -> bool:
+        """Whether the table holds a row now, be it in a file or inlined in the catalog."""
+        if self.live_rows(schema, table) > 0:
+            return True
+        inlined = self._all(
+            "SELECT i.table_name FROM {0}ducklake_inlined_data_tables i JOIN {0}ducklake_table t"
+            " ON t.table_id = i.table_id JOIN {0}ducklake_schema s ON s.schema_id = t.schema_id"
+            " WHERE lower(t.table_name) = lower(:table) AND lower(s.schema_name) = lower(:schema)"
+            " AND t.end_snapshot IS NULL AND s.end_snapshot IS NULL",
+            schema=schema,
+            table=table,
+        )
+        names = [str(row["table_name"]) for row in inlined]
+        living = "SELECT 1 AS there FROM {{0}}{} WHERE end_snapshot IS NULL LIMIT 1"
+        return any(self._all(living.format(ident(name))) for name in names)
+
     def find_stamp(self, part: str, after: int = 0) -> int | None:
         """The newest snapshot beyond ``after`` whose ``commit_extra_info`` holds ``part`` (a token, an item id)."""
         sql = (
@@ -274,6 +317,22 @@ class CatalogReader:
         )
         return tuple(str(row["commit_extra_info"]) for row in rows)
 
+    def history(self, part: str, limit: int, before: int | None = None) -> list[Stamped]:
+        """Viaduck's own commits whose ``commit_extra_info`` holds ``part``, the newest first."""
+        rows = self._all(
+            "SELECT c.snapshot_id, s.snapshot_time, c.commit_message, c.commit_extra_info"
+            " FROM {0}ducklake_snapshot_changes c JOIN {0}ducklake_snapshot s ON s.snapshot_id = c.snapshot_id"
+            " WHERE c.author = 'viaduck' AND c.commit_extra_info LIKE :part AND c.snapshot_id < :before"
+            " ORDER BY c.snapshot_id DESC LIMIT :most",
+            part=f"%{part}%",
+            before=2**62 if before is None else before,
+            most=limit,
+        )
+        return [
+            Stamped(int(r["snapshot_id"]), _time(r["snapshot_time"]), r["commit_message"], r["commit_extra_info"])
+            for r in rows
+        ]
+
     def data_path(self) -> str:
         return str(self._one("SELECT value AS path FROM {}ducklake_metadata WHERE key = 'data_path'")["path"])
 
@@ -283,6 +342,13 @@ class CatalogReader:
             "SELECT scope_id, value FROM {}ducklake_metadata WHERE key = 'data_inlining_row_limit' AND scope = 'table'"
         )
         return {int(row["scope_id"]): int(row["value"]) for row in rows}
+
+    def inlined_tables(self) -> frozenset[str]:
+        """The catalog's own tables that hold inlined rows. An attached lake remembers them as it first saw them, though
+        a flush may drop one without a new schema version (H12)."""
+        return frozenset(
+            str(row["table_name"]) for row in self._all("SELECT table_name FROM {}ducklake_inlined_data_tables")
+        )
 
     def tables(self) -> tuple[tuple[str, str], ...]:
         """(schema, table) of every table that is there now."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 from functools import cache
 from pathlib import Path
@@ -35,6 +36,22 @@ def connect(*, memory_limit: str | None = None, temp_directory: str | None = Non
     for setting in SETTINGS:
         con.execute(setting)
     return con
+
+
+def release(con: duckdb.DuckDBPyConnection) -> None:
+    """Close a connection or a cursor, unless its instance was invalidated: that one is left alone for good.
+
+    To end the transaction that is open in it raises where nothing can catch it, and the process is aborted (H12). The
+    reference that is given away here keeps even the interpreter's own end from doing so.
+    """
+    try:
+        con.execute("SELECT 1")
+    except duckdb.FatalException:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(con))
+        return
+    except duckdb.Error:
+        pass  # a transaction that has failed, which closing ends
+    con.close()
 
 
 def _load(con: duckdb.DuckDBPyConnection, name: str) -> None:

@@ -13,13 +13,19 @@ from shared.errors import DestinationError, ViaduckError
 
 MAX_MESSAGE = 600
 
-ABSENT = re.compile(r"there is no catalog file|creating a new DuckLake is explicitly disabled")
+ABSENT = re.compile(
+    r"there is no catalog file|creating a new DuckLake is explicitly disabled"
+    r'|relation "(\S*\.)?ducklake_snapshot" does not exist'
+)
 
 
 PREAMBLE = re.compile(
     r'(IO Error: )?Failed to attach DuckLake MetaData .*?Unable to connect to Postgres at ".*?": ', re.DOTALL
 )
 """DuckDB tells the connection words twice before it comes to the point."""
+
+STORE_SAID = re.compile(r"(\(HTTP code \d+\))\s*\n\s*\n")
+"""What the store itself gives as its reason begins only after an empty line."""
 
 
 class LakeAbsent(DestinationError):
@@ -58,7 +64,17 @@ PATTERNS = (
     ),
     _pattern(
         "storage_refused",
-        r"HTTP 40[13]|SignatureDoesNotMatch|InvalidAccessKeyId|AccessDenied|NoSuchBucket|Permission denied"
+        r"NoSuchBucket",
+        "create the bucket of data_path, or correct data_path or s3_endpoint, then resume",
+    ),
+    _pattern(
+        "storage_refused",
+        r"SignatureDoesNotMatch|InvalidAccessKeyId|InvalidToken|ExpiredToken",
+        "the store does not accept the keys: correct s3_access_key_id and s3_secret_access_key, then resume",
+    ),
+    _pattern(
+        "storage_refused",
+        r"HTTP 40[13]|HTTP code 40[13]|AccessDenied|Permission denied"
         r"|Read-only file system|Not a directory|Operation not permitted|attempt to write a readonly database"
         r"|unable to open database file|Failed to create directory|FileNotFoundError|NotADirectoryError"
         r"|HTTP GET error.*404|HTTP 404",
@@ -66,7 +82,8 @@ PATTERNS = (
     ),
     _pattern(
         "storage_failed",
-        r"No space left|disk quota|database or disk is full|disk I/O error|HTTP 5\d\d|SlowDown|could not write",
+        r"No space left|disk quota|database or disk is full|disk I/O error|HTTP (code )?5\d\d|HTTP code 404|SlowDown"
+        r"|could not write",
         "free space on, or repair, the store behind the data path; it is tried again by itself",
     ),
     _pattern(
@@ -124,6 +141,7 @@ def classify(error: BaseException, doing: str) -> ViaduckError:
 def first_lines(error: BaseException) -> str:
     """What an exception says, without its secrets, its SQL and its second page."""
     text = PREAMBLE.sub("", scrub(f"{type(error).__name__}: {error}"))
+    text = STORE_SAID.sub(r"\1 ", text)
     text = re.split(r"\n\s*\n|\nLINE \d+:", text)[0].replace("\n", " ").strip()
     return text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 1] + "…"
 

@@ -36,6 +36,7 @@ class OpenLake:
     doomed: bool = False
     opening: threading.Lock = field(default_factory=threading.Lock)
     attached: bool = False
+    inlined_tables: frozenset[str] = frozenset()
     writing: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -59,14 +60,20 @@ class LakePool:
 
     @contextlib.contextmanager
     def use(self, lake: ResolvedLake, *, read_only: bool, create: bool = False) -> Iterator[OpenLake]:
-        """Lend an attached lake. Raises what ``attach`` raises; then nothing stays in the pool."""
+        """Lend an attached lake. Raises what ``attach`` raises; then nothing stays in the pool.
+
+        One that is only read belongs to somebody else, who may flush it: it is attached anew where that shows (H12).
+        """
         key = _Key(lake, read_only)
+        if read_only:
+            self._evict_outdated(key)
         entry = self._take(key)
         try:
             with entry.opening:
                 if not entry.attached:
                     attach(self._con.cursor(), entry.alias, lake, read_only=read_only, create=create)
                     entry.attached = True
+                    entry.inlined_tables = entry.catalog.inlined_tables() if read_only else frozenset()
             yield entry
         finally:
             self._give_back(key, entry)
@@ -79,6 +86,18 @@ class LakePool:
                     del self._lakes[key]
                     self.evictions += 1
             entry.doomed = True
+
+    def _evict_outdated(self, key: _Key) -> None:
+        with self._lock:
+            entry = self._lakes.get(key)
+            if entry is None or not entry.attached:
+                return
+            entry.users += 1
+        try:
+            if entry.catalog.inlined_tables() != entry.inlined_tables:
+                self.evict(entry)
+        finally:
+            self._give_back(key, entry)
 
     def close(self) -> None:
         with self._lock:

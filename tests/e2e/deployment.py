@@ -14,6 +14,7 @@ import yaml
 
 from services.cli.ports import free_port
 from services.cli.running import RunningViaduck
+from tests.e2e.parts import SOURCE, Parts
 from tests.world.destination import Destination, Promise
 from tests.world.duck import connect
 from tests.world.history import Generator
@@ -29,13 +30,21 @@ class Deployment:
     """A source with a random history, a destination for each tenant, and the services as real processes."""
 
     def __init__(
-        self, folder: Path, seed: int, *, append_only: bool = False, beside: Sequence[Mapping[str, str]] = ()
+        self,
+        folder: Path,
+        seed: int,
+        *,
+        append_only: bool = False,
+        beside: Sequence[Mapping[str, Any]] = (),
+        parts: Parts | None = None,
     ) -> None:
-        """``beside`` are entries of further destinations, about which nothing is promised."""
+        """``beside`` are entries of further destinations, about which nothing is promised; ``parts`` are servers."""
         self.rng, self.folder, self._beside = Random(seed), folder, list(beside)
+        self.parts = parts or Parts()
         shape = random_shape(self.rng, append_only=append_only)
         self._con = connect()
-        self.source = SourceLake(self._con, self._lake("source"), shape)
+        self.parts.prepare(self._con)
+        self.source = SourceLake(self._con, self._lake(SOURCE), shape)
         self.source.create()
         self._generator = Generator(self.rng, shape)
         self.destinations = [self._destination(number, tenant) for number, tenant in enumerate(shape.tenants)]
@@ -45,7 +54,12 @@ class Deployment:
         self.log = folder / "up.log"
 
     def run(self) -> RunningViaduck:
-        return RunningViaduck(self.file, f"http://127.0.0.1:{self._port}", "events", self.log)
+        return RunningViaduck(self.file, f"http://127.0.0.1:{self._port}", "events", self.log, self.environ)
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """What the services find in their environment."""
+        return {**os.environ, **self.parts.environ}
 
     def declare(self, destinations: Sequence[Destination]) -> None:
         """Write the file, with these destinations and those beside them."""
@@ -61,23 +75,27 @@ class Deployment:
 
     def wait_until_exact(self, viaduck: RunningViaduck) -> None:
         """Wait until every destination is known to be exact at the source's head; nobody helps."""
+        self.wait_until_exact_for(viaduck, *(each.id for each in self.destinations))
+
+    def wait_until_exact_for(self, viaduck: RunningViaduck, *names: str) -> None:
+        """The same for some of them."""
         head = self.source.head()
         viaduck.wait_until(
-            f"everybody to reach snapshot {head}",
-            lambda: _reached(viaduck.destinations(), {each.id for each in self.destinations}, head),
+            f"{', '.join(names)} to reach snapshot {head}",
+            lambda: reached(viaduck.destinations(), set(names), head),
             SETTLED_WITHIN_S,
         )
 
-    def findings(self) -> list[str]:
+    def findings(self, *, may_lose_files: bool = False) -> list[str]:
         """What the oracle finds wrong, at any snapshot of any destination, and at the source."""
         head = self.source.head()
-        found = check_all(self._con, self.destinations, self.source.truth, head=None)
+        found = check_all(self._con, self.destinations, self.source.truth, may_lose_files=may_lose_files)
         found += check_source(self._con, self.source.lake, self.source.truth)
         assert self.source.truth.head == head
         return [*map(str, found), *self.source.differences()]
 
     def _lake(self, name: str) -> Lake:
-        return Lake.in_folder(self.folder / name)
+        return self.parts.lake(self.folder, name)
 
     def _destination(self, number: int, tenant: str) -> Destination:
         shape = self.source.shape
@@ -94,24 +112,23 @@ class Deployment:
         loose = {"on_update": "append"} if shape.append_only else {}
         return {
             "pipeline": "events",
-            "source": {**_where(self.source.lake), "schema": shape.schema, "table": shape.table},
+            "source": {**self.parts.entry(SOURCE, self.source.lake), "schema": shape.schema, "table": shape.table},
             "routing": {"field": shape.routing, **keys, **loose},
             "destinations": [
-                *({"id": d.id, "routing_value": d.value, **_where(d.lake), "schema": d.schema} for d in destinations),
+                *(
+                    {"id": d.id, "routing_value": d.value, **self.parts.entry(d.id, d.lake), "schema": d.schema}
+                    for d in destinations
+                ),
                 *self._beside,
             ],
             "poll": {"interval_seconds": 0.2},
             "server": {"port": self._port},
             "state_dir": str(self.folder / "state"),
+            **self.parts.sections,
         }
 
 
-def _where(lake: Lake) -> dict[str, str]:
-    given = {"catalog": lake.catalog, "data_path": lake.data_path, "metadata_schema": lake.metadata_schema}
-    return {key: value for key, value in given.items() if value is not None}
-
-
-def _reached(statuses: list[Any], wanted: set[str], head: int) -> bool:
+def reached(statuses: list[Any], wanted: set[str], head: int) -> bool:
     there = {status["id"] for status in statuses if (status["known_through"] or 0) >= head}
     return wanted <= there
 

@@ -40,6 +40,10 @@ PURE = (
     "services/reader/backoff.py",
     "services/control/lifecycle.py",
     "services/control/status.py",
+    "services/control/clash.py",
+    "services/control/deeds.py",
+    "services/control/problems.py",
+    "services/control/recall.py",
 )
 
 

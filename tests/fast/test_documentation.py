@@ -7,6 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from services.cli.main import app
+from services.control.api.app import build
+from services.control.api.guard import Guard
+from services.control.api.state import Sources
+from services.control.problems import KINDS
+from services.control.status import View
 from shared.errors import POLICY, Action
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,5 +34,29 @@ def test_hazards_names_tests_that_exist() -> None:
 
 def test_every_make_target_of_the_readme_exists() -> None:
     makefile = (ROOT / "Makefile").read_text()
-    for target in re.findall(r"^make (\w+)", (ROOT / "README.md").read_text(), re.MULTILINE):
+    for target in re.findall(r"^make ([\w-]+)", (ROOT / "README.md").read_text(), re.MULTILINE):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+def test_every_command_is_documented() -> None:
+    pages = "".join((ROOT / page).read_text() for page in ("README.md", "docs/API.md", "docs/OPERATIONS.md"))
+    for group in app.registered_groups:
+        assert group.typer_instance is not None
+        for command in group.typer_instance.registered_commands:
+            name = command.name or getattr(command.callback, "__name__", "")
+            assert re.search(rf"viaduck {group.name} [\w|-]*\b{name}\b", pages), f"{group.name} {name}"
+
+
+def test_every_path_of_the_interface_is_documented() -> None:
+    page = (ROOT / "docs/API.md").read_text()
+    for path in build(Sources(lambda: View("events"), dict, str), Guard(loopback=True)).openapi()["paths"]:
+        last = path.rpartition("/")[2]
+        assert "{" in last or last in page, path
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_problem_is_explained(kind: str) -> None:
+    known = KINDS[kind]
+    section = (ROOT / "docs/ERRORS.md").read_text().split(f"### {kind}\n")[1].split("###")[0]
+    assert f"{known.status}, " in section
+    assert known.means in section

@@ -355,6 +355,26 @@ def test_a_destination_whose_committed_files_are_gone_is_found_damaged(bed: Bed)
     assert bed.rows("a") == bed.expected("a")
 
 
+@pytest.mark.parametrize("asked", ["a probe", "a gap", "changes that go on", "a seed"])
+def test_damage_that_its_finder_did_not_live_to_tell_is_found_by_whoever_asks_next(bed: Bed, asked: str) -> None:
+    """H7, and the applier dies before it has looked: the next answer must not bury the loss under a new position."""
+    bed.seed()
+    before = bed.head
+    damaged = bed.sql("UPDATE src.main.t SET v = 'w'")
+    with _Reading(bed, "a", before, lose="files") as (applier, change), pytest.raises(ViaduckError):
+        applier.apply(change)
+    bed.sql("UPDATE src.main.t SET v = 'x'")
+    if asked == "a seed":
+        bed.add("a", generation=2)
+    answered = {
+        "a probe": lambda: bed.run(ItemKind.PROBE, "a"),
+        "a gap": lambda: bed.changes(before, "a"),
+        "changes that go on": lambda: bed.changes(damaged, "a"),
+        "a seed": lambda: bed.seed("a"),
+    }[asked]()
+    assert (answered[0].outcome, problem(answered[0])) == (Outcome.PARKED, "destination_damaged")
+
+
 class _Reading:
     """A range read for one destination, and an applier of its own that may lose what it sends or hears."""
 
@@ -441,6 +461,23 @@ class _Deaf:
         self._socket.close()
 
 
+def test_a_source_that_was_flushed_after_it_got_a_column_is_read_at_once(bed: Bed) -> None:
+    """H12: the flush drops a table that the lake, attached since before, still means to read."""
+    bed.seed()
+    for statements in (
+        ("INSERT INTO src.main.t VALUES (50, 'a', 'inlined')",),
+        (
+            "ALTER TABLE src.main.t ADD COLUMN extra INTEGER DEFAULT 5",
+            "INSERT INTO src.main.t VALUES (51, 'a', 'x', 6)",
+        ),
+        ("CALL ducklake_flush_inlined_data('src')", "INSERT INTO src.main.t VALUES (52, 'a', 'y', 7)"),
+    ):
+        before = bed.head
+        bed.sql(*statements)
+        assert outcomes(bed.changes(before, "a")) == [Outcome.APPLIED]
+    assert bed.rows("a") == bed.expected("a")
+
+
 class TestAppendOnly:
     """A pipeline without key columns: every inserted row once, and nothing that maintenance shows."""
 
@@ -477,6 +514,24 @@ class TestAppendOnly:
         before = bed.head
         bed.sql("UPDATE src.main.t SET v = 'w' WHERE id = 3")
         assert problem(bed.changes(before, "a", pinned=True)[0]) == "update_in_append_only"
+
+    @pytest.mark.parametrize(
+        "second", ["UPDATE src.main.t SET v = 'w' WHERE id = 50", "DELETE FROM src.main.t WHERE id = 50"]
+    )
+    def test_so_does_a_transaction_that_takes_back_what_it_inserted(self, make_bed: MakeBed, second: str) -> None:
+        """DuckLake marks it as a plain insert, and its feed shows rows that nobody ever saw."""
+        bed = self.bed(make_bed)
+        bed.sql("CALL src.set_option('data_inlining_row_limit', 0)")
+        before = bed.head
+        bed.sql("BEGIN", "INSERT INTO src.main.t SELECT i, 'a', 'v' FROM range(50, 55) r(i)", second, "COMMIT")
+        assert problem(bed.changes(before, "a", pinned=True)[0]) == "update_in_append_only"
+
+    def test_flushed_rows_that_were_deleted_later_are_none_of_that(self, make_bed: MakeBed) -> None:
+        bed = self.bed(make_bed)
+        before = bed.head
+        bed.sql("INSERT INTO src.main.t SELECT i, 'a', 'v' FROM range(50, 55) r(i)",
+                "DELETE FROM src.main.t WHERE id = 50", "CALL ducklake_flush_inlined_data('src')")  # fmt: skip
+        assert bed.changes(before, "a", pinned=True)[0].inserted == 5
 
     def test_an_update_is_appended_on_request(self, make_bed: MakeBed) -> None:
         bed = self.bed(make_bed, on_update="append")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import duckdb
@@ -14,6 +16,7 @@ from shared.lake.catalog import CatalogReader
 from shared.lake.engine import SETTINGS, connect
 from shared.lake.runs import insertion_runs
 from shared.ranges import Range
+from tests.servers.postgres import Postgres
 
 ROWS = "SELECT i, CASE WHEN i < 5 THEN 'A' ELSE 'B' END FROM range(10) r(i)"
 
@@ -149,3 +152,34 @@ def test_another_data_path_than_the_stored_one_is_refused(tmp_path: Path) -> Non
     with connect() as con, pytest.raises(ViaduckError, match="does not match") as caught:
         attach(con, "l", ResolvedLake(made.catalog, None, f"{tmp_path}/elsewhere"), read_only=True)
     assert caught.value.type == "lake_incompatible"
+
+
+def test_h12_letting_go_of_an_invalidated_instance_does_not_abort_the_process(
+    postgres: Postgres, tmp_path: Path
+) -> None:
+    """A flush after ADD COLUMN drops what an older attachment reads; on Postgres that costs the whole instance."""
+    postgres.create_database("h12")
+    lake = f"ATTACH 'ducklake:postgres:{postgres.dsn('h12')}' AS l (DATA_PATH '{tmp_path}'"
+    program = f"""
+import duckdb
+from shared.lake.engine import connect, release
+writer, reader = connect(), connect()
+writer.execute({lake!r} + ")")
+writer.execute("CREATE TABLE l.main.t (k INTEGER)")
+writer.execute("INSERT INTO l.main.t VALUES (1)")
+writer.execute("ALTER TABLE l.main.t ADD COLUMN x INTEGER")
+reader.execute({lake!r} + ", READ_ONLY)")
+insertions = "SELECT * FROM ducklake_table_insertions('l', 'main', 't', 2, 2)"
+assert len(reader.execute(insertions).fetchall()) == 1
+writer.execute("CALL ducklake_flush_inlined_data('l')").fetchall()
+cursor = reader.cursor()
+cursor.execute("BEGIN")
+try:
+    cursor.execute(insertions)
+except duckdb.InternalException:
+    print("the hazard is there")
+release(cursor)
+release(reader)
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.returncode, ran.stdout) == (0, "the hazard is there\n"), ran.stderr[-2000:]

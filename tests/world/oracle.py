@@ -41,16 +41,28 @@ def check(
 
 
 def check_all(
-    con: duckdb.DuckDBPyConnection, destinations: Iterable[Destination], truth: Truth, *, head: int | None = None
+    con: duckdb.DuckDBPyConnection,
+    destinations: Iterable[Destination],
+    truth: Truth,
+    *,
+    head: int | None = None,
+    may_lose_files: bool = False,
 ) -> list[Finding]:
-    """``check`` for each of them, those that share a lake together."""
+    """``check`` for each of them, those that share a lake together.
+
+    With ``may_lose_files`` a snapshot may lack files that DuckLake itself removed (H7), if a later seed replaced it.
+    """
     by_lake: dict[Lake, list[Destination]] = {}
     for destination in destinations:
         by_lake.setdefault(destination.lake, []).append(destination)
     findings = []
     for lake, mine in by_lake.items():
         with opened(con, lake) as alias:
-            findings += [finding for one in mine for finding in _Check(con, alias, one, truth, ours=True).run(head)]
+            findings += [
+                finding
+                for one in mine
+                for finding in _Check(con, alias, one, truth, ours=True, may_lose_files=may_lose_files).run(head)
+            ]
     return findings
 
 
@@ -81,10 +93,15 @@ class _Check:
     destination: Destination
     truth: Truth
     ours: bool
+    may_lose_files: bool = False
+    damaged_at: int | None = None
+    """A snapshot whose files are gone, and which no seed has replaced yet."""
     whole: bool = True
     """The lake still has its first snapshot, so the destination's whole life can be seen."""
     stamp: Stamp | None = None
     seed: Stamp | None = None
+    buried: int = 0
+    """The generation of the last drop."""
     columns: tuple[Column, ...] = ()
     size: int = 0
     tokens: dict[str, int] = field(default_factory=dict)
@@ -101,6 +118,8 @@ class _Check:
         for commit in commits:
             if commit.snapshot > 0:
                 self._commit(commit)
+        if self.damaged_at is not None:
+            self._find("damaged", self.damaged_at, "its files are gone, and nobody seeded it anew")
         if head is not None:
             self._arrival(head)
         return self.findings
@@ -112,10 +131,22 @@ class _Check:
         if stamp is not None and self._is_mine(stamp) and stamp.kind in ("seed", "changes", "advance"):
             self._moved(commit, stamp)
             return
+        if stamp is not None and self._is_mine(stamp) and stamp.kind == "drop":
+            self._dropped(commit, stamp)
+            return
         if stamp is not None and stamp.kind in ("provision", "maintenance") and (stamp.deleted or stamp.inserted):
             self._find("growth", commit.snapshot, f"{stamp.kind} says that it changed rows")
         if commit.changes_columns or commit.names(self.tables):
             self._holds(commit)
+
+    def _dropped(self, commit: Commit, stamp: Stamp) -> None:
+        """Table and cursor are gone; a life after this one begins anew, in a later generation."""
+        if self.stamp is not None and stamp.generation <= self.stamp.generation:
+            self._find("generation", commit.snapshot, f"a drop of {stamp.generation} over {self.stamp.generation}")
+        if self.stamp is not None and stamp.deleted != self.size:
+            self._find("growth", commit.snapshot, f"{stamp.deleted} rows dropped of {self.size}")
+        self.stamp = self.seed = None
+        self.columns, self.size, self.buried = (), 0, stamp.generation
 
     def _is_mine(self, stamp: Stamp) -> bool:
         return (stamp.pipeline, stamp.destination) == (self.destination.pipeline, self.destination.id)
@@ -135,6 +166,7 @@ class _Check:
 
     def _moved(self, commit: Commit, stamp: Stamp) -> None:
         snapshot, last, before = commit.snapshot, self.stamp, self.size
+        known_before = self.damaged_at is None and (last is not None or self.whole)
         if not self.truth.knows(stamp.through):
             self._find("range", snapshot, f"{stamp.range} ends at no snapshot of the source")
             return
@@ -142,8 +174,7 @@ class _Check:
             self._continues(snapshot, last, stamp)
         self.stamp = stamp
         self.seed = stamp if stamp.kind == "seed" or self.seed is None else self.seed
-        comparable = self._holds(commit) and (last is not None or self.whole)
-        if comparable and stamp.inserted - stamp.deleted != self.size - before:
+        if self._holds(commit) and known_before and stamp.inserted - stamp.deleted != self.size - before:
             said = f"{stamp.inserted} in and {stamp.deleted} out"
             self._find("growth", snapshot, f"{said}, but the table went from {before} to {self.size} rows")
 
@@ -162,6 +193,8 @@ class _Check:
             self._find("range", snapshot, f"a seed over position {expected} says that it begins after {stamp.after}")
         if last is not None and stamp.generation <= last.generation:
             self._find("generation", snapshot, f"a seed of generation {stamp.generation} over {last.generation}")
+        if stamp.generation <= self.buried:
+            self._find("generation", snapshot, f"a seed of generation {stamp.generation} after a drop of {self.buried}")
 
     def _follows(self, snapshot: int, last: Stamp, stamp: Stamp) -> None:
         if stamp.generation != last.generation:
@@ -184,8 +217,7 @@ class _Check:
         self._cursor(commit.snapshot, self.stamp)
         if not self._has_columns(commit, self.stamp):
             return False
-        self._has_rows(commit.snapshot, self.seed, self.stamp)
-        return True
+        return self._has_rows(commit.snapshot, self.seed, self.stamp)
 
     def _has_columns(self, commit: Commit, stamp: Stamp) -> bool:
         snapshot, have = commit.snapshot, self.columns
@@ -204,14 +236,24 @@ class _Check:
         self.columns = have
         return True
 
-    def _has_rows(self, snapshot: int, seed: Stamp, stamp: Stamp) -> None:
-        have = rows_of(self.con, self._table(snapshot), self.columns)
+    def _has_rows(self, snapshot: int, seed: Stamp, stamp: Stamp) -> bool:
+        """Whether the rows could be read, and so the size is known."""
+        try:
+            have = rows_of(self.con, self._table(snapshot), self.columns)
+        except duckdb.IOException:
+            if not self.may_lose_files:
+                raise
+            self.damaged_at = snapshot
+            return False
+        if stamp.kind == "seed":
+            self.damaged_at = None
         missing = minus(self.holdings.required(seed, stamp, len(self.columns)), have)
         extra = minus(have, self.holdings.allowed(seed, stamp, len(self.columns)))
         self.size = have.total()
         if missing or extra:
             detail = f"{stamp.kind} {stamp.range}: {len(missing)} rows missing, {len(extra)} too many of {self.size}"
             self._find("exact", snapshot, detail, missing, extra)
+        return True
 
     def _table(self, snapshot: int) -> str:
         return f"{name(self.alias, self.destination.schema, self.destination.table)} AT (VERSION => {snapshot})"

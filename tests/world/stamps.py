@@ -13,7 +13,7 @@ import duckdb
 from tests.world.lake import Lake, metadata
 
 AUTHOR = "viaduck"
-KINDS = ("seed", "changes", "advance", "provision", "maintenance")
+KINDS = ("seed", "changes", "advance", "provision", "maintenance", "drop")
 UPKEEP_MARKS = ("inline_flush", "merge_adjacent", "rewrite_delete", "deleted_from_table")
 """What compaction leaves in ``changes_made``; a flush of deletes says ``deleted_from_table`` too."""
 

@@ -3,19 +3,66 @@
 from __future__ import annotations
 
 from fastapi import FastAPI
+from fastapi.routing import APIRoute
 
-from services.control.api import health, problems, routes
-from services.control.api.access import Access, AccessMiddleware
+from services.control.api import destinations, health, operations, pipelines, problems, tokens, work, writes
+from services.control.api.guard import Guard
+from services.control.api.middleware import GuardMiddleware
+from services.control.api.problems import ProblemDocument, declared
 from services.control.api.state import Sources
-from services.control.page import live
+from services.control.page import assets, errors, live, login
+from services.control.page.pane import Pane
+from services.control.pulse import Pulse
+
+EVERYWHERE = ("invalid", "unauthorized", "forbidden", "too_many_failures", "unavailable", "defect")
+"""Kinds that any route may answer with."""
+
+DESCRIPTION = "Destinations as resources. Errors are RFC 9457 problem documents; docs/ERRORS.md explains each."
 
 
-def build(sources: Sources, access: Access) -> FastAPI:
+def build(sources: Sources, guard: Guard) -> FastAPI:
     # FastAPI's own documentation pages load scripts from elsewhere; the schema itself is served.
-    app = FastAPI(title="Viaduck", version="1", docs_url=None, redoc_url=None)
-    app.state.sources = sources
-    app.add_middleware(AccessMiddleware, access=access)
+    app = FastAPI(
+        title="Viaduck",
+        version="1",
+        description=DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        generate_unique_id_function=_operation_id,
+    )
+    app.state.sources, app.state.guard = sources, guard
+    app.state.pulse = pulse = sources.pulse or Pulse(sources.view)
+    app.state.pane = Pane(sources.view, pulse)
+    app.add_middleware(GuardMiddleware, guard=guard)
     problems.install(app)
-    for router in (health.router, routes.router, live.router):
+    common = declared(*EVERYWHERE)
+    routers = (pipelines, destinations, writes, operations, work, tokens)
+    for router in (each.router for each in routers):
+        app.include_router(router, responses={**common})
+    for router in (health.router, assets.router, login.router, errors.router, live.router):
         app.include_router(router)
+    _describe(app)
+    app.openapi()  # builds what FastAPI would build at the first requests, on several threads at once
     return app
+
+
+def _operation_id(route: APIRoute) -> str:
+    return route.name
+
+
+def _describe(app: FastAPI) -> None:
+    """Every problem refers to one schema, which no route's own model brings in."""
+    plain = app.openapi
+
+    def described() -> dict[str, object]:
+        schema = plain()
+        schemas = schema.setdefault("components", {}).setdefault("schemas", {})
+        if "ProblemDocument" not in schemas:
+            made = ProblemDocument.model_json_schema(ref_template="#/components/schemas/{model}")
+            schemas.update(made.pop("$defs", {}))
+            schemas["ProblemDocument"] = made
+            schema["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+            schema["security"] = [{}, {"token": []}]
+        return schema
+
+    app.openapi = described  # type: ignore[method-assign]

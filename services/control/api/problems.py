@@ -1,22 +1,25 @@
-"""Errors as RFC 9457 problem documents, each with a hint."""
+"""Errors as RFC 9457 problem documents, each with a hint and a type that control explains."""
 
 from __future__ import annotations
 
-from http import HTTPStatus
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
+
+from services.control.lifecycle import Refused
+from services.control.problems import BY_STATUS, KINDS, uri
+from shared.errors import DependencyError, ViaduckError
 
 MEDIA_TYPE = "application/problem+json"
-
-HINTS = {
-    404: "the paths are listed in /openapi.json",
-    405: "see /openapi.json for what this path takes",
-    500: "see control's log",
-}
+METHODS = ("GET", "PUT", "POST", "DELETE")
+LONGEST = 2_000
+"""Characters of a detail: it may quote what a stranger sent."""
 
 
 class FieldProblem(BaseModel):
@@ -29,7 +32,7 @@ class FieldProblem(BaseModel):
 class ProblemDocument(BaseModel):
     """RFC 9457, with a ``hint`` and, for 422, the ``fields``."""
 
-    type: str = "about:blank"
+    type: str
     title: str
     status: int
     detail: str
@@ -37,42 +40,109 @@ class ProblemDocument(BaseModel):
     fields: list[FieldProblem] = []
 
 
-class Problem(HTTPException):
-    """Raised by a route: answered as a problem document."""
+class Problem(Exception):
+    """Raised by a route: answered as a problem document. ``kind`` is a key of ``KINDS``."""
 
-    def __init__(self, status: int, detail: str, hint: str) -> None:
-        super().__init__(status, detail)
-        self.hint = hint
+    def __init__(
+        self, kind: str, detail: str, hint: str | None = None, fields: Sequence[FieldProblem] = (), **headers: str
+    ) -> None:
+        super().__init__(detail)
+        self.kind, self.detail, self.hint, self.fields = kind, detail, hint, list(fields)
+        self.headers: Mapping[str, str] = headers
 
 
-def document(status: int, detail: str, hint: str, fields: list[FieldProblem] | None = None) -> JSONResponse:
+def document(
+    kind: str,
+    detail: str,
+    hint: str | None = None,
+    fields: Sequence[FieldProblem] = (),
+    headers: Mapping[str, str] | None = None,
+    status: int | None = None,
+) -> JSONResponse:
+    known = KINDS[kind]
     body = ProblemDocument(
-        title=HTTPStatus(status).phrase, status=status, detail=detail, hint=hint, fields=fields or []
+        type=uri(kind),
+        title=known.title,
+        status=status or known.status,
+        detail=detail[:LONGEST],
+        hint=hint or known.hint,
+        fields=list(fields),
     )
-    return JSONResponse(body.model_dump(exclude_defaults=False), status, media_type=MEDIA_TYPE)
+    return JSONResponse(body.model_dump(mode="json"), body.status, dict(headers or {}), MEDIA_TYPE)
+
+
+def declared(*kinds: str) -> dict[int | str, dict[str, Any]]:
+    """The problems that a route may answer with, for OpenAPI."""
+    by_status: dict[int | str, list[str]] = {}
+    for kind in kinds:
+        by_status.setdefault(KINDS[kind].status, []).append(KINDS[kind].means)
+    schema = {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}
+    return {
+        status: {"description": " ".join(said), "content": {MEDIA_TYPE: schema}} for status, said in by_status.items()
+    }
 
 
 def install(app: FastAPI) -> None:
     """Make every error of ``app`` a problem document."""
+    app.add_exception_handler(Problem, _problem)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(Refused, _refused)
+    app.add_exception_handler(DependencyError, _away)
+    app.add_exception_handler(ViaduckError, _viaduck)
     app.add_exception_handler(Exception, _unexpected)
 
 
-def _http(_: Request, error: Exception) -> JSONResponse:
+def _problem(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, Problem)  # noqa: S101 - installed for nothing else
+    return document(error.kind, error.detail, error.hint, error.fields, error.headers)
+
+
+def _http(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)  # noqa: S101 - installed for nothing else
-    hint = error.hint if isinstance(error, Problem) else HINTS.get(error.status_code, "")
-    response = document(error.status_code, str(error.detail), hint)
-    response.headers.update(error.headers or {})
-    return response
+    if error.status_code == 400:  # a body that is no JSON, which is as wrong as one with wrong fields
+        return document("invalid", str(error.detail), headers=error.headers)
+    kind = BY_STATUS.get(error.status_code, "invalid" if error.status_code < 500 else "defect")
+    headers = {"Allow": _allowed(request)} if error.status_code == 405 else error.headers
+    return document(kind, str(error.detail), headers=headers, status=error.status_code)
+
+
+def _allowed(request: Request) -> str:
+    """Every method that the path takes: the router itself names those of the first route that fits alone."""
+    taken = {method for method in METHODS if _takes(request, method)}
+    return ", ".join(sorted(taken))
+
+
+def _takes(request: Request, method: str) -> bool:
+    scope = {**request.scope, "method": method}
+    return any(route.matches(scope)[0] is Match.FULL for route in request.app.router.routes)
 
 
 def _invalid(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)  # noqa: S101 - installed for nothing else
     fields = [FieldProblem(path=".".join(map(str, each["loc"])), message=str(each["msg"])) for each in error.errors()]
-    said = "; ".join(f"{field.path}: {field.message}" for field in fields)
-    return document(422, said, "correct the fields that are named", fields)
+    return document("invalid", said(fields), fields=fields)
+
+
+def said(fields: Sequence[FieldProblem]) -> str:
+    return "; ".join(f"{field.path}: {field.message}" for field in fields)
+
+
+def _refused(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, Refused)  # noqa: S101 - installed for nothing else
+    return document(error.type, error.message, error.hint)
+
+
+def _away(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, DependencyError)  # noqa: S101 - installed for nothing else
+    return document("unavailable", str(error), error.hint, headers={"Retry-After": "5"})
+
+
+def _viaduck(_: Request, error: Exception) -> JSONResponse:
+    """The source, or a destination's lake, could not be read for this request."""
+    assert isinstance(error, ViaduckError)  # noqa: S101 - installed for nothing else
+    return document("unavailable", f"{error.type}: {error.message}", error.hint, headers={"Retry-After": "5"})
 
 
 def _unexpected(_: Request, __: Exception) -> JSONResponse:
-    return document(500, "something unexpected went wrong", HINTS[500])
+    return document("defect", "something unexpected went wrong")

@@ -1,57 +1,223 @@
-"""``/``: the destinations as a table that renews itself. Nothing on it comes from anywhere else."""
+"""The page: an overview, the list, each destination with its actions. Events bring what changed, as HTML."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-from pathlib import Path
-from typing import Annotated
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query
-from fastapi.responses import HTMLResponse
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
+from starlette.concurrency import run_in_threadpool
 
-from services.control.api.paging import page
-from services.control.api.state import view_of
-from services.control.status import View, pipeline_status, status
+from services.control.api.destinations import commits_of
+from services.control.api.models import DestinationId
+from services.control.api.problems import Problem, said
+from services.control.api.state import CurrentAsker, sources_of
+from services.control.api.writes import unfit_fields
+from services.control.desk import ACTIONS, Desk
+from services.control.entry import Unfit
+from services.control.lifecycle import Refused
+from services.control.page.login import form
+from services.control.page.pane import SORTS, STATES, Asked, Glance, Pane, Sort
+from services.control.page.templates import HEADERS, answer, render
+from services.control.pulse import Pulse
+from services.control.status import State, Status
+from shared.errors import DependencyError, ViaduckError
 
-ROWS = 500
-RENEW_S = 2
-
-FOLDER = Path(__file__).parent
-# Names, routing values and errors are whatever somebody wrote: everything is escaped, without exception.
-templates = Environment(
-    loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-)
-
-STYLE = templates.get_template("live.css").render()
-STYLE_HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
-
-HEADERS = {
-    "Content-Security-Policy": (
-        f"default-src 'none'; style-src 'sha256-{STYLE_HASH}'; base-uri 'none'; form-action 'none';"
-        " frame-ancestors 'none'"
-    ),
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-store",
-}
+EVERY_S = 1.0
+PING_EVERY = 15
+COMMITS = 50
 
 router = APIRouter(include_in_schema=False)
 
+MEANS = {
+    "pause": "Nothing is planned for it until it is resumed. What is being applied now is finished. Its data stays.",
+    "resume": "It goes on from where it is; if it is parked, it is tried again.",
+    "stop": "It is switched off until it is restarted. Its data stays.",
+    "restart": "It goes on from wherever it is, at once.",
+    "reseed": "A new life begins: one scan of the source replaces whatever its table holds, in one transaction.",
+    "rewind": "A new life begins at an older snapshot that the source still retains, and goes on from there.",
+    "remove": "It is forgotten. Its table and data stay, unless you choose to drop them: that can't be undone.",
+}
+GRAVE = frozenset({"reseed", "rewind", "remove"})
+
+
+def asked_of(
+    search: Annotated[str, Query(max_length=200)] = "",
+    state: Annotated[str, Query(max_length=20)] = "",
+    sort: Annotated[str, Query(max_length=20)] = "id",
+    after: Annotated[str | None, Query(max_length=1_000)] = None,
+) -> Asked:
+    """What a link or the form on the page asks for; a word that means nothing is as if it were left out."""
+    wanted: State | None = next((each for each in STATES if each == state), None)
+    by: Sort = next((each for each in SORTS if each == sort), "id")
+    return Asked(search, wanted, by, after or None)
+
+
+CurrentAsked = Annotated[Asked, Depends(asked_of)]
+
 
 @router.get("/", response_class=HTMLResponse)
-def live(view: Annotated[View, Depends(view_of)], after: Annotated[str | None, Query()] = None) -> HTMLResponse:
-    return HTMLResponse(render(view, after), headers=HEADERS)
-
-
-def render(view: View, after: str | None = None) -> str:
-    names, following = page(view.destinations, ROWS, after)
-    return templates.get_template("live.html").render(
-        pipeline=pipeline_status(view),
-        destinations=[status(view, name) for name in names],
-        after=after,
-        following=following,
-        renew_s=RENEW_S,
+def show_list(request: Request, asked: CurrentAsked) -> HTMLResponse:
+    glance = _pane(request).look()
+    rows, following = glance.rows(asked)
+    return answer(
+        request,
+        "list.html",
+        **_overview(glance),
+        asked=asked,
+        states=STATES,
+        sorts=SORTS,
+        destinations=rows,
+        total=len(glance.statuses),
+        query=asked.query(asked.after),
+        first=asked.query(),
+        following=following and asked.query(following),
     )
+
+
+@router.get("/events")
+async def list_events(request: Request, asked: CurrentAsked) -> StreamingResponse:
+    pane = _pane(request)
+
+    def now() -> Mapping[str, str]:
+        glance = pane.look()
+        rows, _ = glance.rows(asked)
+        table = render("rows.html", destinations=rows, total=len(glance.statuses))
+        return {"overview": render("overview.html", **_overview(glance)), "rows": table}
+
+    return _stream(request, now)
+
+
+@router.get("/pulse")
+def pulse(request: Request) -> JSONResponse:
+    felt: Pulse = request.app.state.pulse
+    return JSONResponse(felt.columns)
+
+
+@router.get("/destinations/{destination}", response_class=HTMLResponse)
+def show_one(destination: DestinationId, request: Request) -> HTMLResponse:
+    shown, desk = _status(request, destination), _desk(request)
+    commits, unseen = _commits(desk, destination)
+    actions = [name for name in MEANS if shown.managed_by == "api" or name != "remove"]
+    trail = desk.trail.entries(COMMITS, destination=destination)
+    return answer(request, "detail.html", d=shown, commits=commits, unseen=unseen, trail=trail, actions=actions)
+
+
+@router.get("/events/destinations/{destination}")
+async def one_events(destination: DestinationId, request: Request) -> StreamingResponse:
+    pane = _pane(request)
+
+    def now() -> Mapping[str, str]:
+        shown = pane.look().statuses.get(destination)
+        return {"detail": "<p>It is removed.</p>" if shown is None else render("facts.html", d=shown)}
+
+    return _stream(request, now)
+
+
+@router.get("/destinations/{destination}/applies")
+def applies(destination: DestinationId, request: Request) -> JSONResponse:
+    """For the plot: when, rows in, rows out."""
+    commits, _ = _commits(_desk(request), destination)
+    old_first = list(reversed(commits))
+    return JSONResponse(
+        [[c.at.timestamp() for c in old_first], [c.inserted for c in old_first], [c.deleted for c in old_first]]
+    )
+
+
+@router.get("/destinations/{destination}/{action}", response_class=HTMLResponse)
+def confirm(destination: DestinationId, action: str, request: Request) -> HTMLResponse:
+    return _confirm(request, destination, action)
+
+
+@router.post("/destinations/{destination}/{action}")
+async def act(destination: DestinationId, action: str, request: Request, asker: CurrentAsker) -> Response:
+    fields = await form(request)
+    try:
+        await run_in_threadpool(_act, _desk(request), destination, action, asker.name, fields)
+    except (Refused, ViaduckError, DependencyError) as error:
+        refused = f"{error} {error.hint}"
+    except Unfit as unfit:
+        refused = said(unfit_fields(unfit))
+    else:
+        _pane(request).forget()
+        return RedirectResponse("/" if action == "remove" else f"/destinations/{destination}", 303)
+    return await run_in_threadpool(_confirm, request, destination, action, refused)
+
+
+def _act(desk: Desk, destination: str, action: str, author: str, fields: Mapping[str, str]) -> None:
+    if action in ACTIONS:
+        desk.act(destination, action, author)
+    elif action == "remove":
+        desk.remove(destination, author, drop=fields.get("drop") == "yes")
+    elif action == "rewind":
+        desk.rewind(destination, _number(fields.get("to", "")), author)
+    else:
+        raise Problem("not_found", f"there is no action {action[:40]}")
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal() or len(text) > 18:
+        raise Refused("invalid", "a snapshot is a number", "write one that the source retains")
+    return int(text)
+
+
+def _confirm(request: Request, destination: str, action: str, refused: str | None = None) -> HTMLResponse:
+    if action not in MEANS:
+        raise Problem("not_found", f"there is no action {action[:40]}")
+    shown, grave = _status(request, destination), action in GRAVE
+    status = 200 if refused is None else 409
+    return answer(request, "confirm.html", status, d=shown, action=action, means=MEANS[action], refused=refused,
+                  grave=grave)  # fmt: skip
+
+
+def _overview(glance: Glance) -> dict[str, Any]:
+    return {"pipeline": glance.pipeline, "worst": glance.worst, "pulse": glance.pulse}
+
+
+def _commits(desk: Desk, destination: str) -> tuple[list[Any], str | None]:
+    """The newest commits, or why they can't be seen."""
+    try:
+        return commits_of(desk, destination, COMMITS), None
+    except (Refused, ViaduckError, DependencyError) as error:
+        return [], f"{error} {error.hint}"
+
+
+def _pane(request: Request) -> Pane:
+    pane = request.app.state.pane
+    assert isinstance(pane, Pane)  # noqa: S101 - ``build`` put it there
+    return pane
+
+
+def _desk(request: Request) -> Desk:
+    sources = sources_of(request)
+    return sources.desks[sources.view().pipeline]
+
+
+def _status(request: Request, destination: str) -> Status:
+    shown = _pane(request).look().statuses.get(destination)
+    if shown is None:
+        raise Problem("not_found", f"there is no destination {destination}")
+    return shown
+
+
+def _stream(request: Request, now: Callable[[], Mapping[str, str]]) -> StreamingResponse:
+    headers = {**HEADERS, "X-Accel-Buffering": "no"}
+    return StreamingResponse(_events(request, now), media_type="text/event-stream", headers=headers)
+
+
+async def _events(request: Request, now: Callable[[], Mapping[str, str]]) -> AsyncIterator[str]:
+    """Each part when it has changed; a comment now and then, so that whoever went away is noticed."""
+    told: dict[str, str] = {}
+    quiet = 0
+    while not await request.is_disconnected():
+        changed = {name: html for name, html in (await run_in_threadpool(now)).items() if told.get(name) != html}
+        told |= changed
+        quiet = 0 if changed else quiet + 1
+        if quiet >= PING_EVERY:
+            quiet = 0
+            yield ": still here\n\n"
+        for name, html in changed.items():
+            yield f"event: {name}\n" + "".join(f"data: {line}\n" for line in html.splitlines()) + "\n"
+        await asyncio.sleep(EVERY_S)

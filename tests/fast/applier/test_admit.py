@@ -35,3 +35,12 @@ def test_an_item_that_overtook_its_destination_waits_for_it_but_not_for_ever(kno
 def test_nothing_is_written_for_a_destination_that_is_switched_off(state: DesiredState) -> None:
     assert admit(ITEM, destination(2, state), 0.0) is Admission.HOLD, "a resume may have been overtaken"
     assert admit(ITEM, destination(2, state), KNOWN_WITHIN_S) is Admission.DROP
+
+
+def test_of_a_destination_that_is_to_be_dropped_only_that_is_done() -> None:
+    gone = destination(2, DesiredState.STOPPED).model_copy(update={"drop": True})
+    drop = ITEM.model_copy(update={"kind": ItemKind.DROP})
+    assert admit(drop, gone, 0.0) is Admission.RUN
+    assert admit(ITEM, gone, KNOWN_WITHIN_S) is Admission.DROP
+    assert admit(drop, destination(2, DesiredState.STOPPED), KNOWN_WITHIN_S) is Admission.DROP
+    assert admit(drop, destination(3, DesiredState.STOPPED), 0.0) is Admission.FENCED

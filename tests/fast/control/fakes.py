@@ -37,6 +37,7 @@ class FakeSource:
 
     error: Exception | None = None
     looks: int = 0
+    lake: str = "sqlite:/source.sqlite"
 
     def look(self, config: Config, environ: Mapping[str, str]) -> SourceLook:
         self.looks += 1
@@ -44,7 +45,7 @@ class FakeSource:
             raise self.error
         now, routing = datetime.now(UTC), Column("company", "VARCHAR")
         return SourceLook(
-            lake=ResolvedLake("sqlite:/source.sqlite"),
+            lake=ResolvedLake(self.lake),
             head=Head(10, now, now),
             table=TableInfo("main", "events", 1, "a table", "a lake", 1, (routing,)),
             routing=routing,

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
+import re
 from collections.abc import Callable, Mapping, Sequence
+from html import unescape
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.control.api.access import Access, is_loopback
 from services.control.api.app import build
+from services.control.api.guard import Asked, Denied, Guard, is_loopback
 from services.control.api.paging import page
 from services.control.api.state import Sources
 from services.control.board import Board
 from services.control.lifecycle import Registered
+from services.control.page.assets import FILES
 from shared.messages import Outcome
 from tests.fast.control.examples import PIPELINE, by_id, declared, frontier, problem, progress, registered
 from tests.fast.control.http import Http
 
-LOCAL = Access(loopback=True)
 V1 = f"/v1/pipelines/{PIPELINE}"
 
 
 def client(
     held: Sequence[Registered] = (),
-    access: Access = LOCAL,
+    guard: Guard | None = None,
     checks: Mapping[str, str | None] | None = None,
     view: Callable[[], Any] | None = None,
 ) -> Http:
@@ -37,7 +37,7 @@ def client(
     board.note(progress(position=15, rows_applied=7))
     board.note(frontier(held, head=17))
     sources = Sources(view or board.view, lambda: checks or {"broker": None}, lambda: "viaduck_up 1.0\n")
-    return Http(build(sources, access))
+    return Http(build(sources, guard or Guard(loopback=True)))
 
 
 def many(count: int) -> list[Registered]:
@@ -105,6 +105,28 @@ def test_a_list_gives_every_destination_once_page_by_page() -> None:
 
 def test_a_list_gives_a_hundred_unless_asked_otherwise() -> None:
     assert len(client(many(120)).get(f"{V1}/destinations").json()["items"]) == 100
+
+
+def test_a_list_is_filtered_and_sorted_and_paged_alike() -> None:
+    board = Board(PIPELINE)
+    held = [registered(name, declared=declared(name)) for name in ("ab", "ac", "b", "c")]
+    board.hold(by_id(held))
+    board.note(progress(Outcome.PARKED, "b", error=problem("access_denied")))
+    board.note(frontier(held, head=17, lagging={"ac": 15, "c": 15}))
+    http = client(view=board.view)
+
+    def ids(query: str) -> list[str]:
+        return [item["id"] for item in http.get(f"{V1}/destinations?{query}").json()["items"]]
+
+    assert ids("prefix=a") == ["ab", "ac"]
+    assert ids("state=parked") == ["b"]
+    assert ids("state=parked&state=running&prefix=b") == ["b"]
+    assert ids("search=VALUE of c") == ["c"]
+    assert ids("min_lag=1") == ["ac", "c"]
+    assert ids("sort=-lag") == ["ac", "c", "ab", "b"]
+    first = http.get(f"{V1}/destinations?sort=-lag&limit=3").json()
+    assert ids(f"sort=-lag&limit=3&after={first['next']}") == ["b"]
+    assert http.get(f"{V1}/destinations?after={first['next']}").status_code == 422
 
 
 NAMES = st.lists(st.text("aB:._@+-9", min_size=1), unique=True)
@@ -185,12 +207,12 @@ CLOSED = ["/", "/v1/pipelines", V1, f"{V1}/destinations", "/openapi.json", "/now
 @pytest.mark.parametrize("path", OPEN)
 @pytest.mark.parametrize("token", [None, "s3cret"])
 def test_health_and_metrics_are_open_to_everybody(path: str, token: str | None) -> None:
-    assert client(access=Access(loopback=False, token=token)).get(path).status_code == 200
+    assert client(guard=Guard(loopback=False, token=token)).get(path).status_code == 200
 
 
 @pytest.mark.parametrize("path", CLOSED)
 def test_beyond_loopback_without_a_token_nothing_else_is_served(path: str) -> None:
-    answer = client(access=Access(loopback=False)).get(path)
+    answer = client(guard=Guard(loopback=False)).get(path)
     assert (answer.status_code, answer.headers["content-type"]) == (403, "application/problem+json")
     assert "server.token_env" in answer.json()["hint"]
 
@@ -199,23 +221,23 @@ def test_beyond_loopback_without_a_token_nothing_else_is_served(path: str) -> No
 @pytest.mark.parametrize("authorization", [None, "", "Bearer", "Bearer wrong", "Basic s3cret", "s3cret", "Bearer ü"])
 def test_beyond_loopback_the_token_is_needed(path: str, authorization: str | None) -> None:
     headers = {} if authorization is None else {"Authorization": authorization}
-    answer = client(access=Access(loopback=False, token="s3cret")).get(path, headers=headers)
+    answer = client(guard=Guard(loopback=False, token="s3cret")).get(path, headers=headers)
     assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
 
 
 def test_beyond_loopback_the_token_opens_everything() -> None:
-    http = client([registered()], Access(loopback=False, token="s3cret"))
+    http = client([registered()], Guard(loopback=False, token="s3cret"))
     for path in ["/", "/v1/pipelines", V1, "/openapi.json"]:
         assert http.get(path, headers={"Authorization": "bearer s3cret"}).status_code == 200
 
 
 def test_on_loopback_reading_needs_no_token_and_writing_does() -> None:
-    rules = Access(loopback=True, token="s3cret")
-    assert rules.denies("GET", V1, None) is None
-    denied = rules.denies("PUT", V1, None)
-    assert denied is not None
-    assert denied.status == 401
-    assert rules.denies("PUT", V1, "Bearer s3cret") is None
+    guard = Guard(loopback=True, token="s3cret")
+    assert not isinstance(guard.judge(Asked("GET", V1)), Denied)
+    denied = guard.judge(Asked("PUT", V1))
+    assert isinstance(denied, Denied)
+    assert denied.kind == "unauthorized"
+    assert not isinstance(guard.judge(Asked("PUT", V1, authorization="Bearer s3cret")), Denied)
 
 
 @pytest.mark.parametrize(
@@ -247,10 +269,10 @@ def test_whatever_a_routing_value_or_an_error_holds_is_shown_as_text() -> None:
     error = problem().model_copy(update={"message": HOSTILE, "hint": HOSTILE, "type": HOSTILE})
     board.note(progress(Outcome.PARKED, error=error))
     html = client(view=board.view).get("/").text
-    assert "<script" not in html
+    assert "<script>" not in html
     assert "<img" not in html
     assert "{{ 7*7 }}" in html
-    assert html.count("&lt;script&gt;alert(1)&lt;/script&gt;") == 4
+    assert html.count("&lt;script&gt;alert(1)&lt;/script&gt;") == 5
 
 
 def test_the_page_shows_every_destination_with_its_state_position_lag_and_error() -> None:
@@ -259,27 +281,54 @@ def test_the_page_shows_every_destination_with_its_state_position_lag_and_error(
     board.note(progress(Outcome.PARKED, position=15, error=problem("table_mismatch")))
     board.note(frontier([registered()], head=17, lagging={"a": 15}))
     html = client(view=board.view).get("/").text
-    for shown in ("parked", ">15<", ">2<", "2.5 s", "it is table_mismatch", "do something", "snapshot 17"):
+    for shown in ("parked", ">15<", ">2<", "2.5 s", "it is table_mismatch", "do something", "<b>17</b>"):
         assert shown in html
 
 
 def test_the_page_asks_for_nothing_from_anywhere_else() -> None:
     answer = client([registered()]).get("/")
     policy = answer.headers["content-security-policy"]
-    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self';")
+    assert "unsafe" not in policy
     assert "http://" not in answer.text
     assert "https://" not in answer.text
-    assert "<script" not in answer.text
+    assert " style=" not in answer.text
+    assert " on" not in "".join(re.findall(r"<[^>]*>", answer.text)).replace(" only", "")
 
 
-def test_the_pages_own_style_is_the_one_that_its_policy_allows() -> None:
-    answer = client().get("/")
-    style = answer.text.split("<style>")[1].split("</style>")[0]
-    assert f"'sha256-{sha256(style)}'" in answer.headers["content-security-policy"]
+def test_everything_that_the_page_names_is_served() -> None:
+    http = client()
+    named = re.findall(r'(?:src|href)="(/assets/[^"]+)"', http.get("/").text)
+    assert len(named) == 6
+    for path in named:
+        assert http.get(path).status_code == 200
+    assert http.get("/assets/../live.py").status_code == 404
+    assert http.get("/assets/..%2flive.py").status_code == 404
 
 
-def sha256(text: str) -> str:
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+def test_every_library_comes_with_its_licence() -> None:
+    libraries = {name.split("-")[0].split(".")[0] for name in FILES if name.endswith(".js") and name != "page.js"}
+    licences = {name.split("-")[0].split(".")[0] for name in FILES if name.endswith(".LICENSE")}
+    assert libraries == licences == {"htmx", "uPlot"}
+
+
+def test_the_list_can_be_searched_filtered_and_sorted() -> None:
+    board = Board(PIPELINE)
+    held = [registered("a"), registered("b", declared=declared("b", routing_value="München")), registered("c")]
+    board.hold(by_id(held))
+    board.note(progress(position=15))
+    board.note(progress(Outcome.PARKED, "c", error=problem("access_denied")))
+    board.note(frontier(held, head=17, lagging={"b": 15}))
+    http = client(view=board.view)
+
+    def shown(query: str) -> list[str]:
+        return re.findall(r'<td class="name"><a href="/destinations/(\w+)"', http.get(f"/?{query}").text)
+
+    assert shown("") == ["a", "b", "c"]
+    assert shown("search=MÜNCH") == ["b"]
+    assert shown("state=parked") == ["c"]
+    assert shown("sort=lag") == ["c", "b", "a"]
+    assert shown("state=nonsense&sort=nonsense") == ["a", "b", "c"]
 
 
 def test_the_page_says_what_to_do_while_there_are_no_destinations() -> None:
@@ -287,7 +336,7 @@ def test_the_page_says_what_to_do_while_there_are_no_destinations() -> None:
 
 
 def test_a_long_page_has_a_next_one() -> None:
-    http = client(many(501))
+    http = client(many(51))
     html = http.get("/").text
-    link = html.split('<a href="')[1].split('"')[0]
-    assert (html.count("<tr>"), http.get(link).text.count("<tr>")) == (501, 2)
+    link = unescape(re.findall(r'<a href="([^"]+)" rel="next"', html)[0])
+    assert (html.count("<tr>"), http.get(link).text.count("<tr>")) == (51, 2)

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
-from services.control.lifecycle import Registered, declare, reconcile, remove, reseed
-from services.control.registry import Registry, registry_url
+from services.control.database import registry_url
+from services.control.lifecycle import Registered, declare, pause, reconcile, remove, reseed
+from services.control.migrate import HEAD, scripts
+from services.control.registry import Registry
+from services.control.tables import metadata
+from services.control.trail import Trail
 from shared.config.model import Config
 from shared.errors import ConfigError, DependencyError
 from shared.messages import DesiredState, LakeRef, SeedMode
@@ -44,7 +53,7 @@ def opened(url: str, pipeline: str = PIPELINE, busy_timeout_s: float = 10.0) -> 
         yield registry
 
 
-def write(registry: Registry, *each: Registered) -> dict[str, Registered]:
+def write(registry: Registry, *each: Registered) -> Mapping[str, Registered]:
     return registry.change(lambda _: each, revision())
 
 
@@ -64,18 +73,20 @@ EVERYTHING = registered(
         name="a catalog",
     ),
     generation=2**40,
-    revision=revision("with a name", 12.345678),
+    revision=replace(revision("with a name", 12.345678), author="somebody"),
     managed_by="api",
     desired=DesiredState.PAUSED,
     replace=True,
-    author="somebody",
+    removing=True,
+    seed_at=2**40,
 )
 
 
 def test_everything_comes_back_as_it_was_written(registry: Registry) -> None:
     gone = remove(registered("gone", declared=declared("gone")), revision("2"))
     written = write(registry, EVERYTHING, registered(), gone)
-    assert registry.destinations() == written == by_id([EVERYTHING, registered(), gone])
+    assert registry.destinations() == written
+    assert written == by_id(replace(each, version=1) for each in [EVERYTHING, registered(), gone])
 
 
 def test_it_survives_a_restart(url: str) -> None:
@@ -174,6 +185,92 @@ def test_a_url_that_is_none_is_a_mistake_in_the_file_and_is_not_shown(tmp_path: 
 def test_a_variable_that_is_not_set_is_a_mistake_in_the_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="REGISTRY_URL is not set"):
         registry_url(config(tmp_path, url_env="REGISTRY_URL"), {})
+
+
+def test_every_change_has_a_version_of_its_own_and_what_did_not_change_keeps_its(registry: Registry) -> None:
+    write(registry, registered("a"), registered("b"))
+    after = write(registry, registered("b", generation=2))
+    assert {each.id: each.version for each in after.values()} == {"a": 1, "b": 2}
+
+
+def test_what_another_control_writes_is_found_without_reading_everything_again(url: str, registry: Registry) -> None:
+    before = write(registry, registered("a"), registered("b"))
+    with opened(url) as other:
+        write(other, registered("b", generation=2))
+    after = registry.destinations()
+    assert after["a"] is before["a"]
+    assert (after["b"].generation, after["b"].version) == (2, 2)
+
+
+def test_a_decision_sees_what_another_control_wrote_before(url: str, registry: Registry) -> None:
+    write(registry, registered())
+    with opened(url) as other:
+        other.change(lambda held: [reseed(held["a"], revision("2"))], revision("2"))
+    assert registry.change(lambda held: [reseed(held["a"], revision("3"))], revision("3"))["a"].generation == 3
+
+
+def test_a_change_that_was_undone_leaves_no_version_and_no_trace(registry: Registry) -> None:
+    write(registry, registered())
+
+    def fail(_: Mapping[str, Registered]) -> list[Registered]:
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        registry.change(fail, revision("2"))
+    assert registry.destinations()["a"].version == 1
+    assert len(Trail(registry.database, PIPELINE).entries(10)) == 1
+
+
+def test_the_trail_tells_who_did_what_the_newest_first(registry: Registry) -> None:
+    write(registry, registered())
+    paused = replace(revision("2", 5), author="olga")
+    registry.change(lambda held: [pause(held["a"], paused)], paused)
+    write(registry, registered("b", declared=declared("b")))
+    trail = Trail(registry.database, PIPELINE)
+    entries = trail.entries(10)
+    assert [(each.destination, each.deed, each.version, each.author) for each in entries] == [
+        ("b", "added", 3, None),
+        ("a", "paused", 2, "olga"),
+        ("a", "added", 1, None),
+    ]
+    assert entries[1].changes == {"state": ["running", "paused"]}
+    assert [each.id for each in trail.entries(10, before=entries[0].id, destination="a")] == [e.id for e in entries[1:]]
+
+
+def test_migrations_make_the_tables_that_the_code_knows(url: str, registry: Registry) -> None:
+    with registry.database.transaction() as con:
+        assert compare_metadata(MigrationContext.configure(con), metadata) == []
+        assert ScriptDirectory.from_config(scripts(con)).get_heads() == [HEAD]
+
+
+def test_a_registry_from_before_there_were_migrations_is_taken_over(tmp_path: Path) -> None:
+    file = tmp_path / "registry.sqlite"
+    with closing(sqlite3.connect(file)) as old:
+        old.executescript(BEFORE_MIGRATIONS)
+    with opened(f"sqlite:///{file}") as registry:
+        assert registry.destinations()["a"].generation == 7
+        assert write(registry, registered("b"))["b"].version == 1
+
+
+BEFORE_MIGRATIONS = """
+CREATE TABLE pipelines (name VARCHAR(200) PRIMARY KEY, created_at VARCHAR(32) NOT NULL);
+CREATE TABLE destinations (pipeline VARCHAR(200) REFERENCES pipelines (name), id VARCHAR(200), spec TEXT NOT NULL,
+    routing_value TEXT NOT NULL, generation BIGINT NOT NULL, desired VARCHAR(16) NOT NULL, replace BOOLEAN NOT NULL,
+    managed_by VARCHAR(8) NOT NULL, author VARCHAR(200), revision VARCHAR(64) NOT NULL, removed BOOLEAN NOT NULL,
+    created_at VARCHAR(32) NOT NULL, updated_at VARCHAR(32) NOT NULL, PRIMARY KEY (pipeline, id));
+CREATE INDEX destinations_by_routing_value ON destinations (pipeline, routing_value);
+INSERT INTO pipelines VALUES ('events', '2026-01-01T00:00:00.000000+00:00');
+INSERT INTO destinations VALUES ('events', 'a', '{"lake": {"catalog": "sqlite:/a"}, "identity": null,
+    "schema_name": "main", "table": "events", "seed_mode": "scan", "slice_of": "equal: company", "name": ""}', 'x', 7,
+    'running', false, 'file', NULL, 'r', false, '2026-01-01T00:00:00.000000+00:00', '2026-01-01T00:00:00.000000+00:00');
+"""
+
+
+def test_the_registry_of_a_newer_control_is_left_alone(url: str, registry: Registry) -> None:
+    with registry.database.transaction() as con:
+        con.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(DependencyError, match="revision 9999"), opened(url):
+        pass
 
 
 def test_a_new_destination_is_written_once(registry: Registry) -> None:

@@ -225,3 +225,27 @@ def test_a_port_that_is_taken_is_named(control: Running, source: Path) -> None:
     )
     assert second.returncode == 3
     assert f"can't listen on 127.0.0.1:{control.port}" in second.stderr
+
+
+def test_a_registry_that_was_lost_is_rebuilt_from_the_topics(control: Running, source: Path) -> None:
+    control.serving("a", **from_source(source))
+    base = f"http://127.0.0.1:{control.port}/v1/pipelines/events/destinations"
+    for name in ("b", "gone"):
+        entry = {"routing_value": name, "catalog": f"sqlite:lakes/{name}.sqlite"}
+        eventually(lambda e=entry, n=name: httpx.put(f"{base}/{n}?check=false", json=e).status_code == 201)  # type: ignore[misc]
+    assert httpx.post(f"{base}/b/reseed").status_code == 202
+    assert httpx.post(f"{base}/b/pause").status_code == 200
+    control.say(progress(id="gone", generation=4, position=9))
+    assert httpx.delete(f"{base}/gone").status_code == 204
+    eventually(lambda: generation(control, "b") == 2 and control.kept["gone"] is None)
+    control.end(signal.SIGKILL)
+    for file in (control.folder / ".viaduck").glob("registry.sqlite*"):
+        file.unlink()
+
+    control.serving("a", **from_source(source))
+    eventually(lambda: (control.status("b") or {}).get("state") == "paused")
+    assert (control.status("b")["generation"], control.status("b")["managed_by"]) == (2, "api")
+    assert "rebuilt from the topics" in control.log()
+    entry = {"routing_value": "gone", "catalog": "sqlite:lakes/gone.sqlite"}
+    eventually(lambda: httpx.put(f"{base}/gone?check=false", json=entry).status_code == 201)
+    assert control.status("gone")["generation"] == 5

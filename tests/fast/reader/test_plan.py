@@ -222,6 +222,16 @@ def test_an_item_that_the_broker_refused_is_sent_again_soon() -> None:
     assert [send.draft for send in reader.plan()] == [first.draft]
 
 
+def test_what_was_under_way_when_the_topics_were_made_anew_is_sent_again_at_once() -> None:
+    reader = reader_at(5, "a")
+    reader.count(5, 8, {"a": 1})
+    (first,) = reader.plan()
+    reader.planner.renewed()
+    (again,) = reader.plan()
+    assert (again.draft, again.attempt) == (first.draft, first.attempt)
+    assert reader.planner.rows_in_flight == 1
+
+
 @pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.PARKED, Outcome.GAP, Outcome.EMPTY])
 def test_an_answer_to_another_item_can_only_move_a_position_forward(outcome: Outcome) -> None:
     reader = reader_at(5, "a")
@@ -481,3 +491,49 @@ def test_ten_thousand_untouched_destinations_cost_no_item() -> None:
             reader.hear(send, Outcome.ALREADY_APPLIED, 5)
     reader.count(5, 6, {"d7": 1, "d8": 1, "d9": 1})
     assert {send.destination for send in reader.plan()} == {"d7", "d8", "d9"}
+
+
+def test_a_life_that_was_rewound_begins_at_its_snapshot_to_the_letter_and_goes_on_from_there() -> None:
+    reader = reader_at(5, "a")
+    reader.planner.destination(spec("a", generation=2, seed_at=3), reader.now_s)
+    (probe,) = reader.plan()
+    reader.hear(probe, Outcome.FENCED, 5, generation=1)
+    (seed,) = reader.plan()
+    assert seed.draft == Draft(ItemKind.SEED, through=3, pinned=True)
+    reader.hear(seed, Outcome.APPLIED, 3)
+    assert reader.planner.below() == Range(3, 5)
+
+
+@pytest.mark.parametrize(("oldest", "born", "type"), [(4, 1, "history_expired"), (0, 4, "source_recreated")])
+def test_a_rewind_to_what_is_no_longer_there_parks_before_anything_is_written(
+    oldest: int, born: int, type: str
+) -> None:
+    reader = Reader(spec("a", generation=2, seed_at=3))
+    reader.saw(9, oldest=oldest, born=born)
+    reader.probed(a=NOT_SEEDED)
+    assert {name: each.type for name, each in reader.parks().items()} == {"a": type}
+
+
+def test_data_that_is_to_go_is_dropped_once_and_tried_again_until_it_is() -> None:
+    reader = reader_at(5, "a")
+    stopped = spec("a", generation=2, state=DesiredState.STOPPED, drop=True)
+    reader.planner.destination(stopped, reader.now_s)
+    (drop,) = reader.plan()
+    assert (drop.draft.kind, drop.generation) == (ItemKind.DROP, 2)
+    reader.hear(drop, Outcome.FAILED)
+    assert reader.plan() == []
+    reader.now_s += 10
+    (again,) = reader.plan()
+    assert again.attempt == 2
+    reader.hear(again, Outcome.APPLIED, NOT_SEEDED)
+    reader.now_s += 1_000
+    assert reader.plan() == []
+
+
+def test_a_drop_that_was_parked_is_tried_again_when_an_operator_asks_again() -> None:
+    reader = Reader(spec("a", state=DesiredState.STOPPED, drop=True))
+    (drop,) = reader.plan()
+    reader.hear(drop, Outcome.PARKED, error=PROBLEM)
+    assert reader.plan() == []
+    reader.planner.destination(spec("a", state=DesiredState.STOPPED, drop=True, revision="2"), reader.now_s)
+    assert [send.draft.kind for send in reader.plan()] == [ItemKind.DROP]

@@ -26,8 +26,12 @@ def spec(
     mode: SeedMode = SeedMode.SCAN,
     revision: str = "1",
     value: str | None = None,
+    seed_at: int | None = None,
+    drop: bool = False,
 ) -> Destination:
     return Destination(
+        seed_at=seed_at,
+        drop=drop,
         pipeline="p",
         destination=name,
         generation=generation,

@@ -1,0 +1,206 @@
+"""``python -m bench.freshness``: how old a change is when it is in its tenant's lake, under a stream of small commits.
+
+Once as it is, and once with one more tenant whose catalog accepts connections and never answers: it must not cost the
+others anything. Postgres tells when each snapshot became visible, on both sides by one clock.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import socket
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+from rich.console import Console
+from rich.table import Table
+
+from bench.lakes import Lake, PostgresLakes
+from bench.viaduck import PATIENCE_S, running_viaduck, wait_caught_up
+from bench.workload import DECLARED, SCHEMA, TABLE, committed
+from shared.config.catalogs import ResolvedLake
+from shared.lake.attach import attach
+from shared.lake.engine import connect
+from tests.servers.postgres import Postgres
+
+SOURCE = "source"
+ROWS_PER_COMMIT = 20
+TENANTS_PER_COMMIT = 3
+BROKEN = "broken"
+
+
+@dataclass(frozen=True)
+class Stream:
+    """What happens to the source: ``per_second`` commits, each with rows of a few random tenants."""
+
+    tenants: int
+    per_second: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Freshness:
+    """Seconds from a source commit until it is in a tenant's lake, over all pairs of a commit and its tenants."""
+
+    stream: Stream
+    broken: bool
+    pairs: int
+    p50_s: float
+    p99_s: float
+    longest_s: float
+    commits_per_second: float
+
+
+def main() -> None:
+    asked = _arguments()
+    stream = Stream(asked.tenants, asked.per_second, asked.seconds)
+    console = Console(width=120)
+    found = []
+    for broken in (False, True) if asked.broken else (False,):
+        console.print(
+            f"{stream.tenants} tenants, {stream.per_second} commits a second{', one broken' if broken else ''} …"
+        )
+        found.append(measure(stream, broken=broken))
+    console.print(_table(found))
+    if asked.json is not None:
+        asked.json.write_text(json.dumps([asdict(each) for each in found], indent=1))
+
+
+def measure(stream: Stream, *, broken: bool) -> Freshness:
+    with tempfile.TemporaryDirectory(prefix="viaduck-freshness-") as folder, Postgres(
+        settings=PostgresLakes.settings
+    ) as server, _deaf_port() as deaf, closing(connect()) as con:  # fmt: skip
+        lakes = PostgresLakes(Path(folder), server)
+        source = lakes.new(SOURCE)
+        mirror = {f"tenant{number:03d}": lakes.new(f"v_{number}") for number in range(stream.tenants)}
+        wanted = dict(mirror)
+        if broken:
+            words = f"postgres:dbname=none host=127.0.0.1 port={deaf} user=nobody connect_timeout=10"
+            wanted[BROKEN] = Lake(BROKEN, words, str(Path(folder) / BROKEN))
+        _create(con, source, list(wanted))
+        with running_viaduck(Path(folder), source, wanted) as viaduck:
+            _wait_seeded(viaduck.destinations, mirror)
+            began = time.monotonic()
+            touched = _write(con, stream, [*mirror])
+            took = time.monotonic() - began
+            if broken:
+                _wait_through(viaduck.destinations, mirror, committed(con, SOURCE))
+            else:
+                wait_caught_up(viaduck, committed(con, SOURCE))
+        ages = sorted(_ages(server, source, mirror, touched))
+        hundredths = statistics.quantiles(ages, n=100)
+        return Freshness(
+            stream, broken, len(ages), round(statistics.median(ages), 3), round(hundredths[98], 3),
+            round(ages[-1], 3), round(len(touched) / took, 2),
+        )  # fmt: skip
+
+
+@contextmanager
+def _deaf_port() -> Iterator[int]:
+    """Accepts connections (the kernel does) and never answers."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(64)
+        yield listener.getsockname()[1]
+
+
+def _create(con: duckdb.DuckDBPyConnection, source: Lake, tenants: Sequence[str]) -> None:
+    attach(con, SOURCE, ResolvedLake(source.catalog, data_path=source.data_path), read_only=False, create=True)
+    con.execute(f"CREATE TABLE {SOURCE}.{SCHEMA}.{TABLE} ({DECLARED})")
+    for tenant in tenants:
+        con.execute(f"INSERT INTO {SOURCE}.{SCHEMA}.{TABLE} SELECT -1, '{tenant}', 0, '', TIMESTAMP '2026-01-01'")
+
+
+def _write(con: duckdb.DuckDBPyConnection, stream: Stream, tenants: Sequence[str]) -> dict[int, set[str]]:
+    """Commit at the stream's pace; returns which tenants each snapshot touches."""
+    rng, touched, began = random.Random(7), {}, time.monotonic()
+    for number in range(int(stream.per_second * stream.seconds)):
+        time.sleep(max(0.0, began + number / stream.per_second - time.monotonic()))
+        chosen = rng.sample(tenants, TENANTS_PER_COMMIT)
+        rows = ", ".join(
+            f"({number * ROWS_PER_COMMIT + row}, '{rng.choice(chosen)}', 1.5, 'a note', TIMESTAMP '2026-01-01')"
+            for row in range(ROWS_PER_COMMIT)
+        )
+        con.execute(f"INSERT INTO {SOURCE}.{SCHEMA}.{TABLE} VALUES {rows}")
+        touched[committed(con, SOURCE)] = {tenant for tenant in chosen if f"'{tenant}'" in rows}
+    return touched
+
+
+def _ages(
+    server: Postgres, source: Lake, mirror: Mapping[str, Lake], touched: Mapping[int, set[str]]
+) -> Iterator[float]:
+    visible = _visible(server, source)
+    for tenant, lake in mirror.items():
+        arrivals = _arrivals(server, lake)
+        for snapshot, tenants in touched.items():
+            if tenant in tenants:
+                arrived = min((at for through, at in arrivals if through >= snapshot), default=None)
+                assert arrived is not None, f"{tenant} never got snapshot {snapshot}"
+                yield arrived - visible[snapshot]
+
+
+def _visible(server: Postgres, lake: Lake) -> dict[int, float]:
+    sql = "SELECT snapshot_id, extract(epoch FROM pg_xact_commit_timestamp(xmin))::float8 FROM ducklake_snapshot"
+    with server.connect(lake.name) as con:
+        return {int(snapshot): float(at) for snapshot, at in con.execute(sql)}
+
+
+def _arrivals(server: Postgres, lake: Lake) -> list[tuple[int, float]]:
+    """(through, when it became visible) of each snapshot of ours."""
+    visible = _visible(server, lake)
+    sql = "SELECT snapshot_id, commit_extra_info FROM ducklake_snapshot_changes WHERE author = 'viaduck'"
+    with server.connect(lake.name) as con:
+        return [(int(json.loads(extra)["through"]), visible[int(snapshot)]) for snapshot, extra in con.execute(sql)]
+
+
+def _wait_seeded(statuses: Callable[[], list[dict[str, Any]]], mirror: Mapping[str, Lake]) -> None:
+    _wait(statuses, mirror, lambda status: status["position"] is not None)
+
+
+def _wait_through(statuses: Callable[[], list[dict[str, Any]]], mirror: Mapping[str, Lake], head: int) -> None:
+    _wait(statuses, mirror, lambda status: (status["known_through"] or 0) >= head)
+
+
+def _wait(
+    statuses: Callable[[], list[dict[str, Any]]], mirror: Mapping[str, Lake], done: Callable[[dict[str, Any]], bool]
+) -> None:
+    """Until it holds for every tenant of ``mirror``; the broken one is waited for by nobody."""
+    deadline = time.monotonic() + PATIENCE_S
+    while {status["id"] for status in statuses() if done(status)} < set(mirror):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not everybody was there within {PATIENCE_S:.0f} s")
+        time.sleep(0.1)
+
+
+def _table(found: Sequence[Freshness]) -> Table:
+    table = Table(title="freshness: from a source commit to the tenant's")
+    for name in ("tenants", "broken ones", "commits/s", "pairs", "p50 s", "p99 s", "longest s"):
+        table.add_column(name, justify="right")
+    for each in found:
+        table.add_row(
+            str(each.stream.tenants), str(int(each.broken)), f"{each.commits_per_second:.1f}", str(each.pairs),
+            f"{each.p50_s:.2f}", f"{each.p99_s:.2f}", f"{each.longest_s:.2f}",
+        )  # fmt: skip
+    return table
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tenants", type=int, default=100)
+    parser.add_argument("--per-second", type=float, default=5.0)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--broken", action="store_true", help="again, with one more tenant that never answers")
+    parser.add_argument("--json", type=Path)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

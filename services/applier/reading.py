@@ -1,0 +1,85 @@
+"""What a reading of the source leaves in a worker's memory: the net changes of some destinations, in tables."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import duckdb
+
+from shared.errors import DestinationError
+from shared.lake.catalog import Column, TableInfo
+from shared.lake.sql import ident, path
+
+_numbers = itertools.count(1)
+
+
+@dataclass
+class Counts:
+    """Rows of one destination's net change; ``matched`` of the upserts have a key that the range also took away."""
+
+    touched: int = 0
+    upserts: int = 0
+    matched: int = 0
+
+
+@dataclass
+class Reading:
+    """The net changes of some destinations, each by its number, in two tables of the worker's memory.
+
+    ``touched`` holds (number, key columns) of what is to be deleted first, ``rows`` (number, all columns) of what is to
+    be inserted then. ``columns`` are the source's as of ``through``, spelled as DuckDB declares them.
+    """
+
+    table: TableInfo
+    columns: tuple[Column, ...]
+    through: int
+    only_inserts: bool
+    keys: tuple[str, ...]
+    number: int = field(default_factory=lambda: next(_numbers))
+    counts: dict[int, Counts] = field(default_factory=dict)
+    refused: dict[int, DestinationError] = field(default_factory=dict)
+    null_keys: bool = False
+    rows_read: int = 0
+    routing_mutations: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        taken = {column.name.lower() for column in self.columns}
+        self.number_column = _free("_viaduck_d", taken)
+        self.was_there_column = _free("_viaduck_was_there", taken)
+
+    def memory(self, name: str) -> str:
+        return path("memory", "main", f"{name}_{self.number}")
+
+    def drop(self, con: duckdb.DuckDBPyConnection) -> None:
+        for name in ("targets", "feed", "touched", "rows"):
+            con.execute(f"DROP TABLE IF EXISTS {self.memory(name)}")
+
+    @contextmanager
+    def timed(self, phase: str) -> Iterator[None]:
+        began = time.perf_counter()
+        yield
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - began
+
+
+def same_keys(reading: Reading, left: str, right: str) -> str:
+    operator = "IS NOT DISTINCT FROM" if reading.null_keys else "="
+    return " AND ".join(f"{left}.{ident(name)} {operator} {right}.k{i}" for i, name in enumerate(reading.keys))
+
+
+def key_not_unique(keys: Sequence[str], key: str, times: int, through: int) -> DestinationError:
+    shown = key if len(key) <= 200 else key[:199] + "…"
+    return DestinationError(
+        "key_not_unique",
+        f"{times} live rows of the source share the key ({', '.join(keys)}) = ({shown}) at snapshot {through}",
+        "remove the double rows at the source, or declare routing.key_columns that identify a row, then resume",
+    )
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """The quoted name, varied until no column of the source has it."""
+    return ident(next(free for i in itertools.count() if (free := f"{name}{i or ''}") not in taken))

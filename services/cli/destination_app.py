@@ -1,0 +1,204 @@
+"""``viaduck destination …``: the REST calls of destinations, from a terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from services.cli.options import Id, Json, MaybeFile, Pipeline, Timeout, Url, Wait, end, target
+
+app = typer.Typer(help="Destinations: look at them, add them, change them, remove them.", no_args_is_help=True)
+
+WAIT_S = 600.0
+
+
+@app.command("list")
+def list_(
+    config: MaybeFile = None,
+    url: Url = None,
+    json: Json = False,
+    pipeline: Pipeline = None,
+    state: Annotated[str | None, typer.Option(help="Only those in this state.")] = None,
+    prefix: Annotated[str | None, typer.Option(help="Only ids that begin with this.")] = None,
+    sort: Annotated[str | None, typer.Option(help="id, lag, -lag, position or -position.")] = None,
+) -> None:
+    """Show one line per destination."""
+    from services.cli.status import list_all
+
+    asked = target(config, url)
+    given = {"state": state, "prefix": prefix, "sort": sort}
+    filters = {name: value for name, value in given.items() if value is not None}
+    end(list_all(asked.client, [pipeline] if pipeline else asked.named, json, **filters))
+
+
+@app.command()
+def show(id: Id, config: MaybeFile = None, url: Url = None, pipeline: Pipeline = None, json: Json = False) -> None:
+    """Show everything about one destination."""
+    from services.cli import status
+
+    asked = target(config, url)
+    end(status.show(asked.client, asked.pipeline(pipeline), id, json))
+
+
+@app.command()
+def add(
+    id: Id,
+    routing_value: Annotated[str, typer.Option(help="Rows with this value go there.")],
+    config: MaybeFile = None,
+    url: Url = None,
+    pipeline: Pipeline = None,
+    catalog: Annotated[str | None, typer.Option(help="Its lake's catalog; no password.")] = None,
+    catalog_env: Annotated[str | None, typer.Option(help="Or the variable that holds it.")] = None,
+    metadata_schema: Annotated[str | None, typer.Option(help="The schema of DuckLake's own tables.")] = None,
+    data_path: Annotated[str | None, typer.Option(help="Where its data files go.")] = None,
+    schema: Annotated[str | None, typer.Option(help="The schema of its table.")] = None,
+    table: Annotated[str | None, typer.Option(help="Its table.")] = None,
+    seed_mode: Annotated[str | None, typer.Option(help="scan, replay or latest.")] = None,
+    name: Annotated[str | None, typer.Option(help="For people.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--property", metavar="NAME=VALUE", help="An S3 setting; may be repeated.")
+    ] = None,
+    check: Annotated[bool, typer.Option(help="Look at its lake before anything is written.")] = True,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only look whether it could be added.")] = False,
+    wait: Wait = False,
+    timeout: Timeout = WAIT_S,
+    json: Json = False,
+) -> None:
+    """Add a destination, or change it."""
+    from services.cli import act
+
+    given = {"routing_value": routing_value, "catalog": catalog, "catalog_env": catalog_env, "schema": schema,
+             "metadata_schema": metadata_schema, "data_path": data_path, "table": table, "seed_mode": seed_mode,
+             "name": name}  # fmt: skip
+    entry: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    entry["properties"] = dict(_pair(each) for each in set_ or [])
+    asked = target(config, url)
+    chosen = asked.pipeline(pipeline)
+    if dry_run:
+        end(act.validate(asked.client, chosen, {"id": id, **entry}, json))
+    end(act.add(asked.client, chosen, id, entry, check=check, wait_s=timeout if wait else None, as_json=json))
+
+
+@app.command("import")
+def import_(
+    file: Annotated[Path, typer.Argument(metavar="NDJSON", help="One entry a line, id included.")],
+    config: MaybeFile = None,
+    url: Url = None,
+    pipeline: Pipeline = None,
+    all_or_nothing: Annotated[bool, typer.Option("--all-or-nothing", help="Add none where one line fails.")] = False,
+    json: Json = False,
+) -> None:
+    """Add or change thousands at once."""
+    from services.cli import act
+
+    asked = target(config, url)
+    end(act.import_(asked.client, asked.pipeline(pipeline), file, all_or_nothing, json))
+
+
+@app.command()
+def remove(
+    id: Id,
+    config: MaybeFile = None,
+    url: Url = None,
+    pipeline: Pipeline = None,
+    drop_data: Annotated[bool, typer.Option("--drop-data", help="Drop its table and cursor as well.")] = False,
+    wait: Wait = False,
+    timeout: Timeout = WAIT_S,
+    json: Json = False,
+) -> None:
+    """Forget a destination; its data stays unless it is to be dropped."""
+    from services.cli import act
+
+    asked = target(config, url)
+    chosen = asked.pipeline(pipeline)
+    end(act.remove(asked.client, chosen, id, drop=drop_data, wait_s=timeout if wait else None, as_json=json))
+
+
+@app.command()
+def pause(id: Id, config: MaybeFile = None, url: Url = None, pipeline: Pipeline = None, json: Json = False) -> None:
+    """Plan nothing for it until it is resumed."""
+    _switch("pause", id, config, url, pipeline, json)
+
+
+@app.command()
+def resume(id: Id, config: MaybeFile = None, url: Url = None, pipeline: Pipeline = None, json: Json = False) -> None:
+    """Go on after a pause, or try a parked one again."""
+    _switch("resume", id, config, url, pipeline, json)
+
+
+@app.command()
+def stop(id: Id, config: MaybeFile = None, url: Url = None, pipeline: Pipeline = None, json: Json = False) -> None:
+    """Switch it off until it is restarted."""
+    _switch("stop", id, config, url, pipeline, json)
+
+
+@app.command()
+def restart(id: Id, config: MaybeFile = None, url: Url = None, pipeline: Pipeline = None, json: Json = False) -> None:
+    """Go on from wherever it is, at once."""
+    _switch("restart", id, config, url, pipeline, json)
+
+
+@app.command()
+def reseed(
+    id: Id, config: MaybeFile = None, url: Url = None, pipeline: Pipeline = None, wait: Wait = False,
+    timeout: Timeout = WAIT_S, json: Json = False,
+) -> None:  # fmt: skip
+    """Begin anew with a scan of the source, replacing whatever its table holds."""
+    from services.cli import act
+
+    asked = target(config, url)
+    chosen = asked.pipeline(pipeline)
+    begun = asked.client.reseed(chosen, id)
+    end(act.follow(asked.client, begun, timeout if wait else None, json))
+
+
+@app.command()
+def rewind(
+    id: Id,
+    to: Annotated[int, typer.Option("--to", metavar="SNAPSHOT", min=0, help="A snapshot that the source retains.")],
+    config: MaybeFile = None,
+    url: Url = None,
+    pipeline: Pipeline = None,
+    wait: Wait = False,
+    timeout: Timeout = WAIT_S,
+    json: Json = False,
+) -> None:
+    """Begin anew at an older snapshot of the source, and go on from there."""
+    from services.cli import act
+
+    asked = target(config, url)
+    chosen = asked.pipeline(pipeline)
+    begun = asked.client.rewind(chosen, id, to)
+    end(act.follow(asked.client, begun, timeout if wait else None, json))
+
+
+@app.command()
+def history(
+    id: Id,
+    config: MaybeFile = None,
+    url: Url = None,
+    pipeline: Pipeline = None,
+    limit: Annotated[int, typer.Option(min=1, max=200, help="How many at most.")] = 50,
+    json: Json = False,
+) -> None:
+    """Show what was applied, the newest first, from the destination's own commits."""
+    from services.cli.listing import COMMITS, show_list
+
+    asked = target(config, url)
+    end(show_list(asked.client.history(asked.pipeline(pipeline), id, limit), COMMITS, json))
+
+
+def _switch(action: Any, id: str, config: Path | None, url: str | None, pipeline: str | None, json: bool) -> None:
+    from services.cli.status import show_one
+
+    asked = target(config, url)
+    show_one(asked.client.act(asked.pipeline(pipeline), id, action), json)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise typer.BadParameter(f"{text}: write NAME=VALUE", param_hint="--property")
+    return name, value

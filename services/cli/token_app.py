@@ -1,0 +1,76 @@
+"""``viaduck token …``: with a file straight in the registry, so that there can be a first one; else over REST."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from services.cli.options import Json, MaybeFile, Url, end, target
+
+app = typer.Typer(help="Bearer tokens: create, list and revoke them.", no_args_is_help=True)
+
+REGISTRY = "services.control.token_command"
+
+
+class Scope(StrEnum):
+    READ = "read"
+    WRITE = "write"
+    ADMIN = "admin"
+
+
+@app.command()
+def create(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Who it is for; it goes into the audit trail.")],
+    scope: Annotated[Scope, typer.Option(help="What it may do; each may do what those before it may.")] = Scope.WRITE,
+    config: MaybeFile = None,
+    url: Url = None,
+    json: Json = False,
+) -> None:
+    """Create a token. It is shown once, and can't be shown again."""
+    from services.cli.status import print_json
+
+    if url is not None:
+        made = target(config, url).client.create_token(name, scope.value)
+    else:
+        made = _registry(config, "create", name, scope.value)
+    if json:
+        print_json([made])
+    else:
+        print(made["token"])
+        typer.echo(f"{name}: {scope.value}, revoke it with `viaduck token revoke {made['id']}`", err=True)
+
+
+@app.command("list")
+def list_(config: MaybeFile = None, url: Url = None, json: Json = False) -> None:
+    """Show the tokens that there are and were, without their secrets."""
+    from services.cli.listing import TOKENS, show_list
+
+    found = target(config, url).client.tokens() if url is not None else _registry(config, "tokens")
+    end(show_list(found, TOKENS, json))
+
+
+@app.command()
+def revoke(
+    id: Annotated[str, typer.Argument(metavar="ID", help="As `viaduck token list` shows it.")],
+    config: MaybeFile = None,
+    url: Url = None,
+) -> None:
+    """Revoke a token; it opens nothing any more within seconds."""
+    if url is not None:
+        target(config, url).client.revoke_token(id)
+    else:
+        _registry(config, "revoke", id)
+
+
+def _registry(config: Path | None, function: str, *arguments: str) -> Any:
+    """Asks the registry itself: whoever can open it may do everything anyway."""
+    import importlib
+
+    from services.cli.dispatch import load_for
+
+    if config is None:
+        raise typer.BadParameter("give either a file or an address", param_hint="-c / --url")
+    return getattr(importlib.import_module(REGISTRY), function)(load_for(config), *arguments)

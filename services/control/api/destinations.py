@@ -1,0 +1,154 @@
+"""``/v1/pipelines/{p}/destinations``: to look at."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query, Response
+
+from services.control.api.models import (
+    After,
+    Commit,
+    DestinationId,
+    Detail,
+    Limit,
+    Page,
+    PipelineName,
+    detail,
+)
+from services.control.api.paging import DEFAULT_LIMIT, page, read_number, write_number
+from services.control.api.problems import Problem, declared
+from services.control.api.state import CurrentDesk, PipelineView
+from services.control.desk import Desk
+from services.control.status import State, Status, View, status
+from shared.lake.catalog import Stamped
+
+router = APIRouter(prefix="/v1/pipelines/{pipeline}/destinations", tags=["destinations"])
+
+Sort = Literal["id", "lag", "-lag", "position", "-position"]
+LONGEST_HISTORY = 200
+STAMPED = ("kind", "generation", "after", "through", "item", "deleted", "inserted")
+UNKNOWN = float("inf")
+"""Where a lag is not known yet, it is the worst."""
+
+
+@router.get("", responses=declared("not_found"))
+def list_destinations(
+    pipeline: PipelineName,  # noqa: ARG001 - the view is of it
+    view: PipelineView,
+    limit: Limit = DEFAULT_LIMIT,
+    after: After = None,
+    state: Annotated[list[State] | None, Query(description="Only those in one of these states")] = None,
+    prefix: Annotated[str | None, Query(max_length=200, description="Only ids that begin with this")] = None,
+    search: Annotated[str | None, Query(max_length=200, description="Only where id or value hold this")] = None,
+    min_lag: Annotated[float | None, Query(ge=0, le=1e12, description="Only what lags so many seconds")] = None,
+    sort: Annotated[Sort, Query(description="By what to sort; a minus turns it round")] = "id",
+) -> Page[Status]:
+    """The destinations of a pipeline, each with its status."""
+    names = _named(view, prefix, search)
+    if sort == "id" and state is None and min_lag is None:
+        found, following = page(names, limit, after)
+        return Page(items=[status(view, name) for name in found], next=following)
+    wanted = {
+        each.id: each
+        for each in (status(view, name) for name in names)
+        if (state is None or each.state in state) and (min_lag is None or (each.lag_seconds or 0.0) >= min_lag)
+    }
+    if sort == "id":
+        found, following = page(wanted, limit, after)
+        return Page(items=[wanted[name] for name in found], next=following)
+    keys, following = page([(_rank(each, sort), each.id) for each in wanted.values()], limit, after)
+    return Page(items=[wanted[name] for _, name in keys], next=following)
+
+
+@router.get("/{destination}", responses=declared("not_found"))
+def show_destination(
+    pipeline: PipelineName,  # noqa: ARG001 - the view is of it
+    destination: DestinationId,
+    view: PipelineView,
+    response: Response,
+) -> Detail:
+    """A destination: its status, and what is registered of it. Its version is the ETag."""
+    shown = shown_detail(view, destination)
+    response.headers["ETag"] = etag(shown.version)
+    return shown
+
+
+@router.get("/{destination}/status", responses=declared("not_found"))
+def show_status(
+    pipeline: PipelineName,  # noqa: ARG001 - the view is of it
+    destination: DestinationId,
+    view: PipelineView,
+) -> Status:
+    """The status of a destination alone."""
+    return status(view, _known(view, destination))
+
+
+@router.get("/{destination}/history", responses=declared("not_found", "not_visible"))
+def list_history(
+    pipeline: PipelineName,
+    destination: DestinationId,
+    desk: CurrentDesk,
+    limit: Annotated[int, Query(ge=1, le=LONGEST_HISTORY, description="How many at most")] = 50,
+    after: After = None,
+) -> Page[Commit]:
+    """What was applied, the newest first: read from the commits of the destination's own lake."""
+    found = desk.history(destination, limit + 1, read_number(after))
+    following = write_number(found[limit - 1].snapshot) if len(found) > limit else None
+    return Page(items=_commits(found[:limit], pipeline, destination), next=following)
+
+
+def commits_of(desk: Desk, destination: str, limit: int) -> list[Commit]:
+    """The newest of a destination's own commits."""
+    return _commits(desk.history(destination, limit, None), desk.pipeline, destination)
+
+
+def shown_detail(view: View, destination: str) -> Detail:
+    return detail(status(view, _known(view, destination)), view.destinations[destination])
+
+
+def etag(version: int) -> str:
+    return f'"{version}"'
+
+
+def _known(view: View, destination: str) -> str:
+    if destination not in view.destinations:
+        hint = f"GET /v1/pipelines/{view.pipeline}/destinations lists those that there are"
+        raise Problem("not_found", f"the pipeline {view.pipeline} has no destination {destination}", hint)
+    return destination
+
+
+def _named(view: View, prefix: str | None, search: str | None) -> list[str]:
+    names = [name for name in view.destinations if prefix is None or name.startswith(prefix)]
+    if search is None:
+        return names
+    sought = search.casefold()
+    held = view.destinations
+    return [n for n in names if sought in n.casefold() or sought in held[n].declared.routing_value.casefold()]
+
+
+def _rank(each: Status, sort: str) -> float:
+    if sort.endswith("lag"):
+        rank = UNKNOWN if each.lag_seconds is None else each.lag_seconds
+    else:
+        rank = -1.0 if each.position is None else float(each.position)
+    return -rank if sort.startswith("-") else rank
+
+
+def _commits(found: list[Stamped], pipeline: str, destination: str) -> list[Commit]:
+    return [commit for each in found if (commit := _commit(each, pipeline, destination)) is not None]
+
+
+def _commit(stamped: Stamped, pipeline: str, destination: str) -> Commit | None:
+    """None for a commit of somebody else whose name only looks alike, or a stamp that is not ours."""
+    try:
+        said = json.loads(stamped.extra_info)
+        if (said["pipeline"], said["destination"]) != (pipeline, destination):
+            return None
+        figures = {
+            name: said[name] for name in ("kind", "generation", "after", "through", "item", "deleted", "inserted")
+        }
+    except (ValueError, KeyError, TypeError):
+        return None
+    return Commit(snapshot=stamped.snapshot, at=stamped.time, message=stamped.message, **figures)

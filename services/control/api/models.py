@@ -1,0 +1,172 @@
+"""What the routes take and give, beyond a destination's status."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+from fastapi import Path, Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from services.control.api.paging import MAX_LIMIT
+from services.control.lifecycle import Registered
+from services.control.operations import Operation
+from services.control.status import Status
+from services.control.trail import Entry as TrailEntry
+from shared.messages import LakeRef, Problem, SeedMode
+
+T = TypeVar("T")
+
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._:@+-]{0,199}$"
+PipelineName = Annotated[str, Path(pattern=NAME, description="The pipeline's name", examples=["events"])]
+DestinationId = Annotated[str, Path(pattern=NAME, description="The destination's id", examples=["quacksworth-lake"])]
+Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="How many at most")]
+After = Annotated[
+    str | None, Query(max_length=1_000, description="`next` of the page before, as it is", examples=[None])
+]
+
+
+class Page(BaseModel, Generic[T]):
+    """A part of a list; ``next`` goes into ``after`` for the following one, null at the end."""
+
+    items: list[T]
+    next: str | None
+
+
+class Detail(Status):
+    """A destination's status, and what is registered of it. ``version`` is the ETag."""
+
+    version: int
+    author: str | None
+    """Who changed it last."""
+    updated_at: datetime
+    name: str
+    lake: LakeRef
+    schema_name: str = Field(serialization_alias="schema")
+    table: str
+    seed_mode: SeedMode
+    rewound_to: int | None
+
+
+def detail(status: Status, held: Registered) -> Detail:
+    declared = held.declared
+    return Detail(
+        **status.model_dump(),
+        version=held.version,
+        author=held.revision.author,
+        updated_at=held.revision.at,
+        name=declared.name,
+        lake=declared.lake,
+        schema_name=declared.schema_name,
+        table=declared.table,
+        seed_mode=declared.seed_mode,
+        rewound_to=held.seed_at,
+    )
+
+
+class Rewind(BaseModel):
+    """Where a new life is to begin."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"to": 12}]})
+
+    to: Annotated[int, Field(strict=True, ge=0, le=2**62, description="A snapshot that the source retains")]
+
+
+class OperationStatus(BaseModel):
+    """An action that takes longer than a request. ``failed`` may still succeed once the cause is mended."""
+
+    id: str
+    pipeline: str
+    destination: str
+    kind: Literal["reseed", "rewind", "drop"]
+    state: Literal["running", "succeeded", "failed", "superseded"]
+    generation: int
+    to: int | None
+    author: str | None
+    created_at: datetime
+    finished_at: datetime | None
+    error: Problem | None
+
+
+def operation_status(pipeline: str, operation: Operation) -> OperationStatus:
+    return OperationStatus(
+        id=operation.id,
+        pipeline=pipeline,
+        destination=operation.destination,
+        kind=operation.kind,
+        state=operation.state,
+        generation=operation.generation,
+        to=operation.seed_at,
+        author=operation.author,
+        created_at=operation.created_at,
+        finished_at=operation.finished_at,
+        error=operation.error,
+    )
+
+
+class Change(BaseModel):
+    """An entry of the audit trail. ``changes``: what it was and what it is, by name."""
+
+    id: int
+    destination: str
+    deed: str
+    version: int
+    generation: int
+    at: datetime
+    author: str | None
+    changes: dict[str, Any]
+
+
+def change(entry: TrailEntry) -> Change:
+    return Change(**vars(entry))
+
+
+class Commit(BaseModel):
+    """A snapshot of a destination, with what Viaduck wrote on it: an apply of `(after, through]`, or a seed."""
+
+    snapshot: int
+    at: datetime
+    message: str
+    kind: str
+    generation: int
+    after: int
+    through: int
+    item: str
+    deleted: int
+    inserted: int
+
+
+class Check(BaseModel):
+    """What a look at the lake found; ``ok`` null means that it could not be looked at from here."""
+
+    check: str
+    ok: bool | None
+    message: str
+    hint: str
+    type: str | None
+
+
+class Validation(BaseModel):
+    """``valid``: nothing that was checked speaks against it."""
+
+    valid: bool
+    checks: list[Check]
+
+
+class Line(BaseModel):
+    """What became of one line of an import. ``status`` is the HTTP status that a PUT would have had."""
+
+    line: int
+    id: str | None
+    status: int
+    detail: str | None = None
+
+
+class Imported(BaseModel):
+    """``applied`` is false where all or nothing was asked for and a line failed: then nothing was changed."""
+
+    applied: bool
+    created: int
+    changed: int
+    failed: int
+    lines: list[Line]

@@ -1,0 +1,41 @@
+"""``/v1/pipelines/{p}/operations``: actions that take longer than a request, to be followed."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+
+from services.control.api.models import Limit, OperationStatus, Page, PipelineName, operation_status
+from services.control.api.paging import DEFAULT_LIMIT
+from services.control.api.problems import Problem, declared
+from services.control.api.state import CurrentDesk, PipelineView
+
+router = APIRouter(prefix="/v1/pipelines/{pipeline}/operations", tags=["operations"])
+
+
+@router.get("", responses=declared("not_found"))
+def list_operations(
+    pipeline: PipelineName,
+    desk: CurrentDesk,
+    view: PipelineView,
+    limit: Limit = DEFAULT_LIMIT,
+    destination: Annotated[str | None, Query(max_length=200, description="Of this destination alone")] = None,
+) -> Page[OperationStatus]:
+    """The newest operations, the newest first."""
+    found = desk.operations.newest(limit, destination)
+    return Page(items=[operation_status(pipeline, desk.now_of(each, view)) for each in found], next=None)
+
+
+@router.get("/{operation}", responses=declared("not_found"))
+def show_operation(
+    pipeline: PipelineName,
+    operation: Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="Its id")],
+    desk: CurrentDesk,
+    view: PipelineView,
+) -> OperationStatus:
+    """How far an operation is."""
+    found = desk.operations.find(operation)
+    if found is None:
+        raise Problem("not_found", f"there is no operation {operation}", "GET …/operations lists the newest")
+    return operation_status(pipeline, desk.now_of(found, view))

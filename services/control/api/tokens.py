@@ -1,0 +1,77 @@
+"""``/v1/tokens``: for holders of the scope ``admin`` (``guard.ADMIN``)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from services.control.api.models import Page
+from services.control.api.problems import Problem, declared
+from services.control.api.state import CurrentAsker, sources_of
+from services.control.tokens import Token, Tokens
+
+router = APIRouter(prefix="/v1/tokens", tags=["tokens"])
+
+Scope = Literal["read", "write", "admin"]
+TokenId = Annotated[str, Path(pattern="^[0-9a-f]{16}$", description="Its id")]
+
+
+class NewToken(BaseModel):
+    """What a token is to be for, and what it may do."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"name": "deploy", "scope": "write"}]})
+
+    name: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
+    scope: Scope = "read"
+
+
+class TokenShown(BaseModel):
+    """A token without its secret."""
+
+    id: str
+    name: str
+    scope: Scope
+    author: str | None
+    created_at: datetime
+    revoked_at: datetime | None
+
+
+class TokenMade(TokenShown):
+    """A new token; ``token`` is shown this once."""
+
+    token: str
+
+
+@router.get("")
+def list_tokens(request: Request) -> Page[TokenShown]:
+    """The tokens that there are and were."""
+    return Page(items=[TokenShown(**_shown(each)) for each in _tokens(request).all()], next=None)
+
+
+@router.post("", status_code=201, responses=declared("too_large"))
+def create_token(wanted: NewToken, request: Request, asker: CurrentAsker) -> TokenMade:
+    """Create a token."""
+    token, text = _tokens(request).create(wanted.name, wanted.scope, datetime.now(UTC), asker.name)
+    return TokenMade(**_shown(token), token=text)
+
+
+@router.delete("/{token}", status_code=204, responses=declared("not_found"))
+def revoke_token(token: TokenId, request: Request) -> Response:
+    """Revoke a token; every control refuses it within seconds."""
+    if not _tokens(request).revoke(token, datetime.now(UTC)):
+        raise Problem("not_found", f"there is no token {token} that is still valid", "GET /v1/tokens lists them")
+    return Response(status_code=204)
+
+
+def _tokens(request: Request) -> Tokens:
+    tokens = sources_of(request).tokens
+    if tokens is None:
+        raise Problem("not_found", "this control keeps no tokens")
+    return tokens
+
+
+def _shown(token: Token) -> dict[str, Any]:
+    return {name: value for name, value in vars(token).items() if name not in ("salt", "digest")}

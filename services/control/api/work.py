@@ -1,0 +1,175 @@
+"""``/v1/pipelines/{p}/work`` and ``…/dead-letters``: to look at, and to send again."""
+
+from __future__ import annotations
+
+import base64
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool
+
+from services.control.api.models import Limit, Page, PipelineName
+from services.control.api.paging import DEFAULT_LIMIT
+from services.control.api.problems import declared
+from services.control.api.state import CurrentAsker, CurrentWork
+from services.control.work import Found, Sent, State, Which
+from shared.config.secrets import scrub
+from shared.kafka.record import Record
+from shared.messages import DeadLetter, ItemKind, WorkItem
+
+router = APIRouter(prefix="/v1/pipelines/{pipeline}", tags=["work"])
+
+SHOWN_PAYLOAD = 500
+
+
+def _text(value: object) -> object:
+    """A number would be taken for seconds since 1970, and nobody means that."""
+    if isinstance(value, str):
+        return value
+    raise ValueError("must be a time as text, with its zone")
+
+
+Offset = Annotated[int, Field(strict=True, ge=0, le=2**62)]
+Moment = Annotated[AwareDatetime, BeforeValidator(_text)]
+Snapshot = Annotated[int, Field(strict=True, ge=-1, le=2**62)]
+
+
+class ItemShown(BaseModel):
+    """A work item, where it lies on the topic, and what became of it."""
+
+    partition: int
+    offset: int
+    item: str
+    kind: ItemKind
+    destination: str
+    generation: int
+    after: int
+    through: int
+    rows: int | None
+    attempt: int
+    published_at: datetime
+    state: State
+
+
+class Replay(BaseModel):
+    """Which items to send again; everything that is given must hold. Nothing at all means every item."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"destination": "quacksworth-lake", "after": 10, "through": 20}]},
+    )
+
+    destination: Annotated[str, Field(max_length=200)] | None = None
+    kind: ItemKind | None = None
+    since: Moment | None = None
+    until: Moment | None = None
+    partition: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)] | None = None
+    from_offset: Offset | None = None
+    to_offset: Offset | None = None
+    after: Snapshot | None = None
+    through: Snapshot | None = None
+    dry_run: StrictBool = False
+
+
+class Redrive(BaseModel):
+    """Which letters to send to where they came from; nothing given means all of them."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"partition": 0, "offset": 12}]})
+
+    partition: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)] | None = None
+    offset: Offset | None = None
+    dry_run: StrictBool = False
+
+
+class SentAgain(BaseModel):
+    """How many matched, were confirmed by the broker, can't be sent again; `more` wait for another call."""
+
+    matched: int
+    sent: int
+    refused: int
+    more: bool
+
+
+class Letter(BaseModel):
+    """A message that nobody could read, and why."""
+
+    partition: int
+    offset: int
+    topic: str
+    key: str | None
+    reason: str
+    by: str
+    at: datetime
+    payload: str
+    """Its beginning, as text."""
+
+
+@router.get("/work", responses=declared("not_found"))
+def list_work(
+    pipeline: PipelineName,  # noqa: ARG001 - the work is of it
+    work: CurrentWork,
+    limit: Limit = DEFAULT_LIMIT,
+    destination: Annotated[str | None, Query(max_length=200, description="Of this destination alone")] = None,
+    state: Annotated[State | None, Query(description="Only those in this state")] = None,
+) -> Page[ItemShown]:
+    """The newest work items and what became of each."""
+    found = work.items(limit, Which(destination=destination), state)
+    return Page(items=[_shown(each) for each in found], next=None)
+
+
+@router.post("/work:replay", responses=declared("not_found", "too_large"))
+def replay_work(
+    pipeline: PipelineName,  # noqa: ARG001
+    which: Replay,
+    work: CurrentWork,
+    asker: CurrentAsker,
+) -> SentAgain:
+    """Send work items again. Harmless: each destination's fence refuses what it has already."""
+    wanted = Which(**which.model_dump(exclude={"dry_run"}))
+    return _sent(work.replay(wanted, asker.name, dry_run=which.dry_run))
+
+
+@router.get("/dead-letters", responses=declared("not_found"))
+def list_dead_letters(
+    pipeline: PipelineName,  # noqa: ARG001
+    work: CurrentWork,
+    limit: Limit = DEFAULT_LIMIT,
+) -> Page[Letter]:
+    """Messages that nobody could read, the newest first."""
+    return Page(items=[_letter(record, letter) for record, letter in work.dead_letters(limit)], next=None)
+
+
+@router.post("/dead-letters:redrive", responses=declared("not_found", "too_large"))
+def redrive_dead_letters(
+    pipeline: PipelineName,  # noqa: ARG001
+    which: Redrive,
+    work: CurrentWork,
+    asker: CurrentAsker,
+) -> SentAgain:
+    """Send letters to where they came from; those that still can't be read come back."""
+    return _sent(work.redrive(which.partition, which.offset, asker.name, dry_run=which.dry_run))
+
+
+def _shown(found: Found) -> ItemShown:
+    item: WorkItem = found.item
+    fields: dict[str, Any] = {name: getattr(item, name) for name in ItemShown.model_fields if hasattr(item, name)}
+    return ItemShown(**fields, partition=found.record.partition, offset=found.record.offset, state=found.state)
+
+
+def _sent(sent: Sent) -> SentAgain:
+    return SentAgain(**vars(sent))
+
+
+def _letter(record: Record, letter: DeadLetter) -> Letter:
+    payload = base64.b64decode(letter.payload)[:SHOWN_PAYLOAD].decode(errors="backslashreplace")
+    return Letter(
+        partition=record.partition,
+        offset=record.offset,
+        topic=letter.topic,
+        key=letter.key,
+        reason=scrub(letter.reason),
+        by=letter.by,
+        at=letter.at,
+        payload=scrub(payload),
+    )

@@ -1,0 +1,276 @@
+"""``/v1/pipelines/{p}/destinations``: to change."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Header, Query, Request, Response
+from pydantic import ValidationError
+from starlette.concurrency import run_in_threadpool
+
+from services.control.api.destinations import etag, shown_detail
+from services.control.api.models import (
+    Check,
+    DestinationId,
+    Detail,
+    Imported,
+    Line,
+    OperationStatus,
+    PipelineName,
+    Rewind,
+    Validation,
+    operation_status,
+)
+from services.control.api.problems import FieldProblem, Problem, declared, said
+from services.control.api.state import CurrentAsker, CurrentDesk, desk_of, pipeline_view
+from services.control.desk import Desk, Done, Same, anything
+from services.control.entry import Entry, Unfit
+from services.control.lifecycle import Refused, Registered
+from services.control.problems import KINDS
+
+PREFIX = "/v1/pipelines/{pipeline}/destinations"
+router = APIRouter(prefix="/v1/pipelines/{pipeline}", tags=["destinations"])
+
+ETAG = r'(W/)?"[0-9]{1,18}"'
+ETAGS = rf"^(\*|{ETAG}( *, *{ETAG})*)$"
+IfMatch = Annotated[
+    str | None,
+    Header(alias="If-Match", pattern=ETAGS, description="The ETag that was seen: refused where it changed since"),
+]
+IfNoneMatch = Annotated[
+    Literal["*"] | None, Header(alias="If-None-Match", description="`*`: refused where it is there already")
+]
+MAX_LINES = 10_000
+
+CHANGING = ("not_found", "declared_by_file", "precondition_failed", "too_large")
+STARTED: dict[int | str, dict[str, Any]] = {
+    202: {"description": "It has begun; Location names the operation.", "model": OperationStatus}
+}
+
+
+@router.put(
+    "/destinations/{destination}",
+    responses={201: {"description": "It was created.", "model": Detail}, **declared(*CHANGING)},
+)
+def put_destination(
+    pipeline: PipelineName,
+    destination: DestinationId,
+    entry: Entry,
+    desk: CurrentDesk,
+    asker: CurrentAsker,
+    request: Request,
+    response: Response,
+    check: Annotated[bool, Query(description="Look at its lake first")] = True,
+    if_match: IfMatch = None,
+    if_none_match: IfNoneMatch = None,
+) -> Detail:
+    """Create or change a destination. The same again changes nothing."""
+    try:
+        done = desk.put(destination, entry, asker.name, _same(if_match), check=check, new=if_none_match is not None)
+    except Unfit as unfit:
+        raise _unfit(unfit) from None
+    if done.created:
+        response.status_code = 201
+        response.headers["Location"] = f"/v1/pipelines/{pipeline}/destinations/{destination}"
+    return _shown(pipeline, request, response, done)
+
+
+@router.delete("/destinations/{destination}", status_code=204, responses={**STARTED, **declared(*CHANGING)})
+def delete_destination(
+    pipeline: PipelineName,
+    destination: DestinationId,
+    desk: CurrentDesk,
+    asker: CurrentAsker,
+    data: Annotated[Literal["keep", "drop"], Query(description="What becomes of its table and cursor")] = "keep",
+    if_match: IfMatch = None,
+) -> Response:
+    """Remove a destination. With `data=drop` its table and cursor are taken away first, which takes a while."""
+    done = desk.remove(destination, asker.name, _same(if_match), drop=data == "drop")
+    return Response(status_code=204) if done.operation is None else _begun(pipeline, done)
+
+
+@router.post("/destinations/{destination}/pause", responses=declared(*CHANGING))
+def pause_destination(
+    pipeline: PipelineName, destination: DestinationId, desk: CurrentDesk, asker: CurrentAsker, request: Request,
+    response: Response, if_match: IfMatch = None,
+) -> Detail:  # fmt: skip
+    """Plan nothing for it until it is resumed. What is being applied now is finished."""
+    return _shown(pipeline, request, response, desk.act(destination, "pause", asker.name, _same(if_match)))
+
+
+@router.post("/destinations/{destination}/resume", responses=declared(*CHANGING))
+def resume_destination(
+    pipeline: PipelineName, destination: DestinationId, desk: CurrentDesk, asker: CurrentAsker, request: Request,
+    response: Response, if_match: IfMatch = None,
+) -> Detail:  # fmt: skip
+    """Go on after a pause, or try a parked destination again."""
+    return _shown(pipeline, request, response, desk.act(destination, "resume", asker.name, _same(if_match)))
+
+
+@router.post("/destinations/{destination}/stop", responses=declared(*CHANGING))
+def stop_destination(
+    pipeline: PipelineName, destination: DestinationId, desk: CurrentDesk, asker: CurrentAsker, request: Request,
+    response: Response, if_match: IfMatch = None,
+) -> Detail:  # fmt: skip
+    """Switch it off until it is restarted."""
+    return _shown(pipeline, request, response, desk.act(destination, "stop", asker.name, _same(if_match)))
+
+
+@router.post("/destinations/{destination}/restart", responses=declared(*CHANGING))
+def restart_destination(
+    pipeline: PipelineName, destination: DestinationId, desk: CurrentDesk, asker: CurrentAsker, request: Request,
+    response: Response, if_match: IfMatch = None,
+) -> Detail:  # fmt: skip
+    """Go on from wherever it is, at once."""
+    return _shown(pipeline, request, response, desk.act(destination, "restart", asker.name, _same(if_match)))
+
+
+@router.post("/destinations/{destination}/reseed", status_code=202, responses={**STARTED, **declared(*CHANGING)})
+def reseed_destination(
+    pipeline: PipelineName, destination: DestinationId, desk: CurrentDesk, asker: CurrentAsker,
+    if_match: IfMatch = None,
+) -> Response:  # fmt: skip
+    """Begin a new life with a scan of the source. It replaces whatever the table holds, in one transaction."""
+    return _begun(pipeline, desk.act(destination, "reseed", asker.name, _same(if_match)))
+
+
+@router.post("/destinations/{destination}/rewind", status_code=202,
+             responses={**STARTED, **declared(*CHANGING, "not_retained")})  # fmt: skip
+def rewind_destination(
+    pipeline: PipelineName, destination: DestinationId, to: Rewind, desk: CurrentDesk, asker: CurrentAsker,
+    if_match: IfMatch = None,
+) -> Response:  # fmt: skip
+    """Begin a new life at an older snapshot that the source still retains, and go on from there."""
+    return _begun(pipeline, desk.rewind(destination, to.to, asker.name, _same(if_match)))
+
+
+@router.post("/destinations:validate", responses=declared("not_found", "too_large"))
+def validate_destination(pipeline: PipelineName, entry: Entry, desk: CurrentDesk) -> Validation:  # noqa: ARG001
+    """Look at everything that a new destination needs, and write nothing. Its `id` must be in the body."""
+    if entry.id is None:
+        raise Problem("invalid", "id: is missing", fields=[FieldProblem(path="id", message="is missing")])
+    try:
+        found = desk.validate(entry.id, entry)
+    except Unfit as unfit:
+        raise _unfit(unfit) from None
+    return Validation(valid=not any(each.ok is False for each in found), checks=[Check(**vars(each)) for each in found])
+
+
+@router.post(
+    "/destinations:import",
+    responses=declared("not_found", "too_large", "not_acceptable"),
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "description": "One JSON object a line: the keys of a `destinations` entry, `id` included.",
+            "content": {"application/x-ndjson": {"schema": {"type": "string"}, "example": "{}\n"}},
+        }
+    },
+)
+async def import_destinations(
+    pipeline: PipelineName,
+    request: Request,
+    asker: CurrentAsker,
+    all_or_nothing: Annotated[bool, Query(description="Change nothing where one line fails")] = False,
+) -> Imported:
+    """Create or change up to 10,000 destinations in one transaction, without looking at their lakes."""
+    desk = desk_of(pipeline, request)
+    if "json" not in request.headers.get("content-type", ""):
+        raise Problem("not_acceptable", "the body must be NDJSON", "send application/x-ndjson")
+    body = await request.body()
+    return await run_in_threadpool(_import, desk, body, asker.name, all_or_nothing)
+
+
+def _import(desk: Desk, body: bytes, author: str, all_or_nothing: bool) -> Imported:
+    lines = list(_lines(body))
+    if len(lines) > MAX_LINES:
+        raise Problem("too_large", f"{len(lines):,} lines are more than {MAX_LINES:,}", "send them in parts")
+    good = [(number, entry) for number, entry in lines if isinstance(entry, Entry)]
+    outcomes: dict[int, Line] = {number: bad for number, bad in lines if isinstance(bad, Line)}
+    if not (outcomes and all_or_nothing):
+        entries = [(entry.id or "", entry) for _, entry in good]
+        done = desk.put_all(entries, author, all_or_nothing=all_or_nothing)
+        outcomes |= {number: _line(number, entry, each) for (number, entry), each in zip(good, done, strict=True)}
+    shown = [outcomes[number] for number in sorted(outcomes)]
+    failed = sum(each.status >= 400 for each in shown)
+    applied = not (failed and all_or_nothing)
+    return Imported(
+        applied=applied,
+        created=sum(each.status == 201 for each in shown) if applied else 0,
+        changed=sum(each.status == 200 for each in shown) if applied else 0,
+        failed=failed,
+        lines=shown,
+    )
+
+
+def _lines(body: bytes) -> Iterator[tuple[int, Entry | Line]]:
+    seen: set[str] = set()
+    for number, line in enumerate(body.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            entry = Entry.model_validate_json(line)
+        except ValidationError as error:
+            fields = [_field(each["loc"], each["msg"]) for each in error.errors(include_url=False, include_input=False)]
+            yield number, Line(line=number, id=None, status=422, detail=said(fields))
+            continue
+        if entry.id is None or entry.id in seen:
+            why = "id: is missing" if entry.id is None else f"id: {entry.id} is on a line before"
+            yield number, Line(line=number, id=entry.id, status=422, detail=why)
+            continue
+        seen.add(entry.id)
+        yield number, entry
+
+
+def _line(number: int, entry: Entry, outcome: Done | Refused | Unfit) -> Line:
+    if isinstance(outcome, Done):
+        return Line(line=number, id=entry.id, status=201 if outcome.created else 200)
+    status = KINDS[outcome.type].status if isinstance(outcome, Refused) else 422
+    return Line(line=number, id=entry.id, status=status, detail=str(outcome))
+
+
+def _field(location: tuple[int | str, ...], message: str) -> FieldProblem:
+    return FieldProblem(path=".".join(map(str, location)), message=message)
+
+
+def _same(if_match: str | None) -> Same:
+    """Whether a destination is still at a version that the asker has seen."""
+    if if_match is None:
+        return anything
+    if if_match == "*":
+        return lambda _: True
+    seen = {int(found) for found in re.findall(r'"([0-9]+)"', if_match)}
+
+    def same(held: Registered) -> bool:
+        return held.version in seen
+
+    return same
+
+
+def unfit_fields(unfit: Unfit) -> list[FieldProblem]:
+    return [FieldProblem(path=fault.path, message=fault.message) for fault in unfit.faults]
+
+
+def _unfit(unfit: Unfit) -> Problem:
+    fields = unfit_fields(unfit)
+    kinds = [fault.kind for fault in unfit.faults]
+    kind = next((kind for kind in ("secret_in_request", "not_allowed", "check_failed") if kind in kinds), "invalid")
+    return Problem(kind, said(fields), fields=fields)
+
+
+def _shown(pipeline: str, request: Request, response: Response, done: Done) -> Detail:
+    shown = shown_detail(pipeline_view(pipeline, request), done.held.id)
+    response.headers["ETag"] = etag(shown.version)
+    return shown
+
+
+def _begun(pipeline: str, done: Done) -> Response:
+    if done.operation is None:
+        raise Refused(
+            "being_removed", f"{done.held.id} is being removed already", "GET …/operations lists its operation"
+        )
+    body = operation_status(pipeline, done.operation)
+    place = f"/v1/pipelines/{pipeline}/operations/{body.id}"
+    return Response(body.model_dump_json(), 202, {"Location": place}, "application/json")

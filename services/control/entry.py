@@ -1,0 +1,224 @@
+"""A destination as somebody asks for it over REST, brought to what the registry holds: checked like a file's entry.
+
+No secret may come this way: it would be kept in the registry and travel on the topic. Whatever only a look at other
+destinations, at the source or at the lake itself can tell is somebody else's (``clash``, ``desk``, ``probe``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Any
+
+from psycopg.conninfo import conninfo_to_dict
+from pydantic import BaseModel, ConfigDict, Field
+
+from services.control.declared import identity, slice_name
+from services.control.lifecycle import Declared
+from shared.config.catalogs import ENV_SUFFIX, POSTGRES, CatalogRefused, has_password, parse_catalog
+from shared.config.lake_rules import World, check_lake, complete_lake
+from shared.config.mistakes import UNWRITABLE, Mistakes
+from shared.config.model import Config
+from shared.config.secrets import SECRET_PROPERTIES
+from shared.messages import LakeRef, Name, SeedMode
+
+CATALOGS = ("catalog", "catalog_env", "postgres_uri_env")
+SQLITE = "sqlite:"
+
+Text = Annotated[str, Field(max_length=4_096)]
+Short = Annotated[str, Field(max_length=200)]
+Value = Annotated[str | bool | int | float, Field(union_mode="left_to_right")]
+
+EXAMPLE: dict[str, Any] = {
+    "routing_value": "quacksworth",
+    "catalog_env": "QUACKSWORTH_CATALOG",
+    "data_path": "s3://quacksworth-data/",
+    "properties": {"s3_region": "eu-central-1"},
+}
+
+
+class Entry(BaseModel):
+    """The keys of a `destinations` entry of the configuration file (docs/CONFIGURATION.md)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra={"examples": [EXAMPLE]})
+
+    id: Name | None = None
+    routing_value: Annotated[str, Field(max_length=4_096)] | bool | int | float
+    name: Short = ""
+    catalog: Annotated[str, Field(max_length=4_096, min_length=1)] | None = Field(default=None, repr=False)
+    catalog_env: Short | None = None
+    postgres_uri_env: Short | None = None
+    metadata_schema: Annotated[str, Field(max_length=200, min_length=1)] | None = None
+    data_path: Annotated[str, Field(max_length=4_096, min_length=1)] | None = None
+    schema_name: Annotated[str, Field(alias="schema", max_length=200, min_length=1)] = "main"
+    table: Annotated[str, Field(max_length=200, min_length=1)] | None = None
+    properties: dict[Short, Value] = Field(default={}, max_length=50, repr=False)
+    seed_mode: str | None = Field(default=None, pattern="^(scan|cdc_replay|replay|latest)$")
+
+    def text(self) -> str:
+        """The routing value as text, as a file would be read."""
+        return _text(self.routing_value)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong with one field. ``kind`` is a key of ``problems.KINDS``."""
+
+    path: str
+    message: str
+    kind: str = "invalid"
+
+
+class Unfit(Exception):
+    """An entry that can't be used, with everything that is wrong with it."""
+
+    def __init__(self, faults: list[Fault]) -> None:
+        super().__init__("; ".join(f"{fault.path}: {fault.message}" for fault in faults))
+        self.faults = faults
+
+
+class Environment(dict[str, str]):
+    """Variables of this process; one that it has not is an applier's business, and stands for some lake or other."""
+
+    def __missing__(self, key: str) -> str:
+        return "dbname=unknown"
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return self[key] if key else default
+
+
+def declare_entry(id: str, entry: Entry, routing_value: str, config: Config, environ: Mapping[str, str]) -> Declared:
+    """The registry's form of an entry. ``routing_value``: in the spelling of the routing column's type.
+
+    Raises ``Unfit``.
+    """
+    section = _section(entry)
+    faults = list(_faults(id, entry, section, config, environ))
+    if faults:
+        raise Unfit(faults)
+    lake, folder = _lake(section, config), config.path.parent
+    return Declared(
+        id=id,
+        routing_value=routing_value,
+        lake=lake,
+        identity=identity(lake, folder, environ),
+        schema_name=entry.schema_name,
+        table=entry.table or config.source.table,
+        seed_mode=_seed_mode(entry, config),
+        slice_of=slice_name(config.routing),
+        name=entry.name,
+    )
+
+
+def _section(entry: Entry) -> dict[str, Any]:
+    """The entry as the rules of a file's entries read it."""
+    given = entry.model_dump(by_alias=True, exclude_none=True, include={*CATALOGS, "data_path", "metadata_schema"})
+    return {**given, "properties": {name: _text(value) for name, value in entry.properties.items()}}
+
+
+def _text(value: str | bool | int | float) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _seed_mode(entry: Entry, config: Config) -> SeedMode:
+    if entry.seed_mode is None:
+        return config.routing.seed_mode
+    return SeedMode.REPLAY if entry.seed_mode == "replay" else SeedMode(entry.seed_mode)
+
+
+def _lake(section: Mapping[str, Any], config: Config) -> LakeRef:
+    """Where the lake is. Keys that the file's defaults hold stay in the file: every service has it."""
+    whole = complete_lake(section, config.defaults.properties, config.path.parent)
+    properties = whole.get("properties", {})
+    inherited = {name for name in SECRET_PROPERTIES & properties.keys() if name not in section["properties"]}
+    public = {name: value for name, value in properties.items() if name not in inherited}
+    return LakeRef.model_validate({**whole, "properties": public, "from_defaults": bool(inherited)})
+
+
+def _faults(
+    id: str, entry: Entry, section: Mapping[str, Any], config: Config, environ: Mapping[str, str]
+) -> Iterator[Fault]:
+    if entry.id is not None and entry.id != id:
+        yield Fault("id", f"is {entry.id!r}, and the path names {id!r}; leave it out")
+    written = {**entry.model_dump(by_alias=True), "routing_value": entry.text()}
+    unwritable = [key for key, value in written.items() if isinstance(value, str) and UNWRITABLE.search(value)]
+    yield from (Fault(key, "holds a null character or half of a surrogate pair") for key in unwritable)
+    if unwritable or any(map(UNWRITABLE.search, [*section["properties"], *section["properties"].values()])):
+        yield from () if unwritable else [Fault("properties", "hold a null character")]
+        return
+    secrets = list(_secrets(section, config.path.parent))
+    yield from secrets
+    if not secrets:
+        mistakes = Mistakes()
+        check_lake(section, "", World(Environment(environ), config.path.parent), mistakes)
+        yield from (Fault(path, text) for path, text in mistakes.items())
+        yield from _strangers(section, config)
+
+
+def _secrets(section: Mapping[str, Any], folder: Path) -> Iterator[Fault]:
+    """Looked for first, so that no other message quotes one."""
+    for name in section["properties"]:
+        if name.lower() in SECRET_PROPERTIES:
+            yield Fault(f"properties.{name}", f"is a secret; write {name}_env with a variable's name", SECRET)
+    try:
+        holds = "catalog" in section and has_password(parse_catalog(section["catalog"], folder))
+    except CatalogRefused:
+        return
+    if holds:
+        yield Fault("catalog", "holds a password; name a variable (catalog_env) or a file (passfile=…)", SECRET)
+
+
+SECRET = "secret_in_request"  # noqa: S105 - the name of a problem
+
+
+def _strangers(section: Mapping[str, Any], config: Config) -> Iterator[Fault]:
+    """Hosts, paths and variables that are not on the server's lists; a list that is empty allows everything."""
+    server, properties = config.server, section["properties"]
+    named = [(key, section[key]) for key in ("catalog_env", "postgres_uri_env") if key in section]
+    named += [(f"properties.{key}", value) for key, value in properties.items() if key.endswith(ENV_SUFFIX)]
+    for path, variable in named:
+        if server.allowed_variables and not _matches(variable, server.allowed_variables):
+            yield Fault(path, f"{variable} is not among the variables that may be named", "not_allowed")
+    hosts = [("catalog", host) for host in _hosts(section.get("catalog", ""), config.path.parent)]
+    if "s3_endpoint" in properties:
+        host, _, port = properties["s3_endpoint"].rpartition(":")
+        hosts.append(("properties.s3_endpoint", host or port))
+    for path, host in hosts:
+        if server.allowed_hosts and not _matches(host.lower(), server.allowed_hosts):
+            yield Fault(path, f"{host or 'the local socket'} is not among the hosts that may be used", "not_allowed")
+    for path, place in _places(section, config.path.parent):
+        if server.allowed_paths and not _is_below(place, server.allowed_paths):
+            yield Fault(path, "is not below one of the paths that may be used", "not_allowed")
+
+
+def _hosts(catalog: str, folder: Path) -> list[str]:
+    try:
+        normal = parse_catalog(catalog, folder)
+    except CatalogRefused:
+        return []
+    if not normal.startswith(POSTGRES):
+        return []
+    words = conninfo_to_dict(normal.removeprefix(POSTGRES))
+    given = [str(words[key]) for key in ("host", "hostaddr") if words.get(key)]
+    return [host for each in given for host in each.split(",")] or [""]
+
+
+def _places(section: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, str]]:
+    whole = complete_lake(section, {}, folder)
+    if str(whole.get("catalog", "")).startswith(SQLITE):
+        yield "catalog", whole["catalog"].removeprefix(SQLITE)
+    if "data_path" in whole:
+        yield "data_path", whole["data_path"]
+
+
+def _matches(value: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(value, pattern) for pattern in patterns)
+
+
+def _is_below(place: str, allowed: tuple[str, ...]) -> bool:
+    """A prefix counts up to a slash, and a path that steps back is below nothing."""
+    if ".." in place.split("/"):
+        return False
+    return any(f"{place.rstrip('/')}/".startswith(f"{prefix.rstrip('/')}/") for prefix in allowed)

@@ -1,0 +1,113 @@
+"""Every kind of error that control answers with over HTTP: its status, its title, and what usually helps.
+
+The reasons why a destination is parked or fails are ``shared.errors.POLICY``; one vocabulary for both, so that no word
+means two things. docs/ERRORS.md explains each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+PAGE = "/docs/errors"
+"""Where control itself serves the explanations; a problem's ``type`` is this and the kind behind a #."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """``means`` and ``hint`` are for whoever meets it; an answer may carry a better hint."""
+
+    status: int
+    title: str
+    means: str
+    hint: str
+
+
+KINDS: dict[str, Kind] = {
+    "not_found": Kind(
+        404, "Not found", "There is nothing at this path.", "The paths are listed in /openapi.json."
+    ),
+    "method_not_allowed": Kind(
+        405, "Method not allowed", "The path is there and does not take this method.", "See /openapi.json."
+    ),
+    "not_acceptable": Kind(
+        415, "Unsupported media type", "The body is of another kind than this path takes.", "Send application/json."
+    ),
+    "invalid": Kind(
+        422, "Invalid request", "Something in the request can't be used; `fields` says what.",
+        "Correct the fields that are named.",
+    ),
+    "secret_in_request": Kind(
+        422, "A secret in the request", "A value holds a password or key, which must not travel.",
+        "Name an environment variable instead: catalog_env, postgres_uri_env, or a property that ends in _env;"
+        " or a file: passfile=… among the connection words.",
+    ),
+    "not_allowed": Kind(
+        422, "Not on the list", "The server's configuration allows other hosts, paths or variables only.",
+        "Ask for it to be added to server.allowed_hosts, allowed_paths or allowed_variables.",
+    ),
+    "check_failed": Kind(
+        422, "A check failed", "The destination was looked at before anything was written, and it would not work.",
+        "Mend what `fields` names, or switch the checks off with ?check=false.",
+    ),
+    "declared_by_file": Kind(
+        409, "Declared by the file", "The configuration file declares this destination, so only it can change it.",
+        "Change the file and send SIGHUP, or take the entry out of it.",
+    ),
+    "being_removed": Kind(
+        409, "Being removed", "Its table and cursor are being dropped.",
+        "Wait until its operation is over; DELETE with data=keep forgets it at once.",
+    ),
+    "conflict": Kind(
+        409, "Conflict", "The destination's state does not allow this.", "Look at its status first."
+    ),
+    "not_visible": Kind(
+        409, "Not visible from here", "Control can't open this lake: what it takes is known to the appliers alone.",
+        "Set the variable for control too, or look from where the appliers run.",
+    ),
+    "not_retained": Kind(
+        409, "Not retained", "The source no longer keeps that snapshot, or does not have it yet.",
+        "Choose one that it retains.",
+    ),
+    "precondition_failed": Kind(
+        412, "Changed meanwhile", "Somebody changed it after you looked: If-Match names another version.",
+        "GET it again, and decide again.",
+    ),
+    "too_large": Kind(413, "Too large", "The body is larger than this path takes.", "Send less at once."),
+    "unauthorized": Kind(
+        401, "A token is needed", "The request has no valid token.",
+        "Send Authorization: Bearer … with a token of `viaduck token create`.",
+    ),
+    "forbidden": Kind(
+        403, "Not enough", "The token's scope does not allow this.", "Use a token of the scope that is named."
+    ),
+    "closed": Kind(
+        403, "Closed", "Control listens beyond loopback and has no token: only health and metrics are served.",
+        "Set server.token_env, make a token with `viaduck token create`, or let server.host be 127.0.0.1.",
+    ),
+    "cross_site": Kind(
+        403, "From another site", "A browser sent this for a page of another site, or under a strange name.",
+        "Open control's own page, under the name or address that it listens on.",
+    ),
+    "too_many_failures": Kind(
+        429, "Too many failures", "This address has sent too many wrong tokens.", "Wait as long as Retry-After says."
+    ),
+    "unavailable": Kind(
+        503, "Unavailable", "Something that control depends on does not answer. Nothing has changed.",
+        "Try again; /readyz says what is missing. The data plane goes on meanwhile.",
+    ),
+    "defect": Kind(500, "Unexpected", "Something went wrong that should not.", "See control's log."),
+}  # fmt: skip
+
+BY_STATUS = {
+    404: "not_found",
+    405: "method_not_allowed",
+    413: "too_large",
+    415: "not_acceptable",
+    401: "unauthorized",
+    403: "forbidden",
+    503: "unavailable",
+}
+
+
+def uri(kind: str) -> str:
+    return f"{PAGE}#{kind}"

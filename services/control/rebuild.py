@@ -1,0 +1,77 @@
+"""Fills a registry that is new from the topics, once, before anything else is done with it."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+import structlog
+
+from services.control.declared import identity, slice_name
+from services.control.lifecycle import Revision
+from services.control.recall import NOT_KEPT, Memory, recall
+from services.control.registry import Registry
+from shared.config.model import Config
+from shared.errors import DependencyError
+from shared.kafka.follower import Follower
+from shared.kafka.record import Record
+from shared.kafka.settings import KafkaSettings
+from shared.kafka.topics import Topics
+from shared.messages import Destination, Progress, UnreadableMessage, parse_progress
+
+log = structlog.get_logger(__name__)
+
+READ_WITHIN_S = 30.0
+
+
+def rebuild(
+    registry: Registry, config: Config, settings: KafkaSettings, client: str, environ: Mapping[str, str] = os.environ
+) -> None:
+    """Does nothing with a registry that is not new. Raises ``DependencyError`` where the topics can't be read."""
+    if not registry.is_new():
+        return
+    memory = _read(config.pipeline, settings, client)
+    revision = Revision(uuid.uuid4().hex, datetime.now(UTC), "rebuild")
+    found = recall(
+        memory, slice_name(config.routing), lambda lake: identity(lake, config.path.parent, environ), revision
+    )
+    if not found.destinations:
+        return
+    registry.change(lambda _: found.destinations, revision)
+    log.warning(
+        "the registry was empty and is rebuilt from the topics",
+        destinations=len(found.destinations) - len(found.forgotten),
+        only_their_generation=list(found.forgotten),
+        not_recovered=NOT_KEPT,
+    )
+
+
+def _read(pipeline: str, settings: KafkaSettings, client: str) -> Memory:
+    memory, topics = Memory(pipeline), Topics(settings.prefix)
+    follower = Follower(settings, f"{client}-rebuild", [topics.destinations, topics.progress])
+    follower.start(lambda record: _note(memory, topics, record), lambda _: None)
+    try:
+        if not follower.caught_up.wait(READ_WITHIN_S):
+            hint = "the registry is empty; what was registered before has to be read from the topics first"
+            raise DependencyError("broker", f"the topics could not be read within {READ_WITHIN_S:g} s", hint)
+    finally:
+        follower.stop()
+    return memory
+
+
+def _note(memory: Memory, topics: Topics, record: Record) -> None:
+    """What can't be read is dead-lettered by those who follow the topics for good."""
+    pipeline, _, name = (record.key or "").partition("/")
+    if pipeline != memory.pipeline or not name:
+        return
+    try:
+        if record.topic == topics.destinations:
+            said = None if record.value is None else Destination.from_bytes(record.value)
+            if said is None or said.destination == name:
+                memory.note_destination(name, said)
+        elif record.value is not None and isinstance(said_of := parse_progress(record.value), Progress):
+            memory.note_progress(said_of)
+    except UnreadableMessage as error:
+        log.warning("a message can't be used for the registry", key=record.key, reason=str(error))

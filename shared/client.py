@@ -1,0 +1,269 @@
+"""A client of control's REST interface: what the command line uses, and yours to use.
+
+::
+
+    from shared.client import Client
+
+    with Client("http://127.0.0.1:8000", token="vdk_…") as viaduck:
+        viaduck.put("events", "quacksworth-lake", {"routing_value": "quacksworth", "catalog_env": "QUACKSWORTH"})
+        begun = viaduck.reseed("events", "quacksworth-lake")
+        viaduck.wait("events", begun["id"])
+
+Answers are the JSON that docs/API.md and ``/openapi.json`` describe. What control refuses is ``Rejected``, with its
+problem document; where it does not answer, or can't at the moment, is ``DependencyError``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Literal, Self, TypedDict, cast
+from urllib.parse import quote
+
+import httpx
+
+from shared.errors import ConfigError, DependencyError
+
+PAGE = 1_000
+ASK_EVERY_S = 0.3
+
+Status = dict[str, Any]
+"""A destination's status (INTERFACE: HTTP); a PUT and ``destination`` add what is registered of it."""
+
+Action = Literal["pause", "resume", "stop", "restart"]
+
+
+class Operation(TypedDict):
+    """An action that takes longer than a request."""
+
+    id: str
+    pipeline: str
+    destination: str
+    kind: Literal["reseed", "rewind", "drop"]
+    state: Literal["running", "succeeded", "failed", "superseded"]
+    generation: int
+    to: int | None
+    author: str | None
+    created_at: str
+    finished_at: str | None
+    error: dict[str, Any] | None
+
+
+class Rejected(ConfigError):
+    """Control does not do what it was asked. ``problem``: the RFC 9457 document."""
+
+    def __init__(self, path: str, status: int, problem: Mapping[str, Any]) -> None:
+        said = str(problem.get("detail") or problem.get("title") or f"{status}")
+        hint = str(problem.get("hint") or "")
+        super().__init__([f"{path}: {said}" + (f" ({hint})" if hint else "")])
+        self.status, self.problem = status, dict(problem)
+
+    @property
+    def kind(self) -> str:
+        """The word behind the # of the problem's type."""
+        return str(self.problem.get("type", "")).rpartition("#")[2]
+
+
+class Client:
+    """One control service. Raises ``Rejected`` and ``DependencyError``."""
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        timeout_s: float = 30.0,
+        *,
+        keep_alive: bool = True,
+    ) -> None:
+        """Without ``keep_alive`` nothing stays open between calls, and nothing has to be closed."""
+        self._url = url.rstrip("/")
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        try:
+            limits = httpx.Limits() if keep_alive else httpx.Limits(max_keepalive_connections=0)
+            self._http = httpx.Client(base_url=self._url, headers=headers, timeout=timeout_s, limits=limits)
+        except (httpx.InvalidURL, UnicodeError) as error:
+            raise ConfigError([f"--url: {error}; give it as http://host:port"]) from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._http.close()
+
+    # -- pipelines ----------------------------------------------------------------------------------------------------
+
+    def pipelines(self) -> list[str]:
+        return [item["name"] for item in self._items("/v1/pipelines")]
+
+    def pipeline(self, name: str) -> dict[str, Any]:
+        return self._get(f"/v1/pipelines/{_part(name)}")
+
+    def audit(self, pipeline: str, destination: str | None = None, limit: int = 100) -> list[dict[str, Any]]:
+        """Who did what, the newest first."""
+        return self._some(f"/v1/pipelines/{_part(pipeline)}/audit", limit, destination=destination)
+
+    # -- destinations -------------------------------------------------------------------------------------------------
+
+    def destinations(self, pipeline: str, **filters: str) -> list[Status]:
+        """The status of each; ``filters`` as the list takes them: ``state``, ``prefix``, ``search``, ``sort``."""
+        return list(self._items(_destinations(pipeline), **filters))
+
+    def destination(self, pipeline: str, id: str) -> Status:
+        return self._get(_destination(pipeline, id))
+
+    def put(self, pipeline: str, id: str, entry: Mapping[str, Any], *, check: bool = True) -> Status:
+        """Create or change; ``entry`` has the keys of a ``destinations`` entry of the configuration file."""
+        return self._ask("PUT", _destination(pipeline, id), {"check": str(check).lower()}, json=dict(entry))
+
+    def validate(self, pipeline: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+        """What speaks against a destination; its ``id`` is in the entry."""
+        return self._ask("POST", f"{_destinations(pipeline)}:validate", json=dict(entry))
+
+    def import_(
+        self, pipeline: str, entries: Iterable[Mapping[str, Any]], *, all_or_nothing: bool = False
+    ) -> dict[str, Any]:
+        """Create or change thousands at once."""
+        body = "\n".join(json.dumps(entry) for entry in entries).encode()
+        return self.import_lines(pipeline, body, all_or_nothing=all_or_nothing)
+
+    def import_lines(self, pipeline: str, ndjson: bytes, *, all_or_nothing: bool = False) -> dict[str, Any]:
+        return self._ask(
+            "POST",
+            f"{_destinations(pipeline)}:import",
+            {"all_or_nothing": str(all_or_nothing).lower()},
+            content=ndjson,
+            headers={"Content-Type": "application/x-ndjson"},
+        )
+
+    def act(self, pipeline: str, id: str, action: Action) -> Status:
+        return self._ask("POST", f"{_destination(pipeline, id)}/{action}")
+
+    def reseed(self, pipeline: str, id: str) -> Operation:
+        return self._operation(self._ask("POST", f"{_destination(pipeline, id)}/reseed"))
+
+    def rewind(self, pipeline: str, id: str, to: int) -> Operation:
+        return self._operation(self._ask("POST", f"{_destination(pipeline, id)}/rewind", json={"to": to}))
+
+    def remove(self, pipeline: str, id: str, *, drop: bool = False) -> Operation | None:
+        """Forget a destination; with ``drop`` an operation takes its data away first."""
+        found = self._ask("DELETE", _destination(pipeline, id), {"data": "drop" if drop else "keep"})
+        return self._operation(found) if drop else None
+
+    def history(self, pipeline: str, id: str, limit: int = 50) -> list[dict[str, Any]]:
+        """What was applied, the newest first, from the destination's own commits."""
+        return self._some(f"{_destination(pipeline, id)}/history", limit)
+
+    # -- operations ---------------------------------------------------------------------------------------------------
+
+    def operation(self, pipeline: str, id: str) -> Operation:
+        return self._operation(self._get(f"/v1/pipelines/{_part(pipeline)}/operations/{_part(id)}"))
+
+    def wait(
+        self,
+        pipeline: str,
+        id: str,
+        timeout_s: float = 600.0,
+        tell: Callable[[Operation], None] = lambda _: None,
+    ) -> Operation:
+        """The operation once it is over, or has failed, or the time is. ``tell`` hears how it goes meanwhile."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            found = self.operation(pipeline, id)
+            tell(found)
+            if found["state"] != "running" or time.monotonic() >= deadline:
+                return found
+            time.sleep(ASK_EVERY_S)
+
+    # -- tokens -------------------------------------------------------------------------------------------------------
+
+    def tokens(self) -> list[dict[str, Any]]:
+        return list(self._items("/v1/tokens"))
+
+    def create_token(self, name: str, scope: str) -> dict[str, Any]:
+        """The answer's ``token`` is shown this once."""
+        return self._ask("POST", "/v1/tokens", json={"name": name, "scope": scope})
+
+    def revoke_token(self, id: str) -> None:
+        self._ask("DELETE", f"/v1/tokens/{_part(id)}")
+
+    # -- work ---------------------------------------------------------------------------------------------------------
+
+    def work(self, pipeline: str, limit: int = 100, **filters: str) -> list[dict[str, Any]]:
+        """The newest work items and what became of each."""
+        return self._some(f"/v1/pipelines/{_part(pipeline)}/work", limit, **filters)
+
+    def replay(self, pipeline: str, **which: Any) -> dict[str, Any]:
+        """Send work items again, which is harmless: ``destination``, ``since``, ``until``, ``after``, ``through``…"""
+        return self._ask("POST", f"/v1/pipelines/{_part(pipeline)}/work:replay", json=which)
+
+    def dead_letters(self, pipeline: str, limit: int = 100) -> list[dict[str, Any]]:
+        return self._some(f"/v1/pipelines/{_part(pipeline)}/dead-letters", limit)
+
+    def redrive(self, pipeline: str, **which: Any) -> dict[str, Any]:
+        """Send dead letters to where they came from."""
+        return self._ask("POST", f"/v1/pipelines/{_part(pipeline)}/dead-letters:redrive", json=which)
+
+    # -- HTTP ---------------------------------------------------------------------------------------------------------
+
+    def _items(self, path: str, **filters: str) -> Iterator[dict[str, Any]]:
+        after: str | None = None
+        while True:
+            page = self._get(path, limit=str(PAGE), **filters, **({"after": after} if after else {}))
+            yield from page["items"]
+            after = page["next"]
+            if not after:
+                return
+
+    def _some(self, path: str, limit: int, **filters: str | None) -> list[dict[str, Any]]:
+        given = {name: value for name, value in filters.items() if value is not None}
+        found: list[dict[str, Any]] = self._get(path, limit=str(limit), **given)["items"]
+        return found
+
+    def _operation(self, found: dict[str, Any]) -> Operation:
+        return cast(Operation, found)
+
+    def _get(self, path: str, **params: str) -> dict[str, Any]:
+        return self._ask("GET", path, params)
+
+    def _ask(self, method: str, path: str, params: Mapping[str, str] | None = None, **body: Any) -> dict[str, Any]:
+        try:
+            answer = self._http.request(method, path, params=params, **body)
+            answer.raise_for_status()
+            found = {} if answer.status_code == 204 else answer.json()
+        except httpx.HTTPStatusError as error:
+            raise self._refusal(error.response) from None
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+            hint = "is `viaduck up`, or `viaduck control`, running with this file?"
+            raise DependencyError("control", f"{self._url} does not answer: {error}", hint) from None
+        if not isinstance(found, dict):
+            raise DependencyError("control", f"{self._url} is something else", "check the address")
+        return found
+
+    def _refusal(self, answer: httpx.Response) -> Exception:
+        """4xx is the caller's mistake; control says which, as problem+json."""
+        problem: dict[str, Any] = {}
+        with contextlib.suppress(ValueError):
+            problem = answer.json()
+        if answer.is_client_error:
+            return Rejected(answer.url.path, answer.status_code, problem)
+        said = str(problem.get("detail") or problem.get("title") or f"{answer.status_code} {answer.reason_phrase}")
+        return DependencyError("control", f"{self._url}{answer.url.path}: {said}", str(problem.get("hint", "")))
+
+
+def _part(name: str) -> str:
+    """One part of a path, whatever it holds."""
+    return quote(name, safe="")
+
+
+def _destinations(pipeline: str) -> str:
+    return f"/v1/pipelines/{_part(pipeline)}/destinations"
+
+
+def _destination(pipeline: str, id: str) -> str:
+    return f"{_destinations(pipeline)}/{_part(id)}"

@@ -1,0 +1,67 @@
+"""Notices that the broker was wiped, or that topics of ours were deleted and made again. Its clients don't.
+
+They wait without end for a topic that is missing, go on at a position of the topic that was, or collide with the
+producer ids that a new cluster hands out from the start again. So the topics are made again, and whoever uses them
+begins anew.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+
+import structlog
+
+from shared.errors import DependencyError
+from shared.kafka.broker import Broker, TopicIdentity
+from shared.kafka.settings import KafkaSettings
+from shared.kafka.topics import Topics
+
+log = structlog.get_logger(__name__)
+
+LOOK_EVERY_S = 2.0
+ANSWER_WITHIN_S = 10.0
+
+
+class RenewalWatch:
+    """Looks at our topics' identities on a thread of its own, and calls ``on_renewed`` there when they changed.
+
+    The embedded broker needs none: it comes back at another address, with which every service is started anew.
+    """
+
+    def __init__(self, settings: KafkaSettings, client_id: str, on_renewed: Callable[[], None]) -> None:
+        self._settings, self._on_renewed = settings, on_renewed
+        self._kept = Topics(settings.prefix).kept
+        self._broker = Broker(settings, client_id)
+        self._known: Mapping[str, TopicIdentity] = {}
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"renewal watch {client_id}", daemon=True)
+
+    def start(self) -> None:
+        if not self._settings.embedded:
+            self._thread.start()
+
+    def stop(self, timeout_s: float = 2.0) -> None:
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        while not self._stopped.wait(LOOK_EVERY_S if self._known else 0):
+            try:
+                self._look()
+            except DependencyError as error:
+                log.debug("topics can't be looked at", error=error.message)  # the clients themselves tell of it
+                self._stopped.wait(LOOK_EVERY_S)
+
+    def _look(self) -> None:
+        found = self._broker.identities(self._kept, ANSWER_WITHIN_S)
+        if len(found) < len(self._kept):
+            self._broker.ensure(self._kept, ANSWER_WITHIN_S)
+            found = self._broker.identities(self._kept, ANSWER_WITHIN_S)
+        if self._known and found != self._known and len(found) == len(self._kept):
+            changed = sorted(name for name in found if found[name] != self._known.get(name))
+            log.warning("topics are others than before: beginning anew", topics=changed)
+            self._on_renewed()
+        if len(found) == len(self._kept):
+            self._known = found

@@ -1,0 +1,93 @@
+"""Reads a bounded part of a topic, for somebody who asks: not what comes later, and not for ever."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from shared.errors import DependencyError
+from shared.kafka.failure import ClientLost, Watch, build, describe
+from shared.kafka.receive import receive
+from shared.kafka.record import Record
+from shared.kafka.settings import KafkaSettings
+
+ANSWER_WITHIN_S = 5.0
+POLL_S = 0.2
+BATCH = 1_000
+READ_WITHIN_S = 60.0
+
+Ends = dict[int, tuple[int, int]]
+"""The first offset to read and the one behind the last, by partition."""
+
+
+class Scan:
+    """Each call has a consumer of its own, on the caller's thread. Raises ``DependencyError``."""
+
+    def __init__(self, settings: KafkaSettings, client_id: str) -> None:
+        self._settings, self._client_id = settings, client_id
+
+    def newest(self, topic: str, count: int) -> list[Record]:
+        """About the newest ``count`` records: an equal part from the end of each partition."""
+        return list(self._read(topic, newest=count))
+
+    def all(self, topic: str, since_ms: int | None = None) -> Iterator[Record]:
+        """What the topic holds now, from ``since_ms`` on where the broker can tell."""
+        return self._read(topic, since_ms=since_ms)
+
+    def _read(self, topic: str, newest: int | None = None, since_ms: int | None = None) -> Iterator[Record]:
+        watch = Watch(self._client_id)
+        properties = self._settings.consumer(self._client_id, f"{self._client_id} (unused)", watch)
+        consumer = build(Consumer, {**properties, "enable.partition.eof": True})
+        try:
+            ends = self._ends(consumer, topic, newest, since_ms)
+            yield from _records(consumer, watch, topic, ends)
+        except KafkaException as error:
+            raise self._away(describe(error.args[0])) from None
+        except ClientLost as lost:
+            raise self._away(watch.problem or str(lost)) from None
+        finally:
+            consumer.close()
+
+    def _ends(self, consumer: Consumer, topic: str, newest: int | None, since_ms: int | None) -> Ends:
+        known = consumer.list_topics(topic, timeout=ANSWER_WITHIN_S).topics[topic]
+        found: Ends = {}
+        for number in known.partitions:
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=ANSWER_WITHIN_S)
+            first = low if newest is None else max(low, high - max(1, newest // len(known.partitions)))
+            found[number] = first, high
+        # The embedded broker keeps no times; whoever asks looks at each record's own anyway.
+        if since_ms is not None and not self._settings.embedded:
+            asked = [TopicPartition(topic, number, since_ms) for number in found]
+            for place in consumer.offsets_for_times(asked, timeout=ANSWER_WITHIN_S):
+                first, high = found[place.partition]
+                found[place.partition] = max(first, place.offset) if place.offset >= 0 else high, high
+        return {number: (first, high) for number, (first, high) in found.items() if first < high}
+
+    def _away(self, said: str) -> DependencyError:
+        return DependencyError("broker", f"the topic could not be read: {said}", "check that the broker answers")
+
+
+def _records(consumer: Consumer, watch: Watch, topic: str, ends: Mapping[int, tuple[int, int]]) -> Iterator[Record]:
+    if not ends:
+        return
+    consumer.assign([TopicPartition(topic, number, first) for number, (first, _) in ends.items()])
+    open_ = set(ends)
+    deadline = time.monotonic() + READ_WITHIN_S
+    while open_:
+        if time.monotonic() > deadline:
+            raise ClientLost(f"not read within {READ_WITHIN_S:g} s")
+        ended: set[int] = set()
+        for record in receive(consumer, watch, POLL_S, BATCH, partial(_note, ended)):
+            _, high = ends[record.partition]
+            if record.offset < high:
+                yield record
+            if record.offset >= high - 1:
+                open_.discard(record.partition)
+        open_.difference_update(ended)
+
+
+def _note(ended: set[int], _: str, number: int) -> None:
+    ended.add(number)

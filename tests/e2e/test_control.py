@@ -1,0 +1,144 @@
+"""A tenant's whole life over REST, on running services: every snapshot of its lake stays exact through all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from services.cli.running import RunningViaduck
+from shared.config.catalogs import ResolvedLake
+from shared.lake.catalog import CatalogReader
+from tests.e2e.deployment import Deployment
+from tests.world.destination import Destination
+
+WITHIN_S = 120.0
+
+
+@pytest.fixture
+def deployment(tmp_path: Path) -> Iterator[Deployment]:
+    made = Deployment(tmp_path, 33)
+    yield made
+    made.close()
+
+
+class Rest:
+    """What an operator sends, and what the destination shows then."""
+
+    def __init__(self, url: str, viaduck: RunningViaduck, destination: Destination) -> None:
+        self._http = httpx.Client(base_url=f"{url}/v1/pipelines/events", timeout=30.0)
+        self._viaduck, self._destination = viaduck, destination
+        self._path = f"/destinations/{destination.id}"
+
+    def close(self) -> None:
+        self._http.close()
+
+    def put(self) -> httpx.Response:
+        lake = self._destination.lake
+        body = {"routing_value": self._destination.value, "catalog": lake.catalog, "data_path": lake.data_path,
+                "schema": self._destination.schema}  # fmt: skip
+        return self._http.put(self._path, json=body)
+
+    def post(self, action: str, body: object = None) -> httpx.Response:
+        answer = self._http.post(f"{self._path}/{action}", json=body)
+        assert answer.is_success, answer.text
+        return answer
+
+    def replay(self) -> Any:
+        return self._http.post("/work:replay", json={}).json()
+
+    def delete(self, data: str) -> httpx.Response:
+        return self._http.delete(self._path, params={"data": data})
+
+    def show(self) -> Any:
+        answer = self._http.get(self._path)
+        return answer.json() if answer.is_success else None
+
+    def wait(self, what: str, **wanted: Any) -> None:
+        self._viaduck.wait_until(what, lambda: wanted.items() <= (self.show() or {}).items(), WITHIN_S)
+
+    def finish(self, begun: httpx.Response) -> Any:
+        assert begun.status_code == 202, begun.text
+        place = begun.headers["location"]
+        url = self._http.base_url.copy_with(path=place)
+        self._viaduck.wait_until(place, lambda: self._http.get(url).json()["finished_at"] is not None, WITHIN_S)
+        return self._http.get(url).json()
+
+    def history(self) -> list[Any]:
+        return list(self._http.get(f"{self._path}/history").json()["items"])
+
+
+def _replay_everything_three_times(deployment: Deployment, viaduck: RunningViaduck, rest: Rest) -> None:
+    """However often the work topic is sent again, no destination gains a snapshot."""
+    before = [_snapshots(each) for each in deployment.destinations]
+    answered = _answered(viaduck)
+    sent = sum(rest.replay()["sent"] for _ in range(3))
+    assert sent > 3 * len(deployment.destinations)
+    viaduck.wait_until("answers to what was sent again", lambda: _answered(viaduck) > answered, WITHIN_S)
+    settled = [0.0, 0.0]
+
+    def quiet() -> bool:
+        settled.append(_answered(viaduck))
+        return settled[-1] == settled[-2] == settled[-3]
+
+    viaduck.wait_until("nothing more to be answered", quiet, WITHIN_S, every_s=1.0)
+    assert [_snapshots(each) for each in deployment.destinations] == before
+
+
+def _snapshots(destination: Destination) -> int:
+    with closing(CatalogReader(ResolvedLake(destination.lake.catalog, destination.lake.metadata_schema))) as catalog:
+        return catalog.head().snapshot
+
+
+def _answered(viaduck: RunningViaduck) -> float:
+    lines = viaduck.metrics().splitlines()
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith("viaduck_outcomes_total"))
+
+
+@pytest.mark.timeout(900)
+def test_a_tenant_is_added_paused_reseeded_rewound_removed_and_added_again(deployment: Deployment) -> None:
+    tenant = deployment.destinations[-1]
+    deployment.declare(deployment.destinations[:-1])
+    with deployment.run() as viaduck, closing(Rest(viaduck.url, viaduck, tenant)) as rest:
+        viaduck.wait_until("readiness", viaduck.ready, 180)
+        added = rest.put()
+        assert (added.status_code, added.json()["generation"]) == (201, 1), added.text
+        deployment.step()
+        deployment.wait_until_exact(viaduck)
+
+        rest.post("pause")
+        rest.wait("a pause", state="paused")
+        before = rest.history()
+        deployment.step()
+        then = deployment.source.head()
+        assert rest.history() == before
+        rest.post("resume")
+        deployment.wait_until_exact(viaduck)
+
+        assert rest.finish(rest.post("reseed"))["state"] == "succeeded"
+        rest.wait("the second life", state="running", generation=2)
+        deployment.step()
+        rewound = rest.finish(rest.post("rewind", {"to": then}))
+        assert (rewound["state"], rewound["to"], rewound["generation"]) == ("succeeded", then, 3)
+        deployment.wait_until_exact(viaduck)
+
+        _replay_everything_three_times(deployment, viaduck, rest)
+
+        assert rest.delete("keep").status_code == 204
+        assert rest.show() is None
+        deployment.step()
+        assert (back := rest.put()).status_code == 201, back.text
+        assert back.json()["generation"] == 4
+        deployment.wait_until_exact(viaduck)
+
+        dropped = rest.finish(rest.delete("drop"))
+        assert (dropped["state"], rest.show()) == ("succeeded", None)
+        assert rest.put().json()["generation"] == 6
+        deployment.wait_until_exact(viaduck)
+        lives = [each["generation"] for each in reversed(rest.history()) if each["kind"] in ("seed", "drop")]
+        assert lives == [1, 2, 3, 4, 5, 6]
+    assert deployment.findings() == []

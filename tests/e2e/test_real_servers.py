@@ -1,0 +1,219 @@
+"""The services on the servers that users run: Kafka, Postgres, an object store, a Spark cluster, a faulty network."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from services.cli.running import RunningViaduck
+from shared.errors import DependencyError
+from shared.kafka.settings import KafkaSettings
+from shared.kafka.topics import ensure
+from tests.e2e.deployment import Deployment
+from tests.e2e.parts import Parts
+from tests.servers.certificates import Authority
+from tests.servers.kafka import Kafka
+from tests.servers.postgres import Postgres
+from tests.servers.proxy import Proxy
+from tests.servers.s3 import S3, Key
+from tests.servers.spark_cluster import SparkCluster
+
+READY_WITHIN_S = 180
+TOLD_WITHIN_S = 60
+
+Deploy = Callable[..., Deployment]
+
+
+@pytest.fixture
+def deploy(tmp_path: Path) -> Iterator[Deploy]:
+    made: list[Deployment] = []
+
+    def make(seed: int, parts: Parts, **options: Any) -> Deployment:
+        made.append(Deployment(tmp_path, seed, parts=parts, **options))
+        return made[-1]
+
+    yield make
+    for deployment in made:
+        deployment.close()
+
+
+def play(deployment: Deployment, steps: int) -> None:
+    for _ in range(steps):
+        deployment.step()
+        time.sleep(deployment.rng.uniform(0, 0.4))
+
+
+def play_until(deployment: Deployment, holds: Callable[[], bool]) -> None:
+    """The source goes on changing until ``holds``; a destination meets its store with its first change of any row."""
+    deadline = time.monotonic() + TOLD_WITHIN_S
+    while not holds():
+        assert time.monotonic() < deadline, "not true in time"
+        play(deployment, 1)
+
+
+def status(viaduck: RunningViaduck, name: str) -> dict[str, Any]:
+    return next((each for each in viaduck.destinations() if each["id"] == name), {})
+
+
+def parked(viaduck: RunningViaduck, *names: str) -> bool:
+    return all(status(viaduck, name).get("state") == "parked" for name in names)
+
+
+def shown_secrets(deployment: Deployment) -> list[str]:
+    """Secrets, by what is around them, that got into the services' output or into a file of their own."""
+    files = [deployment.log, deployment.file, *deployment.folder.glob("state/**/*")]
+    said = {file: file.read_bytes().decode(errors="replace") for file in files if file.is_file()}
+    return [f"{file}: {secret}" for file, text in said.items() for secret in deployment.parts.secrets if secret in text]
+
+
+@pytest.mark.timeout(600)
+def test_kafka_postgres_and_s3_end_exact_at_every_snapshot(
+    deploy: Deploy, kafka: Kafka, postgres: Postgres, s3: S3
+) -> None:
+    parts = Parts(kafka=kafka, postgres=postgres, s3=s3)
+    deployment = deploy(31, parts)
+    with deployment.run() as viaduck:
+        viaduck.wait_until("readiness", viaduck.ready, READY_WITHIN_S)
+        play(deployment, 12)
+        deployment.wait_until_exact(viaduck)
+    assert deployment.findings() == []
+    assert s3.objects(parts.bucket) == 1 + len(deployment.destinations), "every lake keeps its data in the store"
+    assert shown_secrets(deployment) == []
+
+
+@pytest.mark.timeout(600)
+def test_three_nodes_with_tls_passwords_and_acls_work_and_lose_one(deploy: Deploy, kafka_cluster: Kafka) -> None:
+    deployment = deploy(32, Parts(kafka=kafka_cluster))
+    with deployment.run() as viaduck:
+        viaduck.wait_until("readiness", viaduck.ready, READY_WITHIN_S)
+        play(deployment, 4)
+        kafka_cluster.nodes[0].kill()
+        play(deployment, 4)
+        deployment.wait_until_exact(viaduck)
+        kafka_cluster.start()
+    assert deployment.findings() == []
+    assert shown_secrets(deployment) == []
+
+
+def test_a_wrong_password_is_told_as_one_and_not_shown(deploy: Deploy, kafka_cluster: Kafka) -> None:
+    deployment = deploy(33, Parts(kafka=kafka_cluster))
+    wrong = {**deployment.environ, "KAFKA_PASSWORD": "not-the-password"}
+    done = viaduck_command(deployment, "up", wrong)
+    said = done.stdout + done.stderr
+    assert done.returncode == 3, said
+    assert "kafka: " in said, said
+    assert "AUTHENTICATION" in said, said
+    assert "kafka.properties" in said
+    assert "not-the-password" not in said
+
+
+def test_a_certificate_of_a_stranger_is_told_as_such(deploy: Deploy, kafka_cluster: Kafka, tmp_path: Path) -> None:
+    parts = Parts(kafka=kafka_cluster)
+    parts.sections["kafka"]["properties"]["ssl.ca.location"] = str(Authority.new(tmp_path / "other").file)
+    deployment = deploy(34, parts)
+    done = viaduck_command(deployment, "check", deployment.environ)
+    assert done.returncode == 3, done.stdout
+    assert "_SSL" in done.stdout
+
+
+def test_a_right_that_is_missing_is_told_with_its_topic(kafka_cluster: Kafka) -> None:
+    security = kafka_cluster.security
+    assert security is not None
+    settings = KafkaSettings(
+        kafka_cluster.bootstrap, prefix="viaduck-refused", properties=security.client(security.stranger)
+    )
+    with pytest.raises(DependencyError, match=r"viaduck-refused\.\w+.*AUTHORIZATION_FAILED") as refused:
+        ensure(settings)
+    assert "let this principal create topics" in refused.value.hint
+
+
+def viaduck_command(deployment: Deployment, command: str, environ: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    whole = [sys.executable, "-m", "services.cli.main", command, "-c", str(deployment.file)]
+    return subprocess.run(whole, env=environ, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.mark.timeout(600)
+def test_a_store_that_refuses_stops_only_its_destinations_and_says_why(
+    deploy: Deploy, kafka: Kafka, postgres: Postgres, s3: S3
+) -> None:
+    """tenant-0 may only read, two more have wrong keys or no bucket; tenant-1's store is slow, fails, and recovers."""
+    with Proxy(s3.port) as slow:
+        parts = Parts(kafka=kafka, postgres=postgres, s3=s3)
+        parts.properties |= {"tenant-0": keys(s3.reader, parts), "tenant-1": {"s3_endpoint": f"127.0.0.1:{slow.port}"}}
+        stranger = {"id": "stranger", "routing_value": "nobody", **elsewhere(parts, "stranger", keys(Key.new(), parts))}
+        bucketless = {"id": "bucketless", "routing_value": "", **elsewhere(parts, "bucketless", {})}
+        bucketless["data_path"] = "s3://no-such-bucket/data/"
+        deployment = deploy(36, parts, beside=[stranger, bucketless])
+        assert deployment.source.shape.routing == "tenant", "the seed's tenants are named by text"
+        with deployment.run() as viaduck:
+            viaduck.wait_until("readiness", viaduck.ready, READY_WITHIN_S)
+            slow.latency(0.1)
+            refused = ("tenant-0", "stranger", "bucketless")
+            play_until(deployment, lambda: parked(viaduck, *refused))
+            told = {name: status(viaduck, name)["error"] for name in refused}
+
+            slow.refuse()
+            deployment.wait_until_exact_for(viaduck, "tenant-2")
+            play_until(deployment, lambda: bool(status(viaduck, "tenant-1").get("error")))
+            failing = status(viaduck, "tenant-1")
+            deployment.wait_until_exact_for(viaduck, "tenant-2")
+            assert viaduck.ready(), "a bad tenant makes nobody unready"
+
+            slow.heal()
+            del parts.properties["tenant-0"]
+            deployment.declare(deployment.destinations)
+            psutil.Process(viaduck.pid).send_signal(signal.SIGHUP)
+            deployment.wait_until_exact(viaduck)
+        assert deployment.findings() == []
+    assert {error["type"] for error in told.values()} == {"storage_refused"}
+    assert "AccessDenied" in told["tenant-0"]["message"]
+    assert "s3_secret_access_key" in told["stranger"]["hint"]
+    assert "create the bucket" in told["bucketless"]["hint"]
+    assert failing["state"] != "parked"
+    assert failing["error"]["retryable"]
+    assert shown_secrets(deployment) == []
+
+
+def keys(key: Key, parts: Parts) -> dict[str, str]:
+    """Somebody's keys as properties; the variables are theirs alone."""
+    number = len(parts.environ)
+    parts.environ |= {f"KEY_ID_{number}": key.id, f"KEY_SECRET_{number}": key.secret}
+    return {"s3_access_key_id_env": f"KEY_ID_{number}", "s3_secret_access_key_env": f"KEY_SECRET_{number}"}
+
+
+def elsewhere(parts: Parts, name: str, properties: dict[str, str]) -> dict[str, Any]:
+    """A further destination's lake, about which nothing is promised."""
+    parts.properties[name] = properties
+    return parts.entry(name, parts.lake(Path(), name))
+
+
+@pytest.mark.timeout(600)
+def test_a_cluster_of_two_workers_ends_exact_though_one_is_killed(deploy: Deploy, spark_cluster: SparkCluster) -> None:
+    """The workers have another Viaduck installed, which would fail: what runs there must be what was sent along."""
+    parts = Parts(sections={"spark": {"master": spark_cluster.master, "conf": CLUSTER}})
+    deployment = deploy(35, parts)
+    with deployment.run() as viaduck:
+        viaduck.wait_until("readiness", viaduck.ready, READY_WITHIN_S)
+        play(deployment, 5)
+        spark_cluster.kill_worker(0)
+        play(deployment, 5)
+        deployment.wait_until_exact(viaduck)
+        spark_cluster.start_worker(0)
+        viaduck.wait_until("two workers", lambda: spark_cluster.alive() == 2, TOLD_WITHIN_S)
+    assert deployment.findings() == []
+
+
+CLUSTER = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "512m",
+    "spark.executor.memory": "512m",
+}

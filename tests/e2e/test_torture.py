@@ -1,0 +1,87 @@
+"""The fault matrix in small: each fault a few times, with a fixed seed, on real Kafka and Postgres.
+
+``make torture`` plays it in full. After every fault everybody is at the head by itself, and every snapshot of every
+destination holds exactly what its stamp says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.model.judge import judge
+from tests.servers.kafka import Kafka
+from tests.servers.postgres import Postgres
+from tests.torture.arena import Arena, Servers
+from tests.torture.faults.all import FAULTS
+from tests.torture.faults.processes import coming_and_going, frozen_at
+from tests.torture.points import Point
+from tests.torture.witness import trace
+
+SEED = 5
+
+
+@pytest.fixture(scope="module")
+def servers(kafka: Kafka, postgres: Postgres) -> Servers:
+    return Servers(kafka, postgres)
+
+
+@pytest.fixture(scope="module")
+def arena(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
+    """One site for all faults, so that each meets what the ones before have left."""
+    with Arena(tmp_path_factory.mktemp("arena"), SEED, servers) as arena:
+        yield arena
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", FAULTS)
+def test_nothing_is_lost_or_doubled_under(name: str, arena: Arena) -> None:
+    fault = FAULTS[name]
+    done = fault.play(arena, fault.brief)
+    arena.wait_until_exact()
+    assert done.total() >= fault.brief
+    assert arena.findings(may_lose_files=True) == []
+
+
+class TestIncidents:
+    """What has happened to the best-known lakehouse sink on Kafka does not happen here."""
+
+    @pytest.mark.timeout(600)
+    def test_files_referenced_twice_after_a_retry(self, arena: Arena) -> None:
+        """A commit whose outcome was unknown is looked up, not repeated."""
+        FAULTS["lost-commit"].play(arena, 2)
+        arena.wait_until_exact()
+        assert arena.findings(may_lose_files=True) == []
+        assert arena.site.files_referenced_twice() == []
+
+    @pytest.mark.timeout(600)
+    def test_zombie_coordinator(self, arena: Arena) -> None:
+        """Whoever wakes up with an open transaction after others have gone on can't commit it."""
+        frozen_at(arena, Point.BEFORE_COMMIT)
+        assert arena.findings(may_lose_files=True) == []
+
+    @pytest.mark.timeout(600)
+    def test_two_coordinators_after_one_rebalance(self, arena: Arena) -> None:
+        """Two readers plan everything twice while appliers come and go: twice the messages, once the rows."""
+        second = arena.fleet.add_reader()
+        coming_and_going(arena, 2)
+        arena.fleet.dismiss(second)
+        assert arena.findings(may_lose_files=True) == []
+
+    @pytest.mark.timeout(600)
+    def test_silent_stall_after_the_cluster_was_recreated(self, arena: Arena) -> None:
+        """Everybody begins anew on the new cluster, in a minute and without a restart."""
+        starts = {name: member.starts for name, member in arena.fleet.members.items()}
+        arena.servers.kafka.wipe()
+        for _ in range(5):
+            arena.step()
+        arena.wait_until_exact()
+        assert {name: member.starts for name, member in arena.fleet.members.items()} == starts
+        assert arena.findings(may_lose_files=True) == []
+
+
+@pytest.mark.timeout(600)
+def test_the_specification_explains_all_that_was_seen(arena: Arena, tmp_path: Path) -> None:
+    assert judge([trace(arena)], tmp_path) == [None]

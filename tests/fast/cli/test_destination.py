@@ -1,0 +1,160 @@
+"""`viaduck destination`, `pipeline`, `token` and `work` against a real control."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from services.cli.main import app
+from services.control.board import Board
+from services.control.work import Work
+from shared.client import Client, Rejected
+from shared.errors import ConfigError
+from shared.messages import ItemKind, Outcome
+from tests.fast.control.examples import PIPELINE, problem, progress
+from tests.fast.control.office import Office
+from tests.fast.control.served import served
+from tests.fast.control.test_work import TOPICS, FakeBroker, item, letter
+from tests.fast.waiting import eventually
+
+
+class Terminal:
+    """Commands as a user types them, for one control."""
+
+    def __init__(self, office: Office, url: str) -> None:
+        self.office, self.url = office, url
+        self.broker = FakeBroker()
+
+    def run(self, *words: str, code: int = 0) -> Result:
+        done = CliRunner().invoke(app, [*words, "--url", self.url])
+        assert done.exit_code == code, (done.output, done.exception)
+        return done
+
+    def json(self, *words: str, code: int = 0) -> list[Any]:
+        return [json.loads(line) for line in self.run(*words, "--json", code=code).stdout.splitlines()]
+
+    def fails(self, *words: str) -> ConfigError:
+        done = CliRunner().invoke(app, [*words, "--url", self.url])
+        assert isinstance(done.exception, ConfigError), done.output
+        return done.exception
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Terminal]:
+    broker = FakeBroker()
+
+    def work(board: Board) -> Work:
+        return Work(PIPELINE, TOPICS, broker, broker, board.view)
+
+    with closing(Office(tmp_path, work=work)) as office, served(office) as url:
+        terminal = Terminal(office, url)
+        terminal.broker = broker
+        yield terminal
+
+
+def add(terminal: Terminal, name: str, *more: str, code: int = 0) -> list[Any]:
+    return terminal.json("destination", "add", name, "--routing-value", f"value of {name}",
+                         "--catalog", f"sqlite:lakes/{name}.sqlite", *more, code=code)  # fmt: skip
+
+
+def test_a_destination_is_added_switched_shown_and_removed(terminal: Terminal) -> None:
+    (added,) = add(terminal, "a", "--property", "s3_region=eu", "--no-check")
+    assert (added["id"], added["lake"]["properties"]) == ("a", {"s3_region": "eu"})
+    for action, state in [("pause", "paused"), ("resume", "seeding"), ("stop", "stopped"), ("restart", "seeding")]:
+        (switched,) = terminal.json("destination", action, "a")
+        assert switched["state"] == state
+    assert [each["id"] for each in terminal.json("destination", "list", "--prefix", "a")] == ["a"]
+    assert terminal.json("destination", "list", "--state", "paused") == []
+    assert "is forgotten" in terminal.run("destination", "remove", "a").stdout
+    assert terminal.json("destination", "list") == []
+
+
+def test_what_control_refuses_is_said_in_its_words(terminal: Terminal) -> None:
+    refused = terminal.fails("destination", "add", "a", "--routing-value", "x", "--catalog", "postgresql://u:s3cret@h")
+    assert isinstance(refused, Rejected)
+    assert (refused.kind, refused.status) == ("secret_in_request", 422)
+    assert "s3cret" not in str(refused)
+    assert "no destination" in str(terminal.fails("destination", "pause", "nobody"))
+
+
+def test_a_dry_run_says_what_speaks_against_a_destination_and_adds_nothing(terminal: Terminal) -> None:
+    checks = add(terminal, "a", "--dry-run")
+    assert {each["check"] for each in checks} >= {"duplicates", "catalog"}
+    in_the_way = terminal.office.folder / "a file"
+    in_the_way.write_text("")
+    add(terminal, "a", "--dry-run", "--data-path", f"{in_the_way}/data", code=1)
+    assert terminal.json("destination", "list") == []
+
+
+def test_waiting_ends_with_the_operation(terminal: Terminal) -> None:
+    add(terminal, "a", "--no-check")
+    done: list[Any] = []
+    waiting = threading.Thread(target=lambda: done.extend(terminal.json("destination", "reseed", "a", "--wait")))
+    waiting.start()
+    eventually(lambda: terminal.office.published("a") and terminal.office.registry.destinations()["a"].generation == 2)
+    terminal.office.applied("a", 2, 5)
+    waiting.join(10)
+    assert [each["state"] for each in done] == ["succeeded"]
+
+
+def test_waiting_for_what_fails_ends_with_1_and_the_reason(terminal: Terminal) -> None:
+    add(terminal, "a", "--no-check")
+    begun = terminal.json("destination", "reseed", "a")[0]
+    terminal.office.said(progress(Outcome.PARKED, generation=2, error=problem("access_denied", retryable=False)))
+    with Client(terminal.url) as client:
+        assert client.wait(PIPELINE, begun["id"], timeout_s=5)["state"] == "failed"
+    shown = terminal.run("destination", "remove", "a", "--drop-data", "--wait", "--timeout", "0", code=1)
+    assert "drop of a: running" in shown.stdout
+    terminal.office.said(progress(kind=ItemKind.DROP, generation=3, position=-1))
+    assert terminal.json("destination", "list") == []
+
+
+def test_thousands_are_imported_and_bad_lines_are_named(terminal: Terminal, tmp_path: Path) -> None:
+    file = tmp_path / "tenants.ndjson"
+    good = {"id": "a", "routing_value": "x", "catalog": "sqlite:lakes/a.sqlite"}
+    file.write_text(json.dumps(good) + "\n{\n")
+    done = terminal.run("destination", "import", str(file), code=1)
+    assert "1 created, 0 changed, 1 failed" in done.stdout
+    assert "line 2: " in done.stderr
+
+
+def test_the_trail_is_shown(terminal: Terminal) -> None:
+    add(terminal, "a", "--no-check")
+    terminal.run("destination", "pause", "a")
+    assert [each["deed"] for each in terminal.json("pipeline", "audit", "--destination", "a")] == ["paused", "added"]
+    assert "running → paused" in terminal.run("pipeline", "audit").stdout
+    assert terminal.json("pipeline", "list")[0]["name"] == PIPELINE
+
+
+def test_work_is_shown_and_replayed(terminal: Terminal) -> None:
+    add(terminal, "a", "--no-check")
+    terminal.broker.put(item("one"))
+    terminal.broker.put(letter())
+    assert [each["item"] for each in terminal.json("work", "list")] == ["one"]
+    assert terminal.json("work", "replay", "--destination", "a")[0]["sent"] == 1
+    assert terminal.json("work", "replay", "--after", "5", "--dry-run")[0]["matched"] == 0
+    assert [each["reason"] for each in terminal.json("work", "dead-letters")] == ["not JSON"]
+    assert terminal.json("work", "redrive", "--partition", "0", "--offset", "0")[0]["sent"] == 1
+
+
+def test_the_first_token_is_made_in_the_registry_itself(
+    terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "viaduck.yaml"
+    file.write_text(file.read_text() + f"\nregistry: {{url: 'sqlite:///{tmp_path}/registry.sqlite'}}\n")
+    made = CliRunner().invoke(app, ["token", "create", "olga", "--scope", "admin", "-c", str(file), "--json"])
+    token = json.loads(made.stdout)
+    terminal.office.tokens._known_until = 0.0
+    assert isinstance(terminal.fails("token", "list"), Rejected)
+    monkeypatch.setenv("VIADUCK_TOKEN", token["token"])
+    assert [each["name"] for each in terminal.json("token", "list")] == ["olga"]
+    terminal.run("token", "create", "deploy", "--scope", "read")
+    terminal.run("token", "revoke", token["id"])
+    assert isinstance(terminal.fails("token", "list"), Rejected)

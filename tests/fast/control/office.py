@@ -1,0 +1,99 @@
+"""A control without its process: a real registry and a real application, a broker and a source in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy.engine import make_url
+
+from services.control.api.app import build
+from services.control.api.guard import Guard
+from services.control.api.state import Sources
+from services.control.board import Board
+from services.control.desk import Desk
+from services.control.keeper import Keeper
+from services.control.operations import Operations
+from services.control.publish import Announcer
+from services.control.registry import Registry
+from services.control.tokens import Tokens
+from services.control.trail import Trail
+from services.control.work import Work
+from shared.messages import Destination, Frontier, Outcome, Progress
+from tests.fast.control.examples import PIPELINE, START, frontier, progress
+from tests.fast.control.fakes import FakeSource, FakeTopic
+from tests.fast.control.files import config, destination
+from tests.fast.control.http import Http
+
+V1 = f"/v1/pipelines/{PIPELINE}"
+D = f"{V1}/destinations"
+
+
+@dataclass
+class Office:
+    """``file``: ids that the configuration file declares; ``sections`` of it besides."""
+
+    folder: Path
+    file: tuple[str, ...] = ()
+    sections: Mapping[str, Any] = field(default_factory=dict)
+    url: str | None = None
+    token: str | None = None
+    loopback: bool = True
+    environ: dict[str, str] = field(default_factory=dict)
+    source: FakeSource = field(default_factory=FakeSource)
+    now: datetime = START
+    work: Callable[[Board], Work] | None = None
+
+    def __post_init__(self) -> None:
+        self.config = config(self.folder, [destination(each) for each in self.file], **self.sections)
+        self.registry = Registry(make_url(self.url or f"sqlite:///{self.folder}/registry.sqlite"), PIPELINE)
+        self.registry.prepare()
+        self.board, self.topic = Board(PIPELINE), FakeTopic()
+        announcer = Announcer(self.topic, "viaduck.destinations", PIPELINE)
+        self.keeper = Keeper(
+            self.config, self.registry, self.board, announcer, self.environ, self.source.look, lambda: self.now
+        )
+        database = self.registry.database
+        self.tokens, self.operations = Tokens(database), Operations(database, PIPELINE)
+        self.desk = Desk(
+            self.keeper, self.board, self.operations, Trail(database, PIPELINE), self.tokens, self.environ,
+            lambda: self.now,
+        )  # fmt: skip
+        self.keeper.load()
+        self.keeper.apply(self.config)
+        works = {} if self.work is None else {PIPELINE: self.work(self.board)}
+        sources = Sources(self.board.view, dict, str, {PIPELINE: self.desk}, self.tokens, works)
+        self.guard = Guard(loopback=self.loopback, token=self.token, tokens=self.tokens)
+        self.http = Http(build(sources, self.guard))
+
+    def close(self) -> None:
+        self.registry.close()
+
+    def add(self, id: str, **keys: Any) -> Any:
+        """PUT a destination without a look at its lake; the answer's JSON."""
+        answer = self.http.put(f"{D}/{id}?check=false", entry(id, **keys))
+        assert answer.status_code in (200, 201), answer.text
+        return answer.json()
+
+    def said(self, message: Progress | Frontier) -> None:
+        """An applier's or a reader's word arrives, and control does what it asks for."""
+        self.board.note(message)
+        self.keeper.react()
+        self.desk.close_operations()
+
+    def applied(self, id: str, generation: int, position: int) -> None:
+        self.said(progress(Outcome.APPLIED, id, generation=generation, position=position))
+
+    def looked(self, head: int, lagging: Mapping[str, int] | None = None) -> None:
+        """A reader that knows of everything has looked up to ``head``."""
+        self.said(frontier(self.registry.destinations().values(), head=head, lagging=lagging))
+
+    def published(self, id: str) -> Destination | None:
+        return self.topic.kept[id]
+
+
+def entry(of: str, **keys: Any) -> dict[str, Any]:
+    return {"routing_value": f"value of {of}", "catalog": f"sqlite:lakes/{of}.sqlite", **keys}

@@ -1,0 +1,31 @@
+"""The application of an ``Office`` behind a real server, for those who must come over a socket."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+
+from tests.fast.control.office import Office
+from tests.fast.waiting import eventually
+from tests.servers.ports import free_port
+
+
+@contextmanager
+def served(office: Office) -> Iterator[str]:
+    """The server's address."""
+    port = free_port()
+    settings = uvicorn.Config(
+        office.http.app, port=port, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=1
+    )
+    server = uvicorn.Server(settings)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    try:
+        eventually(lambda: server.started)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        thread.join(10)

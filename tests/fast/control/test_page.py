@@ -1,0 +1,146 @@
+"""The page's actions, its sessions, and what it brings live."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import httpx
+import pytest
+
+from services.control.api.guard import SESSION
+from services.control.board import Board
+from services.control.pulse import EVERY_S, Pulse
+from services.control.status import View
+from shared.messages import Outcome
+from tests.fast.control.examples import PIPELINE, START, by_id, frontier, problem, progress, registered
+from tests.fast.control.office import Office
+from tests.fast.control.served import served
+
+LINE_LIMIT = 50_000
+"""Bytes of one update."""
+
+
+@pytest.fixture
+def office(tmp_path: Path) -> Iterator[Office]:
+    with closing(Office(tmp_path, file=("filed",))) as office:
+        office.add("a")
+        yield office
+
+
+def send(office: Office, path: str, body: str = "", **headers: str) -> httpx.Response:
+    sent = {"Content-Type": "application/x-www-form-urlencoded", **headers}
+    return office.http.request("POST", path, content=body.encode(), headers=sent)
+
+
+def test_an_action_is_explained_before_it_is_done_and_then_seen(office: Office) -> None:
+    assert "until it is resumed" in office.http.get("/destinations/a/pause").text
+    done = send(office, "/destinations/a/pause")
+    assert (done.status_code, done.headers["location"]) == (303, "/destinations/a")
+    shown = office.http.get("/destinations/a").text
+    assert 'class="paused">paused' in shown
+    assert "paused by <bdi>loopback</bdi>" in shown
+
+
+def test_a_removal_keeps_the_data_unless_the_box_is_ticked(office: Office) -> None:
+    office.add("b")
+    assert send(office, "/destinations/a/remove").headers["location"] == "/"
+    assert office.published("a") is None
+    send(office, "/destinations/b/remove", "drop=yes")
+    dropping = office.published("b")
+    assert dropping is not None
+    assert dropping.drop
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "said"),
+    [
+        ("/destinations/filed/remove", "", "the file declares filed"),
+        ("/destinations/a/rewind", "to=x", "a snapshot is a number"),
+        ("/destinations/a/rewind", "", "a snapshot is a number"),
+    ],
+)
+def test_what_is_refused_is_said_where_it_was_asked(office: Office, path: str, body: str, said: str) -> None:
+    answer = send(office, path, body)
+    assert (answer.status_code, said in answer.text) == (409, True)
+
+
+def test_a_page_elsewhere_can_not_press_our_buttons(office: Office) -> None:
+    answer = send(office, "/destinations/a/remove", Origin="https://evil.example")
+    assert answer.status_code == 403
+    assert office.published("a") is not None
+
+
+def test_what_is_not_there_is_a_problem(office: Office) -> None:
+    for path in ("/destinations/nobody", "/destinations/a/explode", "/destinations/nobody/pause"):
+        assert office.http.get(path).status_code == 404
+
+
+def test_a_token_is_traded_for_a_cookie_that_scripts_can_not_read(tmp_path: Path) -> None:
+    with closing(Office(tmp_path, loopback=False)) as office:
+        _, text = office.tokens.create("olga", "write", START)
+        page = office.http.get("/", headers={"Accept": "text/html"})
+        assert (page.status_code, page.headers["location"]) == (303, "/login")
+        assert send(office, "/login", "token=wrong").status_code == 401
+        answer = send(office, "/login", f"token={text}")
+        cookie = answer.headers["set-cookie"]
+        assert (answer.status_code, "HttpOnly" in cookie, "SameSite=strict" in cookie) == (303, True, True)
+        assert text not in cookie
+        session = {"Cookie": f"{SESSION}={answer.cookies[SESSION]}"}
+        assert office.http.get("/", headers=session).status_code == 200
+        assert send(office, "/logout", "", **session).status_code == 303
+        assert office.http.get("/", headers=session).status_code == 401
+
+
+def test_changes_come_as_events_and_nothing_else_does(office: Office) -> None:
+    with served(office) as url, httpx.stream("GET", f"{url}/events", timeout=20) as stream:
+        assert stream.headers["content-type"].startswith("text/event-stream")
+        lines = stream.iter_lines()
+        assert {next_event(lines)[0], next_event(lines)[0]} == {"overview", "rows"}
+        office.said(progress(Outcome.PARKED, error=problem("access_denied")))
+        events = dict([next_event(lines), next_event(lines)])
+        assert "access_denied" in events["rows"]
+        assert "access_denied" in events["overview"]
+
+
+def next_event(lines: Iterator[str]) -> tuple[str, str]:
+    name, data = "", []
+    for line in lines:
+        if line.startswith("event: "):
+            name = line.removeprefix("event: ")
+        elif line.startswith("data: "):
+            data.append(line.removeprefix("data: "))
+        elif not line and name:
+            return name, "\n".join(data)
+    raise AssertionError("the stream ended")
+
+
+def test_five_thousand_destinations_are_one_small_page(office: Office) -> None:
+    lines = (json.dumps({"id": f"t{n}", "routing_value": f"v{n}", "catalog": f"sqlite:l/{n}.db"}) for n in range(5_000))
+    body = "\n".join(lines).encode()
+    office.http.request("POST", "/v1/pipelines/events/destinations:import", content=body,
+                        headers={"Content-Type": "application/x-ndjson"})  # fmt: skip
+    office.said(frontier(office.registry.destinations().values(), head=5))
+    assert len(office.http.get("/").content) < LINE_LIMIT
+
+
+def test_the_pulse_keeps_lag_and_rows_per_second() -> None:
+    office_view = [office_with(rows=100), office_with(rows=150)]
+    now = [1_000.0]
+    pulse = Pulse(lambda: office_view[0], lambda: now[0])
+    pulse.feel()
+    pulse.feel()
+    office_view.pop(0)
+    now[0] += 2 * EVERY_S
+    pulse.feel()
+    assert pulse.columns == [[1_000.0, 1_010.0], [2.5, 2.5], [0.0, 5.0]]
+
+
+def office_with(rows: int) -> View:
+    board = Board(PIPELINE)
+    board.hold(by_id([registered()]))
+    board.note(progress(position=5, rows_applied=rows))
+    board.note(frontier([registered()], lagging={"a": 4}))
+    return board.view()

@@ -1,0 +1,68 @@
+"""The interface keeps its own schema, whatever is sent to it: schemathesis against the running application."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from services.control.board import Board
+from services.control.work import Work
+from tests.fast.control.examples import PIPELINE
+from tests.fast.control.fakes import FakeSource
+from tests.fast.control.files import make_source
+from tests.fast.control.office import Office
+from tests.fast.control.served import served
+from tests.fast.control.test_work import TOPICS, FakeBroker, item, letter
+
+CONFIG = """
+headers = { Authorization = "Bearer admin" }
+
+# Its body is text, line by line: what is sent instead of text is text on the wire as well.
+[[operations]]
+include-operation-id = "import_destinations"
+generation.mode = "positive"
+
+[parameters]
+"path.pipeline" = "events"
+"path.destination" = "a"
+
+# What only a look at other values, at other destinations or at a cursor's own list can refuse.
+[checks.positive_data_acceptance]
+expected-statuses = ["2xx", 401, 403, 404, 409, 412, 415, 422, 503]
+"""
+HOOKS = "tests.fast.control.schema_hooks"
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def office(tmp_path: Path) -> Iterator[Office]:
+    broker = FakeBroker()
+    broker.put(item("one"))
+    broker.put(letter())
+
+    def work(board: Board) -> Work:
+        return Work(PIPELINE, TOPICS, broker, broker, board.view)
+
+    make_source(tmp_path)
+    source = FakeSource(lake=f"sqlite:{tmp_path}/source.sqlite")
+    with closing(Office(tmp_path, file=("filed",), work=work, token="admin", source=source)) as office:
+        yield office
+
+
+@pytest.mark.timeout(300)
+def test_no_request_makes_it_break_its_own_schema(office: Office, tmp_path: Path) -> None:
+    (tmp_path / "schemathesis.toml").write_text(CONFIG)
+    with served(office) as url:
+        done = subprocess.run(
+            [sys.executable, "-m", "schemathesis.cli", "run", f"{url}/openapi.json", "--checks", "all",
+             "--max-examples", "8", "--seed", "7", "--no-color"],
+            env={**os.environ, "SCHEMATHESIS_HOOKS": HOOKS, "PYTHONPATH": str(ROOT)},
+            cwd=tmp_path, capture_output=True, text=True, timeout=280, check=False,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-12_000:] + done.stderr[-2_000:]

@@ -1,0 +1,90 @@
+"""TLS, SCRAM passwords and ACLs for a Kafka of tests: what the server is told, and what a client needs."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
+from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
+
+from tests.servers.certificates import Authority
+
+MECHANISM = "SCRAM-SHA-512"
+ANSWER_WITHIN_S = 20.0
+PREFIX = "viaduck"
+
+
+@dataclass(frozen=True)
+class Security:
+    """``admin`` may do everything; ``user`` what Viaduck needs (docs/OPERATIONS.md); ``stranger`` nothing at all."""
+
+    folder: Path
+    authority: Authority = field(repr=False)
+    passwords: dict[str, str] = field(repr=False)
+    admin: str = "admin"
+    user: str = "viaduck"
+    stranger: str = "stranger"
+
+    @classmethod
+    def new(cls, folder: Path) -> Security:
+        authority = Authority.new(folder)
+        authority.server(folder / "server.pem")
+        return cls(folder, authority, {name: secrets.token_hex(12) for name in ("admin", "user", "stranger")})
+
+    def password(self, who: str) -> str:
+        return self.passwords[{self.admin: "admin", self.user: "user", self.stranger: "stranger"}[who]]
+
+    @property
+    def format_options(self) -> list[str]:
+        """Users have to be there before the first broker is."""
+        return [
+            part
+            for who in (self.admin, self.user, self.stranger)
+            for part in ("--add-scram", f"{MECHANISM}=[name={who},password={self.password(who)}]")
+        ]
+
+    @property
+    def server_properties(self) -> dict[str, str]:
+        module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+        own = f'{module} required username="{self.admin}" password="{self.password(self.admin)}";'
+        return {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(self.folder / "server.pem"),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.authority.file),
+            "sasl.enabled.mechanisms": MECHANISM,
+            "sasl.mechanism.inter.broker.protocol": MECHANISM,
+            "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": own,
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            # Whoever is anonymous came over the controllers' own listener: clients have only the one with passwords.
+            "super.users": f"User:{self.admin};User:ANONYMOUS",
+            "allow.everyone.if.no.acl.found": "false",
+        }
+
+    def client(self, who: str, password: str | None = None) -> dict[str, str]:
+        return {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": MECHANISM,
+            "sasl.username": who,
+            "sasl.password": password or self.password(who),
+            "ssl.ca.location": str(self.authority.file),
+        }
+
+
+def grant(admin: AdminClient, who: str) -> None:
+    """The rights that docs/OPERATIONS.md names: all on its topics, reading for its groups."""
+    wanted = [
+        _allow(who, ResourceType.TOPIC, AclOperation.ALL),
+        _allow(who, ResourceType.GROUP, AclOperation.READ),
+    ]
+    for created in admin.create_acls(wanted, request_timeout=ANSWER_WITHIN_S).values():
+        created.result(ANSWER_WITHIN_S)
+
+
+def _allow(who: str, kind: ResourceType, operation: AclOperation) -> AclBinding:
+    return AclBinding(
+        kind, PREFIX, ResourcePatternType.PREFIXED, f"User:{who}", "*", operation, AclPermissionType.ALLOW
+    )
