@@ -1,0 +1,82 @@
+"""Mistakes that are planted in the specification, each with the property that TLC must find broken."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+UNSEEDED = {"SeededAt": "<- Unseeded"}
+RESEED = {"Faults": '{"lose", "operate"}', "Scripts": "<- ComesAndLeaves"}
+TWO_KEYS = {"Keys": '{"k", "l"}', "Scripts": "<- TwoKeys"}
+LOST_COMMITS = {"Faults": '{"lose", "crash", "cut"}'}
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """``breaks`` is an invariant or property of ``Viaduck.tla``; ``given`` are constants of ``mutants.cfg``."""
+
+    name: str
+    what: str
+    breaks: str
+    given: Mapping[str, str] = field(default_factory=dict)
+    model: str = "mutants"
+
+
+MISTAKES = (
+    Mistake("cursor_apart", "the cursor is stored after the data, not with them", "Exact"),
+    Mistake("through_of_the_item", "rows of the head are stored at the item's end", "Exact"),
+    Mistake(
+        "trust_kafkas_offset",
+        "an item is applied because Kafka delivers it, wherever the cursor is",
+        "PositionsOnlyGrow",
+    ),
+    Mistake("no_generation_check", "the compare-and-set does not name the generation", "PositionsOnlyGrow", RESEED),
+    Mistake(
+        "reseed_without_fence", "a seed replaces whatever is there, be it a later life", "OldLivesAreFenced", RESEED
+    ),
+    Mistake("inclusive_after", "a range begins at the first change instead of before it", "Exact", TWO_KEYS),
+    Mistake(
+        "no_history_check",
+        "a range is read though the source no longer keeps its beginning",
+        "NotServedExpired",
+        {"Faults": '{"expire"}'},
+    ),
+    Mistake(
+        "count_over_a_hole", "the reader counts over snapshots that expired", "NobodyAhead", {"Faults": '{"expire"}'}
+    ),
+    Mistake(
+        "no_deadline",
+        "the deadline is ignored, the destination's snapshots expire meanwhile (H6)",
+        "Exact",
+        {"Faults": '{"forget"}'},
+    ),
+    Mistake(
+        "no_idle_timeout",
+        "the catalog keeps a transaction that stands still before COMMIT (H6)",
+        "Exact",
+        {"Faults": '{"forget"}'},
+    ),
+    Mistake(
+        "cursor_born_without_its_table",
+        "two first cursors do not conflict (H10)",
+        "Exact",
+        {"Faults": '{"lose"}'} | UNSEEDED,
+    ),
+    Mistake(
+        "token_is_enough",
+        "a lost acknowledgement is taken for success without a look at the files (H7)",
+        "AppliedIsWhole",
+        {"Faults": '{"cut"}'},
+    ),
+    Mistake(
+        "answer_unlooked", "`already_applied` is answered without a look at the files (H7)", "ToldIsWhole", LOST_COMMITS
+    ),
+    Mistake("gap_unlooked", "the same of `gap`", "ToldIsWhole", LOST_COMMITS),
+    Mistake("probe_unlooked", "the same of a probe", "ToldIsWhole", LOST_COMMITS),
+    Mistake(
+        "never_planned_again",
+        "the reader waits for ever for an answer that was lost",
+        "Temporal properties",
+        model="live",
+    ),
+)

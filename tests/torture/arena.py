@@ -1,0 +1,113 @@
+"""A site with its fleet, its workload and its verdict: where every fault is played."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tests.e2e.deployment import reached
+from tests.servers.kafka import Kafka
+from tests.servers.postgres import Postgres
+from tests.servers.proxy import Proxy
+from tests.torture.fleet import Fleet
+from tests.torture.points import Points
+from tests.torture.site import Site
+from tests.world.destination import Destination
+
+HEALED_WITHIN_S = 60.0
+"""Once faults stop, every healthy destination is at the head within this time: the liveness rule."""
+
+READY_WITHIN_S = 180.0
+STEP_EVERY_S = (0.05, 0.5)
+
+
+@dataclass(frozen=True)
+class Servers:
+    """Shared by all arenas of a run."""
+
+    kafka: Kafka
+    postgres: Postgres
+
+
+class Arena:
+    """``with Arena(folder, seed, servers) as arena``: everything runs, and the source changes when a fault says so."""
+
+    def __init__(
+        self, folder: Path, seed: int, servers: Servers, *, append_only: bool = False, appliers: int = 2,
+    ) -> None:  # fmt: skip
+        self.servers = servers
+        self._closing = ExitStack()
+        self.proxy = self._closing.enter_context(Proxy(servers.postgres.port))
+        self.site = Site(folder, seed, servers.kafka, servers.postgres, self.proxy.port, append_only=append_only)
+        self._closing.callback(self.site.close)
+        self.points = Points(folder / "points")
+        environ = {**self.site.environ, **self.points.environ}
+        self.fleet = Fleet(
+            self.site.file, folder / "logs", self.site.port, environ, appliers=appliers
+        )  # fmt: skip
+        self.healed_s: list[float] = []
+        self.steps = 0
+
+    def __enter__(self) -> Self:
+        self._closing.enter_context(self.fleet)
+        self.wait_for({each.id for each in self.site.destinations}, self.site.source.head(), READY_WITHIN_S)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
+        self._closing.close()
+
+    @property
+    def prefix(self) -> str:
+        """Of our topics."""
+        return self.site.topic_prefix
+
+    @property
+    def rng(self) -> Any:
+        return self.site.rng
+
+    def step(self) -> None:
+        """One step of the source's history, and a moment."""
+        self.site.step()
+        self.steps += 1
+        time.sleep(self.rng.uniform(*STEP_EVERY_S))
+
+    def step_until(self, done: Callable[[], bool], timeout_s: float) -> bool:
+        """Go on changing the source until ``done``; whether it came to that."""
+        deadline = time.monotonic() + timeout_s
+        while not done():
+            if time.monotonic() > deadline:
+                return False
+            self.step()
+        return True
+
+    def wait_until_exact(self, timeout_s: float = HEALED_WITHIN_S) -> None:
+        """Faults are over: everybody gets to the head, and nobody helps. Raises ``TimeoutError``."""
+        wanted = {each.id for each in self.site.destinations}
+        self.healed_s.append(self.wait_for(wanted, self.site.source.head(), timeout_s))
+
+    def wait_for(self, wanted: set[str], head: int, timeout_s: float = HEALED_WITHIN_S) -> float:
+        """Seconds until these destinations are known to be exact at ``head``. Raises ``TimeoutError``."""
+        return self.fleet.wait_until(
+            f"{len(wanted)} destinations at snapshot {head}",
+            lambda: reached(self.fleet.destinations(), wanted, head),
+            timeout_s,
+        )
+
+    def try_again(self, destination: Destination) -> None:
+        """An operator's word that the cause of a park is gone: the destination's entry in the file changes."""
+        self.site.touch(destination)
+        self.reload()
+
+    def reload(self) -> None:
+        """The file changed."""
+        for member in self.fleet.members.values():
+            member.ask(signal.SIGHUP)
+
+    def findings(self, *, may_lose_files: bool) -> list[str]:
+        return self.site.findings(may_lose_files=may_lose_files)

@@ -1,0 +1,28 @@
+"""What a fault is: a name, how often it is done, and the function that does it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.torture.arena import Arena
+
+Done = Counter[str]
+"""What happened, by kind: kills by point, wipes, messages sent."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """``play`` does it ``count`` times and returns what it did; the arena's verdict comes afterwards.
+
+    ``full`` is the count of a full run and ``brief`` that of ``make test``."""
+
+    name: str
+    what: str
+    play: Callable[[Arena, int], Done]
+    full: int
+    brief: int
+    appliers: int = 2
+    may_lose_files: bool = False
+    """DuckLake itself removes files that it committed (H7): the destination must be found and seeded anew."""

@@ -1,0 +1,32 @@
+"""The fault matrix: every fault by its name, with the counts of a full run and of the brief one in ``make test``."""
+
+from __future__ import annotations
+
+from tests.torture.fault import Fault
+from tests.torture.faults import broker, catalogs, clocks, messages, network, processes, upkeep
+
+FAULTS = {
+    fault.name: fault
+    for fault in (
+        Fault("kill", "SIGKILL at each of eight points", processes.killed_at_points, full=50, brief=1),
+        Fault("zombie", "SIGSTOP past the session timeout, another takes over, SIGCONT",
+              processes.frozen_until_replaced, full=100, brief=1),
+        Fault("replay", "items doubled, shuffled, of an earlier generation, from offset 0",
+              messages.replayed, full=10_000, brief=300),
+        Fault("broker-restart", "broker killed and started", broker.killed_and_restarted, full=50, brief=1),
+        Fault("broker-wipe", "broker wiped under running services", broker.wiped, full=20, brief=1),
+        Fault("topics", "all topics deleted under running services", broker.topics_deleted, full=20, brief=1),
+        Fault("lost-commit", "acknowledgement of the catalog's COMMIT lost",
+              catalogs.acknowledgements_lost, full=200, brief=3, may_lose_files=True),
+        Fault("postgres", "Postgres restarted, killed, cut off, silent; locks held; data path not writable",
+              catalogs.postgres_in_trouble, full=50, brief=6),
+        Fault("network", "Kafka and the catalogs slow, reset, cut, silent, refused, broken off in mid-message",
+              network.disturbed, full=120, brief=4),
+        Fault("upkeep", "source flushed, merged, rewritten, checkpointed, expired while it is read",
+              upkeep.maintained_while_read, full=300, brief=10),
+        Fault("scale", "appliers join and leave, 1 → 4 → 2", processes.coming_and_going, full=90, brief=3),
+        Fault("poison", "garbage, huge and wrong-version messages on every topic",
+              messages.poisoned, full=1_000, brief=60),
+        Fault("clock", "the clock of one service jumps an hour", clocks.jumped, full=20, brief=3),
+    )
+}  # fmt: skip

@@ -1,0 +1,183 @@
+"""The services as processes of their own, each started again when it dies, on a broker that somebody else keeps."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import psutil
+
+from services.cli.client import Control
+from services.cli.ports import free_port
+from shared.errors import ConfigError, DependencyError
+from shared.http import OWN_PORT, PEERS
+from shared.process import PARENT, SUPERVISED
+
+LOOK_EVERY_S = 0.1
+END_WITHIN_S = 30.0
+READY_WITHIN_S = 180.0
+
+
+class Member:
+    """One service. While it is ``held`` nobody starts it again."""
+
+    def __init__(self, name: str, command: list[str], environ: Mapping[str, str], log: Path) -> None:
+        self.name, self.starts, self.held = name, 0, False
+        self._command, self._environ, self._log = command, dict(environ), log
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        alive = self._process is not None and self._process.poll() is None
+        return self._process.pid if alive and self._process is not None else None
+
+    def start(self) -> None:
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._environ,
+                start_new_session=True,
+            )  # fmt: skip
+        self.starts += 1
+
+    def family(self) -> list[psutil.Process]:
+        """It and everything that it started."""
+        if self.pid is None:
+            return []
+        try:
+            root = psutil.Process(self.pid)
+            return [root, *root.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return []
+
+    def send(self, number: signal.Signals) -> bool:
+        """To the whole family at once; whether there was one."""
+        family = self.family()
+        for process in family:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.send_signal(number)
+        return bool(family)
+
+    def ask(self, number: signal.Signals) -> None:
+        """To the service alone."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(number)
+
+    def wait(self, timeout_s: float) -> int | None:
+        if self._process is None:
+            return None
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
+
+
+class Fleet:
+    """``with Fleet(file, folder, environ) as fleet``: control, a reader, and as many appliers as there should be."""
+
+    def __init__(
+        self, file: Path, folder: Path, port: int, environ: Mapping[str, str], *, appliers: int = 2,
+    ) -> None:  # fmt: skip
+        self._file, self._folder = file, folder
+        self._environ = {**os.environ, **environ, SUPERVISED: "1", PARENT: str(os.getpid())}
+        self._reader_port = free_port()
+        self.members: dict[str, Member] = {}
+        self._add("reader", self._reader_port)
+        for number in range(1, appliers + 1):
+            self._add(f"applier-{number}", free_port())
+        self._add("control", None)
+        self._control = Control(f"http://127.0.0.1:{port}", timeout_s=5.0)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._supervise, name="fleet", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._thread.start()  # it starts them: the kernel ends a child of ours with the thread that started it
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ask everybody to end, wake whoever is frozen, and kill what is left."""
+        self._hold_all()
+        for member in self.members.values():
+            member.send(signal.SIGCONT)
+            member.ask(signal.SIGTERM)
+        deadline = time.monotonic() + END_WITHIN_S
+        for member in self.members.values():
+            member.wait(max(0.0, deadline - time.monotonic()))
+            member.send(signal.SIGKILL)
+        self._ended.set()
+        self._thread.join()
+        self._control.close()
+
+    @property
+    def appliers(self) -> list[Member]:
+        return [member for name, member in self.members.items() if name.startswith("applier")]
+
+    def applier_of(self, pid: int) -> Member | None:
+        return next((member for member in self.appliers if member.pid == pid), None)
+
+    def add_applier(self) -> Member:
+        taken = {member.name for member in self.appliers}
+        name = next(name for number in range(1, 100) if (name := f"applier-{number}") not in taken)
+        return self._add(name, free_port())
+
+    def add_reader(self) -> Member:
+        """A second one that plans the same destinations, as after a deployment that went wrong."""
+        return self._add("reader-2", free_port())
+
+    def dismiss(self, member: Member) -> None:
+        """Ask a service to end, as a deployment that scales down would."""
+        member.held = True
+        member.ask(signal.SIGTERM)
+
+    def forget_ended(self) -> None:
+        for member in [each for each in self.appliers if each.held and each.pid is None]:
+            del self.members[member.name]
+
+    def destinations(self) -> list[dict[str, Any]]:
+        """The status of each destination; empty while control does not answer."""
+        try:
+            return self._control.destinations("events")
+        except (DependencyError, ConfigError):
+            return []
+
+    def wait_until(self, what: str, done: Callable[[], bool], timeout_s: float) -> float:
+        """Seconds that it took. Raises ``TimeoutError``."""
+        began = time.monotonic()
+        while not done():
+            if time.monotonic() - began > timeout_s:
+                raise TimeoutError(f"{what}: took longer than {timeout_s:.0f} s; see {self._folder}")
+            time.sleep(LOOK_EVERY_S)
+        return time.monotonic() - began
+
+    def log(self, name: str) -> str:
+        return (self._folder / f"{name}.log").read_text(errors="replace")
+
+    def _add(self, name: str, port: int | None) -> Member:
+        service = name.partition("-")[0]
+        told = {OWN_PORT: str(port)} if port is not None else {PEERS: f"reader=http://127.0.0.1:{self._reader_port}"}
+        environ = {**self._environ, **told}
+        command = [sys.executable, "-m", "services.cli.main", service, "-c", str(self._file)]
+        self.members[name] = Member(name, command, environ, self._folder / f"{name}.log")
+        return self.members[name]
+
+    def _hold_all(self) -> None:
+        for member in self.members.values():
+            member.held = True
+
+    def _supervise(self) -> None:
+        while not self._ended.wait(LOOK_EVERY_S):
+            for member in list(self.members.values()):
+                if member.pid is None and not member.held:
+                    member.start()

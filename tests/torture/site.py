@@ -1,0 +1,88 @@
+"""What is tortured: a deployment on a real broker and Postgres whose tenants' catalogs lie behind a proxy."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.deployment import Deployment
+from tests.e2e.parts import Parts
+from tests.servers.kafka import Kafka
+from tests.servers.postgres import Postgres
+from tests.world.destination import Destination
+from tests.world.lake import attach, opened
+from tests.world.stamps import Stamp, commits_of, parse
+
+TENANTS = range(10)
+"""More than any shape has."""
+
+
+class Site(Deployment):
+    """Each lake has a database of its own. Services reach those of the tenants by ``catalog_port``; the world itself
+    looks at them by Postgres's own."""
+
+    def __init__(
+        self, folder: Path, seed: int, kafka: Kafka, postgres: Postgres, catalog_port: int, *, append_only: bool = False
+    ) -> None:
+        self._postgres = postgres
+        self._touched: Counter[str] = Counter()
+        parts = Parts(kafka=kafka, postgres=postgres, sections={"instance": {"id": "torture"}})
+        parts.sections["kafka"]["bootstrap_servers"] = kafka.faulty_bootstrap
+        parts.ports = {f"tenant-{number}": catalog_port for number in TENANTS}
+        super().__init__(folder, seed, append_only=append_only, parts=parts)
+
+    @property
+    def port(self) -> int:
+        return self._port
+
+    @property
+    def topic_prefix(self) -> str:
+        return str(self.parts.sections["kafka"]["topic_prefix"])
+
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """The world lets go of the source for a while: its server is about to go away."""
+        self.source.close()
+        yield
+        attach(self._con, self.source.place.alias, self.source.lake)
+
+    def touch(self, destination: Destination) -> None:
+        """Change a destination's entry in the file, to no other meaning."""
+        self._touched[destination.id] += 1
+        self.declare(self.destinations)
+
+    def head_of(self, destination: Destination) -> int:
+        """The newest snapshot of a destination's lake; 0 before there is one."""
+        with self._postgres.connect(self.database_of(destination)) as con:
+            row = con.execute("SELECT max(snapshot_id) FROM ducklake_snapshot").fetchone()
+        return int(row[0]) if row is not None and row[0] is not None else 0
+
+    def stamps(self) -> list[Stamp]:
+        """What the snapshots of all destinations say of themselves, each destination's oldest first."""
+        found = []
+        for each in self.destinations:
+            with opened(self._con, each.lake) as alias:
+                found += [parse(commit) for commit in commits_of(self._con, alias, each.lake) if commit.is_ours]
+        return found
+
+    def files_referenced_twice(self) -> list[str]:
+        """Data files that a destination's catalog names more than once."""
+        sql = "SELECT path FROM ducklake_data_file GROUP BY path HAVING count(*) > 1"
+        found = []
+        for each in self.destinations:
+            with self._postgres.connect(self.database_of(each)) as con:
+                found += [f"{each.id}: {path}" for (path,) in con.execute(sql)]
+        return found
+
+    def database_of(self, destination: Destination) -> str:
+        return self.parts.database(destination.id)
+
+    def _configuration(self, destinations: Sequence[Destination]) -> dict[str, Any]:
+        made = super()._configuration(destinations)
+        for entry in made["destinations"]:
+            entry["name"] = f"{entry['id']} {self._touched[entry['id']]}"
+        made["routing"]["on_gap"] = "reseed"
+        return made

@@ -1,0 +1,74 @@
+"""Kafka, as a stranger sees it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
+
+from tests.torture.arena import Arena
+
+READ_WITHIN_S = 30.0
+WORKED_OFF_WITHIN_S = 600.0
+HUGE = 900_000
+
+Wire = tuple[bytes | None, bytes | None]
+"""Key and value."""
+
+
+def everything(arena: Arena, topic: str) -> list[Wire]:
+    """All that a topic holds now."""
+    return [(message.key(), message.value()) for message in _read(arena, topic)]
+
+
+def _read(arena: Arena, topic: str) -> Iterator[Message]:
+    consumer = Consumer({**arena.servers.kafka.client(), "group.id": "nobody", "enable.partition.eof": True})
+    try:
+        numbers = consumer.list_topics(topic, timeout=READ_WITHIN_S).topics[topic].partitions
+        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in numbers])
+        left, deadline = len(numbers), time.monotonic() + READ_WITHIN_S
+        while left:
+            message = consumer.poll(1.0)
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{topic} could not be read within {READ_WITHIN_S:.0f} s")
+            if message is None:
+                continue
+            if message.error() is None:
+                yield message
+            else:
+                left -= 1
+    finally:
+        consumer.close()
+
+
+def send(arena: Arena, topic: str, messages: list[Wire]) -> None:
+    producer = Producer({**arena.servers.kafka.client(), "message.max.bytes": 2 * HUGE})
+    for key, value in messages:
+        while True:
+            try:
+                producer.produce(topic, key=key, value=value)
+                break
+            except BufferError:
+                producer.poll(0.5)
+    assert producer.flush(60) == 0, "the broker did not take the messages"
+
+
+def worked_off(arena: Arena) -> None:
+    """Wait until the appliers have committed everything that the work topic holds."""
+    topic = f"{arena.prefix}.work"
+    consumer = Consumer({**arena.servers.kafka.client(), "group.id": f"{arena.prefix}.appliers.events"})
+    try:
+        numbers = consumer.list_topics(topic, timeout=READ_WITHIN_S).topics[topic].partitions
+        places = [TopicPartition(topic, number) for number in numbers]
+        arena.fleet.wait_until(
+            "the appliers to work off what was sent",
+            lambda: all(
+                place.offset >= consumer.get_watermark_offsets(place, timeout=READ_WITHIN_S)[1]
+                or consumer.get_watermark_offsets(place, timeout=READ_WITHIN_S)[1] == 0
+                for place in consumer.committed(places, timeout=READ_WITHIN_S)
+            ),
+            WORKED_OFF_WITHIN_S,
+        )
+    finally:
+        consumer.close()
