@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import duckdb
 import pytest
 from hypothesis import settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.servers.kafka import Kafka
 from tests.servers.postgres import Postgres
@@ -18,15 +19,20 @@ from tests.world.duck import connect
 settings.register_profile("viaduck", deadline=None)  # machines are noisy: how long an example takes proves nothing
 settings.load_profile("viaduck")
 
-ONE_GROUP = Path(__file__).parent / "e2e"
-"""What starts whole deployments shares its servers, and runs in one process while the other does the rest."""
+TOGETHER = ("tests/e2e/", "tests/model/")
+"""What starts whole deployments shares its servers, and a model checker wants the cores to itself: each of these folders
+is run by one process, test after test, while the other does the rest."""
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.path.is_relative_to(ONE_GROUP):
-            item.add_marker(pytest.mark.xdist_group("e2e"))
+class Scheduling(LoadScopeScheduling):
+    """Hands out test by test, but folders of ``TOGETHER`` whole. (xdist's groups do nothing under this pytest.)"""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return next((folder for folder in TOGETHER if nodeid.startswith(folder)), nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    return Scheduling(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,6 @@ from tests.model.mistakes import MISTAKES, Mistake
 from tests.model.tlc import MODELS, SPECIFICATIONS, check, configured
 
 MODULE = MODELS / "Models.tla"
-pytestmark = pytest.mark.xdist_group("tlc")
 
 MISTAKEN = re.compile(r'Mutant (?:=|#) "(\w+)"')
 
