@@ -20,7 +20,7 @@ settings.register_profile("viaduck", deadline=None)  # machines are noisy: how l
 settings.load_profile("viaduck")
 
 TOGETHER = ("tests/e2e/", "tests/model/")
-"""What starts whole deployments shares its servers, and a model checker wants the cores to itself: each of these folders
+"""What starts whole deployments shares its servers, and a model checker wants the cores to itself: each such folder
 is run by one process, test after test, while the other does the rest."""
 
 
