@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pytest
 
 from services.applier.task import Limits, SourceTable, Target, Task
 from services.applier.worker import run_task
@@ -19,6 +20,9 @@ from shared.messages import DesiredState, Destination, ItemKind, LakeRef, Progre
 
 MakeLake = Callable[[str, Path], ResolvedLake]
 """A new, empty place for a lake of that name with its data in that folder."""
+
+EVERY_CATALOG = pytest.mark.parametrize("make_lake", ["sqlite", "postgres", "postgres-schema"], indirect=True)
+"""For what reads a catalog's tables itself: lakes that share a database must not see each other's."""
 
 _items = itertools.count(1)
 

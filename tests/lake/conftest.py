@@ -16,9 +16,9 @@ from tests.servers.postgres import Postgres
 MakeBed = Callable[..., Bed]
 
 
-@pytest.fixture(params=["sqlite", "postgres", "postgres-schema"])
+@pytest.fixture(params=["sqlite", "postgres"])
 def make_lake(request: pytest.FixtureRequest, tmp_path: Path) -> MakeLake:
-    """Where lakes go: a SQLite file, a Postgres database each, or a metadata schema each in one database."""
+    """Where lakes go: a SQLite file, a Postgres database each, or (``EVERY_CATALOG``) a metadata schema each in one."""
     if request.param == "sqlite":
         return lambda name, data: ResolvedLake(f"sqlite:{tmp_path}/{name}.sqlite", None, str(data))
     server: Postgres = request.getfixturevalue("postgres")

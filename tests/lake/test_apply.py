@@ -19,7 +19,7 @@ from shared.errors import ViaduckError
 from shared.lake.engine import connect
 from shared.lake.pool import LakePool
 from shared.messages import ItemKind, Outcome, Progress
-from tests.lake.bed import Bed
+from tests.lake.bed import EVERY_CATALOG, Bed
 from tests.lake.conftest import MakeBed
 
 
@@ -33,6 +33,7 @@ def problem(progress: Progress) -> str:
     return progress.error.type
 
 
+@EVERY_CATALOG
 def test_a_seed_makes_lake_table_and_cursor_and_fills_them(bed: Bed) -> None:
     assert [each.position for each in bed.run(ItemKind.PROBE)] == [-1, -1]
     assert outcomes(bed.seed()) == [Outcome.APPLIED] * 2
@@ -55,6 +56,7 @@ def test_every_commit_says_what_it_holds(bed: Bed) -> None:
     assert seed["token"] != change["token"]
 
 
+@EVERY_CATALOG
 def test_changes_end_equal_and_a_row_that_moves_leaves_its_old_tenant(bed: Bed) -> None:
     bed.seed()
     before = bed.head
@@ -176,6 +178,7 @@ def test_a_later_life_replaces_the_rows_of_the_one_before(bed: Bed) -> None:
     assert bed.rows("a") == bed.expected("a")
 
 
+@EVERY_CATALOG
 def test_rows_of_others_are_refused_and_only_replaced_on_request(bed: Bed) -> None:
     bed.write("a", "CREATE TABLE dst.main.t (id BIGINT, tenant VARCHAR, v VARCHAR)",
               "INSERT INTO dst.main.t VALUES (1, 'mine', 'precious')")  # fmt: skip
@@ -210,6 +213,7 @@ def test_a_table_of_other_columns_parks_its_destination_alone(make_bed: MakeBed,
     assert refused[1].outcome is Outcome.APPLIED
 
 
+@EVERY_CATALOG
 def test_an_added_column_arrives_with_the_next_changes_and_its_default_for_older_rows(bed: Bed) -> None:
     bed.seed()
     before = bed.head
@@ -248,6 +252,7 @@ def test_a_second_row_for_a_key_is_noticed_even_where_the_range_only_inserted(be
     assert answered[1].outcome is Outcome.APPLIED
 
 
+@EVERY_CATALOG
 def test_history_that_was_expired_parks_with_the_oldest_snapshot(bed: Bed) -> None:
     bed.seed()
     seeded = bed.head
@@ -316,6 +321,7 @@ def test_two_appliers_on_one_range_apply_it_once(bed: Bed) -> None:
     assert bed.rows("a") == bed.expected("a")
 
 
+@EVERY_CATALOG
 def test_a_lost_acknowledgement_is_resolved_by_the_token(bed: Bed) -> None:
     bed.seed()
     before, commits = bed.head, bed.commits("a")
@@ -339,6 +345,7 @@ def test_a_commit_that_never_arrived_is_tried_again(bed: Bed) -> None:
     assert bed.rows("a") == bed.expected("a")
 
 
+@EVERY_CATALOG
 def test_a_destination_whose_committed_files_are_gone_is_found_damaged(bed: Bed) -> None:
     bed.seed()
     before = bed.head
@@ -461,6 +468,7 @@ class _Deaf:
         self._socket.close()
 
 
+@EVERY_CATALOG
 def test_a_source_that_was_flushed_after_it_got_a_column_is_read_at_once(bed: Bed) -> None:
     """H12: the flush drops a table that the lake, attached since before, still means to read."""
     bed.seed()
@@ -499,6 +507,7 @@ class TestAppendOnly:
         assert outcomes(bed.run_targets(ItemKind.CHANGES, [item])) == [Outcome.ALREADY_APPLIED]
         assert bed.rows("a") == bed.expected("a")
 
+    @EVERY_CATALOG
     def test_compaction_appends_nothing(self, make_bed: MakeBed) -> None:
         bed = self.bed(make_bed)
         before = bed.head
@@ -526,6 +535,7 @@ class TestAppendOnly:
         bed.sql("BEGIN", "INSERT INTO src.main.t SELECT i, 'a', 'v' FROM range(50, 55) r(i)", second, "COMMIT")
         assert problem(bed.changes(before, "a", pinned=True)[0]) == "update_in_append_only"
 
+    @EVERY_CATALOG
     def test_flushed_rows_that_were_deleted_later_are_none_of_that(self, make_bed: MakeBed) -> None:
         bed = self.bed(make_bed)
         before = bed.head
