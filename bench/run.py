@@ -24,10 +24,11 @@ from rich.console import Console
 from bench.lakes import Lakes, PostgresLakes, SqliteLakes
 from bench.report import idle_table, memory_table, phases_table, runs_table
 from bench.trial import Figures, Trial
-from bench.workload import DENSE, SMALL, Case
+from bench.workload import DENSE, MANY, SMALL, SPARSE, Case
 from tests.servers.postgres import Postgres
 
-CASES = {case.name: case for case in (DENSE, SMALL)}
+CASES = {case.name: case for case in (DENSE, SMALL, MANY, SPARSE)}
+QUICK = (DENSE.name, SMALL.name)
 CATALOGS = ("sqlite", "postgres")
 RESULTS = Path(__file__).parent / "results"
 
@@ -77,11 +78,11 @@ def _keep(measured: Sequence[Figures]) -> Path:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--case", action="append", choices=CASES, help="default: all")
+    parser.add_argument("--case", action="append", choices=CASES, help="default: " + ", ".join(QUICK))
     parser.add_argument("--catalog", action="append", choices=CATALOGS, help="default: all")
     parser.add_argument("--runs", type=int, default=5)
     found = parser.parse_args()
-    found.case, found.catalog = found.case or list(CASES), found.catalog or list(CATALOGS)
+    found.case, found.catalog = found.case or list(QUICK), found.catalog or list(CATALOGS)
     return found
 
 

@@ -31,6 +31,8 @@ class Case:
 
 DENSE = Case("dense", 20, 200_000, 10, 60_000, 30_000, 10_000, 20)
 SMALL = Case("small", 100, 10_000, 1, 12, 6, 2, 3)
+MANY = Case("many", 200, 20_000, 1, 2_000, 1_000, 500, 200)
+SPARSE = Case("sparse", 1_000, 10_000, 1, 40, 40, 20, 10)
 
 
 def tenant_names(case: Case) -> list[str]:
