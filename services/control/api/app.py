@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from services.control.api import destinations, health, operations, pipelines, problems, tokens, work, writes
+from services.control.api import destinations, health, operations, pipelines, problems, proposals, tokens, work, writes
 from services.control.api.guard import Guard
 from services.control.api.middleware import GuardMiddleware
 from services.control.api.problems import ProblemDocument, declared
@@ -36,7 +36,7 @@ def build(sources: Sources, guard: Guard) -> FastAPI:
     app.add_middleware(GuardMiddleware, guard=guard)
     problems.install(app)
     common = declared(*EVERYWHERE)
-    routers = (pipelines, destinations, writes, operations, work, tokens)
+    routers = (pipelines, destinations, writes, proposals, operations, work, tokens)
     for router in (each.router for each in routers):
         app.include_router(router, responses={**common})
     for router in (health.router, assets.router, login.router, errors.router, live.router):
