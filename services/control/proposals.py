@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy import Connection, RowMapping, delete, func, insert, select, update
+from sqlalchemy import Connection, RowMapping, delete, insert, select, update
 
 from services.control.database import Database
 from services.control.policy import Decision, Sighting
@@ -38,8 +38,8 @@ class Proposal:
 class Proposals:
     """Those of one pipeline. Raises ``DependencyError`` while the registry can't be used: then nothing happened."""
 
-    def __init__(self, database: Database, pipeline: str) -> None:
-        self._database, self._pipeline = database, pipeline
+    def __init__(self, database: Database, pipeline: str, most_open: int = MOST_OPEN) -> None:
+        self._database, self._pipeline, self._most_open = database, pipeline, most_open
 
     def all(self) -> dict[str, Proposal]:
         with self._database.transaction() as con:
@@ -55,7 +55,7 @@ class Proposals:
             self._lock(con)
             self._forget(con, gone)
             known = self._all(con)
-            room = max(0, MOST_OPEN - sum(each.state == "open" for each in known.values()))
+            room = max(0, self._most_open - sum(each.state == "open" for each in known.values()))
             news = [self._row(*both, at) for both in decided if both[0].id not in known][:room]
             if news:
                 con.execute(insert(proposals), news)
@@ -80,12 +80,6 @@ class Proposals:
             con.execute(update(proposals).where(*self._at(id)).values(state="dismissed", author=author, updated_at=at))
             con.execute(insert(audit).values(**self._deed(found, version), author=author, at=at))
             return self._find(con, id)
-
-    def open(self) -> int:
-        """How many wait for an operator."""
-        mine = (proposals.c.pipeline == self._pipeline) & (proposals.c.state == "open")
-        with self._database.transaction() as con:
-            return con.execute(select(func.count()).select_from(proposals).where(mine)).scalar_one()
 
     def _lock(self, con: Connection) -> int:
         """The pipeline's version. Two controls must not both write a proposal for the first time."""

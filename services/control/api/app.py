@@ -11,6 +11,7 @@ from services.control.api.middleware import GuardMiddleware
 from services.control.api.problems import ProblemDocument, declared
 from services.control.api.state import Sources
 from services.control.page import assets, errors, live, login
+from services.control.page import proposals as proposals_page
 from services.control.page.pane import Pane
 from services.control.pulse import Pulse
 
@@ -39,7 +40,7 @@ def build(sources: Sources, guard: Guard) -> FastAPI:
     routers = (pipelines, destinations, writes, proposals, operations, work, tokens)
     for router in (each.router for each in routers):
         app.include_router(router, responses={**common})
-    for router in (health.router, assets.router, login.router, errors.router, live.router):
+    for router in (health.router, assets.router, login.router, errors.router, live.router, proposals_page.router):
         app.include_router(router)
     _describe(app)
     app.openapi()  # builds what FastAPI would build at the first requests, on several threads at once
