@@ -10,12 +10,13 @@ from pydantic import BaseModel, ConfigDict
 
 from services.control.api.models import After, Detail, Limit, Page, PipelineName
 from services.control.api.paging import DEFAULT_LIMIT, page
-from services.control.api.problems import declared
+from services.control.api.problems import Problem, declared
 from services.control.api.state import CurrentArrivals, CurrentAsker
 from services.control.api.writes import shown_done, unfit_problem
 from services.control.entry import Unfit
 from services.control.policy import Reason
 from services.control.proposals import Proposal, State
+from shared.errors import DestinationError
 
 router = APIRouter(prefix="/v1/pipelines/{pipeline}/proposals", tags=["proposals"])
 
@@ -96,6 +97,8 @@ def accept_proposal(
         done = arrivals.accept(proposal, asker.name)
     except Unfit as unfit:
         raise unfit_problem(unfit) from None
+    except DestinationError as error:
+        raise Problem("check_failed", f"{error.type}: {error.message}", error.hint) from None
     response.headers["Location"] = f"/v1/pipelines/{pipeline}/destinations/{done.held.id}"
     return shown_done(pipeline, request, response, done)
 
