@@ -122,8 +122,8 @@ def _check_apart(section: Section, lake: ResolvedLake, mistakes: Mistakes) -> No
         others = "metadata_schema, schema or table" if is_postgres else "the catalog, schema or table"
         mistakes.note(join(HERE, key), f"leads every routing value to one table; write {PLACEHOLDER} in {others}")
     place = join(HERE, "data_path")
-    if given is None and own_lake and is_postgres:
-        mistakes.note(place, f"is missing; a new lake on Postgres needs one, with {PLACEHOLDER} in it")
+    if given is None and own_lake:
+        mistakes.note(place, f"is missing; each new lake needs one, write {PLACEHOLDER} in it")
     if given is not None and own_lake and PLACEHOLDER not in given:
         mistakes.note(place, f"is the same for every routing value; write {PLACEHOLDER} in it")
     if given is not None and not own_lake and PLACEHOLDER in given:

@@ -364,7 +364,7 @@ source: {catalog: "sqlite:source.sqlite", table: events}
 routing: {field: company}
 template: {%s}
 """
-GOOD = 'catalog: "sqlite:{routing_value}.sqlite"'
+GOOD = 'catalog: "sqlite:{routing_value}.sqlite", data_path: "d/{routing_value}"'
 POSTGRES = 'catalog: "dbname=lakes host=h"'
 
 
@@ -389,6 +389,7 @@ POSTGRES = 'catalog: "dbname=lakes host=h"'
         ('catalog: "sqlite:all.sqlite", metadata_schema: "{routing_value}"', "template.catalog", "the catalog, schema"),
         ("catalog_env: LAKE", "template.catalog_env", "in metadata_schema, schema or table"),
         (f'{POSTGRES}, metadata_schema: "{{routing_value}}"', "template.data_path", "is missing"),
+        ('catalog: "sqlite:{routing_value}.sqlite"', "template.data_path", "is missing"),
         (f'{POSTGRES}, metadata_schema: "{{routing_value}}", data_path: "s3://b/d"', "template.data_path",
          "is the same for every routing value"),
         (f'{POSTGRES}, table: "{{routing_value}}", data_path: "s3://b/{{routing_value}}"', "template.data_path",
@@ -431,7 +432,7 @@ def test_a_policy_that_can_not_be_followed_has_a_mistake(
     "template",
     [
         GOOD,
-        f'{GOOD}, id: "t-{{routing_value}}", data_path: "d/{{routing_value}}"',
+        f'{GOOD}, id: "t-{{routing_value}}"',
         f'{POSTGRES}, metadata_schema: "t_{{routing_value}}", data_path: "s3://b/{{routing_value}}/"',
         'catalog: "postgresql://u@h/t_{routing_value}", data_path: "s3://b/{routing_value}", create_database: true',
         'catalog_env: LAKE, schema: "{routing_value}", data_path: "s3://b/all"',

@@ -15,10 +15,11 @@ from shared.config.catalogs import ResolvedLake
 from shared.errors import DependencyError
 from shared.lake.attach import attach
 from shared.lake.engine import connect
-from shared.messages import LakeRef
+from shared.messages import LakeRef, Offer
 from tests.fast.control.examples import PIPELINE, START
 from tests.fast.control.files import config
 from tests.fast.control.office import V1, D, Office, entry, offered
+from tests.fast.waiting import eventually
 
 TEMPLATE = {
     "id": "{routing_value}-lake",
@@ -304,3 +305,40 @@ def test_a_destination_put_by_hand_takes_the_rows_of_a_value_without_a_safe_name
     assert "PUT a destination with an id of your own" in refused.json()["detail"]
     assert office.http.put(f"{D}/mine?check=false", entry("mine", routing_value="a/b")).status_code == 201
     assert office.proposals() == {}
+
+
+def test_the_page_lists_them_and_takes_an_answer(open_office: Open) -> None:
+    office = open_office("propose")
+    office.offers([offered("acme", 1234), offered("other"), offered("x" * 300)])
+    html = office.http.get("/proposals").text
+    assert "1234" in html
+    assert "(its beginning)" in html
+    acme, other = office.proposals()["acme"]["id"], office.proposals()["other"]["id"]
+    assert office.http.post(f"/proposals/{acme}/accept").headers["location"] == "/destinations/acme-lake"
+    assert office.http.post(f"/proposals/{other}/dismiss").headers["location"] == "/proposals"
+    assert (ids(office), "acme" in office.http.get("/proposals").text) == ({"acme-lake"}, False)
+    assert "other" in office.http.get("/proposals", {"state": "dismissed"}).text
+    again = office.http.post(f"/proposals/{acme}/accept")
+    assert again.status_code == 409
+    assert "there is no proposal" in again.text
+    assert office.http.post(f"/proposals/{other}/burn").status_code == 404
+    assert office.http.get("/proposals", {"after": "nonsense"}).status_code == 422
+
+
+def test_a_thread_of_its_own_meets_what_is_offered(open_office: Open) -> None:
+    office = open_office()
+    failures: list[Exception] = []
+    office.arrivals.start(failures.append)
+    try:
+        office.board.note(Offer(pipeline=PIPELINE, instance="viaduck-0", values=(offered("acme"),)))
+        eventually(lambda: ids(office) == {"acme-lake"})
+    finally:
+        office.arrivals.stop()
+    assert failures == []
+
+
+def test_an_offer_of_another_pipeline_is_nobodys(open_office: Open) -> None:
+    office = open_office()
+    office.board.note(Offer(pipeline="another", instance="viaduck-0", values=(offered("acme"),)))
+    office.arrivals.look()
+    assert ids(office) == set()

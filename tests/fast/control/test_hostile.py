@@ -165,7 +165,11 @@ def test_all_of_them_at_once_leave_the_good_one_alone(tmp_path: Path) -> None:
 def test_around_the_placeholder_it_is_text_or_a_mistake_of_one_line(tmp_path: Path, value: str) -> None:
     for key in ("id", "catalog_env", "metadata_schema"):
         given = value if key == "catalog_env" else f"{value}{{routing_value}}"
-        catalog = {} if key == "catalog_env" else {"catalog": "sqlite:lakes/{routing_value}.sqlite"}
+        catalog = (
+            {}
+            if key == "catalog_env"
+            else {"catalog": "sqlite:lakes/{routing_value}.sqlite", "data_path": "{routing_value}"}
+        )
         loaded = outcome(write(tmp_path, template={**catalog, key: given}, appear={"policy": "create"}))
         if isinstance(loaded, ConfigError):
             assert is_told_in_one_line(loaded, "template."), loaded
