@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -65,6 +65,7 @@ class Arrivals:
         self._keeper, self._board, self._desk, self.proposals = keeper, board, desk, proposals
         self._environ, self._now, self._clock = environ, now, clock
         self._failed: dict[str, tuple[float, Decision]] = {}
+        self._is_waiting = False
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="arrivals", daemon=True)
         self._on_failure: Callable[[Exception], None] = lambda _: None
@@ -94,8 +95,12 @@ class Arrivals:
         try:
             self.look()
         except DependencyError as error:
-            log.warning("what appears has to wait for the registry", error=str(error), hint=error.hint)
+            if not self._is_waiting:
+                log.warning("what appears has to wait", error=str(error), hint=error.hint)
+            self._is_waiting = True
             self._board.offered.set()
+        else:
+            self._is_waiting = False
 
     # -- what readers offer -------------------------------------------------------------------------------------------
 
@@ -107,48 +112,48 @@ class Arrivals:
             return
         known, routed = self.proposals.all(), self._routed()
         seen = _merged([*(each.sighting for each in known.values()), *map(_sighting, self._board.offers())])
-        unrouted = [each for each in seen if each.id not in routed]
-        waiting = [each for each in unrouted if each.id not in known or known[each.id].state == "open"]
-        decided = self._decided(config, waiting, twins(unrouted))
+        shut = routed | {each.id for each in known.values() if each.state == "dismissed"}
+        decided = self._decided(config, [each for each in seen if each.id not in shut])
         made = {each.id for each, decision in decided if decision.creates}
         kept = [both for both in decided if both[0].id not in made]
         self.proposals.keep(kept, (made | routed) & known.keys(), self._now())
         self._failed = {each.id: self._failed[each.id] for each, _ in kept if each.id in self._failed}
 
-    def _decided(
-        self, config: Config, waiting: Iterable[Sighting], twins: frozenset[str]
-    ) -> list[tuple[Sighting, Decision]]:
+    def _decided(self, config: Config, waiting: Sequence[Sighting]) -> list[tuple[Sighting, Decision]]:
         """What became of each, the oldest first."""
-        there, failures = self._standing(), 0
+        there, alike, failures = self._standing(), twins(waiting), 0
         decided: list[tuple[Sighting, Decision]] = []
         for each in sorted(waiting, key=lambda each: (each.first_seen, -each.rows, each.id)):
-            decision = decide(each, id_of(config.template, each.name), config.appear, there, twins)
+            decision = decide(each, id_of(config.template, each.name), config.appear, there, alike)
             if decision.creates:
-                decision, tried = self._tried(each, twins) if failures < MOST_FAILURES else (LATER, False)
-                failures += tried and not decision.creates
-                there = self._standing() if tried else there
+                waits = self._waits(each, failures)
+                decision = waits or self._tried(each, alike)
+                failures += waits is None and not decision.creates
+                there = self._standing() if waits is None else there
             decided.append((each, decision))
         return decided
 
-    def _tried(self, sighting: Sighting, twins: frozenset[str]) -> tuple[Decision, bool]:
-        """What came of it, and whether it was tried now."""
-        if self._stopped.is_set():
-            return LATER, False
+    def _waits(self, sighting: Sighting, failures: int) -> Decision | None:
+        """Why it is not tried now; None where it is. ``failures``: in this look."""
         failed_s, failure = self._failed.get(sighting.id, (float("-inf"), LATER))
         if self._clock() < failed_s + TRY_AGAIN_S:
-            return failure, False
+            return failure
+        return LATER if failures >= MOST_FAILURES or self._stopped.is_set() else None
+
+    def _tried(self, sighting: Sighting, twins: frozenset[str]) -> Decision:
+        """What came of it."""
         try:
             made = self._create(sighting, AUTHOR, lambda held: self._require(held, sighting, twins), self._now())
         except _Otherwise as otherwise:
-            return otherwise.decision, True
+            return otherwise.decision
         except (Refused, ViaduckError, Unfit) as error:
             hint = "" if isinstance(error, Unfit) else f"; {error.hint}"
             failure = Decision("failed", f"{error}{hint}")
             self._failed[sighting.id] = self._clock(), failure
             log.warning("a destination could not be made", proposal=sighting.id, why=failure.message)
-            return failure, True
+            return failure
         log.info("destination appeared", destination=made.held.id, rows=sighting.rows, first_seen=sighting.first_seen)
-        return Decision("allowed", ""), True
+        return Decision("allowed", "")
 
     # -- what operators answer ----------------------------------------------------------------------------------------
 

@@ -6,7 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from shared.config.catalogs import CatalogRefused, ResolvedLake, has_password, parse_catalog
+from psycopg.conninfo import conninfo_to_dict
+
+from shared.config.catalogs import POSTGRES, CatalogRefused, ResolvedLake, has_password, parse_catalog
 from shared.config.lake_rules import CATALOG_KEYS, World, check_lake, section_of, text_of
 from shared.config.mistakes import Mistakes, join
 from shared.config.model import PLACEHOLDER
@@ -33,6 +35,7 @@ def check_template(section: Section, appear: Section, world: World, mistakes: Mi
         return
     _check_braces(section, mistakes)
     _check_secrets(section, world, mistakes)
+    _check_hosts(section, world, mistakes)
     lake = check_lake(filled(section, "tenant"), HERE, world, mistakes)
     _check_id(section, mistakes)
     if lake is not None:
@@ -99,6 +102,29 @@ def _check_secrets(section: Section, world: World, mistakes: Mistakes) -> None:
     if holds:
         advice = "write catalog_env with a variable's name, or passfile=… among the words"
         mistakes.note(join(HERE, "catalog"), f"holds a password; {advice}")
+
+
+def _check_hosts(section: Section, world: World, mistakes: Mistakes) -> None:
+    """A routing value may name a database, and never choose to whom passwords and rows are sent: names have dots."""
+    if PLACEHOLDER in (text_of(section_of(section, "properties"), "s3_endpoint") or ""):
+        place = join(join(HERE, "properties"), "s3_endpoint")
+        mistakes.note(place, f"would let a routing value choose a host; leave {PLACEHOLDER} out")
+    try:
+        one, other = (_words(text_of(filled(section, name), "catalog"), world) for name in ("one", "other"))
+    except CatalogRefused:
+        return
+    chosen = [word for word in one if one[word] != other.get(word) and word != "dbname"]
+    if chosen:
+        said = f"would let a routing value choose {', '.join(chosen)}; write {PLACEHOLDER} in dbname alone"
+        mistakes.note(join(HERE, "catalog"), said)
+
+
+def _words(catalog: str | None, world: World) -> dict[str, str]:
+    """Connection words; none for another kind of catalog."""
+    normal = "" if catalog is None else parse_catalog(catalog, world.folder)
+    if not normal.startswith(POSTGRES):
+        return {}
+    return {word: str(value) for word, value in conninfo_to_dict(normal.removeprefix(POSTGRES)).items()}
 
 
 def _check_id(section: Section, mistakes: Mistakes) -> None:

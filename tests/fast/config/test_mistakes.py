@@ -394,6 +394,12 @@ POSTGRES = 'catalog: "dbname=lakes host=h"'
          "is the same for every routing value"),
         (f'{POSTGRES}, table: "{{routing_value}}", data_path: "s3://b/{{routing_value}}"', "template.data_path",
          "the lake is one for all"),
+        (f'{GOOD}, properties: {{s3_endpoint: "minio-{{routing_value}}"}}', "template.properties.s3_endpoint",
+         "choose a host"),
+        ('catalog: "host=db-{routing_value} dbname=lakes", data_path: "d/{routing_value}"', "template.catalog",
+         "choose host; write"),
+        ('catalog: "postgresql://{routing_value}@h/t_{routing_value}", data_path: "d/{routing_value}"',
+         "template.catalog", "choose user; write"),
         (f"{GOOD}, create_database: true", "template.create_database", "is for catalogs on Postgres"),
         (f"{GOOD}, create_database: perhaps", "template.create_database", "must be true or false"),
         ('catalog: "lakes/{routing_value}.duckdb"', "template.catalog", "it is a DuckDB file"),
@@ -437,7 +443,7 @@ def test_a_policy_that_can_not_be_followed_has_a_mistake(
         'catalog: "postgresql://u@h/t_{routing_value}", data_path: "s3://b/{routing_value}", create_database: true',
         'catalog_env: LAKE, schema: "{routing_value}", data_path: "s3://b/all"',
         'catalog: "sqlite:all.sqlite", table: "t_{routing_value}"',
-        f'{GOOD}, properties: {{s3_endpoint: "{{routing_value}}.minio:9000"}}',
+        f'{GOOD}, properties: {{s3_region: "{{routing_value}}"}}',
     ],
 )
 def test_templates_that_keep_values_apart_load(load_text: Load, template: str) -> None:

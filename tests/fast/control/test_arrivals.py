@@ -21,7 +21,7 @@ from tests.fast.control.files import config
 from tests.fast.control.office import V1, D, Office, entry, offered
 from tests.fast.waiting import eventually
 
-TEMPLATE = {
+TEMPLATE: dict[str, Any] = {
     "id": "{routing_value}-lake",
     "catalog": "sqlite:lakes/{routing_value}.sqlite",
     "data_path": "data/{routing_value}/",
@@ -38,7 +38,8 @@ def open_office(tmp_path: Path) -> Iterator[Open]:
 
         def make(policy: str = "create", template: dict[str, Any] = TEMPLATE, **other: Any) -> Office:
             rules = {name: other.pop(name) for name in ("allow", "per_hour", "total") if name in other}
-            sections = {"template": template, "appear": {"policy": policy, **rules}, **other.pop("sections", {})}
+            sections: dict[str, Any] = {"template": template, "appear": {"policy": policy, **rules}}
+            sections |= other.pop("sections", {})
             office = Office(tmp_path, sections=sections, **other)
             closing.callback(office.close)
             return office
@@ -179,6 +180,14 @@ def test_values_that_differ_by_case_alone_are_left_to_an_operator(open_office: O
     assert (ids(office), reasons(office)) == ({"other-lake"}, {"Acme": "similar", "acme": "similar"})
 
 
+def test_a_no_to_one_of_them_lets_the_other_appear(open_office: Open) -> None:
+    office = open_office()
+    office.offered(Acme=1, acme=9)
+    answer(office, "Acme", "dismiss")
+    office.arrivals.look()
+    assert (ids(office), office.proposals()) == ({"acme-lake"}, {})
+
+
 def test_a_value_whose_id_is_somebody_elses_is_left_to_an_operator(open_office: Open) -> None:
     office = open_office()
     office.add("acme-lake", routing_value="something else")
@@ -228,6 +237,10 @@ def test_many_failures_do_not_hold_up_the_look(open_office: Open, tmp_path: Path
     office.offered(**{f"t{number}": 1 for number in range(9)})
     said = [each["message"] for each in office.proposals().values()]
     assert sum("several before it failed" in each for each in said) == 4
+    assert sum("storage_refused" in each for each in said) == 5
+    office.now += timedelta(seconds=60)
+    office.arrivals.look()
+    assert all("storage_refused" in each["message"] for each in office.proposals().values())
 
 
 def test_the_servers_lists_bound_what_a_template_makes(open_office: Open) -> None:
