@@ -159,6 +159,20 @@ class Client:
         """What was applied, the newest first, from the destination's own commits."""
         return self._some(f"{_destination(pipeline, id)}/history", limit)
 
+    # -- proposals ----------------------------------------------------------------------------------------------------
+
+    def proposals(self, pipeline: str, state: Literal["open", "dismissed"] = "open") -> list[dict[str, Any]]:
+        """Routing values without a destination. They are data from strangers, and may hold any character."""
+        return list(self._items(_proposals(pipeline), state=state))
+
+    def accept(self, pipeline: str, id: str) -> Status:
+        """Make a proposal a destination, by the template."""
+        return self._ask("POST", f"{_proposals(pipeline)}/{_part(id)}:accept")
+
+    def dismiss(self, pipeline: str, id: str) -> dict[str, Any]:
+        """Say that nobody wants it."""
+        return self._ask("POST", f"{_proposals(pipeline)}/{_part(id)}:dismiss")
+
     # -- operations ---------------------------------------------------------------------------------------------------
 
     def operation(self, pipeline: str, id: str) -> Operation:
@@ -263,6 +277,10 @@ def _part(name: str) -> str:
 
 def _destinations(pipeline: str) -> str:
     return f"/v1/pipelines/{_part(pipeline)}/destinations"
+
+
+def _proposals(pipeline: str) -> str:
+    return f"/v1/pipelines/{_part(pipeline)}/proposals"
 
 
 def _destination(pipeline: str, id: str) -> str:

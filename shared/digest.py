@@ -1,4 +1,4 @@
-"""One short text for a set of destinations as somebody knows them, so that two services can tell if they agree."""
+"""Short texts by which two services can tell if they speak of the same: of a set of destinations, or of a value."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 _MODULUS = 2**128
+VALUE_DIGITS = 32
 
 Version = tuple[str, int, str]
 """A destination's id, generation and revision."""
@@ -15,6 +16,11 @@ Version = tuple[str, int, str]
 def digest(known: Iterable[Version]) -> str:
     """The digest of what is known of each destination; their order does not matter."""
     return f"{sum(_hash(*one) for one in known) % _MODULUS:032x}"
+
+
+def value_digest(value: str) -> str:
+    """A name of fixed length for a routing value, whatever that holds: 32 hexadecimal digits."""
+    return hashlib.sha256(value.encode()).hexdigest()[:VALUE_DIGITS]
 
 
 @lru_cache(maxsize=65_536)

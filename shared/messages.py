@@ -28,7 +28,13 @@ VERSION: Final = 1
 Snapshot = Annotated[int, Field(ge=0)]
 Position = Annotated[int, Field(ge=NOT_SEEDED)]
 Generation = Annotated[int, Field(ge=1)]
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:@+-]{0,199}$")]
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._:@+-]{0,199}$"
+Name = Annotated[str, Field(pattern=NAME)]
+
+
+LONGEST_OFFERED: Final = 200
+MOST_OFFERED: Final = 400
+"""Routing values of one offer, so that no message is larger than a broker takes, whatever the values hold."""
 
 
 def now() -> datetime:
@@ -275,6 +281,44 @@ class Frontier(Message):
         return f"{self.pipeline}/@{self.instance}/{self.page}"
 
 
+class Offered(BaseModel):
+    """A routing value without a destination. It is data from strangers: it may hold any character but no more of them.
+
+    ``value`` is the whole value or, where that is longer than ``LONGEST_OFFERED``, its beginning.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    value: str = Field(max_length=LONGEST_OFFERED)
+    whole: bool = True
+    digest: str = Field(pattern=r"^[0-9a-f]{32}$")
+    """``shared.digest.value_digest`` of the whole value."""
+    rows: int = Field(ge=0)
+    """Rows that were seen with it, at most: those there when the reader first looked, and every change since."""
+    first_seen: Snapshot
+    """The snapshot of the source, or the end of the range, in which the reader saw it first."""
+
+
+class Offer(Message):
+    """``viaduck.progress``, key ``pipeline/@instance/offer``: routing values that have no destination.
+
+    Always all that the reader remembers, so that the last one says everything. It is bounded: whoever is left out is
+    offered when its rows change again, or when there is room.
+    """
+
+    record: Literal["offer"] = "offer"
+    pipeline: Name
+    instance: str
+    values: tuple[Offered, ...] = Field(default=(), max_length=MOST_OFFERED)
+    more: bool = False
+    """There were more than could be remembered."""
+    at: datetime = Field(default_factory=now)
+
+    @property
+    def key(self) -> str:
+        return f"{self.pipeline}/@{self.instance}/offer"
+
+
 class DeadLetter(Message):
     """``viaduck.dead-letter``: a message that nobody could read, and why. The payload is base64."""
 
@@ -288,12 +332,19 @@ class DeadLetter(Message):
     at: datetime = Field(default_factory=now)
 
 
-def parse_progress(payload: bytes) -> Progress | Frontier:
-    """Parse a value of the progress topic, which carries two records. Raises ``UnreadableMessage``."""
-    model: type[Progress] | type[Frontier] = Frontier if b'"record":"frontier"' in payload else Progress
+def parse_progress(payload: bytes) -> Progress | Frontier | Offer:
+    """Parse a value of the progress topic, which carries three records. Raises ``UnreadableMessage``.
+
+    Quotes within a quoted text are escaped in JSON, so no routing value and no error can pass for a mark.
+    """
+    model: type[Progress] | type[Frontier] | type[Offer]
+    model = next((model for mark, model in MARKED.items() if mark in payload), Progress)
     return model.from_bytes(payload)
+
+
+MARKED: dict[bytes, type[Frontier] | type[Offer]] = {b'"record":"frontier"': Frontier, b'"record":"offer"': Offer}
 
 
 def schemas() -> dict[str, dict[str, Any]]:
     """The JSON schema of each topic's message, for documentation and other producers."""
-    return {m.__name__: m.model_json_schema() for m in (Destination, WorkItem, Progress, Frontier, DeadLetter)}
+    return {m.__name__: m.model_json_schema() for m in (Destination, WorkItem, Progress, Frontier, Offer, DeadLetter)}

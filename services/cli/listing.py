@@ -19,6 +19,7 @@ CHANGES = ("at", "author", "destination", "deed", "generation", "version", "chan
 OPERATIONS = ("id", "destination", "kind", "state", "generation", "to", "created_at", "finished_at")
 TOKENS = ("id", "name", "scope", "author", "created_at", "revoked_at")
 WORK = ("partition", "offset", "published_at", "destination", "kind", "generation", "after", "through", "state")
+PROPOSALS = ("id", "rows", "first_seen", "routing_value", "destination", "reason", "message")
 LETTERS = ("partition", "offset", "at", "topic", "by", "reason")
 
 

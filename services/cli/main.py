@@ -9,7 +9,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from services.cli import destination_app, pipeline_app, token_app, work_app
+from services.cli import destination_app, pipeline_app, proposal_app, token_app, work_app
 from services.cli.options import Json, MaybeFile, Url, target
 from shared.errors import ConfigError, DependencyError, ViaduckError
 
@@ -21,6 +21,7 @@ app = typer.Typer(
 )
 app.add_typer(destination_app.app, name="destination")
 app.add_typer(pipeline_app.app, name="pipeline")
+app.add_typer(proposal_app.app, name="proposal")
 app.add_typer(token_app.app, name="token")
 app.add_typer(work_app.app, name="work")
 

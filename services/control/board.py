@@ -10,7 +10,7 @@ from services.control.frontier import Frontiers, Published
 from services.control.lifecycle import Registered
 from services.control.seen import Seen
 from services.control.status import View
-from shared.messages import Frontier, ItemKind, Outcome, Progress
+from shared.messages import Frontier, ItemKind, Offer, Offered, Outcome, Progress
 
 ASKING = frozenset({Outcome.PARKED, Outcome.FENCED})
 """Answers that may want something of the registry; so does every one to a ``drop``."""
@@ -31,6 +31,9 @@ class Board:
         self._seen: dict[str, Seen] = {}
         self._frontiers = Frontiers()
         self._asks: dict[str, Progress] = {}
+        self.offered = threading.Event()
+        """Set when a reader has offered routing values without a destination."""
+        self._offers: dict[str, Offer] = {}
 
     def hold(self, held: Mapping[str, Registered]) -> None:
         """Show what the registry holds now."""
@@ -42,13 +45,16 @@ class Board:
             self._destinations, self._published = live, published
             self._frontiers.trust(published)
 
-    def note(self, message: Progress | Frontier) -> None:
+    def note(self, message: Progress | Frontier | Offer) -> None:
         """Take in what an applier or a reader said; other pipelines' is ignored."""
         if message.pipeline != self.pipeline:
             return
         with self._lock:
             if isinstance(message, Frontier):
                 self._frontiers.note(message, self._published)
+            elif isinstance(message, Offer):
+                self._offers[message.instance] = message
+                self.offered.set()
             else:
                 self._note_progress(message)
 
@@ -63,6 +69,11 @@ class Board:
         """Asks that could not be met now; newer ones of the same destination stand."""
         with self._lock:
             self._asks = {**asks, **self._asks}
+
+    def offers(self) -> list[Offered]:
+        """The routing values without a destination that readers offered last."""
+        with self._lock:
+            return [value for offer in self._offers.values() for value in offer.values]
 
     def view(self) -> View:
         with self._lock:

@@ -28,6 +28,7 @@ from shared.errors import DependencyError, ViaduckError
 from shared.lake.catalog import CatalogReader, Stamped
 from shared.lake.failure import LakeAbsent
 from shared.lake.source import SourceLook, canonical_values
+from shared.messages import LakeRef
 
 Action = Callable[[Registered, Revision], Registered]
 
@@ -99,6 +100,37 @@ class Desk:
         held = self._keeper.change(decide, author)
         known = before["it"]
         return Done(held[id], created=known is None or known.removed)
+
+    def admit(
+        self,
+        id: str,
+        entry: Entry,
+        author: str | None,
+        prepare: Callable[[Declared], None],
+        require: Callable[[Mapping[str, Registered]], None],
+        appeared_at: datetime | None,
+    ) -> Done:
+        """Create a destination for a routing value that was seen, checked like any other.
+
+        ``prepare`` makes what must be there before anything is looked at. ``require`` raises for what is held at the
+        moment of the change, whoever else changed it. ``appeared_at``: when it did so by itself
+        None if it was asked for.
+        """
+        declared = self._declared([(id, entry)])[0]
+        _require_free(self._keeper.held, declared)
+        prepare(declared)
+        _raise_failed(self._probe().findings(declared))
+
+        def decide(held: Mapping[str, Registered], revision: Revision) -> list[Registered]:
+            require(held)
+            _require_free(held, declared)
+            return [replace(_declare(held, Taken(()), declared, revision, anything), appeared_at=appeared_at)]
+
+        return Done(self._keeper.change(decide, author)[id], created=True)
+
+    def is_strange(self, lake: LakeRef, id: str) -> bool:
+        """Whether a lake is there already in which destination ``id`` has no cursor. Raises ``ViaduckError``."""
+        return self._probe().is_strange(lake, id)
 
     def put_all(
         self, entries: Sequence[tuple[str, Entry]], author: str | None, *, all_or_nothing: bool
@@ -310,6 +342,17 @@ def _declare(
     if faults:
         raise Unfit(faults)
     return lifecycle.declare(known, declared, "api", revision)
+
+
+def _require_free(held: Mapping[str, Registered], declared: Declared) -> None:
+    """Raises ``Refused`` where the id is somebody's, ``Unfit`` where routing value or table are."""
+    known = held.get(declared.id)
+    if known is not None and not known.removed:
+        hint = "PUT a destination with an id of your own and this routing value"
+        raise Refused("conflict", f"there is a destination {declared.id} already", hint)
+    faults = [Fault(path, said) for path, said in Taken(_living(held)).clashes(declared)]
+    if faults:
+        raise Unfit(faults)
 
 
 def _there(held: Mapping[str, Registered], id: str) -> Registered:

@@ -115,6 +115,8 @@ class Registered:
     """The source snapshot at which this life begins, where it was rewound."""
     version: int = 0
     """The registry's count of changes when this one was written; 0 before it was."""
+    appeared_at: datetime | None = None
+    """When it appeared by itself, by the template and the policy; None for what anybody asked for."""
 
     @property
     def id(self) -> str:

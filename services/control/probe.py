@@ -20,6 +20,7 @@ from shared.errors import ViaduckError
 from shared.lake.catalog import CatalogReader, Column
 from shared.lake.cursor import SCHEMA, cursor_name
 from shared.lake.failure import LakeAbsent
+from shared.messages import LakeRef
 
 NAMES = ("catalog", "table", "data_path")
 
@@ -51,6 +52,17 @@ class Probe:
             said = f"not checked: {error.message}" if unknown else error.message
             return [Finding("catalog", None if unknown else False, said, error.hint, error.type)]
         return list(self._look(declared, lake))
+
+    def is_strange(self, lake: LakeRef, id: str) -> bool:
+        """Whether a lake is there already in which destination ``id`` has no cursor. Raises ``ViaduckError``."""
+        public = lake.model_copy(update={"properties": {}})  # the catalog alone is looked at
+        resolved = resolve(public, self._environ, self._config.path.parent)
+        try:
+            with closing(CatalogReader(resolved)) as catalog:
+                catalog.head()
+                return not catalog.has_table(SCHEMA, cursor_name(self._config.pipeline, id))
+        except (LakeAbsent, LookupError):
+            return False
 
     def _look(self, declared: Declared, lake: ResolvedLake) -> Iterator[Finding]:
         data_path: str | None = lake.data_path

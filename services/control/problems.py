@@ -45,6 +45,10 @@ KINDS: dict[str, Kind] = {
         422, "Not on the list", "The server's configuration allows other hosts, paths or variables only.",
         "Ask for it to be added to server.allowed_hosts, allowed_paths or allowed_variables.",
     ),
+    "unsafe_value": Kind(
+        422, "No safe name", "No safe name can be made of this routing value, so the template can't be used for it.",
+        "PUT a destination with an id of your own and this routing value.",
+    ),
     "check_failed": Kind(
         422, "A check failed", "The destination was looked at before anything was written, and it would not work.",
         "Mend what `fields` names, or switch the checks off with ?check=false.",

@@ -12,7 +12,10 @@ from dataclasses import dataclass, field
 from services.control.lifecycle import MAX_GENERATION, Declared, Registered, Revision
 from shared.messages import Destination, LakeRef, Progress, SeedMode
 
-NOT_KEPT = "names, authors and times of earlier changes, the audit trail, operations and tokens"
+NOT_KEPT = (
+    "names, authors and times of earlier changes, which destinations appeared by themselves, proposals,"
+    " the audit trail, operations and tokens"
+)
 """What no topic holds."""
 
 

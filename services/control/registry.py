@@ -27,7 +27,7 @@ _DECLARED = TypeAdapter(Declared)
 
 CHANGING = (
     "spec", "routing_value", "generation", "desired", "replace", "managed_by", "author", "revision", "removed",
-    "removing", "seed_at", "version",
+    "removing", "seed_at", "version", "appeared_at",
 )  # fmt: skip
 KEY: Mapping[str, BindParameter[Any]] = {"pipeline": bindparam("of_pipeline"), "id": bindparam("of_id")}
 VALUES: Mapping[str, BindParameter[Any]] = {
@@ -163,6 +163,7 @@ def _row(pipeline: str, held: Registered) -> dict[str, Any]:
         "removing": held.removing,
         "seed_at": held.seed_at,
         "version": held.version,
+        "appeared_at": held.appeared_at,
         "at": held.revision.at,
     }
 
@@ -179,6 +180,7 @@ def _registered(row: RowMapping) -> Registered:
         removing=row["removing"],
         seed_at=row["seed_at"],
         version=row["version"],
+        appeared_at=row["appeared_at"],
     )
 
 

@@ -15,6 +15,7 @@ import uvicorn
 from services.control.api.app import build
 from services.control.api.guard import Guard, is_loopback
 from services.control.api.state import Sources
+from services.control.arrivals import Arrivals
 from services.control.board import Board
 from services.control.desk import Desk
 from services.control.follow import handler
@@ -22,6 +23,7 @@ from services.control.keeper import Keeper
 from services.control.metrics_view import exposition
 from services.control.operations import Operations
 from services.control.peers import Peers
+from services.control.proposals import Proposals
 from services.control.publish import Announcer
 from services.control.pulse import Pulse
 from services.control.readiness import Readiness
@@ -104,6 +106,7 @@ class Control:
         self._desk = Desk(
             keeper, self._board, Operations(database, pipeline), Trail(database, pipeline), self._tokens, environ
         )
+        self._arrivals = Arrivals(keeper, self._board, self._desk, Proposals(database, pipeline), environ)
         self._pulse = Pulse(self._board.view)
         chores = [self._pulse.feel, self._desk.close_operations]
         return Worker(keeper, self._board, repeat_every_s, on_failure=self._end, chores=chores)
@@ -116,8 +119,9 @@ class Control:
         name, view = self._registry.pipeline, self._board.view
         work = Work(name, self._topics, Scan(self._settings, f"{CLIENT}-scan"), self._publisher, view)
         sources = Sources(
-            view, self._readiness.checks, self._exposition, {name: self._desk}, self._tokens, {name: work}, self._pulse
-        )
+            view, self._readiness.checks, self._exposition, {name: self._desk}, self._tokens, {name: work}, self._pulse,
+            {name: self._arrivals},
+        )  # fmt: skip
         return uvicorn.Config(
             build(sources, guard),
             log_config=None,
@@ -138,6 +142,8 @@ class Control:
             self._closing.callback(self._follower.stop, END_WITHIN_S)
             self._worker.start()
             self._closing.callback(self._worker.stop, END_WITHIN_S)
+            self._arrivals.start(self._end)
+            self._closing.callback(self._arrivals.stop, END_WITHIN_S)
             self._renewal.start()
             self._closing.callback(self._renewal.stop, END_WITHIN_S)
             log.info("control listens", address=self._socket.getsockname()[:2])

@@ -70,6 +70,8 @@ destinations = Table(
     Column("version", BigInteger, nullable=False, server_default="0"),
     Column("seed_at", BigInteger),
     Column("removing", Boolean, nullable=False, server_default=false()),
+    # When it appeared by itself: the policy's limits are counted by it.
+    Column("appeared_at", Moment),
     Index("destinations_by_routing_value", "pipeline", "routing_value"),
     Index("destinations_by_version", "pipeline", "version"),
 )
@@ -90,6 +92,26 @@ audit = Table(
     Index("audit_by_destination", "pipeline", "destination", "id"),
 )
 """What was done to whom, when and by whom; written in the transaction that did it, never changed."""
+
+proposals = Table(
+    "proposals",
+    metadata,
+    Column("pipeline", String(NAME), primary_key=True),
+    # A digest of the routing value, which is data from strangers and never a key.
+    Column("id", String(32), primary_key=True),
+    # As a JSON string in ASCII: Postgres takes no NUL. Only the beginning of a long value.
+    Column("value", Text, nullable=False),
+    Column("whole", Boolean, nullable=False),
+    Column("rows", BigInteger, nullable=False),
+    Column("first_seen", BigInteger, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("reason", String(16), nullable=False),
+    Column("message", Text, nullable=False),
+    Column("author", String(NAME)),
+    Column("created_at", Moment, nullable=False),
+    Column("updated_at", Moment, nullable=False),
+)
+"""Routing values that have no destination, and what an operator said to them."""
 
 operations = Table(
     "operations",

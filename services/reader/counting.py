@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import duckdb
 
@@ -22,6 +23,8 @@ MEMORY_LIMIT = "1GB"
 
 Counts = dict[str | None, int]
 """Rows by canonical routing value; None is NULL."""
+
+T = TypeVar("T")
 
 INSERTIONS, DELETIONS = "ducklake_table_insertions", "ducklake_table_deletions"
 
@@ -51,6 +54,16 @@ class Images:
         return self.inserted.get(value, 0) + self.deleted.get(value, 0)
 
 
+@dataclass(frozen=True)
+class Found:
+    """A routing value that nobody wants: its beginning, whether that is all of it, its SHA-256, its rows."""
+
+    value: str
+    whole: bool
+    sha256: str
+    rows: int
+
+
 class Counter:
     """One connection, kept open. After an error it is built anew, since an instance may be lost for good (H4)."""
 
@@ -73,6 +86,22 @@ class Counter:
         """The table's present rows by routing value. Raises a ``ViaduckError``."""
         return _summed(self._counted([path(ALIAS, self._schema, self._table)]))
 
+    def unknown(self, routed: Collection[str], most: int, longest: int) -> list[Found]:
+        """The present values of which nobody is among the ``routed``, up to ``most``, those with most rows first.
+
+        Grouped, cut to ``longest`` characters and limited by DuckDB, which can spill: there may be as many values, and
+        as long ones, as strangers like. Raises a ``ViaduckError``.
+        """
+        column, source = f"CAST({ident(self._field)} AS VARCHAR)", path(ALIAS, self._schema, self._table)
+        grouped = f"SELECT {column} AS value, count(*) AS rows FROM {source} GROUP BY 1"
+        statement = (
+            f"SELECT left(value, {longest}), length(value) <= {longest}, sha256(value), rows FROM ({grouped})"
+            " WHERE value IS NOT NULL AND value NOT IN (SELECT unnest(?::VARCHAR[]))"
+            f" ORDER BY rows DESC, value LIMIT {most}"
+        )
+        rows = self._trying(lambda: self._queried(statement, list(routed)))
+        return [Found(value, whole, digest, count) for value, whole, digest, count in rows]
+
     def close(self) -> None:
         if self._con is not None:
             release(self._con)
@@ -86,28 +115,37 @@ class Counter:
         """Rows by routing value of each; again, attached anew, where that may help (DUCKLAKE §7.4)."""
         column = f"CAST({ident(self._field)} AS VARCHAR)"
         statements = [f"SELECT {column}, count(*) FROM {relation} GROUP BY 1" for relation in relations]
+        return self._trying(lambda: self._run(statements))
+
+    def _trying(self, run: Callable[[], T]) -> T:
         kept_open = self._con is not None
         try:
-            return self._run(statements)
+            return run()
         except duckdb.Error as error:
             self._drop()
             if not kept_open or not loses_attachment(error):
                 raise self._classified(error) from None
         try:
-            return self._run(statements)
+            return run()
         except duckdb.Error as error:
             self._drop()
             raise self._classified(error) from None
 
+    def _queried(self, statement: str, *parameters: object) -> list[Any]:
+        return self._fresh().execute(statement, list(parameters)).fetchall()
+
     def _run(self, statements: Sequence[str]) -> list[Counts]:
         """All in one transaction, which looks the snapshot up once; every result is read to its end (DUCKLAKE §3.6)."""
-        if self._con is not None and self._catalog.inlined_tables() != self._inlined_tables:
-            self._drop()  # H12
-        con = self._opened()
+        con = self._fresh()
         con.execute("BEGIN")
         counted = [dict(con.execute(statement).fetchall()) for statement in statements]
         con.execute("COMMIT")
         return counted
+
+    def _fresh(self) -> duckdb.DuckDBPyConnection:
+        if self._con is not None and self._catalog.inlined_tables() != self._inlined_tables:
+            self._drop()  # H12
+        return self._opened()
 
     def _classified(self, error: duckdb.Error) -> ViaduckError:
         return classify(error, f"counting rows of {self._table}")

@@ -112,4 +112,9 @@ class Intake:
         message = parse_progress(record.value)
         if message.pipeline != self._pipeline:
             return None
-        return Reached(message) if isinstance(message, Frontier) else Answered(message)
+        match message:
+            case Frontier():
+                return Reached(message)
+            case Progress():
+                return Answered(message)
+        return None

@@ -12,9 +12,11 @@ import structlog
 from services.reader.actions import Park, Send
 from services.reader.choose import Rules
 from services.reader.inbox import Answered, Event, Inbox, Reached, Removed, Renewed, Undelivered, Wanted
+from services.reader.offering import Offering
 from services.reader.plan import Planner
 from services.reader.publish import Outlet, new_item_id
 from services.reader.tell import Teller
+from services.reader.unknown import Unknown
 from services.reader.watch import SourceLike, Watch
 from shared.config.model import Config
 from shared.config.partition import assigned
@@ -47,6 +49,7 @@ class Loop:
         self._routes: dict[str, str] = {}
         self._last: Frontier | None = None
         self._watch: Watch | None = None
+        self._offering: Offering | None = None
 
     @property
     def source_problem(self) -> str | None:
@@ -88,6 +91,8 @@ class Loop:
 
     def _begin(self) -> None:
         config, now_s, last = self._config, self._clock(), self._last
+        unknown = Unknown() if offers(config) else None
+        self._offering = None if unknown is None else Offering(unknown, self._outlet)
         line = last.head if last is not None and last.head > 0 else None
         self._planner = Planner(rules(config), new_item_id, random.random, line)
         self._watch = Watch(
@@ -98,6 +103,7 @@ class Loop:
             config.poll.interval_seconds,
             now_s,
             counts_unrouted=counts_unrouted(config),
+            unknown=unknown,
         )
         # Cycles only grow, also where the last one was lost with the broker.
         self._teller = Teller(self._outlet, self._metrics, max(last.cycle + 1 if last else 1, int(time.time())))
@@ -117,6 +123,8 @@ class Loop:
             self._teller.note()
         self._publish(self._clock())
         self._teller.tell(self._planner, self._clock(), watch.catalog_time(self._clock()), watch.problem)
+        if self._offering is not None:
+            self._offering.tell(self._routes.values(), self._clock())
         events = self._inbox.take(self._idle_s(watch))
         now_s = self._clock()
         for event in events:
@@ -152,6 +160,8 @@ class Loop:
                 self._planner.undelivered(name, item, now_s)
             case Renewed():
                 self._planner.renewed()
+                if self._offering is not None:
+                    self._offering.renewed()
 
     def _wants(self, spec: Destination, now_s: float) -> None:
         self._routes[spec.destination] = spec.routing_value
@@ -180,3 +190,8 @@ def rules(config: Config) -> Rules:
 def counts_unrouted(config: Config) -> bool:
     """Of the readers that share a pipeline by hash, one counts the rows that are nobody's."""
     return config.instance.partition.mode != "hash" or config.instance.partition.ordinal == 0
+
+
+def offers(config: Config) -> bool:
+    """Whether this reader tells control of routing values without a destination."""
+    return config.appear.policy != "off" and counts_unrouted(config)

@@ -12,7 +12,7 @@ from services.reader.frontier import Standing, pages
 from services.reader.inbox import Undelivered
 from shared.kafka.sender import Sender
 from shared.kafka.topics import Topics
-from shared.messages import Frontier, ItemKind, Outcome, Problem, Progress, Share, WorkItem
+from shared.messages import Frontier, ItemKind, Offer, Offered, Outcome, Problem, Progress, Share, WorkItem
 
 log = structlog.get_logger(__name__)
 
@@ -59,6 +59,11 @@ class Outlet:
                 error=error,
             )
             self._sender.send(self._topics.progress, page.key, page.to_bytes())
+
+    def offer(self, values: tuple[Offered, ...], more: bool) -> None:
+        """Publish which routing values have no destination."""
+        offer = Offer(pipeline=self._pipeline, instance=self._instance, values=values, more=more)
+        self._sender.send(self._topics.progress, offer.key, offer.to_bytes())
 
     def _send(self, send: Send) -> None:
         draft = send.draft

@@ -12,10 +12,12 @@ from services.reader.counting import Counter, Images
 from services.reader.steps import Step, nothing, segments
 from shared.config.catalogs import ResolvedLake
 from shared.config.model import Config
+from shared.digest import VALUE_DIGITS
 from shared.errors import SourceError, ViaduckError
 from shared.lake.catalog import CatalogReader, Head, TableInfo, Touch
 from shared.lake.runs import insertion_runs
 from shared.lake.source import AS_SOURCE
+from shared.messages import LONGEST_OFFERED, MOST_OFFERED, Offered
 from shared.ranges import NOT_SEEDED, Range
 
 MOST_ROWS_TO_SIZE = 50_000_000
@@ -107,6 +109,17 @@ class Source:
             if sum(rows for _, rows in added) > MOST_ROWS_TO_SIZE:
                 return None
             return {value: rows for value, rows in self._counter.state().items() if value is not None}
+
+    def unknown(self, routed: Collection[str]) -> tuple[list[Offered], bool]:
+        """Present routing values without a destination, those with most rows first, and whether there are more."""
+        with _as_source():
+            head = self._catalog.head().snapshot
+            found = self._counter.unknown(routed, MOST_OFFERED + 1, LONGEST_OFFERED)
+        offered = [
+            Offered(value=f.value, whole=f.whole, digest=f.sha256[:VALUE_DIGITS], rows=f.rows, first_seen=head)
+            for f in found[:MOST_OFFERED]
+        ]
+        return offered, len(found) > MOST_OFFERED
 
     def _insertions(self, parts: Sequence[Range]) -> Images:
         return self._counter.changes([self._readable(part) for part in parts], [])

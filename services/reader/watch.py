@@ -17,9 +17,10 @@ from services.reader.frontier import CatalogTime
 from services.reader.plan import Planner
 from services.reader.source import Cut, Expired
 from services.reader.steps import Step
+from services.reader.unknown import Unknown
 from shared.errors import ViaduckError
 from shared.lake.catalog import Head
-from shared.messages import Problem
+from shared.messages import Offered, Problem
 from shared.metrics import Metrics
 from shared.ranges import Range
 
@@ -43,6 +44,7 @@ class SourceLike(Protocol):
     def cuts(self, range: Range) -> list[Cut]: ...
     def count(self, cut: Cut, routed: Collection[str]) -> Step: ...
     def sizes(self) -> dict[str, int] | None: ...
+    def unknown(self, routed: Collection[str]) -> tuple[list[Offered], bool]: ...
 
 
 class Watch:
@@ -58,10 +60,15 @@ class Watch:
         now_s: float,
         *,
         counts_unrouted: bool,
+        unknown: Unknown | None = None,
     ) -> None:
-        """``routes``: the routing value of each of the pipeline's destinations, of whatever share, as they are now."""
+        """``routes``: the routing value of each of the pipeline's destinations, of whatever share, as they are now.
+
+        ``unknown``: where values without a destination are remembered; None where nobody asks for them.
+        """
         self._source, self._planner, self._metrics, self._routes = source, planner, metrics, routes
         self._interval_s, self._began_s, self._counts_unrouted = interval_s, now_s, counts_unrouted
+        self._unknown = unknown
         self._above: deque[Cut] = deque()
         self._below: deque[Cut] = deque()
         self._head: tuple[Head, float] | None = None
@@ -101,10 +108,14 @@ class Watch:
             return False
         if self._planner.wants_sizes:
             return True
-        return self._may_count(now_s) and bool(self._above or self._below or self._planner.below())
+        waiting = self._above or self._below or self._planner.below() or self._wants_unknown(now_s)
+        return self._may_count(now_s) and bool(waiting)
 
     def work(self, now_s: float) -> None:
-        """Count one bite: what seeds will bring, then what is new, then what is new to those who stand further back."""
+        """Count one bite: what seeds will bring, then what is new, then what is new to those who stand further back.
+
+        At last, where that is asked for, all values that have no destination.
+        """
         with self._reading(now_s):
             if self._planner.wants_sizes:
                 self._planner.sized(self._recent_sizes(now_s))
@@ -114,6 +125,8 @@ class Watch:
                 self._below = deque(self._source.cuts(below))
             elif self._below:
                 self._count_below(self._below.pop())
+            elif self._unknown is not None and self._wants_unknown(now_s):
+                self._unknown.looked(*self._source.unknown(self._routes.values()), now_s)
 
     def _look(self, now_s: float) -> None:
         head = self._source.head()
@@ -134,6 +147,8 @@ class Watch:
         self._planner.counted(step)
         if self._counts_unrouted:
             self._metrics.unrouted_rows_total.inc(step.unrouted)
+        if self._unknown is not None:
+            self._unknown.note(step, self._routes.values())
 
     def _count_below(self, cut: Cut) -> None:
         ledger = self._planner.ledger
@@ -147,6 +162,9 @@ class Watch:
         if self._sizes is None or now_s - self._sizes[1] >= SIZES_EVERY_S:
             self._sizes = self._source.sizes(), now_s
         return self._sizes[0]
+
+    def _wants_unknown(self, now_s: float) -> bool:
+        return self._unknown is not None and self.has_seen and self._unknown.wants_look(now_s)
 
     def _may_count(self, now_s: float) -> bool:
         return bool(self._routes) or now_s - self._began_s >= HEARD_WITHIN_S

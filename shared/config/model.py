@@ -12,6 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from shared.messages import LakeRef, Name, SeedMode
 
+PLACEHOLDER = "{routing_value}"
+
 
 class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -64,6 +66,28 @@ class FileDestination(LakeTable):
     id: Name
     routing_value: str
     seed_mode: SeedMode | None = None
+
+
+class Template(LakeTable):
+    """What a destination that appears by itself is made from; ``PLACEHOLDER`` stands for its routing value."""
+
+    id: str = PLACEHOLDER
+    seed_mode: SeedMode | None = None
+    create_database: bool = False
+
+    @property
+    def is_given(self) -> bool:
+        return (self.catalog or self.catalog_env or self.postgres_uri_env) is not None
+
+
+class Appear(Section):
+    """What becomes of routing values that have no destination."""
+
+    policy: Literal["off", "propose", "create"] = "off"
+    allow: str | None = None
+    """A regular expression for the whole value; None allows every one that makes a safe name."""
+    per_hour: int = Field(default=20, ge=0)
+    total: int = Field(default=1000, ge=0)
 
 
 class Defaults(Section):
@@ -155,6 +179,8 @@ class Config(Section):
     source: Source
     routing: Routing
     destinations: tuple[FileDestination, ...] = ()
+    template: Template = Template()
+    appear: Appear = Appear()
     defaults: Defaults = Defaults()
     poll: Poll = Poll()
     server: Server = Server()

@@ -20,6 +20,7 @@ from shared.config.lake_rules import (
     text_of,
 )
 from shared.config.mistakes import Mistakes, join, quoted
+from shared.config.template_rules import check_template
 
 Sections = Mapping[str, Any]
 
@@ -34,6 +35,7 @@ def check(sections: Sections, world: World, mistakes: Mistakes) -> None:
     lake = check_lake(source, "source", world, mistakes) if isinstance(sections.get("source"), dict) else None
     check_properties(section_of(section_of(sections, "defaults"), "properties"), "defaults.properties", world, mistakes)
     _check_destinations(destinations_of(sections), source, lake, world, mistakes)
+    check_template(section_of(sections, "template"), section_of(sections, "appear"), world, mistakes)
     _check_routing(section_of(sections, "routing"), mistakes)
     _check_partition(section_of(section_of(sections, "instance"), "partition"), mistakes)
     _check_instance(section_of(sections, "instance"), mistakes)

@@ -44,6 +44,9 @@ PURE = (
     "services/control/deeds.py",
     "services/control/problems.py",
     "services/control/recall.py",
+    "services/control/names.py",
+    "services/control/policy.py",
+    "services/reader/unknown.py",
 )
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from services.control.api import destinations, health, operations, pipelines, problems, tokens, work, writes
+from services.control.api import destinations, health, operations, pipelines, problems, proposals, tokens, work, writes
 from services.control.api.guard import Guard
 from services.control.api.middleware import GuardMiddleware
 from services.control.api.problems import ProblemDocument, declared
 from services.control.api.state import Sources
 from services.control.page import assets, errors, live, login
+from services.control.page import proposals as proposals_page
 from services.control.page.pane import Pane
 from services.control.pulse import Pulse
 
@@ -36,10 +37,10 @@ def build(sources: Sources, guard: Guard) -> FastAPI:
     app.add_middleware(GuardMiddleware, guard=guard)
     problems.install(app)
     common = declared(*EVERYWHERE)
-    routers = (pipelines, destinations, writes, operations, work, tokens)
+    routers = (pipelines, destinations, writes, proposals, operations, work, tokens)
     for router in (each.router for each in routers):
         app.include_router(router, responses={**common})
-    for router in (health.router, assets.router, login.router, errors.router, live.router):
+    for router in (health.router, assets.router, login.router, errors.router, live.router, proposals_page.router):
         app.include_router(router)
     _describe(app)
     app.openapi()  # builds what FastAPI would build at the first requests, on several threads at once

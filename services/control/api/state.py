@@ -10,6 +10,7 @@ from fastapi import Depends, Request
 
 from services.control.api.guard import Asker
 from services.control.api.problems import Problem
+from services.control.arrivals import Arrivals
 from services.control.desk import Desk
 from services.control.pulse import Pulse
 from services.control.status import View
@@ -19,7 +20,10 @@ from services.control.work import Work
 
 @dataclass(frozen=True)
 class Sources:
-    """Each may be called from any thread and answers within a few seconds. ``desks`` and ``works`` by pipeline."""
+    """Each may be called from any thread and answers within a few seconds.
+
+    ``desks``, ``works`` and ``arrivals`` by pipeline.
+    """
 
     view: Callable[[], View]
     checks: Callable[[], Mapping[str, str | None]]
@@ -28,6 +32,7 @@ class Sources:
     tokens: Tokens | None = None
     works: Mapping[str, Work] = field(default_factory=dict)
     pulse: Pulse | None = None
+    arrivals: Mapping[str, Arrivals] = field(default_factory=dict)
 
 
 def sources_of(request: Request) -> Sources:
@@ -71,8 +76,17 @@ def work_of(pipeline: str, request: Request) -> Work:
     return work
 
 
+def arrivals_of(pipeline: str, request: Request) -> Arrivals:
+    """What appears in the pipeline that the path names."""
+    arrivals = sources_of(request).arrivals.get(pipeline)
+    if arrivals is None:
+        raise Problem("not_found", f"there is no pipeline {pipeline}", "GET /v1/pipelines lists those that there are")
+    return arrivals
+
+
 CurrentView = Annotated[View, Depends(view_of)]
 PipelineView = Annotated[View, Depends(pipeline_view)]
 CurrentDesk = Annotated[Desk, Depends(desk_of)]
 CurrentWork = Annotated[Work, Depends(work_of)]
+CurrentArrivals = Annotated[Arrivals, Depends(arrivals_of)]
 CurrentAsker = Annotated[Asker, Depends(asker_of)]

@@ -70,11 +70,11 @@ def put_destination(
     try:
         done = desk.put(destination, entry, asker.name, _same(if_match), check=check, new=if_none_match is not None)
     except Unfit as unfit:
-        raise _unfit(unfit) from None
+        raise unfit_problem(unfit) from None
     if done.created:
         response.status_code = 201
         response.headers["Location"] = f"/v1/pipelines/{pipeline}/destinations/{destination}"
-    return _shown(pipeline, request, response, done)
+    return shown_done(pipeline, request, response, done)
 
 
 @router.delete("/destinations/{destination}", status_code=204, responses={**STARTED, **declared(*CHANGING)})
@@ -97,7 +97,7 @@ def pause_destination(
     response: Response, if_match: IfMatch = None,
 ) -> Detail:  # fmt: skip
     """Plan nothing for it until it is resumed. What is being applied now is finished."""
-    return _shown(pipeline, request, response, desk.act(destination, "pause", asker.name, _same(if_match)))
+    return shown_done(pipeline, request, response, desk.act(destination, "pause", asker.name, _same(if_match)))
 
 
 @router.post("/destinations/{destination}/resume", responses=declared(*CHANGING))
@@ -106,7 +106,7 @@ def resume_destination(
     response: Response, if_match: IfMatch = None,
 ) -> Detail:  # fmt: skip
     """Go on after a pause, or try a parked destination again."""
-    return _shown(pipeline, request, response, desk.act(destination, "resume", asker.name, _same(if_match)))
+    return shown_done(pipeline, request, response, desk.act(destination, "resume", asker.name, _same(if_match)))
 
 
 @router.post("/destinations/{destination}/stop", responses=declared(*CHANGING))
@@ -115,7 +115,7 @@ def stop_destination(
     response: Response, if_match: IfMatch = None,
 ) -> Detail:  # fmt: skip
     """Switch it off until it is restarted."""
-    return _shown(pipeline, request, response, desk.act(destination, "stop", asker.name, _same(if_match)))
+    return shown_done(pipeline, request, response, desk.act(destination, "stop", asker.name, _same(if_match)))
 
 
 @router.post("/destinations/{destination}/restart", responses=declared(*CHANGING))
@@ -124,7 +124,7 @@ def restart_destination(
     response: Response, if_match: IfMatch = None,
 ) -> Detail:  # fmt: skip
     """Go on from wherever it is, at once."""
-    return _shown(pipeline, request, response, desk.act(destination, "restart", asker.name, _same(if_match)))
+    return shown_done(pipeline, request, response, desk.act(destination, "restart", asker.name, _same(if_match)))
 
 
 @router.post("/destinations/{destination}/reseed", status_code=202, responses={**STARTED, **declared(*CHANGING)})
@@ -154,7 +154,7 @@ def validate_destination(pipeline: PipelineName, entry: Entry, desk: CurrentDesk
     try:
         found = desk.validate(entry.id, entry)
     except Unfit as unfit:
-        raise _unfit(unfit) from None
+        raise unfit_problem(unfit) from None
     return Validation(valid=not any(each.ok is False for each in found), checks=[Check(**vars(each)) for each in found])
 
 
@@ -253,14 +253,14 @@ def unfit_fields(unfit: Unfit) -> list[FieldProblem]:
     return [FieldProblem(path=fault.path, message=fault.message) for fault in unfit.faults]
 
 
-def _unfit(unfit: Unfit) -> Problem:
+def unfit_problem(unfit: Unfit) -> Problem:
     fields = unfit_fields(unfit)
     kinds = [fault.kind for fault in unfit.faults]
     kind = next((kind for kind in ("secret_in_request", "not_allowed", "check_failed") if kind in kinds), "invalid")
     return Problem(kind, said(fields), fields=fields)
 
 
-def _shown(pipeline: str, request: Request, response: Response, done: Done) -> Detail:
+def shown_done(pipeline: str, request: Request, response: Response, done: Done) -> Detail:
     shown = shown_detail(pipeline_view(pipeline, request), done.held.id)
     response.headers["ETag"] = etag(shown.version)
     return shown

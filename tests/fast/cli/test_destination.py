@@ -1,4 +1,4 @@
-"""`viaduck destination`, `pipeline`, `token` and `work` against a real control."""
+"""`viaduck destination`, `proposal`, `pipeline`, `token` and `work` against a real control."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from shared.client import Client, Rejected
 from shared.errors import ConfigError
 from shared.messages import ItemKind, Outcome
 from tests.fast.control.examples import PIPELINE, problem, progress
-from tests.fast.control.office import Office
+from tests.fast.control.office import Office, offered
 from tests.fast.control.served import served
 from tests.fast.control.test_work import TOPICS, FakeBroker, item, letter
 from tests.fast.waiting import eventually
@@ -53,7 +53,11 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
     def work(board: Board) -> Work:
         return Work(PIPELINE, TOPICS, broker, broker, board.view)
 
-    with closing(Office(tmp_path, work=work)) as office, served(office) as url:
+    sections = {
+        "template": {"catalog": "sqlite:lakes/{routing_value}.sqlite", "data_path": "data/{routing_value}"},
+        "appear": {"policy": "propose"},
+    }
+    with closing(Office(tmp_path, sections=sections, work=work)) as office, served(office) as url:
         terminal = Terminal(office, url)
         terminal.broker = broker
         yield terminal
@@ -131,6 +135,31 @@ def test_the_trail_is_shown(terminal: Terminal) -> None:
     assert [each["deed"] for each in terminal.json("pipeline", "audit", "--destination", "a")] == ["paused", "added"]
     assert "running → paused" in terminal.run("pipeline", "audit").stdout
     assert terminal.json("pipeline", "list")[0]["name"] == PIPELINE
+
+
+def test_proposals_are_listed_accepted_and_dismissed(terminal: Terminal) -> None:
+    terminal.office.offered(acme=7, other=3, third=1)
+    listed = terminal.json("proposal", "list")
+    assert [(each["routing_value"], each["rows"]) for each in listed] == [("acme", 7), ("other", 3), ("third", 1)]
+    (made,) = terminal.json("proposal", "accept", listed[0]["id"])
+    assert (made["id"], made["routing_value"]) == ("acme", "acme")
+    assert terminal.json("proposal", "dismiss", listed[1]["id"])[0]["state"] == "dismissed"
+    assert [each["routing_value"] for each in terminal.json("proposal", "list")] == ["third"]
+    assert [each["routing_value"] for each in terminal.json("proposal", "list", "--state", "dismissed")] == ["other"]
+
+
+def test_what_a_stranger_wrote_does_not_steer_a_terminal(terminal: Terminal) -> None:
+    hostile = "\x1b[2J\x1b]0;title\x07[red]\u202eevil\n"
+    terminal.office.offers([offered(hostile)])
+    shown = terminal.run("proposal", "list").stdout
+    assert not {"\x1b", "\x07", "\u202e"} & set(shown)
+    assert "[red]" in shown
+    assert terminal.json("proposal", "list")[0]["routing_value"] == hostile
+    refused = terminal.fails("proposal", "accept", terminal.json("proposal", "list")[0]["id"])
+    assert isinstance(refused, Rejected)
+    assert refused.kind == "unsafe_value"
+    dismissed = terminal.run("proposal", "dismiss", terminal.json("proposal", "list")[0]["id"]).stdout
+    assert "\x1b" not in dismissed
 
 
 def test_work_is_shown_and_replayed(terminal: Terminal) -> None:

@@ -27,12 +27,15 @@ IN_WORDS = {
     "state_dir": '`".viaduck"`',
     "destinations[].table": "the source's table",
     "destinations[].seed_mode": "the pipeline's",
+    "template.table": "the source's table",
+    "template.seed_mode": "the pipeline's",
 }
 """Defaults that follow from the rest of the file."""
 
 VARIABLES = {
     "SOURCE_POSTGRES_URI": "dbname=source",
     "QUACKSWORTH_CATALOG": "dbname=quacksworth",
+    "TENANTS_POSTGRES_URI": "dbname=tenants",
     "S3_ACCESS_KEY_ID": "x",
     "S3_SECRET_ACCESS_KEY": "x",
     "VIADUCK_TOKEN": "x",
@@ -40,7 +43,8 @@ VARIABLES = {
     "REGISTRY_URL": "postgresql://db/registry",
 }
 
-NOT_BESIDE = {"source.catalog", "source.catalog_env", "destinations[].postgres_uri_env", "registry.url"}
+NOT_BESIDE = {"source.catalog", "source.catalog_env", "destinations[].postgres_uri_env", "registry.url",
+              "template.catalog", "template.catalog_env"}  # fmt: skip
 """Keys that can't stand in a file that has their alternative."""
 
 

@@ -357,3 +357,95 @@ def _check(found: tuple[str, ...], expected: list[str]) -> None:
     unmatched = [line for line in expected if not any(mistake.startswith(line) for mistake in found)]
     assert not unmatched, found
     assert "hunter" not in " ".join(found).lower()
+
+
+TEMPLATE = """\
+source: {catalog: "sqlite:source.sqlite", table: events}
+routing: {field: company}
+template: {%s}
+"""
+GOOD = 'catalog: "sqlite:{routing_value}.sqlite", data_path: "d/{routing_value}"'
+POSTGRES = 'catalog: "dbname=lakes host=h"'
+
+
+@pytest.mark.parametrize(
+    ("template", "path", "said"),
+    [
+        ('id: "{routing_value}"', "template.catalog", "is missing"),
+        (f'{GOOD}, id: "tenant"', "template.id", "is the same for every routing value"),
+        (f'{GOOD}, id: "-{{routing_value}}"', "template.id", "must be letters, digits"),
+        (f'{GOOD}, id: "{"x" * 138}{{routing_value}}"', "template.id", "137 of them at most"),
+        (f'{GOOD}, id: "{{routing_value}}{{region}}"', "template.id", "holds a brace that is not of {routing_value}"),
+        (f'{GOOD}, table: "{{value}}"', "template.table", "holds a brace"),
+        (f'{GOOD}, properties: {{s3_region: "{{x"}}', "template.properties.s3_region", "holds a brace"),
+        ('catalog_env: "LAKE_{routing_value}"', "template.catalog_env", "names a variable, and has no {routing_value}"),
+        (f'{GOOD}, properties: {{s3_access_key_id_env: "K_{{routing_value}}"}}',
+         "template.properties.s3_access_key_id_env", "names a variable"),
+        (f'{GOOD}, properties: {{s3_secret_access_key: "hunter2"}}', "template.properties.s3_secret_access_key",
+         "write s3_secret_access_key_env"),
+        ('catalog: "postgresql://u:hunter2@h/{routing_value}", data_path: "d/{routing_value}"', "template.catalog",
+         "holds a password"),
+        ('catalog: "sqlite:all.sqlite"', "template.catalog", "leads every routing value to one table"),
+        ('catalog: "sqlite:all.sqlite", metadata_schema: "{routing_value}"', "template.catalog", "the catalog, schema"),
+        ("catalog_env: LAKE", "template.catalog_env", "in metadata_schema, schema or table"),
+        (f'{POSTGRES}, metadata_schema: "{{routing_value}}"', "template.data_path", "is missing"),
+        ('catalog: "sqlite:{routing_value}.sqlite"', "template.data_path", "is missing"),
+        (f'{POSTGRES}, metadata_schema: "{{routing_value}}", data_path: "s3://b/d"', "template.data_path",
+         "is the same for every routing value"),
+        (f'{POSTGRES}, table: "{{routing_value}}", data_path: "s3://b/{{routing_value}}"', "template.data_path",
+         "the lake is one for all"),
+        (f'{GOOD}, properties: {{s3_endpoint: "minio-{{routing_value}}"}}', "template.properties.s3_endpoint",
+         "choose a host"),
+        ('catalog: "host=db-{routing_value} dbname=lakes", data_path: "d/{routing_value}"', "template.catalog",
+         "choose host; write"),
+        ('catalog: "postgresql://{routing_value}@h/t_{routing_value}", data_path: "d/{routing_value}"',
+         "template.catalog", "choose user; write"),
+        (f"{GOOD}, create_database: true", "template.create_database", "is for catalogs on Postgres"),
+        (f"{GOOD}, create_database: perhaps", "template.create_database", "must be true or false"),
+        ('catalog: "lakes/{routing_value}.duckdb"', "template.catalog", "it is a DuckDB file"),
+        ("catalog_env: NOWHERE", "template.catalog_env", "is not set"),
+        (f"{GOOD}, routing_value: a", "template.routing_value", "is not a key"),
+    ],
+)  # fmt: skip
+def test_a_template_that_would_bring_two_values_together_or_let_them_choose_has_a_mistake(
+    mistakes_of: Mistaken, template: str, path: str, said: str
+) -> None:
+    (line,) = mistakes_of(TEMPLATE % template, {"LAKE": "dbname=lakes host=h"})
+    assert line.startswith(f"{path}: ")
+    assert said in line
+    assert "hunter2" not in line
+
+
+@pytest.mark.parametrize(
+    ("appear", "path", "said"),
+    [
+        ("policy: create", "appear.policy", "needs the section template"),
+        ("policy: sometimes", "appear.policy", "must be one of: 'off', 'propose', 'create'"),
+        ("allow: '(a'", "appear.allow", "is no regular expression"),
+        ("per_hour: -1", "appear.per_hour", "must be 0 or more"),
+        ("total: many", "appear.total", "must be a whole number"),
+    ],
+)
+def test_a_policy_that_can_not_be_followed_has_a_mistake(
+    mistakes_of: Mistaken, appear: str, path: str, said: str
+) -> None:
+    (line,) = mistakes_of(f"{MINIMAL}appear: {{{appear}}}\n")
+    assert line.startswith(f"{path}: ")
+    assert said in line
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        GOOD,
+        f'{GOOD}, id: "t-{{routing_value}}"',
+        f'{POSTGRES}, metadata_schema: "t_{{routing_value}}", data_path: "s3://b/{{routing_value}}/"',
+        'catalog: "postgresql://u@h/t_{routing_value}", data_path: "s3://b/{routing_value}", create_database: true',
+        'catalog_env: LAKE, schema: "{routing_value}", data_path: "s3://b/all"',
+        'catalog: "sqlite:all.sqlite", table: "t_{routing_value}"',
+        f'{GOOD}, properties: {{s3_region: "{{routing_value}}"}}',
+    ],
+)
+def test_templates_that_keep_values_apart_load(load_text: Load, template: str) -> None:
+    text = TEMPLATE % template + "appear: {policy: create, allow: '[a-z]+'}\n"
+    assert load_text(text, {"LAKE": "dbname=lakes host=h"}).template.is_given

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -13,16 +13,19 @@ from sqlalchemy.engine import make_url
 from services.control.api.app import build
 from services.control.api.guard import Guard
 from services.control.api.state import Sources
+from services.control.arrivals import Arrivals
 from services.control.board import Board
 from services.control.desk import Desk
 from services.control.keeper import Keeper
 from services.control.operations import Operations
+from services.control.proposals import Proposals
 from services.control.publish import Announcer
 from services.control.registry import Registry
 from services.control.tokens import Tokens
 from services.control.trail import Trail
 from services.control.work import Work
-from shared.messages import Destination, Frontier, Outcome, Progress
+from shared.digest import value_digest
+from shared.messages import LONGEST_OFFERED, Destination, Frontier, Offer, Offered, Outcome, Progress
 from tests.fast.control.examples import PIPELINE, START, frontier, progress
 from tests.fast.control.fakes import FakeSource, FakeTopic
 from tests.fast.control.files import config, destination
@@ -62,10 +65,16 @@ class Office:
             self.keeper, self.board, self.operations, Trail(database, PIPELINE), self.tokens, self.environ,
             lambda: self.now,
         )  # fmt: skip
+        self.arrivals = Arrivals(
+            self.keeper, self.board, self.desk, Proposals(database, PIPELINE), self.environ,
+            lambda: self.now, lambda: (self.now - START).total_seconds(),
+        )  # fmt: skip
         self.keeper.load()
         self.keeper.apply(self.config)
         works = {} if self.work is None else {PIPELINE: self.work(self.board)}
-        sources = Sources(self.board.view, dict, str, {PIPELINE: self.desk}, self.tokens, works)
+        sources = Sources(
+            self.board.view, dict, str, {PIPELINE: self.desk}, self.tokens, works, arrivals={PIPELINE: self.arrivals}
+        )
         self.guard = Guard(loopback=self.loopback, token=self.token, tokens=self.tokens)
         self.http = Http(build(sources, self.guard))
 
@@ -77,6 +86,19 @@ class Office:
         answer = self.http.put(f"{D}/{id}?check=false", entry(id, **keys))
         assert answer.status_code in (200, 201), answer.text
         return answer.json()
+
+    def offered(self, **rows: int) -> None:
+        """A reader offers these routing values, with so many rows each."""
+        self.offers([offered(value, number) for value, number in rows.items()])
+
+    def offers(self, values: Sequence[Offered]) -> None:
+        self.board.note(Offer(pipeline=PIPELINE, instance="viaduck-0", values=tuple(values)))
+        self.arrivals.look()
+
+    def proposals(self, **params: str) -> dict[str, Any]:
+        """What the interface lists, by routing value."""
+        items = self.http.get(f"{V1}/proposals", params).json()["items"]
+        return {each["routing_value"]: each for each in items}
 
     def said(self, message: Progress | Frontier) -> None:
         """An applier's or a reader's word arrives, and control does what it asks for."""
@@ -93,6 +115,13 @@ class Office:
 
     def published(self, id: str) -> Destination | None:
         return self.topic.kept[id]
+
+
+def offered(value: str, rows: int = 1, first_seen: int = 5) -> Offered:
+    """As a reader offers it: long ones by their beginning."""
+    cut = value[:LONGEST_OFFERED]
+    digest = value_digest(value)
+    return Offered(value=cut, whole=cut == value, digest=digest, rows=rows, first_seen=first_seen)
 
 
 def entry(of: str, **keys: Any) -> dict[str, Any]:

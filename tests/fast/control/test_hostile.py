@@ -10,7 +10,11 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.fast.control.office import V1, D, Office, entry
+from shared.config.loading import load
+from shared.config.model import Config
+from shared.errors import ConfigError
+from tests.fast.control.files import config, destination, write
+from tests.fast.control.office import V1, D, Office, entry, offered
 
 HOSTILE = [
     "'; DROP TABLE destinations; --",
@@ -78,3 +82,96 @@ def test_a_parameter_breaks_nothing(office: Office, parameter: str, value: str) 
     office.add("a")
     for path in (f"{V1}/destinations", "/"):
         assert office.http.get(path, {parameter: value}).status_code in (200, 422)
+
+
+FIELDS = ["routing_value", "id", "name", "catalog", "metadata_schema", "data_path", "schema", "table"]
+
+TEMPLATE = {
+    "id": "{routing_value}", "name": "{routing_value}", "catalog": "sqlite:lakes/{routing_value}.sqlite",
+    "data_path": "data/{routing_value}", "schema": "{routing_value}", "table": "{routing_value}",
+}  # fmt: skip
+
+
+def outcome(file: Path) -> Config | ConfigError:
+    try:
+        return load(file, {})
+    except ConfigError as error:
+        return error
+
+
+def is_told_in_one_line(error: ConfigError, where: str) -> bool:
+    return all(line.startswith(where) and "\n" not in line and len(line) < 600 for line in error.mistakes)
+
+
+@pytest.mark.parametrize("value", [*HOSTILE, *TOO_MUCH])
+def test_in_a_file_it_is_text_or_a_mistake_of_one_line(tmp_path: Path, value: str) -> None:
+    for key in FIELDS:
+        given = f"sqlite:lakes/{value}" if key == "catalog" else value
+        loaded = outcome(write(tmp_path, [{**destination("a"), key: given}]))
+        if isinstance(loaded, ConfigError):
+            assert is_told_in_one_line(loaded, "destinations[0]"), loaded
+        elif key not in ("catalog", "data_path"):
+            assert getattr(loaded.destinations[0], {"schema": "schema_name"}.get(key, key)) == value
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+def test_from_a_file_it_reaches_registry_topic_and_page_as_text(tmp_path: Path, value: str) -> None:
+    with closing(Office(tmp_path)) as office:
+        given = destination("a", routing_value=value, name=value, table=value if value.strip() else "t")
+        office.keeper.apply(config(tmp_path, [given]))
+        published = office.published("a")
+        assert published is not None
+        assert (published.routing_value, published.table) == (value, given["table"])
+        html = office.http.get("/destinations/a").text
+        assert "<script>alert" not in html
+        assert "<img" not in html
+
+
+def appearing(folder: Path) -> Office:
+    return Office(folder, sections={"template": TEMPLATE, "appear": {"policy": "create", "allow": "(?s).*"}})
+
+
+@pytest.mark.parametrize("value", [each for each in [*HOSTILE, *TOO_MUCH] if each != "NULL"])
+def test_through_a_template_it_is_proposed_and_nothing_is_made_of_it(tmp_path: Path, value: str) -> None:
+    with closing(appearing(tmp_path)) as office:
+        before = sorted(tmp_path.rglob("*"))
+        office.offers([offered(value, 7)])
+        assert sorted(tmp_path.rglob("*")) == before
+        assert (office.registry.destinations(), office.topic.sent) == ({}, [])
+        (shown,) = office.proposals().values()
+        assert (shown["routing_value"], shown["rows"], shown["reason"]) == (value[:200], 7, "unsafe")
+        assert shown["destination"] is None
+        html = office.http.get("/proposals").text
+        assert "<script>alert" not in html
+        assert "<img" not in html
+        assert f"/proposals/{shown['id']}/accept" not in html
+        for path in (f"{V1}/proposals/{shown['id']}:accept", f"/proposals/{shown['id']}/accept"):
+            refused = office.http.post(path)
+            assert refused.status_code in (409, 422)
+            assert "set-cookie" not in refused.headers
+        assert office.http.post(f"/proposals/{shown['id']}/dismiss").headers["location"] == "/proposals"
+        assert office.http.get(f"{V1}/audit").json()["items"][0]["changes"]["routing_value"] == [None, value[:200]]
+        assert office.registry.destinations() == {}
+
+
+def test_all_of_them_at_once_leave_the_good_one_alone(tmp_path: Path) -> None:
+    with closing(appearing(tmp_path)) as office:
+        office.offers([offered(value) for value in [*HOSTILE, *TOO_MUCH, "quacksworth"]])
+        assert set(office.registry.destinations()) == {"quacksworth", "NULL"}
+        assert len(office.arrivals.proposals.all()) == len(HOSTILE) + len(TOO_MUCH) - 1
+
+
+@pytest.mark.parametrize("value", [*HOSTILE, *TOO_MUCH])
+def test_around_the_placeholder_it_is_text_or_a_mistake_of_one_line(tmp_path: Path, value: str) -> None:
+    for key in ("id", "catalog_env", "metadata_schema"):
+        given = value if key == "catalog_env" else f"{value}{{routing_value}}"
+        catalog = (
+            {}
+            if key == "catalog_env"
+            else {"catalog": "sqlite:lakes/{routing_value}.sqlite", "data_path": "{routing_value}"}
+        )
+        loaded = outcome(write(tmp_path, template={**catalog, key: given}, appear={"policy": "create"}))
+        if isinstance(loaded, ConfigError):
+            assert is_told_in_one_line(loaded, "template."), loaded
+        else:
+            assert getattr(loaded.template, key) == given

@@ -13,10 +13,11 @@ import pytest
 
 from services.control.board import Board
 from services.control.work import Work
+from shared.digest import value_digest
 from tests.fast.control.examples import PIPELINE
 from tests.fast.control.fakes import FakeSource
 from tests.fast.control.files import make_source
-from tests.fast.control.office import Office
+from tests.fast.control.office import Office, offered
 from tests.fast.control.served import served
 from tests.fast.control.test_work import TOPICS, FakeBroker, item, letter
 
@@ -31,11 +32,13 @@ generation.mode = "positive"
 [parameters]
 "path.pipeline" = "events"
 "path.destination" = "a"
+"path.proposal" = "PROPOSAL"
 
 # What only a look at other values, at other destinations or at a cursor's own list can refuse.
 [checks.positive_data_acceptance]
 expected-statuses = ["2xx", 401, 403, 404, 409, 412, 415, 422, 503]
 """
+STRANGER = "<script>'; DROP"
 HOOKS = "tests.fast.control.schema_hooks"
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -51,13 +54,20 @@ def office(tmp_path: Path) -> Iterator[Office]:
 
     make_source(tmp_path)
     source = FakeSource(lake=f"sqlite:{tmp_path}/source.sqlite")
-    with closing(Office(tmp_path, file=("filed",), work=work, token="admin", source=source)) as office:
+    sections = {
+        "template": {"catalog": "sqlite:lakes/{routing_value}.sqlite", "data_path": "data/{routing_value}"},
+        "appear": {"policy": "propose"},
+    }
+    with closing(
+        Office(tmp_path, file=("filed",), sections=sections, work=work, token="admin", source=source)
+    ) as office:
+        office.offers([offered(STRANGER), offered("nul\x00\u202e"), offered("x" * 300)])
         yield office
 
 
 @pytest.mark.timeout(300)
 def test_no_request_makes_it_break_its_own_schema(office: Office, tmp_path: Path) -> None:
-    (tmp_path / "schemathesis.toml").write_text(CONFIG)
+    (tmp_path / "schemathesis.toml").write_text(CONFIG.replace("PROPOSAL", value_digest(STRANGER)))
     with served(office) as url:
         done = subprocess.run(
             [sys.executable, "-m", "schemathesis.cli", "run", f"{url}/openapi.json", "--checks", "all",

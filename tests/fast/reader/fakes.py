@@ -9,10 +9,11 @@ from datetime import timedelta
 from services.reader.choose import Sight
 from services.reader.source import Cut, Expired
 from services.reader.steps import Step
+from shared.digest import value_digest
 from shared.errors import SourceError, ViaduckError
 from shared.kafka.record import Record
 from shared.lake.catalog import Head
-from shared.messages import Frontier, Progress, WorkItem, parse_progress
+from shared.messages import Frontier, Offer, Offered, Progress, WorkItem, parse_progress
 from shared.metrics import Metrics
 from shared.ranges import Range
 from tests.fast.reader.world import EPOCH, sight
@@ -29,6 +30,7 @@ class FakeSource:
     table: str = "table"
     segments: bool = False
     fails: ViaduckError | None = None
+    most: int = 400
     calls: list[str] = field(default_factory=list)
 
     def commit(self, **rows: int) -> int:
@@ -63,6 +65,19 @@ class FakeSource:
     def sizes(self) -> dict[str, int] | None:
         self._called("sizes")
         return {"a": 10}
+
+    def unknown(self, routed: Collection[str]) -> tuple[list[Offered], bool]:
+        self._called("unknown")
+        rows: dict[str, int] = {}
+        for changed in self.history:
+            for value, count in changed.items():
+                rows[value] = rows.get(value, 0) + count
+        found = [(count, value) for value, count in rows.items() if value not in routed]
+        shown = sorted(found, reverse=True)[: self.most]
+        head = len(self.history) - 1
+        return [
+            Offered(value=value, digest=value_digest(value), rows=count, first_seen=head) for count, value in shown
+        ], len(found) > self.most
 
     def _called(self, call: str) -> None:
         self.calls.append(call)
@@ -102,7 +117,11 @@ class FakeSender:
     def parks(self) -> list[Progress]:
         return [message for message in self._progress() if isinstance(message, Progress)]
 
-    def _progress(self) -> list[Progress | Frontier]:
+    @property
+    def offers(self) -> list[Offer]:
+        return [message for message in self._progress() if isinstance(message, Offer)]
+
+    def _progress(self) -> list[Progress | Frontier | Offer]:
         return [parse_progress(record.value or b"") for record in self.sent if record.topic.endswith(".progress")]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from services.reader.inbox import Answered, Inbox, Reached, Removed, Wanted, Woken
-from services.reader.loop import Loop, counts_unrouted
+from services.reader.loop import Loop, counts_unrouted, offers
 from services.reader.publish import Outlet
 from shared.kafka.topics import Topics
 from shared.messages import Frontier, ItemKind, Outcome, Progress, Share, WorkItem
@@ -193,3 +193,25 @@ def test_of_readers_that_share_by_hash_the_first_counts_what_is_nobodys(tmp_path
     counting = [counts_unrouted(config(tmp_path, instance={"partition": share})) for share in shares]
     assert counting == [True, False, False]
     assert counts_unrouted(config(tmp_path))
+
+
+def test_values_without_a_destination_are_offered_where_the_policy_wants_them(tmp_path: Path) -> None:
+    reader = Reader(tmp_path, appear={"policy": "propose"})
+    try:
+        reader.source.commit(a=1, stranger=3)
+        reader.inbox.put(Wanted(spec("a")))
+        reader.start()
+        eventually(lambda: reader.sender.offers)
+        (offered,) = reader.sender.offers[-1].values
+        assert (offered.value, offered.rows) == ("stranger", 3)
+        assert reader.sender.offers[-1].key == "p/@viaduck-0/offer"
+    finally:
+        reader.stop()
+
+
+def test_of_several_readers_only_one_offers_values_and_none_where_the_policy_is_off(tmp_path: Path) -> None:
+    asks = {"policy": "propose"}
+    second = {"id": "b", "partition": {"mode": "hash", "total": 2, "ordinal": 1}}
+    assert offers(config(tmp_path, appear=asks))
+    assert not offers(config(tmp_path, appear=asks, instance=second))
+    assert not offers(config(tmp_path))

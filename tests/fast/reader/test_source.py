@@ -11,7 +11,9 @@ import pytest
 from services.reader.source import Expired, Source
 from services.reader.steps import Step
 from shared.config.catalogs import ResolvedLake
+from shared.digest import value_digest
 from shared.errors import SourceError
+from shared.messages import LONGEST_OFFERED, MOST_OFFERED
 from shared.ranges import Range
 from tests.fast.reader.lakes import COLUMNS, Lake, config
 
@@ -246,3 +248,27 @@ def test_a_range_that_was_maintained_before_it_was_counted_still_shows_its_delet
     step = source.count(cut, ())
     assert step.rows["a"] >= 3
     assert step.range == Range(before, head)
+
+
+def test_values_without_a_destination_are_found_in_one_pass_whatever_they_hold(
+    lake: Lake, open_source: MakeSource
+) -> None:
+    lake.insert("a", 0, 20)
+    lake.insert(None, 100, 30)
+    lake.insert("b", 200, 3)
+    hostile = ["'; DROP TABLE t; --", "nul\x00", "\u202eevil", "{}%s", "long" * 2_500, "🦆" * 150]
+    for number, value in enumerate(hostile):
+        lake.con.execute("INSERT INTO lake.t VALUES (?, ?, 'v')", [300 + number, value]).fetchall()
+    found, more = open_source().unknown(["a"])
+    assert not more
+    assert (found[0].value, found[0].rows, found[0].first_seen) == ("b", 3, lake.head)
+    assert {each.digest: (each.value, each.whole) for each in found[1:]} == {
+        value_digest(value): (value[:LONGEST_OFFERED], len(value) <= LONGEST_OFFERED) for value in hostile
+    }
+
+
+def test_more_values_than_can_be_offered_are_cut_in_the_source(lake: Lake, open_source: MakeSource) -> None:
+    lake.sql(f"INSERT INTO lake.t SELECT i, 'v' || (i // 2), 'v' FROM range({2 * MOST_OFFERED + 3}) r(i)")
+    found, more = open_source().unknown([])
+    assert (len(found), more) == (MOST_OFFERED, True)
+    assert {each.rows for each in found} == {2}

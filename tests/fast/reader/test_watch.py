@@ -5,6 +5,7 @@ import itertools
 from services.reader.choose import Rules
 from services.reader.frontier import CatalogTime
 from services.reader.plan import Planner
+from services.reader.unknown import Unknown
 from services.reader.watch import HEARD_WITHIN_S, LONGEST_PAUSE_S, SIGHT_EVERY_S, SIZES_EVERY_S, Watch
 from shared.messages import ItemKind, Outcome
 from shared.metrics import Metrics
@@ -16,14 +17,17 @@ from tests.fast.reader.world import EPOCH, answer, spec
 class Desk:
     """A watch over a fake source, and the planner that it serves."""
 
-    def __init__(self, *names: str, counts_unrouted: bool = True, interval_s: float = 5.0) -> None:
+    def __init__(
+        self, *names: str, counts_unrouted: bool = True, interval_s: float = 5.0, unknown: Unknown | None = None
+    ) -> None:
         numbers = itertools.count(1)
         self.source, self.metrics = FakeSource(), Metrics("p")
         self.planner = Planner(Rules(), lambda: f"item-{next(numbers)}", lambda: 0.0)
         self.routes: dict[str, str] = {}
         self.watch = Watch(
-            self.source, self.planner, self.metrics, self.routes, interval_s, 0.0, counts_unrouted=counts_unrouted
-        )
+            self.source, self.planner, self.metrics, self.routes, interval_s, 0.0, counts_unrouted=counts_unrouted,
+            unknown=unknown,
+        )  # fmt: skip
         for name in names:
             self.routes[name] = name
             self.planner.destination(spec(name), 0.0)
@@ -216,3 +220,37 @@ def test_the_catalogs_time_goes_on_between_polls() -> None:
     assert desk.watch.catalog_time(0.0) is None
     desk.poll(10.0)
     assert desk.watch.catalog_time(12.5) == CatalogTime(EPOCH, EPOCH.replace(minute=1, second=42, microsecond=500_000))
+
+
+def test_values_without_a_destination_are_looked_for_once_and_then_counted_with_what_changes() -> None:
+    unknown = Unknown()
+    desk = Desk("a", unknown=unknown)
+    desk.source.commit(a=1, old=7)
+    desk.poll(0.0)
+    desk.source.commit(a=1, new=2)
+    desk.poll(5.0)
+    desk.poll(10.0)
+    assert desk.source.calls.count("unknown") == 1
+    assert {each.value: (each.rows, each.first_seen) for each in unknown.offer(["a"])} == {"old": (7, 2), "new": (2, 3)}
+
+
+def test_an_idle_source_costs_the_same_when_values_are_offered() -> None:
+    desk = Desk("a", unknown=Unknown()).at_head()
+    desk.source.calls.clear()
+    for second in (5, 10, 15):
+        desk.poll(float(second))
+    assert desk.source.calls == ["head"] * 3
+
+
+def test_values_are_not_looked_for_where_nobody_asks_for_them() -> None:
+    desk = Desk("a").at_head()
+    desk.source.commit(nobody=1)
+    desk.poll(5.0)
+    assert "unknown" not in desk.source.calls
+
+
+def test_values_wait_for_the_first_destinations_to_be_heard_of() -> None:
+    desk = Desk(unknown=Unknown())
+    desk.poll(0.0)
+    assert not desk.watch.has_work(HEARD_WITHIN_S - 1)
+    assert desk.watch.has_work(HEARD_WITHIN_S)

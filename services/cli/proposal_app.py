@@ -1,0 +1,65 @@
+"""``viaduck proposal …``: routing values that have no destination, and an operator's yes or no."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from services.cli.options import Json, MaybeFile, Pipeline, Url, end, target
+
+app = typer.Typer(help="Routing values without a destination: look at them, say yes or no.", no_args_is_help=True)
+
+ProposalId = Annotated[str, typer.Argument(metavar="ID", help="As `list` shows it.")]
+
+
+class State(StrEnum):
+    OPEN = "open"
+    DISMISSED = "dismissed"
+
+
+@app.command("list")
+def list_(
+    config: MaybeFile = None,
+    url: Url = None,
+    pipeline: Pipeline = None,
+    state: Annotated[State, typer.Option(help="Only those in this state.")] = State.OPEN,
+    json: Json = False,
+) -> None:
+    """Show the routing values that have no destination, those with most rows first."""
+    from services.cli.listing import PROPOSALS, show_list
+
+    asked = target(config, url)
+    found = asked.client.proposals(asked.pipeline(pipeline), state.value)
+    end(show_list(found if json else [_legible(each) for each in found], PROPOSALS, json))
+
+
+@app.command()
+def accept(
+    id: ProposalId, config: MaybeFile = None, url: Url = None, pipeline: Pipeline = None, json: Json = False
+) -> None:
+    """Make it a destination, by the template of the file."""
+    from services.cli.status import show_one
+
+    asked = target(config, url)
+    show_one(asked.client.accept(asked.pipeline(pipeline), id), json)
+
+
+@app.command()
+def dismiss(
+    id: ProposalId, config: MaybeFile = None, url: Url = None, pipeline: Pipeline = None, json: Json = False
+) -> None:
+    """Say that nobody wants it; it stays dismissed, and may be accepted later."""
+    from services.cli.status import show_one
+
+    asked = target(config, url)
+    found = asked.client.dismiss(asked.pipeline(pipeline), id)
+    show_one(found if json else _legible(found), json)
+
+
+def _legible(found: dict[str, Any]) -> dict[str, Any]:
+    """The routing value in quotes and on one line: what a stranger wrote must not steer a terminal."""
+    from shared.config.mistakes import quoted
+
+    return {**found, "routing_value": quoted(found["routing_value"])}

@@ -1,0 +1,131 @@
+"""``/v1/pipelines/{p}/proposals``: routing values that have no destination, and an operator's yes or no."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Path, Query, Request, Response
+from pydantic import BaseModel, ConfigDict
+
+from services.control.api.models import After, Detail, Limit, Page, PipelineName
+from services.control.api.paging import DEFAULT_LIMIT, page
+from services.control.api.problems import Problem, declared
+from services.control.api.state import CurrentArrivals, CurrentAsker
+from services.control.api.writes import shown_done, unfit_problem
+from services.control.entry import Unfit
+from services.control.policy import Reason
+from services.control.proposals import Proposal, State
+from shared.errors import DestinationError
+
+router = APIRouter(prefix="/v1/pipelines/{pipeline}/proposals", tags=["proposals"])
+
+PROPOSAL = "^[0-9a-f]{32}$"
+EXAMPLE = "0123456789abcdef0123456789abcdef"
+ProposalId = Annotated[str, Path(pattern=PROPOSAL, description="Its id", examples=[EXAMPLE])]
+
+
+class ProposalShown(BaseModel):
+    """A routing value that has no destination: data from strangers, which may hold any character."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "id": EXAMPLE, "pipeline": "events", "routing_value": "quacksworth", "whole": True, "rows": 1200,
+                    "first_seen": 17, "state": "open", "reason": "asks",
+                    "message": "appear.policy is to ask; accept or dismiss it", "destination": "quacksworth-lake",
+                    "author": None, "created_at": "2026-01-01T00:00:00Z", "updated_at": "2026-01-01T00:00:00Z",
+                }
+            ]
+        }
+    )  # fmt: skip
+
+    id: str
+    """A digest of the whole routing value."""
+    pipeline: str
+    routing_value: str
+    whole: bool
+    """False: it is longer, and `routing_value` is its beginning."""
+    rows: int
+    """Rows that were seen with it, at most."""
+    first_seen: int
+    """The snapshot of the source in which it was seen first."""
+    state: State
+    reason: Reason
+    """Why it is not a destination by itself."""
+    message: str
+    destination: str | None
+    """The id of the destination that accepting makes; null where no safe name can be made."""
+    author: str | None
+    """Who dismissed it."""
+    created_at: datetime
+    updated_at: datetime
+
+
+@router.get("", responses=declared("not_found"))
+def list_proposals(
+    pipeline: PipelineName,
+    arrivals: CurrentArrivals,
+    limit: Limit = DEFAULT_LIMIT,
+    after: After = None,
+    state: Annotated[Literal["open", "dismissed"], Query(description="Only those in this state")] = "open",
+) -> Page[ProposalShown]:
+    """Routing values without a destination, those with most rows first."""
+    found = {each.id: each for each in arrivals.waiting() if each.state == state}
+    keys, following = page([(-float(each.sighting.rows), each.id) for each in found.values()], limit, after)
+    return Page(
+        items=[_shown(pipeline, found[name], arrivals.suggestion(found[name])) for _, name in keys], next=following
+    )
+
+
+@router.post(
+    "/{proposal}:accept",
+    status_code=201,
+    responses={201: {"description": "It is a destination."}, **declared("not_found", "unsafe_value", "conflict")},
+)
+def accept_proposal(
+    pipeline: PipelineName,
+    proposal: ProposalId,
+    arrivals: CurrentArrivals,
+    asker: CurrentAsker,
+    request: Request,
+    response: Response,
+) -> Detail:
+    """Make it a destination by the template, checked like a PUT; neither pattern nor limits are asked."""
+    try:
+        done = arrivals.accept(proposal, asker.name)
+    except Unfit as unfit:
+        raise unfit_problem(unfit) from None
+    except DestinationError as error:
+        raise Problem("check_failed", f"{error.type}: {error.message}", error.hint) from None
+    response.headers["Location"] = f"/v1/pipelines/{pipeline}/destinations/{done.held.id}"
+    return shown_done(pipeline, request, response, done)
+
+
+@router.post("/{proposal}:dismiss", responses=declared("not_found"))
+def dismiss_proposal(
+    pipeline: PipelineName, proposal: ProposalId, arrivals: CurrentArrivals, asker: CurrentAsker
+) -> ProposalShown:
+    """Say that nobody wants it. It stays dismissed, however often it is seen, and may be accepted later."""
+    found = arrivals.dismiss(proposal, asker.name)
+    return _shown(pipeline, found, arrivals.suggestion(found))
+
+
+def _shown(pipeline: str, proposal: Proposal, suggestion: str | None) -> ProposalShown:
+    sighting, decision = proposal.sighting, proposal.decision
+    return ProposalShown(
+        id=proposal.id,
+        pipeline=pipeline,
+        routing_value=sighting.value,
+        whole=sighting.whole,
+        rows=sighting.rows,
+        first_seen=sighting.first_seen,
+        state=proposal.state,
+        reason=decision.reason,
+        message=decision.message,
+        destination=suggestion,
+        author=proposal.author,
+        created_at=proposal.created_at,
+        updated_at=proposal.updated_at,
+    )

@@ -1,0 +1,86 @@
+"""``/proposals``: routing values that have no destination, each with two buttons."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from starlette.concurrency import run_in_threadpool
+
+from services.control.api.paging import page
+from services.control.api.problems import Problem, said
+from services.control.api.proposals import PROPOSAL
+from services.control.api.state import CurrentAsker, sources_of
+from services.control.api.writes import unfit_fields
+from services.control.arrivals import Arrivals
+from services.control.entry import Unfit
+from services.control.lifecycle import Refused
+from services.control.page.pane import ROWS
+from services.control.page.templates import answer
+from services.control.proposals import State
+from shared.config.mistakes import quoted
+from shared.errors import DependencyError, ViaduckError
+
+router = APIRouter(include_in_schema=False)
+
+ProposalId = Annotated[str, Path(pattern=PROPOSAL)]
+STATES: tuple[State, ...] = ("open", "dismissed")
+
+
+@router.get("/proposals", response_class=HTMLResponse)
+def show_proposals(
+    request: Request,
+    state: Annotated[str, Query(max_length=20)] = "open",
+    after: Annotated[str | None, Query(max_length=1_000)] = None,
+) -> HTMLResponse:
+    return _list(request, next((each for each in STATES if each == state), "open"), after or None)
+
+
+@router.post("/proposals/{proposal}/{action}")
+async def answer_one(proposal: ProposalId, action: str, request: Request, asker: CurrentAsker) -> Response:
+    try:
+        place = await run_in_threadpool(_act, _arrivals(request), proposal, action, asker.name)
+    except (Refused, ViaduckError, DependencyError) as error:
+        refused = f"{error} {error.hint}"
+    except Unfit as unfit:
+        refused = said(unfit_fields(unfit))
+    else:
+        request.app.state.pane.forget()
+        return RedirectResponse(place, 303)
+    return await run_in_threadpool(_list, request, "open", None, refused)
+
+
+def _act(arrivals: Arrivals, proposal: str, action: str, author: str) -> str:
+    """Where to go on."""
+    if action == "accept":
+        return f"/destinations/{arrivals.accept(proposal, author).held.id}"
+    if action == "dismiss":
+        arrivals.dismiss(proposal, author)
+        return "/proposals"
+    raise Problem("not_found", f"there is no action {action[:40]}")
+
+
+def _list(request: Request, state: State, after: str | None, refused: str | None = None) -> HTMLResponse:
+    arrivals = _arrivals(request)
+    found = {each.id: each for each in arrivals.waiting() if each.state == state}
+    keys, following = page([(-float(each.sighting.rows), each.id) for each in found.values()], ROWS, after)
+    shown = [
+        {
+            "it": found[name],
+            "value": quoted(found[name].sighting.value),
+            "destination": arrivals.suggestion(found[name]),
+        }
+        for _, name in keys
+    ]
+    status = 200 if refused is None else 409
+    return answer(request, "proposals.html", status, proposals=shown, state=state, states=STATES, following=following,
+                  refused=refused)  # fmt: skip
+
+
+def _arrivals(request: Request) -> Arrivals:
+    sources = sources_of(request)
+    found = sources.arrivals.get(sources.view().pipeline)
+    if found is None:
+        raise Problem("not_found", "this control has no proposals")
+    return found

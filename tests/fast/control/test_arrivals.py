@@ -1,0 +1,357 @@
+"""Tenants that appear by themselves: what control does with what readers offer and operators answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.control.proposals import Proposals
+from shared.config.catalogs import ResolvedLake
+from shared.errors import DependencyError
+from shared.lake.attach import attach
+from shared.lake.engine import connect
+from shared.messages import LakeRef, Offer
+from tests.fast.control.examples import PIPELINE, START
+from tests.fast.control.files import config
+from tests.fast.control.office import V1, D, Office, entry, offered
+from tests.fast.waiting import eventually
+
+TEMPLATE: dict[str, Any] = {
+    "id": "{routing_value}-lake",
+    "catalog": "sqlite:lakes/{routing_value}.sqlite",
+    "data_path": "data/{routing_value}/",
+    "table": "events_{routing_value}",
+    "seed_mode": "latest",
+}
+
+Open = Callable[..., Office]
+
+
+@pytest.fixture
+def open_office(tmp_path: Path) -> Iterator[Open]:
+    with ExitStack() as closing:
+
+        def make(policy: str = "create", template: dict[str, Any] = TEMPLATE, **other: Any) -> Office:
+            rules = {name: other.pop(name) for name in ("allow", "per_hour", "total") if name in other}
+            sections: dict[str, Any] = {"template": template, "appear": {"policy": policy, **rules}}
+            sections |= other.pop("sections", {})
+            office = Office(tmp_path, sections=sections, **other)
+            closing.callback(office.close)
+            return office
+
+        yield make
+
+
+def ids(office: Office) -> set[str]:
+    return {each.id for each in office.registry.destinations().values() if not each.removed}
+
+
+def reasons(office: Office) -> dict[str, str]:
+    return {value: each["reason"] for value, each in office.proposals().items()}
+
+
+def answer(office: Office, value: str, action: str) -> Any:
+    state = "open" if value in office.proposals() else "dismissed"
+    return office.http.post(f"{V1}/proposals/{office.proposals(state=state)[value]['id']}:{action}")
+
+
+def test_a_value_that_the_policy_allows_becomes_an_ordinary_destination(open_office: Open) -> None:
+    office = open_office(sections={"defaults": {"properties": {"s3_region": "eu"}}})
+    office.offered(acme=3)
+    assert office.proposals() == {}
+    published = office.published("acme-lake")
+    assert published is not None
+    assert (published.routing_value, published.table, published.managed_by) == ("acme", "events_acme", "api")
+    assert published.lake == LakeRef(
+        catalog=f"sqlite:{office.folder}/lakes/acme.sqlite",
+        data_path=f"{office.folder}/data/acme/",
+        properties={"s3_region": "eu"},
+    )
+    assert published.seed_mode == "latest"
+    shown = office.http.get(f"{D}/acme-lake").json()
+    assert (shown["author"], shown["generation"]) == ("policy", 1)
+    (entry_of_the_trail,) = office.http.get(f"{V1}/audit").json()["items"]
+    assert (entry_of_the_trail["author"], entry_of_the_trail["deed"]) == ("policy", "added")
+
+
+def test_the_policy_that_asks_lists_with_row_counts_the_greatest_first_in_pages(open_office: Open) -> None:
+    office = open_office("propose")
+    office.offered(**{f"t{number}": number + 1 for number in range(5)})
+    assert ids(office) == set()
+    found: list[Any] = []
+    after: dict[str, str] = {}
+    while True:
+        page = office.http.get(f"{V1}/proposals", {"limit": "2", **after}).json()
+        found += page["items"]
+        if page["next"] is None:
+            break
+        after = {"after": page["next"]}
+    assert [(each["routing_value"], each["rows"]) for each in found] == [(f"t{n}", n + 1) for n in (4, 3, 2, 1, 0)]
+    assert {each["reason"] for each in found} == {"asks"}
+    assert found[0]["destination"] == "t4-lake"
+
+
+def test_rows_are_told_anew_and_the_first_sight_stays(open_office: Open) -> None:
+    office = open_office("propose")
+    office.offers([offered("acme", 3, first_seen=9)])
+    office.offers([offered("acme", 8, first_seen=12)])
+    shown = office.proposals()["acme"]
+    assert (shown["rows"], shown["first_seen"]) == (8, 9)
+
+
+def test_without_a_policy_nothing_is_remembered(open_office: Open) -> None:
+    office = open_office("off")
+    office.offered(acme=3)
+    assert (office.proposals(), ids(office)) == ({}, set())
+
+
+def test_a_yes_makes_it_whatever_pattern_and_limits_say(open_office: Open) -> None:
+    office = open_office("create", allow="no.*", per_hour=0)
+    office.offered(acme=3)
+    assert reasons(office) == {"acme": "not_allowed"}
+    made = answer(office, "acme", "accept")
+    assert (made.status_code, made.json()["id"], made.json()["author"]) == (201, "acme-lake", "loopback")
+    assert made.headers["location"] == f"{D}/acme-lake"
+    assert office.proposals() == {}
+    assert office.registry.destinations()["acme-lake"].appeared_at is None
+
+
+def test_a_no_is_remembered_written_to_the_trail_and_can_be_taken_back(open_office: Open) -> None:
+    office = open_office("propose")
+    office.offered(acme=3)
+    said = answer(office, "acme", "dismiss")
+    assert (said.status_code, said.json()["state"], said.json()["author"]) == (200, "dismissed", "loopback")
+    office.offered(acme=9)
+    assert office.proposals() == {}
+    assert list(office.proposals(state="dismissed")) == ["acme"]
+    assert answer(office, "acme", "dismiss").status_code == 200
+    (trail,) = office.http.get(f"{V1}/audit").json()["items"]
+    assert (trail["deed"], trail["author"]) == ("dismissed", "loopback")
+    assert trail["changes"]["routing_value"] == [None, "acme"]
+    assert answer(office, "acme", "accept").status_code == 201
+
+
+def test_a_dismissed_value_is_not_made_when_the_policy_changes(open_office: Open, tmp_path: Path) -> None:
+    office = open_office("propose")
+    office.offered(acme=3, other=3)
+    answer(office, "acme", "dismiss")
+    office.keeper.apply(config(tmp_path, template=TEMPLATE, appear={"policy": "create"}))
+    office.arrivals.look()
+    assert ids(office) == {"other-lake"}
+
+
+def test_what_an_operator_removed_does_not_come_back_by_itself(open_office: Open) -> None:
+    office = open_office()
+    office.offered(acme=3)
+    assert office.http.delete(f"{D}/acme-lake").status_code == 204
+    office.offered(acme=3)
+    assert (ids(office), reasons(office)) == (set(), {"acme": "removed"})
+    assert answer(office, "acme", "accept").json()["generation"] == 2
+
+
+def test_limits_are_kept_by_the_registry_over_restarts_and_time_makes_room(open_office: Open) -> None:
+    office = open_office(per_hour=2, total=3)
+    office.offered(a=1, b=2, c=3, d=4)
+    assert (ids(office), set(reasons(office).values())) == ({"d-lake", "c-lake"}, {"hour_full"})
+    again = open_office(per_hour=2, total=3)
+    again.offered(a=1, b=2)
+    assert reasons(again) == {"a": "hour_full", "b": "hour_full"}
+    again.now = START + timedelta(hours=1, seconds=1)
+    again.arrivals.look()
+    assert (ids(again), reasons(again)) == ({"b-lake", "c-lake", "d-lake"}, {"a": "full"})
+
+
+def test_two_controls_on_one_registry_keep_one_limit(open_office: Open) -> None:
+    one, other = open_office(per_hour=1), open_office(per_hour=1)
+    one.offered(a=1)
+    other.offered(b=1)
+    assert ids(one) == {"a-lake"}
+    assert reasons(other) == {"b": "hour_full"}
+
+
+def test_values_that_differ_by_case_alone_are_left_to_an_operator(open_office: Open) -> None:
+    office = open_office()
+    office.offered(Acme=1, acme=9, other=1)
+    assert (ids(office), reasons(office)) == ({"other-lake"}, {"Acme": "similar", "acme": "similar"})
+
+
+def test_a_no_to_one_of_them_lets_the_other_appear(open_office: Open) -> None:
+    office = open_office()
+    office.offered(Acme=1, acme=9)
+    answer(office, "Acme", "dismiss")
+    office.arrivals.look()
+    assert (ids(office), office.proposals()) == ({"acme-lake"}, {})
+
+
+def test_a_value_whose_id_is_somebody_elses_is_left_to_an_operator(open_office: Open) -> None:
+    office = open_office()
+    office.add("acme-lake", routing_value="something else")
+    office.offered(acme=9)
+    assert reasons(office) == {"acme": "taken"}
+    refused = answer(office, "acme", "accept")
+    assert (refused.status_code, refused.json()["type"]) == (409, "/docs/errors#conflict")
+
+
+def test_nothing_begins_by_itself_in_a_lake_that_is_there(open_office: Open, tmp_path: Path) -> None:
+    """A stranger may name himself after the source, or after somebody's lake."""
+    con = connect()
+    lake = ResolvedLake(f"sqlite:{tmp_path}/lakes/acme.sqlite", data_path=f"{tmp_path}/data/acme/")
+    attach(con, "lake", lake, read_only=False, create=True)
+    con.close()
+    office = open_office()
+    office.offered(acme=9)
+    shown = office.proposals()["acme"]
+    assert (ids(office), shown["reason"]) == (set(), "failed")
+    assert "there is a lake already" in shown["message"]
+    assert answer(office, "acme", "accept").status_code == 201
+
+
+def test_what_fails_its_checks_is_proposed_with_the_reason_and_tried_again_later(
+    open_office: Open, tmp_path: Path
+) -> None:
+    in_the_way = tmp_path / "data"
+    in_the_way.write_text("a file")
+    office = open_office()
+    office.offered(acme=9)
+    assert (ids(office), reasons(office)) == (set(), {"acme": "failed"})
+    assert "storage_refused" in office.proposals()["acme"]["message"]
+    refused = answer(office, "acme", "accept")
+    assert (refused.status_code, refused.json()["type"]) == (422, "/docs/errors#check_failed")
+    in_the_way.unlink()
+    office.now += timedelta(seconds=60)
+    office.arrivals.look()
+    assert ids(office) == set()
+    office.now += timedelta(seconds=300)
+    office.arrivals.look()
+    assert (ids(office), office.proposals()) == ({"acme-lake"}, {})
+
+
+def test_many_failures_do_not_hold_up_the_look(open_office: Open, tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("a file")
+    office = open_office()
+    office.offered(**{f"t{number}": 1 for number in range(9)})
+    said = [each["message"] for each in office.proposals().values()]
+    assert sum("several before it failed" in each for each in said) == 4
+    assert sum("storage_refused" in each for each in said) == 5
+    office.now += timedelta(seconds=60)
+    office.arrivals.look()
+    assert all("storage_refused" in each["message"] for each in office.proposals().values())
+
+
+def test_the_servers_lists_bound_what_a_template_makes(open_office: Open) -> None:
+    office = open_office(sections={"server": {"port": 0, "allowed_paths": ["/elsewhere"]}})
+    office.offered(acme=9)
+    assert "is not below one of the paths" in office.proposals()["acme"]["message"]
+
+
+def test_a_value_with_a_destination_is_no_proposal_and_one_that_gets_it_no_longer(open_office: Open) -> None:
+    office = open_office("propose", file=("filed",))
+    office.offers([offered("value of filed"), offered("acme")])
+    assert list(office.proposals()) == ["acme"]
+    office.add("mine", routing_value="acme")
+    assert office.proposals() == {}
+    office.arrivals.look()
+    assert office.arrivals.proposals.all() == {}
+
+
+def test_before_the_file_is_in_force_nobody_appears(open_office: Open) -> None:
+    office = open_office()
+    office.board.file_in_force = False
+    office.offered(acme=3)
+    assert ids(office) == set()
+
+
+def test_a_flood_of_values_fills_the_registry_no_further(open_office: Open) -> None:
+    office = open_office("propose")
+    office.arrivals.proposals = Proposals(office.registry.database, PIPELINE, most_open=3)
+    office.offered(**{f"t{number}": 1 for number in range(9)})
+    office.offered(**{f"u{number}": 1 for number in range(9)})
+    assert len(office.proposals()) == 3
+    answer(office, next(iter(office.proposals())), "dismiss")
+    office.arrivals.look()
+    assert len(office.proposals()) == 3
+
+
+def test_a_template_for_one_lake_differs_by_table(open_office: Open) -> None:
+    office = open_office(template={"catalog": "sqlite:shared.sqlite", "table": "{routing_value}"})
+    office.offered(a=1, b=1)
+    assert ids(office) == {"a", "b"}
+    both = [office.published(name) for name in ("a", "b")]
+    assert [each.table for each in both if each] == ["a", "b"]
+
+
+def test_names_that_postgres_would_cut_are_not_made(open_office: Open) -> None:
+    template = {"catalog": "postgres:dbname=lakes host=nowhere", "metadata_schema": "t" * 20 + "_{routing_value}",
+                "data_path": "data/{routing_value}"}  # fmt: skip
+    office = open_office(template=template)
+    office.offered(**{"x" * 43: 1})
+    assert "longer than 63 bytes" in office.proposals()["x" * 43]["message"]
+
+
+def test_answers_to_what_is_not_there_are_refused(open_office: Open) -> None:
+    office = open_office("propose")
+    for action in ("accept", "dismiss"):
+        missing = office.http.post(f"{V1}/proposals/{'0' * 32}:{action}")
+        assert (missing.status_code, missing.json()["type"]) == (404, "/docs/errors#not_found")
+        assert office.http.post(f"{V1}/proposals/acme:{action}").status_code == 422
+
+
+def test_the_registry_may_be_away(open_office: Open) -> None:
+    office = open_office()
+    office.registry.close()
+    (office.folder / "registry.sqlite").unlink()
+    (office.folder / "registry.sqlite").mkdir()
+    with pytest.raises(DependencyError):
+        office.offered(acme=3)
+
+
+def test_a_destination_put_by_hand_takes_the_rows_of_a_value_without_a_safe_name(open_office: Open) -> None:
+    office = open_office()
+    office.offers([offered("a/b", 4)])
+    refused = answer(office, "a/b", "accept")
+    assert (refused.status_code, refused.json()["type"]) == (422, "/docs/errors#unsafe_value")
+    assert "PUT a destination with an id of your own" in refused.json()["detail"]
+    assert office.http.put(f"{D}/mine?check=false", entry("mine", routing_value="a/b")).status_code == 201
+    assert office.proposals() == {}
+
+
+def test_the_page_lists_them_and_takes_an_answer(open_office: Open) -> None:
+    office = open_office("propose")
+    office.offers([offered("acme", 1234), offered("other"), offered("x" * 300)])
+    html = office.http.get("/proposals").text
+    assert "1234" in html
+    assert "(its beginning)" in html
+    acme, other = office.proposals()["acme"]["id"], office.proposals()["other"]["id"]
+    assert office.http.post(f"/proposals/{acme}/accept").headers["location"] == "/destinations/acme-lake"
+    assert office.http.post(f"/proposals/{other}/dismiss").headers["location"] == "/proposals"
+    assert (ids(office), "acme" in office.http.get("/proposals").text) == ({"acme-lake"}, False)
+    assert "other" in office.http.get("/proposals", {"state": "dismissed"}).text
+    again = office.http.post(f"/proposals/{acme}/accept")
+    assert again.status_code == 409
+    assert "there is no proposal" in again.text
+    assert office.http.post(f"/proposals/{other}/burn").status_code == 404
+    assert office.http.get("/proposals", {"after": "nonsense"}).status_code == 422
+
+
+def test_a_thread_of_its_own_meets_what_is_offered(open_office: Open) -> None:
+    office = open_office()
+    failures: list[Exception] = []
+    office.arrivals.start(failures.append)
+    try:
+        office.board.note(Offer(pipeline=PIPELINE, instance="viaduck-0", values=(offered("acme"),)))
+        eventually(lambda: ids(office) == {"acme-lake"})
+    finally:
+        office.arrivals.stop()
+    assert failures == []
+
+
+def test_an_offer_of_another_pipeline_is_nobodys(open_office: Open) -> None:
+    office = open_office()
+    office.board.note(Offer(pipeline="another", instance="viaduck-0", values=(offered("acme"),)))
+    office.arrivals.look()
+    assert ids(office) == set()
