@@ -8,6 +8,7 @@ import pytest
 
 from services.cli.supervise import Spec, Supervisor
 from services.cli.tree import SERVICES, Ports, processes, take_over
+from shared.config.deployment import Deployment
 from shared.config.model import Config, FileDestination, Kafka, Poll, Routing, Server, Source
 from tests.fast.waiting import eventually
 
@@ -45,6 +46,10 @@ def supervisor(tmp_path: Path) -> Iterator[Supervisor]:
     supervisor.stop(5)
 
 
+def alone(config: Config) -> Deployment:
+    return Deployment((config.path,), (config,))
+
+
 def notes(folder: Path) -> set[str]:
     return {(folder / name).read_text() if (folder / name).exists() else "" for name in SERVICES}
 
@@ -62,13 +67,13 @@ def test_other_destinations_are_told_and_nothing_is_restarted(
 ) -> None:
     added = FileDestination(id="d", routing_value="v", catalog="sqlite:d.sqlite", table="events")
     new = config.model_copy(update={"destinations": (added,)})
-    assert take_over(supervisor, config, new) == new
+    assert take_over(supervisor, alone(config), alone(new)) == alone(new)
     soon(supervisor, lambda: notes(tmp_path) == {"SH"})
 
 
 def test_any_other_change_starts_the_services_anew(supervisor: Supervisor, config: Config, tmp_path: Path) -> None:
     new = config.model_copy(update={"poll": Poll(interval_seconds=1)})
-    assert take_over(supervisor, config, new) == new
+    assert take_over(supervisor, alone(config), alone(new)) == alone(new)
     soon(supervisor, lambda: notes(tmp_path) == {"SS"})
 
 
@@ -76,7 +81,7 @@ def test_what_a_running_command_can_not_change_is_not_taken_over(
     supervisor: Supervisor, config: Config, tmp_path: Path
 ) -> None:
     new = config.model_copy(update={"server": Server(port=8010), "poll": Poll(interval_seconds=1)})
-    assert take_over(supervisor, config, new) == config
+    assert take_over(supervisor, alone(config), alone(new)) == alone(config)
     supervisor.tick()
     assert notes(tmp_path) == {"S"}
 
@@ -84,14 +89,14 @@ def test_what_a_running_command_can_not_change_is_not_taken_over(
 def test_a_broker_is_run_only_where_none_is_configured(config: Config) -> None:
     ports = Ports(1, 2, 3)
     own = config.model_copy(update={"kafka": Kafka(bootstrap_servers="k:9092")})
-    assert [spec.name for spec in processes(config, ports)] == ["broker", "reader", "applier", "control"]
-    assert [spec.name for spec in processes(own, ports)] == ["reader", "applier", "control"]
+    assert [spec.name for spec in processes(alone(config), ports)] == ["broker", "reader", "applier", "control"]
+    assert [spec.name for spec in processes(alone(own), ports)] == ["reader", "applier", "control"]
 
 
 def test_services_are_told_the_broker_their_port_and_their_peers(config: Config) -> None:
     config.state_dir.mkdir()
     (config.state_dir / "broker.address").write_text("127.0.0.1:9")
-    broker, reader, applier, control = processes(config, Ports(1, 2, 3))
+    broker, reader, applier, control = processes(alone(config), Ports(1, 2, 3))
     assert broker.ready()
     assert reader.needs == ("broker",)
     assert reader.environ() == {
@@ -105,6 +110,6 @@ def test_services_are_told_the_broker_their_port_and_their_peers(config: Config)
 def test_the_address_of_an_earlier_broker_is_forgotten_before_a_new_one_starts(config: Config) -> None:
     config.state_dir.mkdir()
     (config.state_dir / "broker.address").write_text("127.0.0.1:9")
-    broker = processes(config, Ports(1, 2, 3))[0]
+    broker = processes(alone(config), Ports(1, 2, 3))[0]
     broker.before_start()
     assert not broker.ready()
