@@ -21,7 +21,7 @@ from services.applier.crew import FINISH_WITHIN_S, Camp, Crew
 from services.applier.directory import Directory
 from services.applier.measure import OpenLakes
 from services.applier.task import Limits
-from shared.config.deployment import Deployment
+from shared.config.deployment import LOOK_AGAIN_S, Deployment
 from shared.config.model import Config
 from shared.errors import ConfigError, DependencyError
 from shared.http import ServiceServer, own_port
@@ -123,10 +123,13 @@ class Service:
         self._spark_ready = True  # from here on an end is an orderly one
         self._send_out(crews)
         log.info("applier ready", parallelism=parallelism, name=self._name, pipelines=len(crews))
+        look_at_s = 0.0
         while not self._stopping.wait(LOOK_EVERY_S):
-            if self._reload.is_set():
+            mended = bool(self._deployment.left_out) and time.monotonic() >= look_at_s
+            if self._reload.is_set() or mended:
                 self._reload.clear()
                 self._read_again(camp)
+                look_at_s = time.monotonic() + LOOK_AGAIN_S
         self._finish()
 
     def _send_out(self, crews: Iterable[Crew]) -> None:
@@ -139,7 +142,8 @@ class Service:
         try:
             new = self._deployment.again()
         except ConfigError as error:
-            log.warning("files not taken over", mistakes=error.mistakes)
+            if error.mistakes != self._deployment.left_out:
+                log.warning("files not taken over", mistakes=error.mistakes)
             return
         self._deployment = new
         for name in [name for name in self._crews if new.find(name) is None]:

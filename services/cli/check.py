@@ -50,7 +50,7 @@ def main(deployment: Deployment) -> int:
         try:
             found += [_named(config, each) if several else each for each in _pipeline(config)]
         except ConfigError as error:
-            mistakes += [f"{config.path.name}: {line}" if several else line for line in error.mistakes]
+            mistakes += [f"{config.path}: {line}" if several else line for line in error.mistakes]
     if mistakes:
         raise ConfigError(mistakes)
     found += [_broker(deployment.common), _registry(deployment.common)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import signal
 import socket
 from collections.abc import Callable, Sequence
@@ -12,7 +13,7 @@ from typing import Any
 import structlog
 
 from shared import log as logging
-from shared.config.deployment import Deployment, load_all
+from shared.config.deployment import ACCEPTED, Deployment, load_all
 from shared.config.model import Config
 from shared.errors import ConfigError, DependencyError, ViaduckError
 from shared.http import own_port
@@ -38,7 +39,9 @@ def run_service(name: str, places: Sequence[Path], pipeline: str | None = None) 
     if is_supervised():
         die_with_parent()
     heard = SignalsHeard()
-    deployment = load_all(places)
+    deployment = load_all(places, accepted=os.environ.get(ACCEPTED))
+    if deployment.left_out:
+        log.error("files are left out until they are mended", mistakes=list(deployment.left_out))
     if name == "reader" and (pipeline is not None or not deployment.may_grow):
         code = _run(SERVICES[name], deployment.of(pipeline))
     elif name == "reader":

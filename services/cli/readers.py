@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 
 import structlog
@@ -10,8 +11,8 @@ import structlog
 from services.cli.ports import free_port
 from services.cli.signals import Signals
 from services.cli.supervise import Spec, Supervisor
-from services.cli.tree import named
-from shared.config.deployment import Deployment
+from services.cli.tree import InForce, named
+from shared.config.deployment import ACCEPTED, LOOK_AGAIN_S, Deployment
 from shared.config.model import Config
 from shared.errors import ConfigError, DependencyError
 from shared.http import OWN_PORT, ServiceServer, own_port
@@ -50,11 +51,12 @@ class Readers:
     def __init__(
         self,
         deployment: Deployment,
-        spec: Callable[[Deployment, Config, int], Spec] | None = None,
+        spec: Callable[[InForce, Config, int], Spec] | None = None,
         port: Callable[[], int] = free_port,
     ) -> None:
         """``spec``: the process of a pipeline's reader, and ``port`` the one it is to listen on."""
-        self._deployment, self._spec, self._port = deployment, spec or reader_spec, port
+        self._in_force, self._spec, self._port = InForce(deployment), spec or reader_spec, port
+        self._look_at_s = 0.0
         self._ports: dict[str, int] = {}
         self._supervisor = Supervisor([])
         self._peers = Peers({}, within_s=ANSWER_WITHIN_S)
@@ -68,7 +70,7 @@ class Readers:
         """Until a signal ends it; SIGHUP reads the files again."""
         while signals.ended_by is None:
             self._supervisor.tick()
-            if signals.take_reload():
+            if signals.take_reload() or self._is_time_to_look():
                 self.reload()
             signals.wait(TICK_S)
 
@@ -79,11 +81,12 @@ class Readers:
     def reload(self) -> None:
         """Take over the files as they are now: new ones get a reader, changed ones another, gone ones lose theirs."""
         try:
-            new = self._deployment.again()
+            new = self._in_force.deployment.again()
         except ConfigError as error:
-            log.error("the files are not taken over: they have mistakes", mistakes=list(error.mistakes))
+            if error.mistakes != self._in_force.deployment.left_out:
+                log.error("the files are not taken over: they have mistakes", mistakes=list(error.mistakes))
             return
-        old, self._deployment = self._deployment, new
+        old, self._in_force.deployment = self._in_force.deployment, new
         for name in old.names:
             if new.find(name) is None:
                 log.info("its file is gone", pipeline=name)
@@ -115,16 +118,23 @@ class Readers:
     def _set_out(self, names: Sequence[str]) -> None:
         for name in names:
             self._ports[name] = self._port()
-            self._supervisor.add(self._spec(self._deployment, self._deployment.of(name), self._ports[name]))
+            self._supervisor.add(self._spec(self._in_force, self._in_force.deployment.of(name), self._ports[name]))
         self._peers.point_to({name: f"http://127.0.0.1:{port}" for name, port in self._ports.items()})
 
+    def _is_time_to_look(self) -> bool:
+        """Whether files that are left out may have been mended; nobody says so where they are again what they were."""
+        if not self._in_force.deployment.left_out or time.monotonic() < self._look_at_s:
+            return False
+        self._look_at_s = time.monotonic() + LOOK_AGAIN_S
+        return True
 
-def reader_spec(deployment: Deployment, config: Config, port: int) -> Spec:
+
+def reader_spec(in_force: InForce, config: Config, port: int) -> Spec:
     """A process that reads for one pipeline of the deployment."""
     command = (
-        sys.executable, "-m", "services.cli.main", "reader", *named(deployment), "--pipeline", config.pipeline,
+        sys.executable, "-m", "services.cli.main", "reader", *named(in_force.deployment), "--pipeline", config.pipeline,
     )  # fmt: skip
-    return Spec(config.pipeline, command, lambda: {OWN_PORT: str(port)})
+    return Spec(config.pipeline, command, lambda: {OWN_PORT: str(port), ACCEPTED: in_force.deployment.digest})
 
 
 def _same_reader(old: Config, new: Config) -> bool:

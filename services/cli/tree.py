@@ -13,7 +13,7 @@ import structlog
 
 from services.cli.ports import free_port
 from services.cli.supervise import Spec, Supervisor
-from shared.config.deployment import COMMON, Deployment
+from shared.config.deployment import ACCEPTED, COMMON, Deployment
 from shared.config.model import Config
 from shared.http import OWN_PORT, PEERS
 from shared.kafka.settings import BOOTSTRAP
@@ -59,12 +59,19 @@ class EmbeddedBroker:
         return self._file.read_text()
 
 
-def processes(deployment: Deployment, ports: Ports) -> list[Spec]:
+@dataclass
+class InForce:
+    """The deployment that the processes run on now."""
+
+    deployment: Deployment
+
+
+def processes(in_force: InForce, ports: Ports) -> list[Spec]:
     """What to run: the three services, after a broker if none is configured."""
-    config = deployment.common
+    config = in_force.deployment.common
     broker = EmbeddedBroker(config.state_dir) if config.kafka.bootstrap_servers is None else None
     own_ports = {READER: ports.reader, APPLIER: ports.applier, CONTROL: ports.control}
-    services = [_service(name, deployment, ports.peers, port, broker) for name, port in own_ports.items()]
+    services = [_service(name, in_force, ports.peers, port, broker) for name, port in own_ports.items()]
     return [broker.spec(), *services] if broker is not None else services
 
 
@@ -73,12 +80,12 @@ def named(deployment: Deployment) -> list[str]:
     return [word for place in deployment.places for word in ("-c", os.path.abspath(place))]  # noqa: PTH100 - links stay
 
 
-def _service(name: str, deployment: Deployment, peers: str, port: int, broker: EmbeddedBroker | None) -> Spec:
+def _service(name: str, in_force: InForce, peers: str, port: int, broker: EmbeddedBroker | None) -> Spec:
     def environ() -> Mapping[str, str]:
-        told = {PEERS: peers, OWN_PORT: str(port)}
+        told = {PEERS: peers, OWN_PORT: str(port), ACCEPTED: in_force.deployment.digest}
         return told if broker is None else {**told, BOOTSTRAP: broker.address()}
 
-    command = (sys.executable, "-m", "services.cli.main", name, *named(deployment))
+    command = (sys.executable, "-m", "services.cli.main", name, *named(in_force.deployment))
     return Spec(name, command, environ, needs=() if broker is None else (BROKER,))
 
 
@@ -86,16 +93,18 @@ FIXED = ("state_dir", "server", "kafka")
 """Sections that decide what ``viaduck up`` itself has and where; a running one can't take others."""
 
 
-def take_over(supervisor: Supervisor, old: Deployment, new: Deployment) -> Deployment:
-    """Bring files that changed to the services. Returns the deployment that is in force now.
+def take_over(supervisor: Supervisor, in_force: InForce, new: Deployment) -> None:
+    """Bring files that changed to the services, unless they say what a running command can't change.
 
     Destinations, new pipelines and those whose file went are a matter of reading again; so is everything for the reader
     of several pipelines, which starts and ends the readers itself.
     """
+    old = in_force.deployment
     fixed = [name for name in FIXED if getattr(old.common, name) != getattr(new.common, name)]
     if fixed:
         log.error("not taken over; stop `viaduck up` and start it again for this", changed=fixed)
-        return old
+        return
+    in_force.deployment = new
     changed = [config.pipeline for config in new.configs if not _is_same(old.find(config.pipeline), config)]
     anew = changed or _common(old) != _common(new)
     restarted = [name for name in SERVICES if anew and (name != READER or not new.may_grow)]
@@ -105,7 +114,6 @@ def take_over(supervisor: Supervisor, old: Deployment, new: Deployment) -> Deplo
             supervisor[name].send(signal.SIGHUP)
     log.info("files read again", start_anew=restarted, pipelines=len(new.configs),
              destinations=sum(len(config.destinations) for config in new.configs))  # fmt: skip
-    return new
 
 
 def _is_same(old: Config | None, new: Config) -> bool:

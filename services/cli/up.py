@@ -19,7 +19,7 @@ from services.cli.progress import Progress, shown
 from services.cli.signals import Signals
 from services.cli.status import print_json
 from services.cli.supervise import Supervisor
-from services.cli.tree import Ports, processes, take_over
+from services.cli.tree import InForce, Ports, processes, take_over
 from shared import log as logging
 from shared.config.catalogs import resolve
 from shared.config.deployment import Deployment, load_all
@@ -52,8 +52,9 @@ def main(places: Sequence[Path], *, once: bool = False, timeout_s: float | None 
         lock.tell({"pid": os.getpid(), "url": url_of(config.server.host, ports.control)})
         _require_dependencies(config)
         goals = goals_of(deployment) if once else []
-        with shown(once) as progress, running(Supervisor(processes(deployment, ports), progress.output)) as supervisor:
-            return Run(deployment, supervisor, signals, progress, goals, timeout_s, as_json).run()
+        in_force = InForce(deployment)
+        with shown(once) as progress, running(Supervisor(processes(in_force, ports), progress.output)) as supervisor:
+            return Run(in_force, supervisor, signals, progress, goals, timeout_s, as_json).run()
 
 
 def _require_dependencies(config: Config) -> None:
@@ -106,7 +107,7 @@ class Run:
 
     def __init__(
         self,
-        deployment: Deployment,
+        in_force: InForce,
         supervisor: Supervisor,
         signals: Signals,
         progress: Progress,
@@ -114,11 +115,11 @@ class Run:
         timeout_s: float | None,
         as_json: bool,
     ) -> None:
-        self._deployment, self._supervisor, self._signals, self._progress = deployment, supervisor, signals, progress
+        self._in_force, self._supervisor, self._signals, self._progress = in_force, supervisor, signals, progress
         self._goals, self._as_json = goals, as_json
         self._started_at = now()
         self._deadline = time.monotonic() + timeout_s if timeout_s is not None else None
-        self._control = control_of(deployment.common, timeout_s=5.0)
+        self._control = control_of(in_force.deployment.common, timeout_s=5.0)
         self._ask_at = 0.0
 
     def run(self) -> int:
@@ -145,7 +146,7 @@ class Run:
 
     def _reload(self) -> None:
         try:
-            self._deployment = take_over(self._supervisor, self._deployment, self._deployment.again())
+            take_over(self._supervisor, self._in_force, self._in_force.deployment.again())
         except ConfigError as error:
             log.error("the files are not taken over: they have mistakes", mistakes=list(error.mistakes))
 

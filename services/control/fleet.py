@@ -10,7 +10,7 @@ import structlog
 from services.control.api.state import Served
 from services.control.pipeline import Common, Pipeline
 from services.control.status import View
-from shared.config.deployment import Deployment
+from shared.config.deployment import LOOK_AGAIN_S, Deployment
 from shared.config.model import Config
 from shared.errors import ConfigError, DependencyError
 from shared.messages import Frontier, Progress
@@ -30,7 +30,7 @@ class Fleet:
     def __init__(self, deployment: Deployment, common: Common, came: Callable[[], None]) -> None:
         """``came``: a pipeline is new, and has heard nothing of what the topics hold."""
         self._deployment, self._common, self._came = deployment, common, came
-        alone = len(deployment.configs) == 1
+        alone = len(deployment.configs) == 1 and not deployment.left_out
         self._pipelines: dict[str, Pipeline] = {
             config.pipeline: Pipeline(config, common, self._load, self._now, alone=alone)
             for config in deployment.configs
@@ -101,7 +101,7 @@ class Fleet:
 
     def _run(self) -> None:
         while not self._stopped.is_set():
-            self._reload.wait()
+            self._reload.wait(LOOK_AGAIN_S if self._deployment.left_out else None)
             self._reload.clear()
             try:
                 self._read_again()
@@ -117,7 +117,8 @@ class Fleet:
         try:
             new = self._deployment.again()
         except ConfigError as error:
-            log.error("the files have mistakes; the old ones stay", mistakes=list(error.mistakes))
+            if error.mistakes != self._deployment.left_out:
+                log.error("the files have mistakes; the old ones stay", mistakes=list(error.mistakes))
             return
         self._deployment = new
         for pipeline in self._now():

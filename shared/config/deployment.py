@@ -6,6 +6,8 @@ in the end, so whoever is given one pipeline's has everything.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +27,12 @@ COMMON = ("server", "reader", "applier", "web", "instance", "kafka", "spark", "r
 
 ENDINGS = (".yaml", ".yml")
 
+ACCEPTED = "VIADUCK_ACCEPTED"
+"""The environment variable in which a supervisor tells its processes what is in force: a ``Deployment.digest``."""
+
+LOOK_AGAIN_S = 5.0
+"""How often whoever left files out looks whether they are mended."""
+
 
 @dataclass(frozen=True)
 class Deployment:
@@ -32,6 +40,14 @@ class Deployment:
 
     places: tuple[Path, ...]
     configs: tuple[Config, ...]
+    left_out: tuple[str, ...] = ()
+    """The mistakes of files that are left out for now."""
+
+    @property
+    def digest(self) -> str:
+        """Equal where everything is that the pipelines have in common."""
+        values = self.common.model_dump(mode="json", include={*COMMON, "state_dir"})
+        return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
     @property
     def common(self) -> Config:
@@ -53,6 +69,8 @@ class Deployment:
     def of(self, pipeline: str | None) -> Config:
         """The pipeline that is meant; None means the only one. Raises ``ConfigError``."""
         found = self.find(pipeline) if pipeline is not None else self.common
+        if found is None and self.left_out:
+            raise ConfigError(self.left_out)
         if found is None or (pipeline is None and len(self.configs) > 1):
             raise ConfigError([f"--pipeline: choose one of {', '.join(self.names)}"])
         return found
@@ -69,10 +87,13 @@ class Deployment:
         return new
 
 
-def load_all(places: Sequence[Path], environ: Mapping[str, str] = os.environ) -> Deployment:
+def load_all(
+    places: Sequence[Path], environ: Mapping[str, str] = os.environ, accepted: str | None = None
+) -> Deployment:
     """Read and check files, and all those of folders. Raises ``ConfigError`` with one line for each mistake.
 
-    Where there are several files, each line begins with the file that it is about.
+    Where there are several files, each line begins with the file that it is about. ``accepted``: a process that starts
+    again leaves out files that got mistakes meanwhile, if the others still say of the deployment what had this digest.
     """
     files = [file for place in places for file in _files(place)]
     several = len(files) > 1
@@ -83,9 +104,13 @@ def load_all(places: Sequence[Path], environ: Mapping[str, str] = os.environ) ->
             loaded.append((file, load_file(file, environ)))
         except ConfigError as error:
             mistakes += [_of(file, line) if several else line for line in error.mistakes]
-    if mistakes:
+    if mistakes and not (loaded and accepted):
         raise ConfigError(mistakes)
-    return Deployment(tuple(places), _together(loaded, environ) if several else (loaded[0][1].config,))
+    configs = _together(loaded, environ) if several else (loaded[0][1].config,)
+    deployment = Deployment(tuple(places), configs, tuple(mistakes))
+    if mistakes and deployment.digest != accepted:
+        raise ConfigError(mistakes)
+    return deployment
 
 
 def _files(place: Path) -> list[Path]:

@@ -16,6 +16,7 @@ import pytest
 
 from services.cli.client import Control
 from services.cli.ports import free_port
+from services.cli.tree import APPLIER, CONTROL
 from shared.lake.engine import connect
 from tests.e2e.test_up import Up, viaduck
 from tests.fast.waiting import eventually
@@ -139,6 +140,16 @@ def test_a_source_that_is_missing_and_one_that_breaks_is_only_its_own_pipelines_
     for name in ("events", "orders"):
         eventually(partial(two.shows, f'viaduck_dest_lag_snapshots{{destination="a",pipeline="{name}"}} 0.0'), WITHIN_S)
         assert two.shows(f'viaduck_dest_last_snapshot_id{{destination="b",pipeline="{name}"}} ')
+
+    # a file that got a mistake is left out by who has to start again, and the other pipeline goes on
+    good = (two.files / "orders.yaml").read_text()
+    (two.files / "orders.yaml").write_text("{")
+    for service in (CONTROL, APPLIER):
+        psutil.Process(up.pid(service)).kill()
+    two.wait_until_exact("events", two.change("events"))
+    assert two.control.pipelines() == ["events"]
+    (two.files / "orders.yaml").write_text(good)
+    two.wait_until_exact("orders", two.change("orders"))
 
     # a file that goes takes its destinations along, and a file that comes back brings them
     (two.files / "orders.yaml").rename(two.folder / "orders.yaml")

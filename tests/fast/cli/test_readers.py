@@ -12,7 +12,8 @@ import pytest
 
 from services.cli.readers import Readers
 from services.cli.supervise import Spec
-from shared.config.deployment import Deployment, load_all
+from services.cli.tree import InForce
+from shared.config.deployment import load_all
 from shared.config.model import Config
 from tests.fast.config.test_deployment import write
 from tests.fast.waiting import eventually
@@ -45,7 +46,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def readers(folder: Path) -> Iterator[Readers]:
-    def spec(_: Deployment, config: Config, port: int) -> Spec:
+    def spec(_: InForce, config: Config, port: int) -> Spec:
         command = (sys.executable, "-S", "-c", STANDING_IN, config.pipeline, str(port), str(folder))
         return Spec(config.pipeline, command)
 

@@ -177,3 +177,28 @@ def test_a_command_for_one_pipeline_needs_its_name_where_there_are_several(tmp_p
     for asked in (None, "c"):
         with pytest.raises(ConfigError, match="--pipeline: choose one of a, b"):
             found.of(asked)
+
+
+def test_who_starts_again_leaves_out_files_that_got_mistakes_while_it_ran(tmp_path: Path) -> None:
+    write(tmp_path, "a.yaml", server={"port": 9})
+    broken = write(tmp_path, "b.yaml")
+    accepted = load(tmp_path).digest
+    broken.write_text("{")
+    found = load_all([tmp_path], {}, accepted)
+    assert (found.names, len(found.left_out)) == (("a",), 1)
+    assert found.left_out[0].startswith(f"{broken}: ")
+    with pytest.raises(ConfigError, match="is not YAML"):
+        found.of("b")
+    with pytest.raises(ConfigError):
+        found.again()
+
+
+def test_but_not_where_the_others_say_something_else_of_the_deployment_or_nothing_is_left(tmp_path: Path) -> None:
+    only = write(tmp_path, "a.yaml")
+    broken = write(tmp_path, "b.yaml", kafka={"topic_prefix": "mine"})
+    accepted = load(tmp_path).digest
+    broken.write_text("{")
+    for lost in (broken, only):
+        lost.write_text("{")
+        with pytest.raises(ConfigError):
+            load_all([tmp_path], {}, accepted)
