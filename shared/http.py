@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import structlog
 
-from shared.metrics import CONTENT_TYPE, Metrics
+from shared.metrics import CONTENT_TYPE
 
 log = structlog.get_logger(__name__)
 
@@ -21,6 +21,9 @@ PEERS = "VIADUCK_PEERS"
 
 OWN_PORT = "VIADUCK_HTTP_PORT"
 """Under ``viaduck up``: the port that it chose for a reader or applier."""
+
+Exposition = Callable[[], str]
+"""The text of ``/metrics``."""
 
 Readiness = Callable[[], Mapping[str, str | None]]
 """What a service depends on → None if it is fine, else what is wrong with it. Must answer at once."""
@@ -40,9 +43,9 @@ def own_port(configured: int, environ: Mapping[str, str] = os.environ) -> int:
 class ServiceServer:
     """Answers on a thread of its own from ``start`` to ``stop``; port 0 takes a free one, ``port`` tells which."""
 
-    def __init__(self, host: str, port: int, metrics: Metrics, readiness: Readiness) -> None:
+    def __init__(self, host: str, port: int, exposition: Exposition, readiness: Readiness) -> None:
         """Raises ``OSError`` where the address is taken."""
-        self._server = _Server((host, port), _handler(metrics, readiness))
+        self._server = _Server((host, port), _handler(exposition, readiness))
         self._thread = threading.Thread(target=self._server.serve_forever, name="http", daemon=True)
 
     @property
@@ -63,10 +66,10 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
 
-def _handler(metrics: Metrics, readiness: Readiness) -> type[BaseHTTPRequestHandler]:
+def _handler(exposition: Exposition, readiness: Readiness) -> type[BaseHTTPRequestHandler]:
     class Handler(_Handler):
         pages: ClassVar[Mapping[str, Callable[[], _Page]]] = {
-            "/metrics": lambda: _Page(200, CONTENT_TYPE, metrics.exposition()),
+            "/metrics": lambda: _Page(200, CONTENT_TYPE, exposition()),
             "/healthz": lambda: _json(200, {"status": "ok"}),
             "/readyz": lambda: _ready(readiness()),
         }

@@ -147,6 +147,15 @@ class Metrics:
         )
 
 
+def together(several: Iterable[Metrics]) -> str:
+    """One exposition of several pipelines' metrics in one process: each HELP and TYPE once."""
+    families: dict[str, Metric] = {}
+    for metrics in several:
+        for family in metrics.registry.collect():
+            families.setdefault(family.name, _empty(family)).samples.extend(family.samples)
+    return _exposition(families)
+
+
 ADDED_GAUGES = frozenset({"viaduck_pool_open_connections", "viaduck_rows_in_flight"})
 """Gauges that count things which services have apart from each other; of the others the largest value is the truth."""
 
@@ -163,6 +172,10 @@ def merge(texts: Sequence[str]) -> str:
         for family in text_string_to_metric_families(text):
             merged = families.setdefault(family.name, _empty(family))
             merged.samples = _merged(merged, family.samples)
+    return _exposition(families)
+
+
+def _exposition(families: dict[str, Metric]) -> str:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Ready(families.values()))
     return generate_latest(registry).decode()

@@ -23,6 +23,9 @@ from shared.errors import DependencyError
 from shared.java import java_home
 from shared.parcel import parcel
 
+ALL_CORES = "local[*]"
+CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+
 SETTINGS = {
     "spark.python.unix.domain.socket.enabled": "true",  # over TCP each task loses 40 ms
     "spark.python.worker.reuse": "true",
@@ -40,8 +43,8 @@ LOCAL = {
 }
 
 
-def session(config: Config, app: str) -> SparkContext:
-    """Start Spark, or return the one that runs in this process. Raises ``DependencyError``.
+def session(config: Config, app: str, pipelines: int = 1) -> SparkContext:
+    """Start Spark, or return the one that runs in this process, for so many pipelines. Raises ``DependencyError``.
 
     The first start takes seconds and sets the process's ``JAVA_HOME``.
     """
@@ -50,7 +53,7 @@ def session(config: Config, app: str) -> SparkContext:
         with _signals_kept(), warnings.catch_warnings():
             # It looks for pandas and dislikes the newest; none of our jobs uses any.
             warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
-            context = SparkContext.getOrCreate(spark_conf(config, app))
+            context = SparkContext.getOrCreate(spark_conf(config, app, pipelines))
             if not is_local(config.spark.master):
                 # Whatever is installed over there: the code that runs is the code that sent the task.
                 context.addPyFile(str(parcel()))
@@ -63,11 +66,43 @@ def session(config: Config, app: str) -> SparkContext:
         raise
 
 
-def spark_conf(config: Config, app: str) -> SparkConf:
+def spark_conf(config: Config, app: str, pipelines: int = 1) -> SparkConf:
     """Our settings, and the user's on top."""
     local = LOCAL if is_local(config.spark.master) else {}
-    conf = SparkConf(loadDefaults=False).setMaster(config.spark.master).setAppName(app)
+    master = config.spark.master
+    if master == ALL_CORES and pipelines > 1:
+        master = f"local[{slots_for(pipelines, cores())}]"
+    conf = SparkConf(loadDefaults=False).setMaster(master).setAppName(app)
     return conf.setAll([*SETTINGS.items(), *local.items(), *config.spark.conf.items()])
+
+
+LANES_OF_MANY, LANES_OF_ONE = 2, 1
+"""Of a pipeline's lanes in the applier: those whose jobs have several tasks, and those whose jobs have one."""
+
+
+def slots_for(pipelines: int, cores: int) -> int:
+    """Spark's slots that let every lane of every pipeline run: tasks that wait for a source that hangs need no core."""
+    return pipelines * (LANES_OF_MANY * max(1, cores // pipelines) + LANES_OF_ONE)
+
+
+def tasks_of_a_job(slots: int, pipelines: int) -> int:
+    """How many tasks a job may have, so that a pipeline never holds more than its share of the slots.
+
+    Where the slots don't suffice for that every job has one.
+    """
+    if pipelines == 1:
+        return max(1, slots)
+    return max(1, (slots // pipelines - LANES_OF_ONE) // LANES_OF_MANY)
+
+
+def cores() -> int:
+    """The processors that this process may use, in a container too."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = CPU_QUOTA.read_text().split()
+    except (OSError, ValueError):
+        return usable
+    return usable if quota == "max" else max(1, min(usable, int(quota) // int(period)))
 
 
 def is_local(master: str) -> bool:

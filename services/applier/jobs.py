@@ -6,12 +6,13 @@ Spark's Python workers are kept warm between jobs: what they have attached, and 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from services.applier.group import Job, Lane, split
 from services.applier.task import Limits, SourceTable, Task, TaskResult
 from services.applier.worker import run_tasks, worker
+from shared.spark import tasks_of_a_job
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -20,25 +21,34 @@ if TYPE_CHECKING:
 class Jobs:
     """Runs jobs of one pipeline on a Spark context; many threads may call it."""
 
-    def __init__(self, context: SparkContext, source: SourceTable, limits: Limits, applier: str) -> None:
-        self._context = context
+    def __init__(
+        self,
+        context: SparkContext,
+        source: SourceTable,
+        limits: Limits,
+        applier: str,
+        pipelines: Callable[[], int] = lambda: 1,
+    ) -> None:
+        """``pipelines``: how many share the context."""
+        self._context, self._pipelines = context, pipelines
         self._source = source
         self._limits = limits
         self._applier = applier
 
     @property
     def parallelism(self) -> int:
-        return max(1, self._context.defaultParallelism)
+        """The most tasks that a job has."""
+        return tasks_of_a_job(self._context.defaultParallelism, self._pipelines())
 
     def run(self, job: Job, lane: Lane) -> list[TaskResult]:
         """Run one job and return its tasks' results. Raises what Spark raises when the job itself fails."""
         tasks = self._tasks(job, lane)
-        self._context.setLocalProperty("spark.scheduler.pool", lane.value)
+        self._context.setLocalProperty("spark.scheduler.pool", f"{job.pipeline} {lane}")
         return self._context.parallelize(tasks, len(tasks)).mapPartitions(run_tasks).collect()
 
     def warm(self) -> list[int]:
         """Touch every worker: builds it at first, and keeps Spark from ending it as idle. Returns process ids."""
-        count = self.parallelism
+        count = self.parallelism * self._pipelines()
         limits = [self._limits] * count
         return self._context.parallelize(limits, count).mapPartitions(_touch).collect()
 

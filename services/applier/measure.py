@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterable, Sequence
 
 import structlog
@@ -15,13 +16,33 @@ from shared.metrics import Metrics
 log = structlog.get_logger(__name__)
 
 
-class Measure:
-    """Feeds the applier's metrics; several lanes call it. ``local``: the workers are processes of this machine."""
+class OpenLakes:
+    """How many lakes the workers hold attached, for all pipelines of an applier; any thread may note.
 
-    def __init__(self, metrics: Metrics, *, local: bool = True) -> None:
-        self._metrics = metrics
-        self._local = local
-        self._open_lakes: dict[int, int] = {}
+    A worker works for all of them and keeps what it has attached, so its lakes count for the pipeline that it worked
+    for last: the sum over the pipelines is right. ``local``: the workers are processes of this machine.
+    """
+
+    def __init__(self, *, local: bool = True) -> None:
+        self._local, self._lock = local, threading.Lock()
+        self._by_worker: dict[int, tuple[Metrics, int]] = {}
+
+    def note(self, metrics: Metrics, report: WorkerReport) -> None:
+        with self._lock:
+            told = {id(known): known for known, _ in self._by_worker.values()} | {id(metrics): metrics}
+            self._by_worker[report.pid] = metrics, report.open_lakes
+            if self._local:
+                self._by_worker = {pid: last for pid, last in self._by_worker.items() if _lives(pid)}
+            for each in told.values():
+                lakes = [count for known, count in self._by_worker.values() if known is each]
+                each.pool_open_connections.set(sum(lakes))
+
+
+class Measure:
+    """Feeds the metrics of one pipeline; its lanes call it."""
+
+    def __init__(self, metrics: Metrics, open_lakes: OpenLakes) -> None:
+        self._metrics, self._open_lakes = metrics, open_lakes
 
     def job(self, job: Job, results: Sequence[TaskResult], seconds: float) -> None:
         self._metrics.jobs_total.inc()
@@ -44,10 +65,7 @@ class Measure:
         metrics.cdc_routing_mutations_total.inc(report.routing_mutations)
         metrics.cdc_conflicts_resolved_total.inc(report.conflicts_resolved)
         metrics.pool_evictions_total.inc(report.evictions)
-        self._open_lakes[report.pid] = report.open_lakes
-        if self._local:
-            self._open_lakes = {pid: lakes for pid, lakes in self._open_lakes.items() if _lives(pid)}
-        metrics.pool_open_connections.set(sum(self._open_lakes.values()))
+        self._open_lakes.note(metrics, report)
 
     def _target(self, result: TargetResult) -> None:
         metrics, progress = self._metrics, result.progress
@@ -102,4 +120,12 @@ def _log(job: Job, answered: Sequence[TargetResult], seconds: float) -> None:
             )
     if job.kind is not ItemKind.PROBE:
         rows = sum(result.progress.inserted + result.progress.deleted for result in answered)
-        log.info("job", kind=job.kind.value, targets=len(answered), rows=rows, ms=round(seconds * 1000), **outcomes)
+        log.info(
+            "job",
+            pipeline=job.pipeline,
+            kind=job.kind.value,
+            targets=len(answered),
+            rows=rows,
+            ms=round(seconds * 1000),
+            **outcomes,
+        )

@@ -1,6 +1,6 @@
-"""The applier: a Kafka consumer and a Spark driver.
+"""The applier: a Spark driver, and for each pipeline a consumer of its work items.
 
-One thread owns the consumer and never waits for Spark; lanes run jobs on threads of their own and hand their outcomes
+One thread owns a consumer and never waits for Spark; lanes run jobs on threads of their own and hand their outcomes
 back. An item's offset is committed after its progress has been delivered, so a crash at any point only means that the
 item is read again, and the fence makes that harmless.
 """
@@ -12,22 +12,18 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import structlog
+from pyspark import SparkContext
 
+from services.applier.crew import FINISH_WITHIN_S, Camp, Crew
 from services.applier.directory import Directory
-from services.applier.group import Lane, lane_of
-from services.applier.jobs import Jobs
-from services.applier.lane import LaneThread, Waiting
-from services.applier.measure import Measure
-from services.applier.offsets import OffsetLedger
-from services.applier.outbox import Outbox
-from services.applier.task import Limits, SourceTable
-from shared.config.catalogs import ResolvedLake, resolve
-from shared.config.loading import lake_of, load
+from services.applier.measure import OpenLakes
+from services.applier.task import Limits
+from shared.config.deployment import LOOK_AGAIN_S, Deployment
 from shared.config.model import Config
-from shared.errors import ConfigError
+from shared.errors import ConfigError, DependencyError
 from shared.http import ServiceServer, own_port
 from shared.kafka.dead_letter import dead_letter
 from shared.kafka.follower import Follower
@@ -36,23 +32,18 @@ from shared.kafka.record import Record
 from shared.kafka.renewal import RenewalWatch
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topics import Topics, ensure
-from shared.kafka.work_consumer import Partition, WorkConsumer
-from shared.messages import Destination, UnreadableMessage, WorkItem
-from shared.metrics import Metrics
+from shared.messages import UnreadableMessage
+from shared.metrics import Metrics, together
 from shared.spark import is_local, session
 
 log = structlog.get_logger(__name__)
 
-POLL_S = 0.1
-MAX_WAITING = 5_000
-"""Items in hand beyond which the consumer is paused."""
-
-FINISH_WITHIN_S = 20.0
+LOOK_EVERY_S = 0.5
 
 
-def main(config: Config) -> int:
+def main(deployment: Deployment) -> int:
     """Run an applier until it is told to stop. Returns the exit code."""
-    return Service(config).run()
+    return Service(deployment).run()
 
 
 class StoppedEarlyError(Exception):
@@ -60,36 +51,35 @@ class StoppedEarlyError(Exception):
 
 
 class Service:
-    """Wires the applier's parts together for one pipeline."""
+    """Wires the applier's parts together."""
 
-    def __init__(self, config: Config) -> None:
-        self._config = config
+    def __init__(self, deployment: Deployment) -> None:
+        self._deployment, config = deployment, deployment.common
         self._name = f"{config.instance.id}-{socket.gethostname()}-{os.getpid()}"
         self._settings = KafkaSettings.from_config(config)
         self._topics = Topics(self._settings.prefix)
-        self._metrics = Metrics(config.pipeline)
         self._directory = Directory()
-        self._ledger = OffsetLedger()
-        self._stopping = threading.Event()
+        self._metrics = {name: Metrics(name) for name in deployment.names}
+        self._crews: dict[str, Crew] = {}
+        self._stopping, self._reload = threading.Event(), threading.Event()
         self._broken: Exception | None = None
         self._spark_ready = False
-        self._problem: str | None = "starting"
-        self._paused: frozenset[Partition] = frozenset()
-        self._consumer: WorkConsumer | None = None
 
     def run(self) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._stop())
-        signal.signal(signal.SIGHUP, lambda *_: self._reload())
-        port = own_port(self._config.applier.port)
-        server = ServiceServer(self._config.server.host, port, self._metrics, self._readiness)
+        signal.signal(signal.SIGHUP, lambda *_: self._reload.set())
+        config = self._deployment.common
+        server = ServiceServer(config.server.host, own_port(config.applier.port), self._exposition, self._readiness)
         server.start()
         try:
-            self._run()
+            self._run(config)
         except StoppedEarlyError:
             log.info("stopped before Spark was ready")
         finally:
             server.stop()
+        if isinstance(self._broken, (ConfigError, DependencyError)):
+            raise self._broken
         return 1 if self._broken is not None else 0
 
     def _stop(self) -> None:
@@ -98,114 +88,83 @@ class Service:
         if not self._spark_ready:
             raise StoppedEarlyError
 
-    def _reload(self) -> None:
-        """A destination that came into the file may have its secrets there; all else of it needs a restart."""
-        try:
-            self._config = load(self._config.path)
-        except ConfigError as error:
-            log.warning("file not taken over", mistakes=error.mistakes)
-
-    def _run(self) -> None:
+    def _run(self, config: Config) -> None:
         ensure(self._settings)
         client = f"viaduck-applier-{self._name}"
         self._publisher = Publisher(self._settings, client)
-        self._outbox = Outbox(self._publisher, self._topics.progress)
         self._follower = Follower(self._settings, f"{client}-destinations", [self._topics.destinations])
         self._follower.start(self._followed)
         renewal = RenewalWatch(self._settings, f"{client}-renewal", self._renew)
         renewal.start()
-        context = session(self._config, "viaduck-applier")
+        context = session(config, "viaduck-applier", self._planned())
         try:
             if not self._stopping.is_set():
-                self._work(Jobs(context, self._source(), self._limits(), self._name))
+                self._work(self._camp(config, context))
             context.stop()
         finally:
             renewal.stop()
             self._follower.stop()
             self._publisher.close()
 
-    def _work(self, jobs: Jobs) -> None:
-        jobs.warm()
-        measure = Measure(self._metrics, local=is_local(self._config.spark.master))
-        directory, outbox, name = self._directory, self._outbox, self._name
-        self._lanes = {
-            lane: LaneThread(lane, jobs, directory, self._resolve, outbox, measure, name, self._break) for lane in Lane
-        }
-        for lane in self._lanes.values():
-            lane.start()
+    def _planned(self) -> int:
+        """Pipelines to make room for: another may come where one can."""
+        return max(len(self._deployment.configs), 2 if self._deployment.may_grow else 1)
+
+    def _camp(self, config: Config, context: SparkContext) -> Camp:
+        return Camp(
+            self._name, self._settings, self._topics, self._publisher, self._directory, context, limits(config),
+            lambda: len(self._deployment.configs), OpenLakes(local=is_local(config.spark.master)), self._unreadable,
+            self._break,
+        )  # fmt: skip
+
+    def _work(self, camp: Camp) -> None:
+        crews = [Crew(config, camp, self._metrics[config.pipeline]) for config in self._deployment.configs]
+        parallelism = crews[0].warm()
         self._spark_ready = True  # from here on an end is an orderly one
-        log.info("applier ready", parallelism=jobs.parallelism, name=name)
-        self._consume()
+        self._send_out(crews)
+        log.info("applier ready", parallelism=parallelism, name=self._name, pipelines=len(crews))
+        look_at_s = 0.0
+        while not self._stopping.wait(LOOK_EVERY_S):
+            mended = bool(self._deployment.left_out) and time.monotonic() >= look_at_s
+            if self._reload.is_set() or mended:
+                self._reload.clear()
+                self._read_again(camp)
+                look_at_s = time.monotonic() + LOOK_AGAIN_S
+        self._finish()
 
-    # -- the consumer's thread ----------------------------------------------------------------------------------------
+    def _send_out(self, crews: Iterable[Crew]) -> None:
+        for crew in crews:
+            self._crews[crew.pipeline] = crew
+            crew.start()
 
-    def _consume(self) -> None:
-        consumer = self._consumer = WorkConsumer(
-            self._settings,
-            f"viaduck-applier-{self._name}",
-            f"{self._settings.prefix}.appliers.{self._config.pipeline}",
-            [self._topics.work],
-            on_revoke=lambda gone: self._ledger.forget((p.topic, p.number) for p in gone),
-        )
+    def _read_again(self, camp: Camp) -> None:
+        """Take up new pipelines and new destinations, and let go of pipelines whose file is gone."""
         try:
-            while not self._stopping.is_set():
-                self._receive(consumer.poll(POLL_S))
-                self._commit(consumer)
-                self._hold_back(consumer)
-                self._problem = consumer.problem
-            self._finish(consumer)
-        finally:
-            consumer.close(self._committable())
+            new = self._deployment.again()
+        except ConfigError as error:
+            if error.mistakes != self._deployment.left_out:
+                log.warning("files not taken over", mistakes=error.mistakes)
+            return
+        self._deployment = new
+        for name in [name for name in self._crews if new.find(name) is None]:
+            self._crews.pop(name).stop()
+            del self._metrics[name]
+            log.info("its file is gone", pipeline=name)
+        for config in new.configs:
+            if config.pipeline in self._crews:
+                self._crews[config.pipeline].take(config)
+                continue
+            metrics = self._metrics.setdefault(config.pipeline, Metrics(config.pipeline))
+            self._send_out([Crew(config, camp, metrics)])
+            log.info("its file is new", pipeline=config.pipeline)
 
-    def _receive(self, records: list[Record]) -> None:
-        arrived: dict[Lane, list[Waiting]] = {}
-        for record in records:
-            self._ledger.received((record.topic, record.partition), record.offset)
-            place = (Partition(record.topic, record.partition), record.offset)
-            item = self._parse(record)
-            if item is None or item.pipeline != self._config.pipeline:
-                self._outbox.finish(place)
-            else:
-                arrived.setdefault(lane_of(item), []).append(Waiting(item, place, time.monotonic()))
-        for lane, waiting in arrived.items():
-            self._lanes[lane].offer(waiting)
-
-    def _parse(self, record: Record) -> WorkItem | None:
-        try:
-            return WorkItem.from_bytes(record.value or b"")
-        except UnreadableMessage as error:
-            self._dead_letter(record, str(error))
-            return None
-
-    def _commit(self, consumer: WorkConsumer) -> None:
-        self._outbox.resend()
-        offsets = self._committable()
-        if offsets:
-            consumer.commit(offsets)
-
-    def _committable(self) -> Mapping[Partition, int]:
-        for partition, offset in self._outbox.delivered():
-            self._ledger.done((partition.topic, partition.number), offset)
-        return {Partition(*partition): offset for partition, offset in self._ledger.committable().items()}
-
-    def _hold_back(self, consumer: WorkConsumer) -> None:
-        """Fetch no more than what can be worked off; polling goes on, or the group would think us dead."""
-        if self._ledger.in_hand >= MAX_WAITING and consumer.assigned != self._paused:
-            self._paused = consumer.assigned
-            consumer.pause(self._paused)
-        elif self._paused and self._ledger.in_hand < MAX_WAITING // 2:
-            consumer.resume(self._paused)
-            self._paused = frozenset()
-
-    def _finish(self, consumer: WorkConsumer) -> None:
-        """Let the jobs in hand end, publish what they did, and go on polling meanwhile."""
-        for lane in self._lanes.values():
-            lane.stop()
+    def _finish(self) -> None:
+        crews = list(self._crews.values())
+        for crew in crews:
+            crew.stop()
         deadline = time.monotonic() + FINISH_WITHIN_S
-        while any(lane.is_alive() for lane in self._lanes.values()) and time.monotonic() < deadline:
-            consumer.poll(POLL_S)  # what arrives now is not ours any more: it is not committed, so it is read again
-            self._commit(consumer)
-        self._publisher.flush(2.0)
+        for crew in crews:
+            crew.join(max(0.0, deadline - time.monotonic()))
 
     # -- what the parts ask of us -------------------------------------------------------------------------------------
 
@@ -218,33 +177,41 @@ class Service:
     def _renew(self) -> None:
         self._publisher.rebuild()
         self._follower.renew()
-        if self._consumer is not None:
-            self._consumer.renew()
+        for crew in list(self._crews.values()):
+            crew.renew()
+
+    def _unreadable(self, pipeline: str, record: Record, reason: str) -> None:
+        """All crews read the work topic; one of them tells."""
+        if pipeline == self._teller(record):
+            self._dead_letter(record, reason)
 
     def _dead_letter(self, record: Record, reason: str) -> None:
-        self._metrics.dead_letters_total.labels(topic=record.topic).inc()
+        self._metrics[self._teller(record)].dead_letters_total.labels(topic=record.topic).inc()
         dead_letter(self._publisher, self._topics, record, reason, "applier")
 
-    def _resolve(self, destination: Destination) -> ResolvedLake:
-        return resolve(lake_of(self._config, destination), os.environ, self._config.path.parent)
-
-    def _source(self) -> SourceTable:
-        source = self._config.source
-        lake = resolve(source.lake, os.environ, self._config.path.parent)
-        return SourceTable(lake, source.schema_name, source.table, self._config.routing)
-
-    def _limits(self) -> Limits:
-        applier = self._config.applier
-        return Limits(
-            max_open_lakes=applier.max_open_lakes,
-            threads=applier.threads_per_worker,
-            deadline_s=applier.deadline_seconds,
-            memory_limit=applier.memory_limit,
-        )
+    def _teller(self, record: Record) -> str:
+        """The pipeline that a record's key names, or the first."""
+        named, _, _ = (record.key or "").partition("/")
+        return named if named in self._deployment.names else self._deployment.names[0]
 
     def _break(self, error: Exception) -> None:
         self._broken = error
         self._stopping.set()
 
+    def _exposition(self) -> str:
+        return together(list(self._metrics.values()))
+
     def _readiness(self) -> Mapping[str, str | None]:
-        return {"broker": self._problem, "spark": None if self._spark_ready else "the Spark session is starting"}
+        crews = list(self._crews.values())
+        broker = next((crew.problem for crew in crews if crew.problem), None) if crews else "starting"
+        return {"broker": broker, "spark": None if self._spark_ready else "the Spark session is starting"}
+
+
+def limits(config: Config) -> Limits:
+    applier = config.applier
+    return Limits(
+        max_open_lakes=applier.max_open_lakes,
+        threads=applier.threads_per_worker,
+        deadline_s=applier.deadline_seconds,
+        memory_limit=applier.memory_limit,
+    )

@@ -31,7 +31,15 @@ from shared.lake.pool import LakePool
 from shared.messages import ItemKind, Outcome
 
 OF_THE_SOURCE = frozenset(
-    {"destination_unreachable", "destination_busy", "storage_failed", "storage_refused", "access_denied"}
+    {
+        "destination_unreachable",
+        "destination_busy",
+        "storage_failed",
+        "storage_refused",
+        "access_denied",
+        "lake_missing",
+        "lake_incompatible",
+    }
 )
 """What is said of any lake and means, while the source is read, that no destination is to blame."""
 
@@ -159,8 +167,11 @@ class _Run:
     def _present_table(self) -> TableInfo | None:
         """The source table as it is now; None where there is none, which is the reader's business."""
         source = self.task.source
-        with self.me.pool.use(source.lake, read_only=True) as lake:
-            return lake.catalog.table(source.schema, source.table, lake.catalog.head().snapshot)
+        try:
+            with self.me.pool.use(source.lake, read_only=True) as lake:
+                return lake.catalog.table(source.schema, source.table, lake.catalog.head().snapshot)
+        except Exception as error:
+            raise self._explain(error, "reading the source", source=True) from error
 
     def _advance(self, targets: Sequence[Numbered]) -> None:
         """Move positions over what is known to be empty: no row is read, only what columns the table has there."""

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -16,6 +16,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from shared.config.catalogs import resolve, scrub
+from shared.config.deployment import Deployment
 from shared.config.model import Config, FileDestination
 from shared.errors import ConfigError, DependencyError, SourceError, ViaduckError
 from shared.kafka.broker import Broker
@@ -39,12 +40,30 @@ class Finding:
     hint: str = ""
 
 
-def main(config: Config) -> int:
-    """Check everything and say what was found. Returns the exit code; raises ``ConfigError`` for what the file must
-    say otherwise, be it that only the source shows it."""
-    found = [*_source(config), *_destinations(config), _broker(config), _registry(config)]
+def main(deployment: Deployment) -> int:
+    """Check everything and say what was found. Returns the exit code; raises ``ConfigError`` for what the files must
+    say otherwise, be it that only a source shows it."""
+    several = len(deployment.configs) > 1
+    found: list[Finding] = []
+    mistakes: list[str] = []
+    for config in deployment.configs:
+        try:
+            found += [_named(config, each) if several else each for each in _pipeline(config)]
+        except ConfigError as error:
+            mistakes += [f"{config.path}: {line}" if several else line for line in error.mistakes]
+    if mistakes:
+        raise ConfigError(mistakes)
+    found += [_broker(deployment.common), _registry(deployment.common)]
     _show(found)
     return DONE if all(finding.fine for finding in found) else UNREACHABLE
+
+
+def _pipeline(config: Config) -> list[Finding]:
+    return [*_source(config), *_destinations(config)]
+
+
+def _named(config: Config, finding: Finding) -> Finding:
+    return replace(finding, what=f"{config.pipeline}: {finding.what}")
 
 
 def _source(config: Config) -> Iterator[Finding]:

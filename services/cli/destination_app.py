@@ -190,7 +190,7 @@ def history(
     end(show_list(asked.client.history(asked.pipeline(pipeline), id, limit), COMMITS, json))
 
 
-def _switch(action: Any, id: str, config: Path | None, url: str | None, pipeline: str | None, json: bool) -> None:
+def _switch(action: Any, id: str, config: list[Path] | None, url: str | None, pipeline: str | None, json: bool) -> None:
     from services.cli.status import show_one
 
     asked = target(config, url)

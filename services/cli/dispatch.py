@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import importlib
+import os
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import structlog
 
 from shared import log as logging
-from shared.config.loading import load
+from shared.config.deployment import ACCEPTED, Deployment, load_all
 from shared.config.model import Config
 from shared.errors import ConfigError, DependencyError, ViaduckError
 from shared.http import own_port
@@ -21,6 +22,7 @@ from shared.process import die_with_parent, ignore_hangups, is_supervised
 log = structlog.get_logger(__name__)
 
 SERVICES = {name: f"services.{name}.service" for name in ("reader", "applier", "control")}
+READERS = "services.cli.readers"
 ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -30,21 +32,28 @@ def call(module: str, *arguments: Any, **named: Any) -> int:
     return main(*arguments, **named)
 
 
-def run_service(name: str, file: Path) -> int:
-    """Run one service until it is told to stop."""
+def run_service(name: str, places: Sequence[Path], pipeline: str | None = None) -> int:
+    """Run one service until it is told to stop; a reader for one ``pipeline``, or for each of them one."""
     ignore_hangups()
-    logging.configure(name)
+    logging.configure(name if pipeline is None else f"{name} of {pipeline}")
     if is_supervised():
         die_with_parent()
     heard = SignalsHeard()
-    config = load(file)
-    code = _run(name, _with_own_port(config) if name == "control" else config)
+    deployment = load_all(places, accepted=os.environ.get(ACCEPTED))
+    if deployment.left_out:
+        log.error("files are left out until they are mended", mistakes=list(deployment.left_out))
+    if name == "reader" and (pipeline is not None or not deployment.may_grow):
+        code = _run(SERVICES[name], deployment.of(pipeline))
+    elif name == "reader":
+        code = _run(READERS, deployment)
+    else:
+        code = _run(SERVICES[name], deployment.each(_with_own_port) if name == "control" else deployment)
     return code or heard.exit_code()
 
 
-def _run(name: str, config: Config) -> int:
+def _run(module: str, given: Config | Deployment) -> int:
     try:
-        return call(SERVICES[name], config)
+        return call(module, given)
     except (ConfigError, DependencyError, ViaduckError):
         raise
     except Exception:
@@ -77,7 +86,7 @@ class SignalsHeard:
         return next((128 + number for number in numbers if number in ENDING), 0)
 
 
-def load_for(file: Path, service: str = "cli") -> Config:
-    """The file, for a command that ends by itself."""
+def load_for(places: Sequence[Path], service: str = "cli") -> Deployment:
+    """The files, for a command that ends by itself."""
     logging.configure(service)
-    return load(file)
+    return load_all(places)

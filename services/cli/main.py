@@ -10,7 +10,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from services.cli import destination_app, pipeline_app, proposal_app, token_app, work_app
-from services.cli.options import Json, MaybeFile, Url, target
+from services.cli.options import Json, MaybeFile, Pipeline, Url, target
 from shared.errors import ConfigError, DependencyError, ViaduckError
 
 app = typer.Typer(
@@ -25,7 +25,10 @@ app.add_typer(proposal_app.app, name="proposal")
 app.add_typer(token_app.app, name="token")
 app.add_typer(work_app.app, name="work")
 
-File = Annotated[Path, typer.Option("-c", "--config", metavar="FILE", help="The configuration file.")]
+File = Annotated[
+    list[Path],
+    typer.Option("-c", "--config", metavar="FILE", help="A configuration file, or a folder of them; may be repeated."),
+]
 
 
 @app.command()
@@ -46,9 +49,16 @@ def up(
 
 
 @app.command()
-def reader(config: File) -> None:
+def reader(
+    config: File,
+    pipeline: Annotated[
+        str | None, typer.Option("--pipeline", metavar="NAME", help="Only this one's; else one process for each.")
+    ] = None,
+) -> None:
     """Run a reader alone, for a deployment of its own."""
-    _serve("reader", config)
+    from services.cli.dispatch import run_service
+
+    _end(run_service("reader", config, pipeline))
 
 
 @app.command()
@@ -84,10 +94,11 @@ def verify(
     destination: Annotated[
         list[str] | None, typer.Option("--destination", metavar="ID", help="Only this one; may be repeated.")
     ] = None,
+    pipeline: Annotated[str | None, typer.Option("--pipeline", metavar="NAME", help="Only this one's.")] = None,
     json: Json = False,
 ) -> None:
     """Prove every destination equal to its slice of the source, with Spark."""
-    _call("services.cli.verify", _load(config), destination or [], json)
+    _call("services.cli.verify", _load(config), destination or [], json, pipeline)
 
 
 @app.command()
@@ -101,25 +112,26 @@ def demo(
 @app.command("demo-source")
 def demo_source(
     config: File,
+    pipeline: Pipeline = None,
     every: Annotated[float, typer.Option("--every", metavar="SECONDS", min=0, help="Between two commits.")] = 2.0,
     commits: Annotated[
         int | None, typer.Option("--commits", metavar="NUMBER", min=1, help="End after so many; else go on for ever.")
     ] = None,
 ) -> None:
     """Play the demo's flights into the source of a file: a workload for a deployment on trial."""
-    _call("services.cli.demo_source", _load(config), every, commits)
+    _call("services.cli.demo_source", _load(config).of(pipeline), every, commits)
 
 
-def _load(file: Path | None) -> Any:
+def _load(places: list[Path]) -> Any:
     from services.cli.dispatch import load_for
 
-    return load_for(file or Path())
+    return load_for(places)
 
 
-def _serve(name: str, file: Path) -> NoReturn:
+def _serve(name: str, places: list[Path]) -> NoReturn:
     from services.cli.dispatch import run_service
 
-    _end(run_service(name, file))
+    _end(run_service(name, places))
 
 
 def _call(module: str, *arguments: Any) -> NoReturn:

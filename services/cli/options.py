@@ -12,10 +12,11 @@ if TYPE_CHECKING:
     from shared.client import Client
 
 MaybeFile = Annotated[
-    Path | None, typer.Option("-c", "--config", metavar="FILE", help="The configuration file; its server is asked.")
+    list[Path] | None,
+    typer.Option("-c", "--config", metavar="FILE", help="A configuration file, or a folder of them; may be repeated."),
 ]
 Url = Annotated[str | None, typer.Option("--url", metavar="URL", help="Control's address, instead of a file.")]
-Pipeline = Annotated[str | None, typer.Option("--pipeline", metavar="NAME", help="Needed where control has several.")]
+Pipeline = Annotated[str | None, typer.Option("--pipeline", metavar="NAME", help="Needed where there are several.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object per line, and nothing else on standard output.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait until it is done; exit code 1 if it fails.")]
 Timeout = Annotated[float, typer.Option("--timeout", metavar="SECONDS", min=0, help="With --wait: how long.")]
@@ -43,17 +44,17 @@ class Target:
         return found[0]
 
 
-def target(config: Path | None, url: str | None) -> Target:
+def target(config: list[Path] | None, url: str | None) -> Target:
     """Who is to be asked."""
     from services.cli.client import Control, control_of, token_of
     from services.cli.dispatch import load_for
 
-    if (config is None) == (url is None):
-        raise typer.BadParameter("give either a file or an address", param_hint="-c / --url")
-    if url is not None:
+    if url is not None and not config:
         return Target(Control(url, token_of(None), keep_alive=False), ())
-    loaded = load_for(config or Path())
-    return Target(control_of(loaded, keep_alive=False), (loaded.pipeline,))
+    if url is not None or not config:
+        raise typer.BadParameter("give either a file or an address", param_hint="-c / --url")
+    loaded = load_for(config)
+    return Target(control_of(loaded.common, keep_alive=False), loaded.names)
 
 
 def end(code: int) -> NoReturn:

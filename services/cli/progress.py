@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TextIO
 
@@ -23,7 +23,7 @@ class Progress:
     output = STANDARD_ERROR
     """Where the processes' own output goes."""
 
-    def show(self, tally: Tally) -> None:
+    def show(self, tallies: Sequence[Tally]) -> None:
         """Nothing to move."""
 
     def say(self, *lines: str) -> None:
@@ -55,10 +55,10 @@ class Bar(Progress):
         self._pump.join(timeout=5)
         self._bars.stop()
 
-    def show(self, tally: Tally) -> None:
-        wanted = len(tally.wanted)
-        description = f"to snapshot {tally.head}"
-        self._bars.update(self._task, description=description, total=wanted, completed=wanted - len(tally.behind))
+    def show(self, tallies: Sequence[Tally]) -> None:
+        wanted, behind = (sum(map(len, each)) for each in zip(*((t.wanted, t.behind) for t in tallies), strict=True))
+        description = f"to snapshot {', '.join(str(tally.head) for tally in tallies)}"
+        self._bars.update(self._task, description=description, total=wanted, completed=wanted - behind)
 
     def say(self, *lines: str) -> None:
         for line in lines:

@@ -51,13 +51,16 @@ def print_json(values: Iterable[Status]) -> None:
 
 def _table(found: Sequence[Status]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
+    several = len({status["pipeline"] for status in found}) > 1
+    if several:
+        table.add_column("pipeline", no_wrap=True)
     for name in ("destination", "state"):
         table.add_column(name, no_wrap=True)
     for name in ("position", "exact to", "lag", "seconds", "rows"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("what is wrong, and what helps", overflow="fold")
     for status in found:
-        table.add_row(*_row(status))
+        table.add_row(*([escape(status["pipeline"])] if several else []), *_row(status))
     return table
 
 

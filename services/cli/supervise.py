@@ -65,6 +65,7 @@ class Child:
         self._started_at = 0.0
         self._due_at = 0.0
         self._kill_at: float | None = None
+        self._retired = False
 
     @property
     def pid(self) -> int | None:
@@ -76,7 +77,21 @@ class Child:
 
     @property
     def is_due(self) -> bool:
-        return self._process is None and self._clock() >= self._due_at
+        return self._process is None and not self._retired and self._clock() >= self._due_at
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is left of a process that is not wanted any more."""
+        return self._retired and self._process is None
+
+    def retire(self) -> None:
+        """End the process for good."""
+        self._retired = True
+        self.terminate()
+
+    def hurry(self) -> None:
+        """Start again now, if it is waiting to."""
+        self._failures, self._due_at = 0, self._clock()
 
     def start(self, output: int) -> None:
         """In a session of its own: a Ctrl-C on the terminal is for the supervisor alone, which ends all in order."""
@@ -161,17 +176,37 @@ class Supervisor:
     def __init__(
         self, specs: Sequence[Spec], output: int = STANDARD_ERROR, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._children = {spec.name: Child(spec, clock) for spec in specs}
+        self._clock = clock
+        self._children: dict[str, Child] = {}
+        self._leaving: list[Child] = []
+        for spec in specs:
+            self.add(spec)
         self._output = output
 
     def __getitem__(self, name: str) -> Child:
         return self._children[name]
 
+    def add(self, spec: Spec) -> None:
+        """One more process; what was called so before has been dropped."""
+        self._children[spec.name] = Child(spec, self._clock)
+
+    def drop(self, name: str) -> None:
+        """End a process, and forget it."""
+        child = self._children.pop(name)
+        child.retire()
+        self._leaving.append(child)
+
     def tick(self) -> None:
+        for child in self._leaving:
+            child.look()
+        self._leaving = [child for child in self._leaving if not child.is_over]
         for child in self._children.values():
             if child.look():
                 self._restart_dependants(child)
+        leaving = {child.spec.name for child in self._leaving}
         for child in self._children.values():
+            if child.spec.name in leaving:
+                continue  # whoever had its name, and port, is still there
             if child.is_due and all(self._children[name].is_ready for name in child.spec.needs):
                 child.start(self._output)
 
@@ -188,7 +223,8 @@ class Supervisor:
         """End all: first those that need others, so that they can still say what they did."""
         deadline = time.monotonic() + within_s
         needed = {name for child in self._children.values() for name in child.spec.needs}
-        self._stop([c for c in self._children.values() if c.spec.name not in needed], deadline)
+        others = [c for c in self._children.values() if c.spec.name not in needed]
+        self._stop([*others, *self._leaving], deadline)
         self._stop([self._children[name] for name in needed], deadline)
 
     def _stop(self, children: Sequence[Child], deadline: float) -> None:

@@ -65,12 +65,12 @@ def revoke(
         _registry(config, "revoke", id)
 
 
-def _registry(config: Path | None, function: str, *arguments: str) -> Any:
+def _registry(config: list[Path] | None, function: str, *arguments: str) -> Any:
     """Asks the registry itself: whoever can open it may do everything anyway."""
     import importlib
 
     from services.cli.dispatch import load_for
 
-    if config is None:
+    if not config:
         raise typer.BadParameter("give either a file or an address", param_hint="-c / --url")
-    return getattr(importlib.import_module(REGISTRY), function)(load_for(config), *arguments)
+    return getattr(importlib.import_module(REGISTRY), function)(load_for(config).common, *arguments)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ import structlog
 
 from services.cli.ports import free_port
 from services.cli.supervise import Spec, Supervisor
+from shared.config.deployment import ACCEPTED, COMMON, Deployment
 from shared.config.model import Config
 from shared.http import OWN_PORT, PEERS
 from shared.kafka.settings import BOOTSTRAP
@@ -57,20 +59,33 @@ class EmbeddedBroker:
         return self._file.read_text()
 
 
-def processes(config: Config, ports: Ports) -> list[Spec]:
-    """What to run for a file: the three services, after a broker if none is configured."""
+@dataclass
+class InForce:
+    """The deployment that the processes run on now."""
+
+    deployment: Deployment
+
+
+def processes(in_force: InForce, ports: Ports) -> list[Spec]:
+    """What to run: the three services, after a broker if none is configured."""
+    config = in_force.deployment.common
     broker = EmbeddedBroker(config.state_dir) if config.kafka.bootstrap_servers is None else None
     own_ports = {READER: ports.reader, APPLIER: ports.applier, CONTROL: ports.control}
-    services = [_service(name, config.path, ports.peers, port, broker) for name, port in own_ports.items()]
+    services = [_service(name, in_force, ports.peers, port, broker) for name, port in own_ports.items()]
     return [broker.spec(), *services] if broker is not None else services
 
 
-def _service(name: str, file: Path, peers: str, port: int, broker: EmbeddedBroker | None) -> Spec:
+def named(deployment: Deployment) -> list[str]:
+    """The deployment's files on a command line. As folders where they are: another file may come into one."""
+    return [word for place in deployment.places for word in ("-c", os.path.abspath(place))]  # noqa: PTH100 - links stay
+
+
+def _service(name: str, in_force: InForce, peers: str, port: int, broker: EmbeddedBroker | None) -> Spec:
     def environ() -> Mapping[str, str]:
-        told = {PEERS: peers, OWN_PORT: str(port)}
+        told = {PEERS: peers, OWN_PORT: str(port), ACCEPTED: in_force.deployment.digest}
         return told if broker is None else {**told, BOOTSTRAP: broker.address()}
 
-    command = (sys.executable, "-m", "services.cli.main", name, "-c", str(file))
+    command = (sys.executable, "-m", "services.cli.main", name, *named(in_force.deployment))
     return Spec(name, command, environ, needs=() if broker is None else (BROKER,))
 
 
@@ -78,17 +93,33 @@ FIXED = ("state_dir", "server", "kafka")
 """Sections that decide what ``viaduck up`` itself has and where; a running one can't take others."""
 
 
-def take_over(supervisor: Supervisor, old: Config, new: Config) -> Config:
-    """Bring a file that changed to the services. Returns the configuration that is in force now."""
-    fixed = [name for name in FIXED if getattr(old, name) != getattr(new, name)]
+def take_over(supervisor: Supervisor, in_force: InForce, new: Deployment) -> None:
+    """Bring files that changed to the services, unless they say what a running command can't change.
+
+    Destinations, new pipelines and those whose file went are a matter of reading again; so is everything for the reader
+    of several pipelines, which starts and ends the readers itself.
+    """
+    old = in_force.deployment
+    fixed = [name for name in FIXED if getattr(old.common, name) != getattr(new.common, name)]
     if fixed:
         log.error("not taken over; stop `viaduck up` and start it again for this", changed=fixed)
-        return old
-    if new.model_copy(update={"destinations": old.destinations}) == old:
-        for name in SERVICES:
+        return
+    in_force.deployment = new
+    changed = [config.pipeline for config in new.configs if not _is_same(old.find(config.pipeline), config)]
+    anew = changed or _common(old) != _common(new)
+    restarted = [name for name in SERVICES if anew and (name != READER or not new.may_grow)]
+    supervisor.restart(*restarted)
+    for name in SERVICES:
+        if name not in restarted:
             supervisor[name].send(signal.SIGHUP)
-        log.info("destinations read again", count=len(new.destinations))
-    else:
-        supervisor.restart(*SERVICES)
-        log.info("file read again; the services start anew with it")
-    return new
+    log.info("files read again", start_anew=restarted, pipelines=len(new.configs),
+             destinations=sum(len(config.destinations) for config in new.configs))  # fmt: skip
+
+
+def _is_same(old: Config | None, new: Config) -> bool:
+    """Whether a pipeline is new, or the same but for its destinations."""
+    return old is None or new.model_copy(update={"destinations": old.destinations}) == old
+
+
+def _common(deployment: Deployment) -> list[object]:
+    return [getattr(deployment.common, name) for name in COMMON]

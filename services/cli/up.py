@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import structlog
 
-from services.cli.client import Control, control_of, url_of
+from services.cli.client import control_of, url_of
+from services.cli.goal import BAD_CONFIGURATION, UNREACHABLE, Goal, worst
 from services.cli.lock import StateLock
-from services.cli.once import Tally, Verdict, reasons
+from services.cli.once import Tally
 from services.cli.ports import require_free
 from services.cli.progress import Progress, shown
 from services.cli.signals import Signals
 from services.cli.status import print_json
 from services.cli.supervise import Supervisor
-from services.cli.tree import Ports, processes, take_over
+from services.cli.tree import InForce, Ports, processes, take_over
 from shared import log as logging
 from shared.config.catalogs import resolve
-from shared.config.loading import load
+from shared.config.deployment import Deployment, load_all
 from shared.config.model import Config
-from shared.config.partition import assigned
 from shared.errors import ConfigError, DependencyError, ViaduckError
 from shared.java import java_home
 from shared.kafka.broker import Broker
@@ -37,31 +35,48 @@ log = structlog.get_logger(__name__)
 
 TICK_S = 0.1
 ASK_EVERY_S = 0.5
-BAD_CONFIGURATION, UNREACHABLE = 2, 3
 REFUSED_WITHIN_S = 3.0
 """For ending what has not begun to work: Spark takes longer to start than anybody wants to wait for a typo."""
 
 
-def main(file: Path, *, once: bool = False, timeout_s: float | None = None, as_json: bool = False) -> int:
+def main(places: Sequence[Path], *, once: bool = False, timeout_s: float | None = None, as_json: bool = False) -> int:
     """Run until stopped, or with ``once`` until every destination is at the head. Returns the exit code.
 
     Raises ``ConfigError``, and ``DependencyError`` for what can't be done without and will not come by itself.
     """
-    config = load(file)
+    deployment = load_all(places)
+    config = deployment.common
     with StateLock(config.state_dir) as lock, Signals() as signals:
         require_free(config.server.host, config.server.port)
         ports = Ports.choose(config)
         lock.tell({"pid": os.getpid(), "url": url_of(config.server.host, ports.control)})
         _require_dependencies(config)
-        head = source_head(config) if once else None
-        with shown(once) as progress, running(Supervisor(processes(config, ports), progress.output)) as supervisor:
-            return Run(config, supervisor, signals, progress, head, timeout_s, as_json).run()
+        goals = goals_of(deployment) if once else []
+        in_force = InForce(deployment)
+        with shown(once) as progress, running(Supervisor(processes(in_force, ports), progress.output)) as supervisor:
+            return Run(in_force, supervisor, signals, progress, goals, timeout_s, as_json).run()
 
 
 def _require_dependencies(config: Config) -> None:
     java_home()
     if config.kafka.bootstrap_servers is not None:
         Broker(KafkaSettings.from_config(config)).cluster_id()
+
+
+def goals_of(deployment: Deployment) -> list[Goal]:
+    """What ``--once`` waits for. Where there are several pipelines, one whose source is away fails alone.
+
+    Raises ``DependencyError`` where the only source can't be reached.
+    """
+    goals = []
+    for config in deployment.configs:
+        try:
+            goals.append(Goal(config, source_head(config)))
+        except DependencyError as error:
+            if len(deployment.configs) == 1:
+                raise
+            goals.append(Goal(config, 0, UNREACHABLE, [f"{error} ({error.hint})"]))
+    return goals
 
 
 def source_head(config: Config) -> int:
@@ -74,6 +89,8 @@ def source_head(config: Config) -> int:
             catalog.close()
     except ViaduckError as error:
         raise DependencyError("source", error.message, error.hint) from None
+    except LookupError as error:
+        raise DependencyError("source", str(error), "wait until its lake is made") from None
 
 
 @contextmanager
@@ -86,31 +103,30 @@ def running(supervisor: Supervisor) -> Iterator[Supervisor]:
 
 
 class Run:
-    """One run of the command: look after the processes, listen for signals, and with ``head`` ask how far it is."""
+    """One run of the command: look after the processes, listen for signals, and ask how far its ``goals`` are."""
 
     def __init__(
         self,
-        config: Config,
+        in_force: InForce,
         supervisor: Supervisor,
         signals: Signals,
         progress: Progress,
-        head: int | None,
+        goals: Sequence[Goal],
         timeout_s: float | None,
         as_json: bool,
     ) -> None:
-        self._config, self._supervisor, self._signals, self._progress = config, supervisor, signals, progress
-        self._head, self._as_json = head, as_json
+        self._in_force, self._supervisor, self._signals, self._progress = in_force, supervisor, signals, progress
+        self._goals, self._as_json = goals, as_json
         self._started_at = now()
         self._deadline = time.monotonic() + timeout_s if timeout_s is not None else None
-        self._verdict = Verdict()
-        self._control = control_of(config, timeout_s=5.0)
+        self._control = control_of(in_force.deployment.common, timeout_s=5.0)
         self._ask_at = 0.0
-        self._tally: Tally | None = None
 
     def run(self) -> int:
         code = self._until_done()
-        if self._as_json and self._tally is not None:
-            print_json(self._tally.destinations)
+        if self._as_json:
+            for tally in self._tallies:
+                print_json(tally.destinations)
         return code
 
     def _until_done(self) -> int:
@@ -130,63 +146,45 @@ class Run:
 
     def _reload(self) -> None:
         try:
-            self._config = take_over(self._supervisor, self._config, load(self._config.path))
+            take_over(self._supervisor, self._in_force, self._in_force.deployment.again())
         except ConfigError as error:
-            log.error("the file is not taken over: it has mistakes", mistakes=list(error.mistakes))
+            log.error("the files are not taken over: they have mistakes", mistakes=list(error.mistakes))
 
     def _refused(self) -> int | None:
         """A service that finds the file wrong at its first look at the source has printed why; so it is for all."""
-        codes = (BAD_CONFIGURATION,) if self._head is None else (BAD_CONFIGURATION, UNREACHABLE)
+        codes = (BAD_CONFIGURATION, UNREACHABLE) if self._goals else (BAD_CONFIGURATION,)
         code = next((code for code in codes if self._supervisor.refused(code) is not None), None)
         if code is not None:
             self._supervisor.stop(REFUSED_WITHIN_S)
         return code
 
     def _reached(self) -> int | None:
-        if self._head is None or time.monotonic() < self._ask_at:
+        if not self._goals or time.monotonic() < self._ask_at:
             return None
         self._ask_at = time.monotonic() + ASK_EVERY_S
-        self._tally = ask(self._control, self._config, self._head, self._started_at)
-        if self._tally is None:
-            return None
-        self._progress.show(self._tally)
-        code = self._verdict.code(self._tally, time.monotonic())
+        for goal in self._goals:
+            goal.look(self._control, self._started_at, time.monotonic())
+        if self._tallies:
+            self._progress.show(self._tallies)
+        code = worst([goal.code for goal in self._goals])
         if code is not None and not self._as_json:
-            self._tell(self._tally, code)
+            for goal in self._goals:
+                self._progress.say(*goal.said(named=len(self._goals) > 1))
         return code
 
     def _out_of_time(self) -> int | None:
         if self._deadline is None or time.monotonic() < self._deadline:
             return None
-        behind = reasons(self._tally.behind) if self._tally is not None else ["control never answered"]
+        behind = [line for goal in self._goals for line in goal.missing(named=len(self._goals) > 1)]
         self._progress.say("Not done in time:", *behind)
         return 1
 
-    def _tell(self, tally: Tally, code: int) -> None:
-        if code == 0:
-            self._progress.say(f"{len(tally.wanted)} destinations are exact at snapshot {tally.head} or later")
-        else:
-            self._progress.say(f"{len(tally.behind)} of {len(tally.wanted)} destinations:", *reasons(tally.behind))
+    @property
+    def _tallies(self) -> list[Tally]:
+        return [goal.tally for goal in self._goals if goal.tally is not None]
 
 
-def ask(control: Control, config: Config, head: int, since: datetime) -> Tally | None:
-    """How far the destinations of this instance's share are; None while control does not answer."""
-    partition = config.instance.partition
-    try:
-        found = control.pipeline(config.pipeline)
-        ours = [status for status in control.destinations(config.pipeline) if assigned(partition, status["id"])]
-        declared = frozenset(d.id for d in config.destinations if assigned(partition, d.id))
-        return Tally(head, found["source_snapshot"], found["settled"], _is_fresh(found, since), ours, declared)
-    except (DependencyError, ConfigError):  # it is starting, or being started again
-        return None
-
-
-def _is_fresh(pipeline: Mapping[str, Any], since: datetime) -> bool:
-    looked_at = (pipeline["frontier"] or {}).get("at")
-    return looked_at is not None and datetime.fromisoformat(looked_at) >= since
-
-
-def run(file: Path, *, once: bool, timeout_s: float | None, as_json: bool) -> int:
+def run(places: Sequence[Path], *, once: bool, timeout_s: float | None, as_json: bool) -> int:
     """The command itself, with its logging."""
     logging.configure("up")
-    return main(file, once=once, timeout_s=timeout_s, as_json=as_json)
+    return main(places, once=once, timeout_s=timeout_s, as_json=as_json)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -21,6 +22,7 @@ from services.cli.interruptible import Interruption, interruptible
 from services.cli.parked import parked
 from services.cli.verify_report import Report
 from shared.config.catalogs import resolve
+from shared.config.deployment import Deployment
 from shared.config.model import Config, FileDestination
 from shared.errors import ConfigError, DependencyError, ViaduckError
 from shared.lake.catalog import CatalogReader
@@ -28,21 +30,41 @@ from shared.lake.compare import Finding, Origin, Subject, Verdict, compare_all
 from shared.messages import Problem
 from shared.spark import session
 
+EQUAL, NOT_EQUAL, UNREACHABLE = 0, 1, 3
+SOURCE = "source"
+
+Chosen = tuple[Config, Sequence[FileDestination]]
+
 MAX_SHARE = 25
 """Destinations of one Spark task: enough to be worth opening the source, few enough for a progress bar that moves."""
 
 
-def main(config: Config, ids: Sequence[str] = (), json: bool = False) -> int:
-    """Compare the file's destinations, or those of ``ids``, and print what came of it. Returns the exit code.
+def main(deployment: Deployment, ids: Sequence[str] = (), json: bool = False, pipeline: str | None = None) -> int:
+    """Compare the files' destinations, or those of ``ids``, and print what came of it. Returns the exit code.
 
-    Raises ``ConfigError`` for an unknown id and ``DependencyError`` where the source or Spark can't be had.
+    Raises ``ConfigError`` for an unknown id and ``DependencyError`` where the source or Spark can't be had; where there
+    are several pipelines, one whose source is away is told of and the others are compared.
     """
-    return interruptible(lambda interruption: _verify(config, ids, json, interruption))
+    configs = deployment.configs if pipeline is None else (deployment.of(pipeline),)
+    chosen = _chosen(configs, ids)
+    return interruptible(lambda interruption: _verify_all(chosen, json, interruption))
 
 
-def _verify(config: Config, ids: Sequence[str], json: bool, interruption: Interruption) -> int:
+def _verify_all(chosen: Sequence[Chosen], json: bool, interruption: Interruption) -> int:
+    codes = [EQUAL]
+    for config, destinations in chosen:
+        try:
+            codes.append(_verify(config, destinations, json, interruption))
+        except DependencyError as error:
+            if len(chosen) == 1 or error.what != SOURCE:
+                raise
+            sys.stderr.write(f"{config.pipeline}: {error}\n{error.hint}\n")
+            codes.append(UNREACHABLE)
+    return max(codes)
+
+
+def _verify(config: Config, chosen: Sequence[FileDestination], json: bool, interruption: Interruption) -> int:
     began = time.monotonic()
-    chosen = _chosen(config, ids)
     origin = _origin(config)
     console = Console(stderr=json)
     verdicts = _verdicts(config, origin, chosen, Comparisons(config, console, interruption))
@@ -52,15 +74,20 @@ def _verify(config: Config, ids: Sequence[str], json: bool, interruption: Interr
             print(line)
     else:
         report.print(console)
-    return 0 if report.all_equal else 1
+    return EQUAL if report.all_equal else NOT_EQUAL
 
 
-def _chosen(config: Config, ids: Sequence[str]) -> list[FileDestination]:
-    known = {destination.id: destination for destination in config.destinations}
+def _chosen(configs: Sequence[Config], ids: Sequence[str]) -> list[Chosen]:
+    """The pipelines to look at, each with its destinations; without ``ids`` all. Two pipelines may use one id."""
+    known = {destination.id for config in configs for destination in config.destinations}
     mistakes = [f"--destination {name}: {_unknown(name, list(known))}" for name in ids if name not in known]
     if mistakes:
         raise ConfigError(mistakes)
-    return [known[name] for name in dict.fromkeys(ids)] if ids else list(config.destinations)
+    if not ids:
+        return [(config, config.destinations) for config in configs]
+    order = {name: number for number, name in reversed(list(enumerate(ids)))}
+    chosen = [(config, [each for each in config.destinations if each.id in order]) for config in configs]
+    return [(config, sorted(found, key=lambda each: order[each.id])) for config, found in chosen if found]
 
 
 def _unknown(name: str, known: list[str]) -> str:
@@ -75,7 +102,7 @@ def _origin(config: Config) -> Origin:
         with closing(CatalogReader(lake)) as catalog:
             catalog.head()
     except ViaduckError as error:
-        raise DependencyError("source", error.message, error.hint) from None
+        raise DependencyError(SOURCE, error.message, error.hint) from None
     return Origin(lake, config.source.schema_name, config.source.table, config.routing)
 
 

@@ -75,10 +75,14 @@ class Arrivals:
         self._on_failure = on_failure
         self._thread.start()
 
-    def stop(self, timeout_s: float = 3.0) -> None:
+    def tell_to_stop(self) -> None:
         self._stopped.set()
         self._board.offered.set()
-        self._thread.join(timeout_s)
+
+    def stop(self, timeout_s: float = 3.0) -> None:
+        self.tell_to_stop()
+        if self._thread.ident is not None:
+            self._thread.join(timeout_s)
 
     def _run(self) -> None:
         try:

@@ -25,6 +25,8 @@ class Board:
         """Set while there are answers that may want something of the registry."""
         self.file_in_force = False
         """Whether the registry holds what the file declares; set by whoever takes the file over."""
+        self.refused: tuple[str, ...] = ()
+        """What the source says against the file as it is now."""
         self._lock = threading.Lock()
         self._destinations: dict[str, Registered] = {}
         self._published = Published()
@@ -80,6 +82,7 @@ class Board:
             return View(
                 pipeline=self.pipeline,
                 in_force=self.file_in_force,
+                refused=self.refused,
                 destinations=self._destinations,
                 seen=dict(self._seen),
                 published=self._published,

@@ -39,6 +39,13 @@ class Database:
     def __init__(self, url: URL, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
         self._engine = _engine(url, busy_timeout_s)
 
+    @classmethod
+    def open(cls, config: Config, environ: Mapping[str, str] = os.environ) -> Database:
+        """Connect, and make what is missing. Raises ``ConfigError`` for a URL that is none."""
+        database = cls(registry_url(config, environ))
+        database.prepare()
+        return database
+
     def prepare(self) -> None:
         """Make what is missing."""
         with self.transaction() as con:

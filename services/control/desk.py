@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 from services.control import lifecycle
 from services.control.board import Board
-from services.control.clash import Taken
+from services.control.clash import Neighbour, Taken
 from services.control.entry import Entry, Fault, Unfit, declare_entry
 from services.control.keeper import Keeper
 from services.control.lifecycle import Declared, Refused, Registered, Revision
@@ -72,7 +72,10 @@ class Desk:
         tokens: Tokens,
         environ: Mapping[str, str],
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        neighbours: Callable[[], Iterable[Neighbour]] = tuple,
     ) -> None:
+        """``neighbours``: the destinations of the pipelines beside this one."""
+        self._neighbours = neighbours
         self._keeper, self._board, self._environ, self._now = keeper, board, environ, now
         self.operations, self.trail, self.tokens = operations, trail, tokens
 
@@ -95,7 +98,7 @@ class Desk:
             before["it"] = known = held.get(id)
             if new and known is not None and not known.removed:
                 raise Refused("precondition_failed", f"{id} is there already", "leave If-None-Match out to change it")
-            return _changed([_declare(held, Taken(_living(held)), declared, revision, same)], held)
+            return _changed([_declare(held, self._taken(held), declared, revision, same)], held)
 
         held = self._keeper.change(decide, author)
         known = before["it"]
@@ -145,7 +148,7 @@ class Desk:
                 declared[number] = found
 
         def decide(held: Mapping[str, Registered], revision: Revision) -> list[Registered]:
-            after, taken, now = dict(held), Taken(_living(held)), []
+            after, taken, now = dict(held), self._taken(held), []
             for number, each in declared.items():
                 try:
                     made = _declare(after, taken, each, revision, anything)
@@ -169,7 +172,7 @@ class Desk:
     def validate(self, id: str, entry: Entry) -> list[Finding]:
         """All that can be known about a destination before it is made."""
         declared = self._declared([(id, entry)])[0]
-        taken = Taken(_living(self._view.destinations))
+        taken = self._taken(self._view.destinations)
         clashes = [Finding("duplicates", False, f"{path} {said}") for path, said in taken.clashes(declared)]
         clashes = clashes or [Finding("duplicates", True, "its routing value, lake and table are its own")]
         return [*clashes, *self._probe().findings(declared)]
@@ -266,6 +269,9 @@ class Desk:
         if self._keeper.seen is None:
             raise DependencyError("source", "the source has not been seen yet", "try again; /readyz says what is wrong")
         return self._keeper.seen
+
+    def _taken(self, held: Mapping[str, Registered]) -> Taken:
+        return Taken(_living(held), self._neighbours())
 
     # -- entries, in detail -------------------------------------------------------------------------------------------
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from services.control.board import Board
 from shared.kafka.record import Record
-from shared.messages import UnreadableMessage, parse_progress
+from shared.messages import Frontier, Offer, Progress, UnreadableMessage, parse_progress
 
 Unreadable = Callable[[Record, str], None]
 
 
-def handler(board: Board, unreadable: Unreadable) -> Callable[[Record], None]:
-    """What a follower calls with each record; it never raises for what a record holds."""
+def handler(note: Callable[[Progress | Frontier | Offer], None], unreadable: Unreadable) -> Callable[[Record], None]:
+    """What a follower calls with each record; it never raises for what a record holds. ``note``: onto its board."""
 
     def handle(record: Record) -> None:
         if record.value is None:
@@ -22,6 +21,6 @@ def handler(board: Board, unreadable: Unreadable) -> Callable[[Record], None]:
         except UnreadableMessage as error:
             unreadable(record, str(error))
             return
-        board.note(message)
+        note(message)
 
     return handle

@@ -5,19 +5,20 @@ from __future__ import annotations
 import os
 import threading
 import uuid
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
 
 import structlog
 
 from services.control import registry
 from services.control.board import Board
+from services.control.clash import Neighbour, Taken
 from services.control.declared import declarations
 from services.control.lifecycle import OnGap, Registered, Revision, answer, reconcile
 from services.control.publish import Announcer
 from services.control.registry import Registry
 from shared.config.model import Config
-from shared.errors import DependencyError
+from shared.errors import ConfigError, DependencyError
 from shared.lake.source import SourceLook, look
 from shared.messages import Outcome, Progress
 
@@ -43,8 +44,10 @@ class Keeper:
         environ: Mapping[str, str] = os.environ,
         look: Look = look,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        neighbours: Callable[[], Iterable[Neighbour]] = tuple,
     ) -> None:
-        self.config = config
+        """``neighbours``: what came over REST into the pipelines beside this one."""
+        self.config, self._neighbours = config, neighbours
         self._registry, self._board, self._announcer = registry, board, announcer
         self._environ, self._look, self._now = environ, look, now
         self._held: Mapping[str, Registered] = {}
@@ -90,11 +93,20 @@ class Keeper:
         seen = self._look(config, self._environ)
         self.seen = seen
         declared = declarations(config, seen.routing_values, self._environ)
+        taken = Taken((), self._neighbours())
+        clashes = [f"destinations: {each.id}: {said}" for each in declared for _, said in taken.clashes(each)]
+        if clashes:
+            raise ConfigError(clashes)
         touched = _touched(self.config, config)
         revision = self._revision("file")
         self._change(lambda held: reconcile(held, declared, revision, touched), revision)
         self.config = config
         self._board.file_in_force = True
+
+    def withdraw(self) -> None:
+        """The file is gone, and so is all that it declared. Raises ``DependencyError``; then nothing has changed."""
+        revision = self._revision("file")
+        self._change(lambda held: reconcile(held, (), revision), revision)
 
     def react(self) -> None:
         """Do what the answers ask for. Raises ``DependencyError``; then the same is asked again."""

@@ -1,14 +1,14 @@
-"""One page of metrics for a pipeline: control's own and its peers'."""
+"""One page of metrics: control's own and its peers'."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 import structlog
 
-from services.control.peers import Peers
 from services.control.status import Status, View, status
-from shared.metrics import Metrics, merge
+from shared.metrics import Metrics, merge, together
+from shared.peers import Peers
 
 log = structlog.get_logger(__name__)
 
@@ -16,12 +16,12 @@ READER = "reader"
 """The peer that exports how far each destination is; where it does not answer, control says what it knows."""
 
 
-def exposition(own: Metrics, peers: Peers, view: Callable[[], View]) -> str:
+def exposition(own: Collection[Metrics], peers: Peers, views: Callable[[], Iterable[View]]) -> str:
     """The merged page; a peer that does not answer, or not with metrics, is left out."""
     texts = peers.metrics()
-    page = own.exposition()
+    page = together(own)
     if peers.names and READER not in texts:
-        page = merge([page, _known(view()).exposition()])
+        page = merge([page, together(map(_known, views()))])
     for name, text in texts.items():
         try:
             page = merge([page, text])

@@ -1,4 +1,4 @@
-"""Whether everything that this pipeline depends on answers. No tenant's lake is among it."""
+"""Whether everything that the pipelines depend on answers. No tenant's lake is among it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as Late
 
-from services.control.peers import Peers
+from shared.peers import Peers
 
 ANSWER_WITHIN_S = 3.0
 
@@ -18,9 +18,14 @@ class Readiness:
     """Asks all dependencies at once, and waits for none of them longer than ``within_s``."""
 
     def __init__(
-        self, checks: Mapping[str, Check], peers: Peers, source: Check, within_s: float = ANSWER_WITHIN_S
+        self,
+        checks: Mapping[str, Check],
+        peers: Peers,
+        sources: Callable[[], Mapping[str, str | None]],
+        within_s: float = ANSWER_WITHIN_S,
     ) -> None:
-        self._checks, self._peers, self._source = dict(checks), peers, source
+        """``sources``: what control itself knows of each."""
+        self._checks, self._peers, self._sources = dict(checks), peers, sources
         self._within_s = within_s
         self._threads = ThreadPoolExecutor(len(checks) + 1, thread_name_prefix="readiness")
 
@@ -30,7 +35,7 @@ class Readiness:
         if not self._peers.names:
             return {name: self._answer(future) for name, future in asked.items()}
         # A reader that is away can't speak for the source; control's own look at the start can.
-        own = {"source": self._source()} | {name: self._answer(future) for name, future in asked.items()}
+        own = {**self._sources()} | {name: self._answer(future) for name, future in asked.items()}
         return own | self._peers.checks()
 
     def close(self) -> None:

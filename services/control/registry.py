@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -13,11 +12,10 @@ from pydantic import TypeAdapter
 from sqlalchemy import BindParameter, Connection, RowMapping, bindparam, insert, select, update
 from sqlalchemy.engine import URL
 
-from services.control.database import BUSY_TIMEOUT_S, Database, registry_url
+from services.control.database import BUSY_TIMEOUT_S, Database
 from services.control.deeds import changes, deed
 from services.control.lifecycle import Declared, Registered, Revision
 from services.control.tables import audit, destinations, pipelines
-from shared.config.model import Config
 from shared.messages import DesiredState
 
 Held = Mapping[str, Registered]
@@ -44,19 +42,13 @@ class Registry:
     Raises ``DependencyError`` while the database can't be used, then nothing of the call has happened.
     """
 
-    def __init__(self, url: URL, pipeline: str, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
-        self.database = Database(url, busy_timeout_s)
+    def __init__(self, url: URL | Database, pipeline: str, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
+        """On a database of its own, or on one that others use too."""
+        self.database = url if isinstance(url, Database) else Database(url, busy_timeout_s)
         self.pipeline = pipeline
         self._lock = threading.Lock()
         self._known: Held = {}
         self._known_version = -1
-
-    @classmethod
-    def open(cls, config: Config, environ: Mapping[str, str] = os.environ) -> Registry:
-        """Connect, and make what is missing. Raises ``ConfigError`` for a URL that is none."""
-        registry = cls(registry_url(config, environ), config.pipeline)
-        registry.prepare()
-        return registry
 
     def prepare(self) -> None:
         self.database.prepare()

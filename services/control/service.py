@@ -15,24 +15,14 @@ import uvicorn
 from services.control.api.app import build
 from services.control.api.guard import Guard, is_loopback
 from services.control.api.state import Sources
-from services.control.arrivals import Arrivals
-from services.control.board import Board
-from services.control.desk import Desk
+from services.control.database import Database
+from services.control.fleet import Fleet
 from services.control.follow import handler
-from services.control.keeper import Keeper
 from services.control.metrics_view import exposition
-from services.control.operations import Operations
-from services.control.peers import Peers
-from services.control.proposals import Proposals
-from services.control.publish import Announcer
-from services.control.pulse import Pulse
+from services.control.pipeline import Common
 from services.control.readiness import Readiness
-from services.control.rebuild import rebuild
-from services.control.registry import Registry
 from services.control.tokens import Tokens
-from services.control.trail import Trail
-from services.control.work import Work
-from services.control.worker import Worker
+from shared.config.deployment import Deployment
 from shared.config.model import Config
 from shared.config.secrets import shown_variable
 from shared.errors import ConfigError, DependencyError
@@ -43,17 +33,13 @@ from shared.kafka.follower import Follower
 from shared.kafka.publisher import Publisher
 from shared.kafka.record import Record
 from shared.kafka.renewal import RenewalWatch
-from shared.kafka.scan import Scan
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topics import Topics, ensure
-from shared.metrics import Metrics
+from shared.peers import Peers
 
 log = structlog.get_logger(__name__)
 
 CLIENT = "viaduck-control"
-REPEAT_EVERY_S, REPEAT_EMBEDDED_EVERY_S = 300.0, 30.0
-"""How often everything is published again, for a broker that was wiped; the embedded one keeps little anyway."""
-
 FINISH_REQUESTS_S = 2
 END_WITHIN_S = 0.5
 """For each thread and client; whoever takes longer is left behind. All in all an end takes less than five seconds."""
@@ -62,66 +48,48 @@ ENSURE_WITHIN_S = 10.0
 ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
-def main(config: Config) -> int:
+def main(deployment: Deployment) -> int:
     """Run until a signal ends it. Raises ``ConfigError`` and ``DependencyError`` for what it can't begin with."""
-    with contextlib.closing(Control(config, os.environ)) as control:
+    with contextlib.closing(Control(deployment, os.environ)) as control:
         return control.run()
 
 
 class Control:
     """The parts of the service put together."""
 
-    def __init__(self, config: Config, environ: Mapping[str, str]) -> None:
+    def __init__(self, deployment: Deployment, environ: Mapping[str, str]) -> None:
         self._closing = contextlib.ExitStack()
         self._error: Exception | None = None
         try:
-            self._assemble(config, environ)
+            self._assemble(deployment, environ)
         except Exception:
             self.close()
             raise
 
-    def _assemble(self, config: Config, environ: Mapping[str, str]) -> None:
+    def _assemble(self, deployment: Deployment, environ: Mapping[str, str]) -> None:
+        config = deployment.common
         token = own_token(config, environ)
         self._socket = self._closing.enter_context(listen(config.server.host, config.server.port))
         self._settings = settings = KafkaSettings.from_config(config, environ)
-        self._topics, self._board = Topics(settings.prefix), Board(config.pipeline)
-        self._metrics = Metrics(config.pipeline)
-        self._registry = self._closing.enter_context(contextlib.closing(Registry.open(config, environ)))
+        self._topics = Topics(settings.prefix)
+        database = self._closing.enter_context(contextlib.closing(Database.open(config, environ)))
         self._peers = self._closing.enter_context(contextlib.closing(Peers(peers(environ))))
         self._publisher = Publisher(settings, CLIENT)
         self._closing.callback(self._publisher.close, END_WITHIN_S)
-        self._tokens = Tokens(self._registry.database)
-        self._worker = self._hire(config, environ)
-        self._readiness = self._closing.enter_context(contextlib.closing(self._checks()))
+        self._tokens = Tokens(database)
+        common = Common(CLIENT, environ, settings, self._topics, self._publisher, database, self._tokens, self._end)
+        self._fleet = self._closing.enter_context(contextlib.closing(Fleet(deployment, common, self._hear_again)))
+        checks = {"broker": Broker(settings, CLIENT).problem, "registry": database.problem}
+        self._readiness = self._closing.enter_context(
+            contextlib.closing(Readiness(checks, self._peers, self._fleet.sources))
+        )
         self._follower = Follower(settings, CLIENT, [self._topics.progress])
         self._renewal = RenewalWatch(settings, f"{CLIENT}-renewal", self._renewed)
         guard = Guard(loopback=is_loopback(config.server.host), token=token, tokens=self._tokens)
         self._server = uvicorn.Server(self._uvicorn(guard))
 
-    def _hire(self, config: Config, environ: Mapping[str, str]) -> Worker:
-        announcer = Announcer(self._publisher, self._topics.destinations, config.pipeline)
-        self._keeper = keeper = Keeper(config, self._registry, self._board, announcer, environ)
-        repeat_every_s = REPEAT_EMBEDDED_EVERY_S if self._settings.embedded else REPEAT_EVERY_S
-        database, pipeline = self._registry.database, config.pipeline
-        self._desk = Desk(
-            keeper, self._board, Operations(database, pipeline), Trail(database, pipeline), self._tokens, environ
-        )
-        self._arrivals = Arrivals(keeper, self._board, self._desk, Proposals(database, pipeline), environ)
-        self._pulse = Pulse(self._board.view)
-        chores = [self._pulse.feel, self._desk.close_operations]
-        return Worker(keeper, self._board, repeat_every_s, on_failure=self._end, chores=chores)
-
-    def _checks(self) -> Readiness:
-        checks = {"broker": Broker(self._settings, CLIENT).problem, "registry": self._registry.problem}
-        return Readiness(checks, self._peers, source=lambda: self._worker.source_problem)
-
     def _uvicorn(self, guard: Guard) -> uvicorn.Config:
-        name, view = self._registry.pipeline, self._board.view
-        work = Work(name, self._topics, Scan(self._settings, f"{CLIENT}-scan"), self._publisher, view)
-        sources = Sources(
-            view, self._readiness.checks, self._exposition, {name: self._desk}, self._tokens, {name: work}, self._pulse,
-            {name: self._arrivals},
-        )  # fmt: skip
+        sources = Sources(self._fleet.served, self._readiness.checks, self._exposition, self._tokens)
         return uvicorn.Config(
             build(sources, guard),
             log_config=None,
@@ -135,15 +103,11 @@ class Control:
     def run(self) -> int:
         """Serve until a signal comes or a thread fails. Raises ``ConfigError`` where the source refutes the file."""
         ensure(self._settings, ENSURE_WITHIN_S)
-        rebuild(self._registry, self._keeper.config, self._settings, CLIENT)
-        self._keeper.load()
-        with handled(self._server, self._worker.reload):
-            self._follower.start(handler(self._board, self._unreadable), self._end)
+        self._fleet.begin()
+        with handled(self._server, self._fleet.reload):
+            self._follower.start(handler(self._fleet.note, self._unreadable), self._end)
             self._closing.callback(self._follower.stop, END_WITHIN_S)
-            self._worker.start()
-            self._closing.callback(self._worker.stop, END_WITHIN_S)
-            self._arrivals.start(self._end)
-            self._closing.callback(self._arrivals.stop, END_WITHIN_S)
+            self._fleet.start()
             self._renewal.start()
             self._closing.callback(self._renewal.stop, END_WITHIN_S)
             log.info("control listens", address=self._socket.getsockname()[:2])
@@ -160,16 +124,19 @@ class Control:
         self._error = error
         self._server.should_exit = True
 
+    def _hear_again(self) -> None:
+        self._follower.renew()
+
     def _renewed(self) -> None:
         self._publisher.rebuild()
         self._follower.renew()
-        self._worker.repeat()
+        self._fleet.repeat()
 
     def _exposition(self) -> str:
-        return exposition(self._metrics, self._peers, self._board.view)
+        return exposition(self._fleet.metrics, self._peers, self._fleet.views)
 
     def _unreadable(self, record: Record, reason: str) -> None:
-        self._metrics.dead_letters_total.labels(topic=record.topic).inc()
+        self._fleet.metrics_of(record.key or "").dead_letters_total.labels(topic=record.topic).inc()
         dead_letter(self._publisher, self._topics, record, reason, by="control")
 
 

@@ -71,6 +71,8 @@ class PipelineStatus(BaseModel):
     caught_up: bool
     """Every destination is known to be exact at the source's head, but for those that an operator switched off."""
     frontier: FrontierStatus | None
+    refused: list[str]
+    """What the source says against its file; while there is something, nothing of the file is in force."""
     destinations: dict[str, int]
     """How many there are in each state, and the ``total``."""
 
@@ -82,6 +84,8 @@ class View:
     pipeline: str
     in_force: bool = True
     """The file as it is now has been taken over; while it has not, destinations may be missing."""
+    refused: tuple[str, ...] = ()
+    """Mistakes of the file that only the source shows."""
     destinations: Mapping[str, Registered] = field(default_factory=dict)
     """By id; removed ones left out."""
     seen: Mapping[str, Seen] = field(default_factory=dict)
@@ -134,6 +138,7 @@ def pipeline_status(view: View) -> PipelineStatus:
         settled=responsible is not None and all(whole.settled for whole in responsible),
         caught_up=responsible is not None and all(_is_exact(each, view) for each in statuses),
         frontier=_frontier(responsible or view.newest),
+        refused=list(view.refused),
         destinations={**states, "total": len(statuses)},
     )
 

@@ -28,7 +28,8 @@ FIXED = ("pipeline", "source", "routing", "kafka", "registry", "state_dir")
 class Worker:
     """Runs until ``stop``, or until it can't go on: then ``on_failure`` hears why, on the worker's thread.
 
-    That is ``ConfigError`` for a file that the source refutes before it ever was in force, else a defect.
+    That is ``ConfigError`` for a file that the source refutes before it ever was in force, else a defect. Where it is
+    not ``alone`` there are other pipelines beside it: then it never gives up, and tries again.
     """
 
     def __init__(
@@ -39,11 +40,14 @@ class Worker:
         on_failure: Callable[[Exception], None],
         load: Callable[[Path], Config] = load,
         chores: Sequence[Callable[[], None]] = (),
+        *,
+        alone: bool = True,
     ) -> None:
         """``chores`` are done at each turn, and wait while the registry can't be used."""
         self._keeper, self._board = keeper, board
         self._chores = (keeper.refresh, keeper.react, *chores)
         self._repeat_every_s, self._on_failure, self._load = repeat_every_s, on_failure, load
+        self._alone = alone
         self._stopped, self._reload, self._repeat = threading.Event(), threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="worker", daemon=True)
         self._wanted: Config | None = keeper.config
@@ -55,10 +59,14 @@ class Worker:
     def start(self) -> None:
         self._thread.start()
 
-    def stop(self, timeout_s: float = 3.0) -> None:
+    def tell_to_stop(self) -> None:
         self._stopped.set()
         self._board.asked.set()
-        self._thread.join(timeout_s)
+
+    def stop(self, timeout_s: float = 3.0) -> None:
+        self.tell_to_stop()
+        if self._thread.ident is not None:
+            self._thread.join(timeout_s)
 
     def reload(self) -> None:
         """Read the file again, soon; may be called from a signal handler."""
@@ -71,12 +79,17 @@ class Worker:
         self._board.asked.set()
 
     def _run(self) -> None:
-        try:
-            self._turn_until_stopped()
-        except Exception as error:
-            if not isinstance(error, ConfigError):
-                log.exception("control can't go on")
-            self._on_failure(error)
+        structlog.contextvars.bind_contextvars(pipeline=self._board.pipeline)
+        while not self._stopped.is_set():
+            try:
+                self._turn_until_stopped()
+            except Exception as error:
+                if not isinstance(error, ConfigError):
+                    log.exception("control can't go on")
+                if self._alone:
+                    self._on_failure(error)
+                    return
+                self._stopped.wait(RETRY_LONGEST_S)
 
     def _turn_until_stopped(self) -> None:
         self._keeper.announce_all()
@@ -120,7 +133,7 @@ class Worker:
             log.error("the file is not taken over: restart all services for these sections", changed=fixed)
             return
         self._wanted, self._try_at, self._wait_s = config, 0.0, RETRY_FIRST_S
-        self._board.file_in_force = False
+        self._board.file_in_force, self._board.refused = False, ()
 
     def _take_over(self, config: Config) -> None:
         try:
@@ -131,18 +144,27 @@ class Worker:
             self._wait(error)
         else:
             log.info("file taken over", destinations=len(config.destinations))
-            self._wanted, self._taken_over, self.source_problem = None, True, None
+            self._wanted, self._taken_over, self.source_problem, self._board.refused = None, True, None, ()
 
     def _refuse(self, error: ConfigError) -> None:
-        """A file that never was in force ends control; one that was stays until a better one comes."""
-        if not self._taken_over:
+        """One that never was in force ends control, or is tried again; one that was stays until a better one comes."""
+        if self._taken_over:
+            log.error("the file does not fit the source; the old one stays", mistakes=list(error.mistakes))
+            self._wanted, self._board.file_in_force = None, True
+            return
+        if self._alone:
             raise error
-        log.error("the file does not fit the source; the old one stays", mistakes=list(error.mistakes))
-        self._wanted, self._board.file_in_force = None, True
+        if self._board.refused != error.mistakes:
+            log.error("the file does not fit the source", mistakes=list(error.mistakes))
+        self.source_problem, self._board.refused = None, error.mistakes
+        self._later()
 
     def _wait(self, error: SourceError | DependencyError) -> None:
         if isinstance(error, SourceError):
             self.source_problem = error.message
         log.warning("the file's destinations have to wait", error=str(error), hint=error.hint, retry_in_s=self._wait_s)
+        self._later()
+
+    def _later(self) -> None:
         self._try_at = time.monotonic() + self._wait_s
         self._wait_s = min(2 * self._wait_s, RETRY_LONGEST_S)

@@ -14,7 +14,6 @@ from services.reader.inbox import Inbox, Intake, Renewed, Woken
 from services.reader.loop import Loop
 from services.reader.publish import Outlet
 from services.reader.source import Source
-from shared import log as logging
 from shared.config.catalogs import ResolvedLake, resolve
 from shared.config.model import Config
 from shared.errors import ConfigError, DependencyError, SourceError, ViaduckError
@@ -41,7 +40,6 @@ def main(config: Config) -> int:
 
     Raises ``ConfigError`` where file and source don't fit, ``DependencyError`` where the broker does not answer.
     """
-    logging.configure("reader")
     if is_supervised():
         die_with_parent()
     else:
@@ -102,7 +100,7 @@ class Service:
 
     def _listening(self, host: str, port: int) -> ServiceServer:
         try:
-            return ServiceServer(host, port, self._metrics, self._checks)
+            return ServiceServer(host, port, self._metrics.exposition, self._checks)
         except OSError as error:
             hint = "stop what listens there, or set another reader.port"
             raise DependencyError("http", f"can't listen on {host}:{port}: {error.strerror}", hint) from None

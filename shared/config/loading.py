@@ -15,6 +15,7 @@ import hashlib
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +48,21 @@ MISSING = {
 """By path, or by key."""
 
 
+@dataclass(frozen=True)
+class Loaded:
+    """A file. ``sections``: the keys at its left edge that are written in it."""
+
+    config: Config
+    sections: frozenset[str]
+
+
 def load(path: Path | str, environ: Mapping[str, str] = os.environ) -> Config:
     """Read and check a file. Raises ``ConfigError`` with one line for each mistake, and nothing else."""
-    path = Path(path)
+    return load_file(Path(path), environ).config
+
+
+def load_file(path: Path, environ: Mapping[str, str] = os.environ) -> Loaded:
+    """The same, with what the file says and what it leaves to others."""
     mistakes = Mistakes()
     document = read(path, mistakes)
     sections = fit_section(document.tree, Config, "", mistakes)
@@ -58,7 +71,7 @@ def load(path: Path | str, environ: Mapping[str, str] = os.environ) -> Config:
     config = _validated(_complete(sections, world.folder / path.name), mistakes)
     if mistakes or config is None:
         raise mistakes.error(document.positions)
-    return config
+    return Loaded(config, frozenset(sections))
 
 
 def lake_of(config: Config, destination: Destination) -> LakeRef:

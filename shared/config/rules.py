@@ -37,6 +37,11 @@ def check(sections: Sections, world: World, mistakes: Mistakes) -> None:
     _check_destinations(destinations_of(sections), source, lake, world, mistakes)
     check_template(section_of(sections, "template"), section_of(sections, "appear"), world, mistakes)
     _check_routing(section_of(sections, "routing"), mistakes)
+    check_common(sections, world, mistakes)
+
+
+def check_common(sections: Sections, world: World, mistakes: Mistakes) -> None:
+    """The same for the sections that the pipelines of a deployment share."""
     _check_partition(section_of(section_of(sections, "instance"), "partition"), mistakes)
     _check_instance(section_of(sections, "instance"), mistakes)
     _check_kafka(section_of(sections, "kafka"), world, mistakes)

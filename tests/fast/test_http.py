@@ -18,7 +18,7 @@ def checks() -> dict[str, str | None]:
 
 @pytest.fixture
 def client(checks: Mapping[str, str | None]) -> Iterator[httpx.Client]:
-    server = ServiceServer("127.0.0.1", 0, Metrics("p"), lambda: checks)
+    server = ServiceServer("127.0.0.1", 0, Metrics("p").exposition, lambda: checks)
     server.start()
     with httpx.Client(base_url=f"http://127.0.0.1:{server.port}") as client:
         yield client
@@ -52,9 +52,9 @@ def test_anything_else_is_not_found(client: httpx.Client) -> None:
 
 
 def test_a_taken_port_is_told_at_once() -> None:
-    server = ServiceServer("127.0.0.1", 0, Metrics("p"), dict)
+    server = ServiceServer("127.0.0.1", 0, Metrics("p").exposition, dict)
     with pytest.raises(OSError, match="in use"):
-        ServiceServer("127.0.0.1", server.port, Metrics("p"), dict)
+        ServiceServer("127.0.0.1", server.port, Metrics("p").exposition, dict)
     server.start()
     server.stop()
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from shared.metrics import Metrics, merge
+from shared.metrics import Metrics, merge, together
 
 ORIGINAL = {
     "viaduck_polls": "counter",
@@ -66,6 +66,17 @@ def test_two_services_of_one_process_share_nothing() -> None:
     one, other = Metrics("p"), Metrics("p")
     one.polls_total.inc()
     assert value(other.exposition(), "viaduck_polls_total") == 0
+
+
+def test_the_pipelines_of_one_process_are_on_one_page_each_help_once() -> None:
+    one, other = Metrics("p"), Metrics("q")
+    one.polls_total.inc(2)
+    other.polls_total.inc(3)
+    text = together([one, other])
+    assert text.count("# HELP viaduck_polls_total ") == 1
+    assert value(text, "viaduck_polls_total") == 2
+    assert 'viaduck_polls_total{pipeline="q"} 3.0' in text
+    assert families(text) == families(one.exposition())
 
 
 def merged_pair() -> str:

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from shared.config.model import Config, Routing, Source, Spark
-from shared.spark import spark_conf
+from shared.spark import LANES_OF_MANY, LANES_OF_ONE, cores, slots_for, spark_conf, tasks_of_a_job
 
 
-def settings(**spark: object) -> dict[str, str]:
-    config = Config(
+def config(**spark: object) -> Config:
+    return Config(
         path=Path("/etc/viaduck.yaml"),
         pipeline="events",
         source=Source(table="events"),
@@ -15,7 +17,10 @@ def settings(**spark: object) -> dict[str, str]:
         spark=Spark.model_validate(spark),
         state_dir=Path("/var/viaduck"),
     )
-    return dict(spark_conf(config, "test").getAll())
+
+
+def settings(**spark: object) -> dict[str, str]:
+    return dict(spark_conf(config(**spark), "test").getAll())
 
 
 def test_a_local_session_listens_on_loopback_only_and_keeps_its_workers() -> None:
@@ -33,3 +38,29 @@ def test_a_cluster_is_not_told_that_its_driver_is_on_loopback() -> None:
 def test_what_the_file_says_wins() -> None:
     found = settings(conf={"spark.driver.memory": "3g", "spark.app.tag": "x"})
     assert (found["spark.driver.memory"], found["spark.app.tag"]) == ("3g", "x")
+
+
+@pytest.mark.parametrize("count", [1, 2, 8, 64])
+@pytest.mark.parametrize("pipelines", [2, 3, 10])
+def test_lanes_that_all_hang_leave_every_other_pipeline_its_slots(count: int, pipelines: int) -> None:
+    slots = slots_for(pipelines, count)
+    tasks = tasks_of_a_job(slots, pipelines)
+    held_by_one = LANES_OF_MANY * tasks + LANES_OF_ONE
+    assert tasks >= 1
+    assert pipelines * held_by_one <= slots
+
+
+def test_a_pipeline_alone_has_all_slots_and_no_more_than_there_are_cores() -> None:
+    assert tasks_of_a_job(8, 1) == 8
+    assert settings()["spark.master"] == "local[*]"
+
+
+def test_several_pipelines_get_slots_for_each_unless_the_file_says_how_many() -> None:
+    several = dict(spark_conf(config(), "test", pipelines=3).getAll())
+    assert several["spark.master"] == f"local[{slots_for(3, cores())}]"
+    said = dict(spark_conf(config(master="local[4]"), "test", pipelines=3).getAll())
+    assert said["spark.master"] == "local[4]"
+
+
+def test_a_cluster_with_few_slots_still_runs_jobs() -> None:
+    assert tasks_of_a_job(2, 5) == 1

@@ -13,7 +13,9 @@ import pytest
 
 from services.applier.apply import Applied, Applier, Change
 from services.applier.feed import Feed
-from services.applier.task import Limits, SourceTable
+from services.applier.task import Limits, SourceTable, Task
+from services.applier.worker import run_task
+from shared.config.catalogs import ResolvedLake
 from shared.config.model import Routing
 from shared.errors import ViaduckError
 from shared.lake.engine import connect
@@ -466,6 +468,23 @@ class _Deaf:
 
     def __exit__(self, *_: object) -> None:
         self._socket.close()
+
+
+@pytest.mark.parametrize("kind", [ItemKind.PROBE, ItemKind.SEED, ItemKind.CHANGES])
+@pytest.mark.parametrize("breaks", [False, True], ids=["goes", "breaks"])
+def test_a_source_whose_catalog_goes_or_breaks_parks_nobody(
+    bed: Bed, tmp_path: Path, kind: ItemKind, breaks: bool
+) -> None:
+    """It is tried again by itself: no destination is to blame, and nobody should have to resume a thousand of them."""
+    catalog = tmp_path / "broken.sqlite"
+    if breaks:
+        catalog.write_bytes(b"no database" * 500)
+    if kind is not ItemKind.SEED:
+        bed.seed("a")
+    source = SourceTable(ResolvedLake(f"sqlite:{catalog}"), "main", "t", bed.routing)
+    expected = {} if kind is ItemKind.SEED else {"expected": bed.head, "after": bed.head}
+    (result,) = run_task(Task(kind, source, (bed.target("a", kind, **expected),), bed.limits)).results
+    assert (result.progress.outcome, problem(result.progress)) == (Outcome.FAILED, "source_unreachable")
 
 
 @EVERY_CATALOG

@@ -12,8 +12,7 @@ from services.control.api.problems import ProblemDocument, declared
 from services.control.api.state import Sources
 from services.control.page import assets, errors, live, login
 from services.control.page import proposals as proposals_page
-from services.control.page.pane import Pane
-from services.control.pulse import Pulse
+from services.control.page.place import OF_ONE
 
 EVERYWHERE = ("invalid", "unauthorized", "forbidden", "too_many_failures", "unavailable", "defect")
 """Kinds that any route may answer with."""
@@ -32,16 +31,24 @@ def build(sources: Sources, guard: Guard) -> FastAPI:
         generate_unique_id_function=_operation_id,
     )
     app.state.sources, app.state.guard = sources, guard
-    app.state.pulse = pulse = sources.pulse or Pulse(sources.view)
-    app.state.pane = Pane(sources.view, pulse)
     app.add_middleware(GuardMiddleware, guard=guard)
     problems.install(app)
     common = declared(*EVERYWHERE)
     routers = (pipelines, destinations, writes, proposals, operations, work, tokens)
     for router in (each.router for each in routers):
         app.include_router(router, responses={**common})
-    for router in (health.router, assets.router, login.router, errors.router, live.router, proposals_page.router):
+    for router in (
+        health.router,
+        assets.router,
+        login.router,
+        errors.router,
+        live.overview,
+        live.router,
+        proposals_page.router,
+    ):
         app.include_router(router)
+    app.include_router(live.router, prefix=OF_ONE)
+    app.include_router(proposals_page.router, prefix=OF_ONE)
     _describe(app)
     app.openapi()  # builds what FastAPI would build at the first requests, on several threads at once
     return app

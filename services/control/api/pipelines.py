@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query
 from services.control.api.models import After, Change, Limit, Page, PipelineName, change
 from services.control.api.paging import DEFAULT_LIMIT, page, read_number, write_number
 from services.control.api.problems import declared
-from services.control.api.state import CurrentDesk, CurrentView, PipelineView
+from services.control.api.state import CurrentDesk, CurrentViews, PipelineView
 from services.control.status import PipelineStatus, pipeline_status
 
 router = APIRouter(prefix="/v1/pipelines", tags=["pipelines"])
@@ -18,10 +18,10 @@ OfDestination = Annotated[str | None, Query(max_length=200, description="Of this
 
 
 @router.get("")
-def list_pipelines(view: CurrentView, limit: Limit = DEFAULT_LIMIT, after: After = None) -> Page[PipelineStatus]:
+def list_pipelines(views: CurrentViews, limit: Limit = DEFAULT_LIMIT, after: After = None) -> Page[PipelineStatus]:
     """All pipelines of this control."""
-    names, following = page([view.pipeline], limit, after)
-    return Page(items=[pipeline_status(view) for _ in names], next=following)
+    names, following = page(list(views), limit, after)
+    return Page(items=[pipeline_status(views[name]) for name in names], next=following)
 
 
 @router.get("/{pipeline}", responses=declared("not_found"))

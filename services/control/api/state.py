@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -12,27 +12,39 @@ from services.control.api.guard import Asker
 from services.control.api.problems import Problem
 from services.control.arrivals import Arrivals
 from services.control.desk import Desk
+from services.control.page.pane import Pane
 from services.control.pulse import Pulse
 from services.control.status import View
 from services.control.tokens import Tokens
 from services.control.work import Work
 
+MOST_NAMED = 10
+
+
+class Served:
+    """One pipeline, as the routes see it. May be used from any thread, and answers within a few seconds."""
+
+    def __init__(
+        self,
+        view: Callable[[], View],
+        desk: Desk | None = None,
+        work: Work | None = None,
+        pulse: Pulse | None = None,
+        arrivals: Arrivals | None = None,
+    ) -> None:
+        self.view, self.desk, self.work, self.arrivals = view, desk, work, arrivals
+        self.pulse = pulse or Pulse(view)
+        self.pane = Pane(view, self.pulse)
+
 
 @dataclass(frozen=True)
 class Sources:
-    """Each may be called from any thread and answers within a few seconds.
+    """Each may be called from any thread and answers within a few seconds. ``pipelines``: by name, as they are now."""
 
-    ``desks``, ``works`` and ``arrivals`` by pipeline.
-    """
-
-    view: Callable[[], View]
+    pipelines: Callable[[], Mapping[str, Served]]
     checks: Callable[[], Mapping[str, str | None]]
     metrics: Callable[[], str]
-    desks: Mapping[str, Desk] = field(default_factory=dict)
     tokens: Tokens | None = None
-    works: Mapping[str, Work] = field(default_factory=dict)
-    pulse: Pulse | None = None
-    arrivals: Mapping[str, Arrivals] = field(default_factory=dict)
 
 
 def sources_of(request: Request) -> Sources:
@@ -47,44 +59,50 @@ def asker_of(request: Request) -> Asker:
     return asker
 
 
-def view_of(request: Request) -> View:
-    return sources_of(request).view()
+def served_of(pipeline: str, request: Request) -> Served:
+    """The pipeline that the path names."""
+    there = sources_of(request).pipelines()
+    served = there.get(pipeline)
+    if served is None:
+        serves = f"this control serves {', '.join(sorted(there)[:MOST_NAMED])}{' …' if len(there) > MOST_NAMED else ''}"
+        raise Problem("not_found", f"there is no pipeline {pipeline}", serves)
+    return served
+
+
+def views_of(request: Request) -> Mapping[str, View]:
+    return {name: served.view() for name, served in sources_of(request).pipelines().items()}
 
 
 def pipeline_view(pipeline: str, request: Request) -> View:
     """The view of the pipeline that the path names."""
-    view = view_of(request)
-    if pipeline != view.pipeline:
-        raise Problem("not_found", f"there is no pipeline {pipeline}", f"this control serves {view.pipeline}")
-    return view
+    return served_of(pipeline, request).view()
 
 
 def desk_of(pipeline: str, request: Request) -> Desk:
     """The desk of the pipeline that the path names."""
-    desk = sources_of(request).desks.get(pipeline)
+    desk = served_of(pipeline, request).desk
     if desk is None:
-        serves = sources_of(request).view().pipeline
-        raise Problem("not_found", f"there is no pipeline {pipeline}", f"this control serves {serves}")
+        raise Problem("not_found", f"there is no pipeline {pipeline} that can be changed")
     return desk
 
 
 def work_of(pipeline: str, request: Request) -> Work:
     """The work of the pipeline that the path names."""
-    work = sources_of(request).works.get(pipeline)
+    work = served_of(pipeline, request).work
     if work is None:
-        raise Problem("not_found", f"there is no pipeline {pipeline}", "GET /v1/pipelines lists those that there are")
+        raise Problem("not_found", f"there is no pipeline {pipeline} whose work can be seen")
     return work
 
 
 def arrivals_of(pipeline: str, request: Request) -> Arrivals:
     """What appears in the pipeline that the path names."""
-    arrivals = sources_of(request).arrivals.get(pipeline)
+    arrivals = served_of(pipeline, request).arrivals
     if arrivals is None:
-        raise Problem("not_found", f"there is no pipeline {pipeline}", "GET /v1/pipelines lists those that there are")
+        raise Problem("not_found", f"there is no pipeline {pipeline} that has proposals")
     return arrivals
 
 
-CurrentView = Annotated[View, Depends(view_of)]
+CurrentViews = Annotated[Mapping[str, View], Depends(views_of)]
 PipelineView = Annotated[View, Depends(pipeline_view)]
 CurrentDesk = Annotated[Desk, Depends(desk_of)]
 CurrentWork = Annotated[Work, Depends(work_of)]

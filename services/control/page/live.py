@@ -20,8 +20,8 @@ from services.control.entry import Unfit
 from services.control.lifecycle import Refused
 from services.control.page.login import form
 from services.control.page.pane import SORTS, STATES, Asked, Glance, Pane, Sort
+from services.control.page.place import base, served
 from services.control.page.templates import HEADERS, answer, render
-from services.control.pulse import Pulse
 from services.control.status import State, Status
 from shared.errors import DependencyError, ViaduckError
 
@@ -29,7 +29,7 @@ EVERY_S = 1.0
 PING_EVERY = 15
 COMMITS = 50
 
-router = APIRouter(include_in_schema=False)
+overview, router = APIRouter(include_in_schema=False), APIRouter(include_in_schema=False)
 
 MEANS = {
     "pause": "Nothing is planned for it until it is resumed. What is being applied now is finished. Its data stays.",
@@ -58,6 +58,21 @@ def asked_of(
 CurrentAsked = Annotated[Asked, Depends(asked_of)]
 
 
+@overview.get("/", response_class=HTMLResponse)
+def show_all(request: Request, asked: CurrentAsked) -> HTMLResponse:
+    """All pipelines; the only one at once."""
+    if len(sources_of(request).pipelines()) == 1:
+        return show_list(request, asked)
+    return answer(request, "pipelines.html", pipelines=_glances(request))
+
+
+@overview.get("/events")
+async def all_events(request: Request, asked: CurrentAsked) -> StreamingResponse:
+    if len(sources_of(request).pipelines()) == 1:
+        return await list_events(request, asked)
+    return _stream(request, lambda: {"pipelines": render("pipeline_rows.html", pipelines=_glances(request))})
+
+
 @router.get("/", response_class=HTMLResponse)
 def show_list(request: Request, asked: CurrentAsked) -> HTMLResponse:
     glance = _pane(request).look()
@@ -65,7 +80,7 @@ def show_list(request: Request, asked: CurrentAsked) -> HTMLResponse:
     return answer(
         request,
         "list.html",
-        **_overview(glance),
+        **_overview(request, glance),
         asked=asked,
         states=STATES,
         sorts=SORTS,
@@ -79,21 +94,20 @@ def show_list(request: Request, asked: CurrentAsked) -> HTMLResponse:
 
 @router.get("/events")
 async def list_events(request: Request, asked: CurrentAsked) -> StreamingResponse:
-    pane = _pane(request)
+    pane, place = _pane(request), base(request)
 
     def now() -> Mapping[str, str]:
         glance = pane.look()
         rows, _ = glance.rows(asked)
-        table = render("rows.html", destinations=rows, total=len(glance.statuses))
-        return {"overview": render("overview.html", **_overview(glance)), "rows": table}
+        table = render("rows.html", destinations=rows, total=len(glance.statuses), base=place)
+        return {"overview": render("overview.html", **_overview(request, glance)), "rows": table}
 
     return _stream(request, now)
 
 
 @router.get("/pulse")
 def pulse(request: Request) -> JSONResponse:
-    felt: Pulse = request.app.state.pulse
-    return JSONResponse(felt.columns)
+    return JSONResponse(served(request).pulse.columns)
 
 
 @router.get("/destinations/{destination}", response_class=HTMLResponse)
@@ -102,7 +116,8 @@ def show_one(destination: DestinationId, request: Request) -> HTMLResponse:
     commits, unseen = _commits(desk, destination)
     actions = [name for name in MEANS if shown.managed_by == "api" or name != "remove"]
     trail = desk.trail.entries(COMMITS, destination=destination)
-    return answer(request, "detail.html", d=shown, commits=commits, unseen=unseen, trail=trail, actions=actions)
+    return answer(request, "detail.html", d=shown, commits=commits, unseen=unseen, trail=trail, actions=actions,
+                  base=base(request))  # fmt: skip
 
 
 @router.get("/events/destinations/{destination}")
@@ -142,7 +157,8 @@ async def act(destination: DestinationId, action: str, request: Request, asker: 
         refused = said(unfit_fields(unfit))
     else:
         _pane(request).forget()
-        return RedirectResponse("/" if action == "remove" else f"/destinations/{destination}", 303)
+        place = base(request)
+        return RedirectResponse(f"{place}/" if action == "remove" else f"{place}/destinations/{destination}", 303)
     return await run_in_threadpool(_confirm, request, destination, action, refused)
 
 
@@ -169,11 +185,16 @@ def _confirm(request: Request, destination: str, action: str, refused: str | Non
     shown, grave = _status(request, destination), action in GRAVE
     status = 200 if refused is None else 409
     return answer(request, "confirm.html", status, d=shown, action=action, means=MEANS[action], refused=refused,
-                  grave=grave)  # fmt: skip
+                  grave=grave, base=base(request))  # fmt: skip
 
 
-def _overview(glance: Glance) -> dict[str, Any]:
-    return {"pipeline": glance.pipeline, "worst": glance.worst, "pulse": glance.pulse}
+def _overview(request: Request, glance: Glance) -> dict[str, Any]:
+    return {"pipeline": glance.pipeline, "worst": glance.worst, "pulse": glance.pulse, "base": base(request)}
+
+
+def _glances(request: Request) -> list[Glance]:
+    there = sources_of(request).pipelines()
+    return [there[name].pane.look() for name in sorted(there)]
 
 
 def _commits(desk: Desk, destination: str) -> tuple[list[Any], str | None]:
@@ -185,14 +206,13 @@ def _commits(desk: Desk, destination: str) -> tuple[list[Any], str | None]:
 
 
 def _pane(request: Request) -> Pane:
-    pane = request.app.state.pane
-    assert isinstance(pane, Pane)  # noqa: S101 - ``build`` put it there
-    return pane
+    return served(request).pane
 
 
 def _desk(request: Request) -> Desk:
-    sources = sources_of(request)
-    return sources.desks[sources.view().pipeline]
+    desk = served(request).desk
+    assert desk is not None  # noqa: S101 - every pipeline of a running control has one
+    return desk
 
 
 def _status(request: Request, destination: str) -> Status:

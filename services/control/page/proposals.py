@@ -1,4 +1,4 @@
-"""``/proposals``: routing values that have no destination, each with two buttons."""
+"""``/proposals``, of the only pipeline or of the named one: routing values without a destination, and two buttons."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from starlette.concurrency import run_in_threadpool
 from services.control.api.paging import page
 from services.control.api.problems import Problem, said
 from services.control.api.proposals import PROPOSAL
-from services.control.api.state import CurrentAsker, sources_of
+from services.control.api.state import CurrentAsker
 from services.control.api.writes import unfit_fields
 from services.control.arrivals import Arrivals
 from services.control.entry import Unfit
 from services.control.lifecycle import Refused
 from services.control.page.pane import ROWS
+from services.control.page.place import base, served
 from services.control.page.templates import answer
 from services.control.proposals import State
 from shared.config.mistakes import quoted
@@ -46,13 +47,13 @@ async def answer_one(proposal: ProposalId, action: str, request: Request, asker:
     except Unfit as unfit:
         refused = said(unfit_fields(unfit))
     else:
-        request.app.state.pane.forget()
-        return RedirectResponse(place, 303)
+        served(request).pane.forget()
+        return RedirectResponse(f"{base(request)}{place}", 303)
     return await run_in_threadpool(_list, request, "open", None, refused)
 
 
 def _act(arrivals: Arrivals, proposal: str, action: str, author: str) -> str:
-    """Where to go on."""
+    """Where to go on, below the pipeline's own pages."""
     if action == "accept":
         return f"/destinations/{arrivals.accept(proposal, author).held.id}"
     if action == "dismiss":
@@ -75,12 +76,11 @@ def _list(request: Request, state: State, after: str | None, refused: str | None
     ]
     status = 200 if refused is None else 409
     return answer(request, "proposals.html", status, proposals=shown, state=state, states=STATES, following=following,
-                  refused=refused)  # fmt: skip
+                  refused=refused, base=base(request))  # fmt: skip
 
 
 def _arrivals(request: Request) -> Arrivals:
-    sources = sources_of(request)
-    found = sources.arrivals.get(sources.view().pipeline)
+    found = served(request).arrivals
     if found is None:
         raise Problem("not_found", "this control has no proposals")
     return found

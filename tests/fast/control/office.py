@@ -12,7 +12,7 @@ from sqlalchemy.engine import make_url
 
 from services.control.api.app import build
 from services.control.api.guard import Guard
-from services.control.api.state import Sources
+from services.control.api.state import Served, Sources
 from services.control.arrivals import Arrivals
 from services.control.board import Board
 from services.control.desk import Desk
@@ -49,32 +49,34 @@ class Office:
     source: FakeSource = field(default_factory=FakeSource)
     now: datetime = START
     work: Callable[[Board], Work] | None = None
+    pipeline: str = PIPELINE
 
     def __post_init__(self) -> None:
-        self.config = config(self.folder, [destination(each) for each in self.file], **self.sections)
-        self.registry = Registry(make_url(self.url or f"sqlite:///{self.folder}/registry.sqlite"), PIPELINE)
+        self.config = config(
+            self.folder, [destination(each) for each in self.file], pipeline=self.pipeline, **self.sections
+        )
+        self.registry = Registry(make_url(self.url or f"sqlite:///{self.folder}/registry.sqlite"), self.pipeline)
         self.registry.prepare()
-        self.board, self.topic = Board(PIPELINE), FakeTopic()
-        announcer = Announcer(self.topic, "viaduck.destinations", PIPELINE)
+        self.board, self.topic = Board(self.pipeline), FakeTopic()
+        announcer = Announcer(self.topic, "viaduck.destinations", self.pipeline)
         self.keeper = Keeper(
             self.config, self.registry, self.board, announcer, self.environ, self.source.look, lambda: self.now
         )
         database = self.registry.database
-        self.tokens, self.operations = Tokens(database), Operations(database, PIPELINE)
+        self.tokens, self.operations = Tokens(database), Operations(database, self.pipeline)
         self.desk = Desk(
-            self.keeper, self.board, self.operations, Trail(database, PIPELINE), self.tokens, self.environ,
+            self.keeper, self.board, self.operations, Trail(database, self.pipeline), self.tokens, self.environ,
             lambda: self.now,
         )  # fmt: skip
         self.arrivals = Arrivals(
-            self.keeper, self.board, self.desk, Proposals(database, PIPELINE), self.environ,
+            self.keeper, self.board, self.desk, Proposals(database, self.pipeline), self.environ,
             lambda: self.now, lambda: (self.now - START).total_seconds(),
         )  # fmt: skip
         self.keeper.load()
         self.keeper.apply(self.config)
-        works = {} if self.work is None else {PIPELINE: self.work(self.board)}
-        sources = Sources(
-            self.board.view, dict, str, {PIPELINE: self.desk}, self.tokens, works, arrivals={PIPELINE: self.arrivals}
-        )
+        work = None if self.work is None else self.work(self.board)
+        self.served = Served(self.board.view, self.desk, work, arrivals=self.arrivals)
+        sources = Sources(lambda: {self.pipeline: self.served}, dict, str, self.tokens)
         self.guard = Guard(loopback=self.loopback, token=self.token, tokens=self.tokens)
         self.http = Http(build(sources, self.guard))
 

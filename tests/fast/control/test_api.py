@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from services.control.api.app import build
 from services.control.api.guard import Asked, Denied, Guard, is_loopback
 from services.control.api.paging import page
-from services.control.api.state import Sources
+from services.control.api.state import Served, Sources
 from services.control.board import Board
 from services.control.lifecycle import Registered
 from services.control.page.assets import FILES
@@ -36,7 +36,8 @@ def client(
     board.hold(by_id(held))
     board.note(progress(position=15, rows_applied=7))
     board.note(frontier(held, head=17))
-    sources = Sources(view or board.view, lambda: checks or {"broker": None}, lambda: "viaduck_up 1.0\n")
+    served = Served(view or board.view)
+    sources = Sources(lambda: {PIPELINE: served}, lambda: checks or {"broker": None}, lambda: "viaduck_up 1.0\n")
     return Http(build(sources, guard or Guard(loopback=True)))
 
 
@@ -81,6 +82,7 @@ def test_a_pipeline_shows_how_far_it_is() -> None:
         "settled": True,
         "caught_up": True,
         "frontier": {"head": 17, "cycle": 1, "at": "2026-01-01T00:00:20Z", "error": None},
+        "refused": [],
         "destinations": {"running": 1, "total": 1},
     }
 

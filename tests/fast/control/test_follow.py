@@ -18,7 +18,7 @@ def record(value: bytes | None) -> Record:
 def test_answers_and_frontiers_reach_the_board() -> None:
     board, unreadable = Board(PIPELINE), list[Record]()
     board.hold({"a": registered()})
-    handle = handler(board, lambda record, _: unreadable.append(record))
+    handle = handler(board.note, lambda record, _: unreadable.append(record))
     handle(record(progress(position=15).to_bytes()))
     handle(record(frontier([registered()], head=17).to_bytes()))
     assert (board.view().seen["a"].position, board.view().source_snapshot, unreadable) == (15, 17, [])
@@ -26,14 +26,14 @@ def test_answers_and_frontiers_reach_the_board() -> None:
 
 def test_a_tombstone_says_nothing() -> None:
     unreadable: list[str] = []
-    handler(Board(PIPELINE), lambda _, reason: unreadable.append(reason))(record(None))
+    handler(Board(PIPELINE).note, lambda _, reason: unreadable.append(reason))(record(None))
     assert unreadable == []
 
 
 @given(st.binary() | st.text().map(str.encode) | st.just(b'{"record":"frontier"}'))
 def test_garbage_is_put_aside_with_a_reason_and_stops_nobody(garbage: bytes) -> None:
     board, reasons = Board(PIPELINE), list[str]()
-    handle = handler(board, lambda _, reason: reasons.append(reason))
+    handle = handler(board.note, lambda _, reason: reasons.append(reason))
     handle(record(garbage))
     handle(record(progress(position=15).to_bytes()))
     assert len(reasons) == 1

@@ -11,10 +11,10 @@ import pytest
 
 from services.control.board import Board
 from services.control.metrics_view import exposition
-from services.control.peers import Peers
 from services.control.readiness import Readiness
 from shared.http import ServiceServer
 from shared.metrics import Metrics
+from shared.peers import Peers
 from tests.fast.control.examples import PIPELINE, frontier, progress, registered
 
 READER, APPLIER = "http://reader", "http://applier"
@@ -48,7 +48,7 @@ FINE: Answers = {
 
 def all_checks(answers: Answers, source: str | None = None, **own: str | None) -> dict[str, str | None]:
     checks = {name: (lambda wrong=wrong: wrong) for name, wrong in ({"broker": None, "registry": None} | own).items()}
-    with beside(answers) as peers, closing(Readiness(checks, peers, lambda: source)) as readiness:
+    with beside(answers) as peers, closing(Readiness(checks, peers, lambda: {"source": source})) as readiness:
         return readiness.checks()
 
 
@@ -85,7 +85,10 @@ def test_controls_own_dependencies_are_named_with_what_is_wrong() -> None:
 
 
 def test_without_peers_only_the_own_dependencies_are_checked() -> None:
-    with beside({}, {}) as peers, closing(Readiness({"broker": lambda: None}, peers, lambda: "unknown")) as readiness:
+    with (
+        beside({}, {}) as peers,
+        closing(Readiness({"broker": lambda: None}, peers, lambda: {"source": "unknown"})) as readiness,
+    ):
         assert readiness.checks() == {"broker": None}
 
 
@@ -96,7 +99,7 @@ def test_a_dependency_that_hangs_is_named_and_holds_nobody_up() -> None:
         hanging.wait(20.0)
         return None
 
-    with beside({}, {}) as peers, closing(Readiness({"broker": hang}, peers, lambda: None, within_s=0.05)) as readiness:
+    with beside({}, {}) as peers, closing(Readiness({"broker": hang}, peers, dict, within_s=0.05)) as readiness:
         assert readiness.checks() == {"broker": "did not answer within 0.05 s"}
         hanging.set()
 
@@ -118,7 +121,7 @@ def board() -> Board:
 
 def page(answers: Answers, own: Metrics | None = None, names: Mapping[str, str] | None = None) -> str:
     with beside(answers, names) as peers:
-        return exposition(own or Metrics(PIPELINE), peers, board().view)
+        return exposition([own or Metrics(PIPELINE)], peers, lambda: [board().view()])
 
 
 def text(metrics: Metrics) -> httpx.Response:
@@ -160,7 +163,7 @@ def test_a_control_that_runs_alone_leaves_the_destinations_to_the_readers_own_pa
 
 def test_the_real_pages_of_a_service_are_understood() -> None:
     metrics = counting(polls_total=3)
-    server = ServiceServer("127.0.0.1", 0, metrics, lambda: {"broker": None, "source": "away"})
+    server = ServiceServer("127.0.0.1", 0, metrics.exposition, lambda: {"broker": None, "source": "away"})
     server.start()
     try:
         with closing(Peers({"reader": f"http://127.0.0.1:{server.port}/"})) as peers:

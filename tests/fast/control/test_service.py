@@ -62,13 +62,21 @@ class Running:
         return write(self.folder, [destination(each) for each in ids], **{**server, **sections})
 
     def start(self, *ids: str, **sections: Any) -> None:
-        command = [sys.executable, "-m", "services.cli.main", "control", "-c", str(self.write(*ids, **sections))]
+        self.run(self.write(*ids, **sections))
+
+    def run(self, place: Path) -> None:
+        """Start it with a file, or with a folder of files."""
+        command = [sys.executable, "-m", "services.cli.main", "control", "-c", str(place)]
         environ = {**os.environ, BOOTSTRAP: self.bootstrap}
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(command, env=environ, stdout=log, stderr=log)
 
     def serving(self, *ids: str, **sections: Any) -> None:
         self.start(*ids, **sections)
+        eventually(lambda: self.get("/healthz") is not None, START_WITHIN_S)
+
+    def serving_folder(self, folder: Path) -> None:
+        self.run(folder)
         eventually(lambda: self.get("/healthz") is not None, START_WITHIN_S)
 
     def get(self, path: str) -> Any:

@@ -1,0 +1,29 @@
+"""Where a page is: which pipeline it shows, and what its links begin with."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from fastapi import Request
+
+from services.control.api.problems import Problem
+from services.control.api.state import Served, served_of, sources_of
+
+OF_ONE = "/pipelines/{pipeline}"
+"""Where the pages of a pipeline are; those of the only one are at the root, too."""
+
+
+def served(request: Request) -> Served:
+    """The pipeline that the path names, or the only one."""
+    there, named = sources_of(request).pipelines(), request.path_params.get("pipeline")
+    if named is not None:
+        return served_of(named, request)
+    if len(there) != 1:
+        raise Problem("not_found", "there are several pipelines", "the page / has links to each")
+    return next(iter(there.values()))
+
+
+def base(request: Request) -> str:
+    """What the links of a page begin with."""
+    named = request.path_params.get("pipeline")
+    return "" if named is None else f"/pipelines/{quote(named, safe='')}"

@@ -1,0 +1,115 @@
+"""The parts of control that each pipeline has for itself, put together. What they share is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from services.control.api.state import Served
+from services.control.arrivals import Arrivals
+from services.control.board import Board
+from services.control.clash import Neighbour
+from services.control.database import Database
+from services.control.desk import Desk
+from services.control.keeper import Keeper
+from services.control.operations import Operations
+from services.control.proposals import Proposals
+from services.control.publish import Announcer
+from services.control.pulse import Pulse
+from services.control.rebuild import rebuild
+from services.control.registry import Registry
+from services.control.tokens import Tokens
+from services.control.trail import Trail
+from services.control.work import Work
+from services.control.worker import Worker
+from shared.config.model import Config
+from shared.kafka.publisher import Publisher
+from shared.kafka.scan import Scan
+from shared.kafka.settings import KafkaSettings
+from shared.kafka.topics import Topics
+from shared.metrics import Metrics
+
+REPEAT_EVERY_S, REPEAT_EMBEDDED_EVERY_S = 300.0, 30.0
+"""How often everything is published again, for a broker that was wiped; the embedded one keeps little anyway."""
+
+END_WITHIN_S = 3.0
+
+
+@dataclass(frozen=True)
+class Common:
+    """What the pipelines of one control share."""
+
+    client: str
+    environ: Mapping[str, str]
+    settings: KafkaSettings
+    topics: Topics
+    publisher: Publisher
+    database: Database
+    tokens: Tokens
+    failed: Callable[[Exception], None]
+
+
+class Pipeline:
+    """One of them. ``begin`` when the broker can be used, then start the worker."""
+
+    def __init__(
+        self,
+        config: Config,
+        common: Common,
+        load: Callable[[str], Config],
+        others: Callable[[], Iterable[Pipeline]],
+        *,
+        alone: bool,
+    ) -> None:
+        """``load``: a pipeline's file as it is now. ``others``: those beside it; ``alone``: there are none."""
+        self.name, self._common, self._others = config.pipeline, common, others
+        self.board, self.metrics = Board(self.name), Metrics(self.name)
+        self._registry = Registry(common.database, self.name)
+        announcer = Announcer(common.publisher, common.topics.destinations, self.name)
+        self.keeper = Keeper(
+            config, self._registry, self.board, announcer, common.environ,
+            neighbours=lambda: self._neighbours(managed_by={"api"}),
+        )  # fmt: skip
+        self.worker, self.served = self._worker(load, alone=alone), self._served()
+
+    def begin(self) -> None:
+        """Take up what was. Raises ``DependencyError``."""
+        common = self._common
+        rebuild(self._registry, self.keeper.config, common.settings, common.client)
+        self.keeper.load()
+
+    def start(self) -> None:
+        self.worker.start()
+        self.arrivals.start(self._common.failed)
+
+    def tell_to_stop(self) -> None:
+        self.worker.tell_to_stop()
+        self.arrivals.tell_to_stop()
+
+    def stop(self, within_s: float = END_WITHIN_S) -> None:
+        """``within_s`` for each of its threads; one that takes longer is left behind."""
+        self.tell_to_stop()
+        self.worker.stop(within_s)
+        self.arrivals.stop(within_s)
+
+    def _worker(self, load: Callable[[str], Config], *, alone: bool) -> Worker:
+        common, keeper, board = self._common, self.keeper, self.board
+        operations, trail = Operations(common.database, self.name), Trail(common.database, self.name)
+        self._desk = Desk(keeper, board, operations, trail, common.tokens, common.environ, neighbours=self._neighbours)
+        self.arrivals = Arrivals(keeper, board, self._desk, Proposals(common.database, self.name), common.environ)
+        self._pulse = Pulse(board.view)
+        repeat_every_s = REPEAT_EMBEDDED_EVERY_S if common.settings.embedded else REPEAT_EVERY_S
+        chores = [self._pulse.feel, self._desk.close_operations]
+        return Worker(keeper, board, repeat_every_s, common.failed, lambda _: load(self.name), chores, alone=alone)
+
+    def _served(self) -> Served:
+        common, view = self._common, self.board.view
+        scan = Scan(common.settings, f"{common.client}-scan")
+        work = Work(self.name, common.topics, scan, common.publisher, view)
+        return Served(view, self._desk, work, self._pulse, self.arrivals)
+
+    def _neighbours(self, managed_by: Collection[str] = ("file", "api")) -> Iterator[Neighbour]:
+        for other in self._others():
+            for each in other.keeper.held.values():
+                if other is not self and not each.removed and each.managed_by in managed_by:
+                    yield other.name, each.declared

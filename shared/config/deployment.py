@@ -1,0 +1,224 @@
+"""Several files that make one deployment: a pipeline each, and one broker, registry, control and applier for all.
+
+What belongs to the deployment may stand in any of the files, and needs to stand in one only: each ``Config`` holds it
+in the end, so whoever is given one pipeline's has everything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from shared.config.catalogs import resolve
+from shared.config.lake_rules import World
+from shared.config.loading import Loaded, load_file
+from shared.config.mistakes import Mistakes, join, quoted
+from shared.config.model import Config, Section
+from shared.config.rules import check_common
+from shared.errors import ConfigError
+
+COMMON = ("server", "reader", "applier", "web", "instance", "kafka", "spark", "registry")
+"""Sections of the deployment; ``state_dir`` is its too, and all else a pipeline's own."""
+
+ENDINGS = (".yaml", ".yml")
+
+ACCEPTED = "VIADUCK_ACCEPTED"
+"""The environment variable in which a supervisor tells its processes what is in force: a ``Deployment.digest``."""
+
+LOOK_AGAIN_S = 5.0
+"""How often whoever left files out looks whether they are mended."""
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """The files of one command, in order. ``places``: what its ``-c`` named, files and folders."""
+
+    places: tuple[Path, ...]
+    configs: tuple[Config, ...]
+    left_out: tuple[str, ...] = ()
+    """The mistakes of files that are left out for now."""
+
+    @property
+    def digest(self) -> str:
+        """Equal where everything is that the pipelines have in common."""
+        values = self.common.model_dump(mode="json", include={*COMMON, "state_dir"})
+        return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def common(self) -> Config:
+        """Whichever: for what all of them have in common."""
+        return self.configs[0]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(config.pipeline for config in self.configs)
+
+    @property
+    def may_grow(self) -> bool:
+        """Whether it has several pipelines, or could have: one file alone never will."""
+        return len(self.places) > 1 or self.places[0].is_dir()
+
+    def find(self, pipeline: str) -> Config | None:
+        return next((config for config in self.configs if config.pipeline == pipeline), None)
+
+    def of(self, pipeline: str | None) -> Config:
+        """The pipeline that is meant; None means the only one. Raises ``ConfigError``."""
+        found = self.find(pipeline) if pipeline is not None else self.common
+        if found is None and self.left_out:
+            raise ConfigError(self.left_out)
+        if found is None or (pipeline is None and len(self.configs) > 1):
+            raise ConfigError([f"--pipeline: choose one of {', '.join(self.names)}"])
+        return found
+
+    def each(self, change: Callable[[Config], Config]) -> Deployment:
+        """With every file changed alike."""
+        return replace(self, configs=tuple(map(change, self.configs)))
+
+    def again(self) -> Deployment:
+        """As the files are now. Raises ``ConfigError``; then nothing of them counts."""
+        new = load_all(self.places)
+        if not self.may_grow and new.names != self.names:
+            raise ConfigError([f"pipeline: was {self.names[0]}; stop all services and start them again for another"])
+        return new
+
+
+def load_all(
+    places: Sequence[Path], environ: Mapping[str, str] = os.environ, accepted: str | None = None
+) -> Deployment:
+    """Read and check files, and all those of folders. Raises ``ConfigError`` with one line for each mistake.
+
+    Where there are several files, each line begins with the file that it is about. ``accepted``: a process that starts
+    again leaves out files that got mistakes meanwhile, if the others still say of the deployment what had this digest.
+    """
+    files = [file for place in places for file in _files(place)]
+    several = len(files) > 1
+    loaded: list[tuple[Path, Loaded]] = []
+    mistakes: list[str] = []
+    for file in files:
+        try:
+            loaded.append((file, load_file(file, environ)))
+        except ConfigError as error:
+            mistakes += [_of(file, line) if several else line for line in error.mistakes]
+    if mistakes and not (loaded and accepted):
+        raise ConfigError(mistakes)
+    configs = _together(loaded, environ) if several else (loaded[0][1].config,)
+    deployment = Deployment(tuple(places), configs, tuple(mistakes))
+    if mistakes and deployment.digest != accepted:
+        raise ConfigError(mistakes)
+    return deployment
+
+
+def _files(place: Path) -> list[Path]:
+    """A folder's files by name. Hidden ones are an editor's, or the halves of a Kubernetes volume."""
+    if not place.is_dir():
+        return [place]
+    found = (each for each in place.iterdir() if each.suffix in ENDINGS and not each.name.startswith("."))
+    files = sorted(each for each in found if not each.is_dir())
+    if not files:
+        raise ConfigError([f"{place}: has no file that ends in .yaml or .yml; write one, or name another folder"])
+    return files
+
+
+def _of(file: Path, line: str) -> str:
+    return line if line.startswith(f"{file}: ") else f"{file}: {line}"
+
+
+def _together(loaded: Sequence[tuple[Path, Loaded]], environ: Mapping[str, str]) -> tuple[Config, ...]:
+    values, mistakes = _common_values(loaded)
+    mistakes += [*_same_names(loaded), *_same_tables(loaded, environ)]
+    if not mistakes:
+        said = Mistakes()
+        check_common(values, World(environ, loaded[0][1].config.path.parent), said)
+        mistakes += [f"{_writers(loaded, path)}: {path}: {text}" for path, text in said.items()]
+    if mistakes:
+        raise ConfigError(mistakes)
+    first = loaded[0][1].config
+    common: dict[str, Any] = {
+        name: type(getattr(first, name)).model_validate(values[name]) for name in COMMON if name in values
+    }
+    common["state_dir"] = values.get("state_dir", first.state_dir)
+    return tuple(each.config.model_copy(update=common) for _, each in loaded)
+
+
+def _common_values(loaded: Sequence[tuple[Path, Loaded]]) -> tuple[dict[str, Any], list[str]]:
+    """What the files write of the deployment as one tree, and where two of them write different things."""
+    tree: dict[str, Any] = {}
+    mistakes: list[str] = []
+    first: dict[tuple[str, ...], tuple[Path, Any]] = {}
+    for file, each in loaded:
+        for keys, value in _written(each):
+            before, known = first.setdefault(keys, (file, value))
+            if known != value:
+                advice = f"is written otherwise in {before}; write it in one of them, or alike in both"
+                mistakes.append(f"{file}: {_path(keys)}: {advice}")
+            _put(tree, keys, known)
+    return tree, mistakes
+
+
+def _written(loaded: Loaded) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """The keys of a file that belong to the deployment, and their values."""
+    for name in COMMON:
+        if name in loaded.sections:
+            yield from _leaves(getattr(loaded.config, name), (name,))
+    if "state_dir" in loaded.sections:
+        yield ("state_dir",), loaded.config.state_dir
+
+
+def _leaves(value: Any, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    if isinstance(value, Section):
+        for name in type(value).model_fields:
+            if name in value.model_fields_set:
+                yield from _leaves(getattr(value, name), (*keys, name))
+    elif isinstance(value, dict):
+        for name, each in value.items():
+            yield (*keys, name), each
+    else:
+        yield keys, value
+
+
+def _put(tree: dict[str, Any], keys: tuple[str, ...], value: Any) -> None:
+    for key in keys[:-1]:
+        tree = tree.setdefault(key, {})
+    tree[keys[-1]] = value
+
+
+def _path(keys: Sequence[str]) -> str:
+    path = ""
+    for key in keys:
+        path = join(path, key)
+    return path
+
+
+def _writers(loaded: Sequence[tuple[Path, Loaded]], path: str) -> str:
+    """The files that write the section of a path, by name."""
+    section = path.partition(".")[0]
+    return " and ".join(str(file) for file, each in loaded if section in each.sections)
+
+
+def _same_names(loaded: Sequence[tuple[Path, Loaded]]) -> Iterator[str]:
+    first: dict[str, Path] = {}
+    for file, each in loaded:
+        name = each.config.pipeline
+        if name in first:
+            yield f"{file}: pipeline: {quoted(name)} is that of {first[name]} too; write another name"
+        first.setdefault(name, file)
+
+
+def _same_tables(loaded: Sequence[tuple[Path, Loaded]], environ: Mapping[str, str]) -> Iterator[str]:
+    """Destinations of two files in one table; those of one file have been compared with each other."""
+    first: dict[tuple[str, str, str], tuple[Path, str]] = {}
+    for file, each in loaded:
+        folder = each.config.path.parent
+        for number, destination in enumerate(each.config.destinations):
+            lake = resolve(destination.lake.model_copy(update={"properties": {}}), environ, folder)
+            table = lake.identity, destination.schema_name.lower(), destination.table.lower()
+            place = join("destinations", number)
+            before, there = first.setdefault(table, (file, place))
+            if before != file:
+                advice = "write another catalog, schema or table"
+                yield f"{file}: {place}.table: lake and table are those of {there} in {before} too; {advice}"

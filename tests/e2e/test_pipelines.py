@@ -1,0 +1,189 @@
+"""Two pipelines of one ``viaduck up``, from a folder: what one source does is of no account to the other's tenants."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from services.cli.client import Control
+from services.cli.ports import free_port
+from services.cli.tree import APPLIER, CONTROL
+from shared.lake.engine import connect
+from tests.e2e.test_up import Up, viaduck
+from tests.fast.waiting import eventually
+
+FILE = """
+pipeline: {name}
+source: {{catalog: "sqlite:../{name}/source.sqlite", data_path: "../{name}/data", table: "t"}}
+routing: {{field: "company", key_columns: ["id"]}}
+poll: {{interval_seconds: 0.3}}
+destinations:
+  - {{id: "a", routing_value: "a", catalog: "sqlite:../{name}/a.sqlite", data_path: "../{name}/a"}}
+  - {{id: "b", routing_value: "b", catalog: "sqlite:../{name}/b.sqlite", data_path: "../{name}/b"}}
+"""
+
+WITHIN_S = 120.0
+
+
+class Two:
+    """Both pipelines' sources, and the command that runs on their files."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.files, self.port = folder, folder / "files", free_port()
+        self.files.mkdir()
+        for name in ("events", "orders"):
+            (folder / name).mkdir()
+            (self.files / f"{name}.yaml").write_text(FILE.format(name=name))
+        with (self.files / "events.yaml").open("a") as file:
+            file.write(f"server: {{port: {self.port}}}\n")
+        self.rows = 0
+        self.control = Control(f"http://127.0.0.1:{self.port}", timeout_s=10.0, keep_alive=False)
+
+    def catalog(self, name: str) -> Path:
+        return self.folder / name / "source.sqlite"
+
+    def change(self, name: str) -> int:
+        """Rows of both tenants come, move and go. Returns the source's snapshot after it."""
+        con = connect()
+        data = self.folder / name / "data"
+        con.execute(f"ATTACH 'ducklake:sqlite:{self.catalog(name)}' AS s (DATA_PATH '{data}', META_JOURNAL_MODE 'WAL')")
+        con.execute("CREATE TABLE IF NOT EXISTS s.main.t (id BIGINT, company VARCHAR, n BIGINT)")
+        first, self.rows = self.rows, self.rows + 10
+        con.execute(f"INSERT INTO s.main.t SELECT i, CASE i % 2 WHEN 0 THEN 'a' ELSE 'b' END, 0"
+                    f" FROM range({first}, {self.rows}) r(i)")  # fmt: skip
+        con.execute(f"UPDATE s.main.t SET company = 'a', n = n + 1 WHERE id = {first + 1}")
+        con.execute(f"DELETE FROM s.main.t WHERE id = {first + 2}")
+        (head,) = con.execute("SELECT max(snapshot_id) FROM ducklake_snapshots('s')").fetchall()[0]
+        con.close()
+        return int(head)
+
+    def is_exact(self, name: str, head: int) -> bool:
+        """Whether both of a pipeline's destinations are known to be exact at ``head`` or later."""
+        try:
+            found = self.control.destinations(name)
+        except Exception:
+            return False
+        return len(found) == 2 and all((status["known_through"] or -1) >= head for status in found)
+
+    def wait_until_exact(self, name: str, head: int) -> None:
+        eventually(lambda: self.is_exact(name, head), WITHIN_S)
+
+    def shows(self, sample: str) -> bool:
+        """Whether ``/metrics`` does."""
+        return sample in httpx.get(f"http://127.0.0.1:{self.port}/metrics", timeout=10.0).text
+
+    def problems(self) -> dict[str, str]:
+        """What ``/readyz`` complains of."""
+        checks = httpx.get(f"http://127.0.0.1:{self.port}/readyz", timeout=10.0).json()["checks"]
+        return {name: wrong for name, wrong in checks.items() if wrong}
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Two:
+    return Two(tmp_path)
+
+
+@pytest.fixture
+def up(two: Two) -> Iterator[Up]:
+    two.change("events")
+    up = Up(two.files)
+    yield up
+    if up.process.poll() is None:
+        up.process.terminate()
+    up.process.wait(40)
+
+
+def reader_of(up: Up, pipeline: str) -> psutil.Process | None:
+    for child in psutil.Process(up.process.pid).children(recursive=True):
+        try:
+            if child.cmdline()[-2:] == ["--pipeline", pipeline]:
+                return child
+        except psutil.Error:  # it has just ended
+            continue
+    return None
+
+
+def test_a_source_that_is_missing_and_one_that_breaks_is_only_its_own_pipelines_trouble(two: Two, up: Up) -> None:
+    # orders has no source yet: events is exact, and moves on
+    two.wait_until_exact("events", two.change("events"))
+    two.wait_until_exact("events", two.change("events"))
+    assert list(two.problems()) == ["source (orders)"]
+    other = reader_of(up, "events")
+
+    two.wait_until_exact("orders", two.change("orders"))
+    eventually(lambda: two.problems() == {}, WITHIN_S)
+
+    # its catalog breaks away, and its reader dies
+    away = two.catalog("orders").rename(two.folder / "orders" / "away.sqlite")
+    dead = reader_of(up, "orders")
+    assert dead is not None
+    dead.kill()
+    two.wait_until_exact("events", two.change("events"))
+    eventually(lambda: list(two.problems()) == ["source (orders)"], WITHIN_S)
+    two.wait_until_exact("events", two.change("events"))
+    assert other is not None
+    assert reader_of(up, "events") == other
+    assert two.control.pipelines() == ["events", "orders"]
+
+    away.rename(two.catalog("orders"))
+    two.wait_until_exact("orders", two.change("orders"))
+    two.wait_until_exact("events", two.change("events"))
+    for name in ("events", "orders"):
+        eventually(partial(two.shows, f'viaduck_dest_lag_snapshots{{destination="a",pipeline="{name}"}} 0.0'), WITHIN_S)
+        assert two.shows(f'viaduck_dest_last_snapshot_id{{destination="b",pipeline="{name}"}} ')
+
+    # a file that got a mistake is left out by who has to start again, and the other pipeline goes on
+    good = (two.files / "orders.yaml").read_text()
+    (two.files / "orders.yaml").write_text("{")
+    for service in (CONTROL, APPLIER):
+        psutil.Process(up.pid(service)).kill()
+    two.wait_until_exact("events", two.change("events"))
+    assert two.control.pipelines() == ["events"]
+    (two.files / "orders.yaml").write_text(good)
+    two.wait_until_exact("orders", two.change("orders"))
+
+    # a file that goes takes its destinations along, and a file that comes back brings them
+    (two.files / "orders.yaml").rename(two.folder / "orders.yaml")
+    up.process.send_signal(signal.SIGHUP)
+    eventually(lambda: two.control.pipelines() == ["events"] and reader_of(up, "orders") is None, WITHIN_S)
+    (two.folder / "orders.yaml").rename(two.files / "orders.yaml")
+    up.process.send_signal(signal.SIGHUP)
+    eventually(lambda: two.is_exact("orders", 0), WITHIN_S)
+    two.wait_until_exact("orders", two.change("orders"))
+
+    up.process.terminate()
+    assert up.process.wait(40) == 143
+    assert up.left() == []
+    proof = subprocess.run(
+        [sys.executable, "-m", "services.cli.main", "verify", "-c", str(two.files), "--json"],
+        capture_output=True, text=True, timeout=WITHIN_S, check=False,
+    )  # fmt: skip
+    assert proof.returncode == 0, proof.stderr
+    proven = [json.loads(line) for line in proof.stdout.splitlines()]
+    assert [(each["pipeline"], each["destination"]) for each in proven] == [
+        ("events", "a"), ("events", "b"), ("orders", "a"), ("orders", "b"),
+    ]  # fmt: skip
+
+
+def test_once_waits_for_every_pipeline_and_its_code_is_that_of_the_worst(two: Two) -> None:
+    heads = {"events": two.change("events"), "orders": two.change("orders")}
+    both = viaduck("up", "-c", str(two.files), "--once")
+    assert both.returncode == 0, both.stderr
+    for name, head in heads.items():
+        assert f"{name}: 2 destinations are exact at snapshot {head} or later" in both.stderr
+
+    two.catalog("orders").rename(two.folder / "away.sqlite")
+    head = two.change("events")
+    one = viaduck("up", "-c", str(two.files / "events.yaml"), "-c", str(two.files / "orders.yaml"), "--once")
+    assert one.returncode == 3, one.stderr
+    assert f"events: 2 destinations are exact at snapshot {head} or later" in one.stderr
+    assert "orders: source: " in one.stderr

@@ -1,0 +1,198 @@
+"""The crews of an applier: what one pipeline's source does holds up nobody else's items. On the embedded broker."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from pyspark import SparkContext
+
+from services.applier.answer import answer
+from services.applier.crew import Camp, Crew
+from services.applier.directory import Directory
+from services.applier.measure import OpenLakes
+from services.applier.task import Limits, TargetResult, Task, TaskResult, WorkerReport
+from shared.config.deployment import load_all
+from shared.kafka.embedded import EmbeddedBroker
+from shared.kafka.follower import Follower
+from shared.kafka.publisher import Publisher
+from shared.kafka.record import Record
+from shared.kafka.settings import KafkaSettings
+from shared.kafka.topics import Topics, ensure
+from shared.messages import (
+    DesiredState,
+    Destination,
+    ItemKind,
+    LakeRef,
+    Outcome,
+    Progress,
+    SeedMode,
+    WorkItem,
+    parse_progress,
+)
+from shared.metrics import Metrics
+from tests.fast.config.test_deployment import write
+from tests.fast.waiting import eventually
+
+WITHIN_S = 30.0
+
+
+class Spark:
+    """A Spark context that applies at once, except what reads a table whose source hangs."""
+
+    defaultParallelism = 2  # noqa: N815 - as PySpark calls it
+
+    def __init__(self) -> None:
+        self.hangs = "hung"
+        self.released = threading.Event()
+        self.sources: list[str] = []
+
+    def setLocalProperty(self, name: str, value: str) -> None:  # noqa: N802 - the same
+        """Pools are the real one's business."""
+
+    def parallelize(self, values: Sequence[Any], _: int) -> Spark:
+        copy = Spark.__new__(Spark)
+        copy.__dict__ = {**self.__dict__, "values": values}
+        return copy
+
+    def mapPartitions(self, _: Callable[..., Any]) -> Spark:  # noqa: N802 - the same
+        return self
+
+    def collect(self) -> list[Any]:
+        return [self._done(value) for value in self.__dict__["values"]]
+
+    def _done(self, value: object) -> object:
+        if not isinstance(value, Task):
+            return 1
+        self.sources.append(value.source.table)
+        if value.source.table == self.hangs:
+            assert self.released.wait(WITHIN_S)
+        results = tuple(TargetResult(answer(target.item, Outcome.EMPTY, "test")) for target in value.targets)
+        return TaskResult(results, WorkerReport(pid=1, open_lakes=3))
+
+
+class Applier:
+    """Two crews, of the pipelines ``fine`` and ``hung``, and what they said."""
+
+    def __init__(self, folder: Path, closing: ExitStack) -> None:
+        for name in ("fine.yaml", "hung.yaml"):
+            write(folder, name)
+        self.broker = EmbeddedBroker()
+        self.settings, self.topics = KafkaSettings(self.broker.bootstrap, embedded=True), Topics()
+        ensure(self.settings)
+        self.publisher = Publisher(self.settings, "test")
+        closing.callback(self.publisher.close)
+        self.said: list[Progress] = []
+        follower = Follower(self.settings, "test", [self.topics.progress])
+        follower.start(self._hear)
+        closing.callback(follower.stop)
+        self.spark, self.directory = Spark(), Directory()
+        self.unreadable: list[tuple[str, str]] = []
+        self.broken: list[Exception] = []
+        self.crews = self._crews(folder)
+        for crew in self.crews:
+            crew.start()
+
+    def _crews(self, folder: Path) -> list[Crew]:
+        deployment = load_all([folder], {})
+        camp = Camp(
+            name="test", settings=self.settings, topics=self.topics, publisher=self.publisher,
+            directory=self.directory, context=cast(SparkContext, self.spark), limits=Limits(), pipelines=lambda: 2,
+            open_lakes=OpenLakes(local=False), broken=self.broken.append,
+            unreadable=lambda pipeline, record, _: self.unreadable.append((pipeline, record.key or "")),
+        )  # fmt: skip
+        return [Crew(config, camp, Metrics(config.pipeline)) for config in deployment.configs]
+
+    def _hear(self, record: Record) -> None:
+        message = parse_progress(record.value or b"")
+        assert isinstance(message, Progress)
+        self.said.append(message)
+
+    def wants(self, pipeline: str, destination: str) -> None:
+        spec = Destination(
+            pipeline=pipeline, destination=destination, generation=1, routing_value="v", revision="r",
+            state=DesiredState.RUNNING, lake=LakeRef(catalog="sqlite:/d.sqlite"), table="t", seed_mode=SeedMode.SCAN,
+        )  # fmt: skip
+        self.directory.put(Record("destinations", 0, 0, spec.key, spec.to_bytes()))
+
+    def sends(self, pipeline: str, destination: str, number: int = 0) -> None:
+        item = WorkItem(
+            item=f"{pipeline}-{destination}-{number}", kind=ItemKind.CHANGES, pipeline=pipeline, generation=1,
+            destination=destination, through=number,
+        )  # fmt: skip
+        self.publisher.send(self.topics.work, item.key, item.to_bytes())
+
+    def answered(self, *items: str) -> Callable[[], bool]:
+        return lambda: set(items) <= {each.item for each in self.said}
+
+    def close(self) -> None:
+        self.spark.released.set()
+        for crew in self.crews:
+            crew.stop()
+        for crew in self.crews:
+            crew.join(WITHIN_S)
+
+
+@pytest.fixture
+def applier(tmp_path: Path) -> Iterator[Applier]:
+    with ExitStack() as closing:
+        made = Applier(tmp_path, closing)
+        closing.callback(made.close)
+        yield made
+
+
+def test_a_source_that_hangs_holds_up_no_other_pipelines_items(applier: Applier) -> None:
+    for pipeline in ("fine", "hung"):
+        applier.wants(pipeline, "d")
+    applier.sends("hung", "d")
+    eventually(lambda: "hung" in applier.spark.sources, WITHIN_S)
+    for number in range(3):
+        applier.sends("fine", "d", number)
+        eventually(applier.answered(f"fine-d-{number}"), WITHIN_S)
+    assert {each.pipeline for each in applier.said} == {"fine"}
+    applier.spark.released.set()
+    eventually(applier.answered("hung-d-0"), WITHIN_S)
+    assert applier.broken == []
+
+
+def test_each_pipelines_items_are_read_from_its_own_source(applier: Applier) -> None:
+    applier.spark.released.set()
+    for pipeline in ("fine", "hung"):
+        applier.wants(pipeline, "d")
+        applier.sends(pipeline, "d")
+    eventually(applier.answered("fine-d-0", "hung-d-0"), WITHIN_S)
+    assert sorted(applier.spark.sources) == ["fine", "hung"]
+
+
+def test_items_of_a_pipeline_of_another_deployment_are_left_to_it_and_block_nobody(applier: Applier) -> None:
+    applier.wants("fine", "d")
+    applier.wants("strange", "d")
+    applier.sends("strange", "d")
+    applier.sends("fine", "d")
+    eventually(applier.answered("fine-d-0"), WITHIN_S)
+    assert [each.pipeline for each in applier.said] == ["fine"]
+
+
+def test_what_is_no_item_is_told_of_and_blocks_nobody(applier: Applier) -> None:
+    applier.wants("fine", "d")
+    applier.publisher.send(applier.topics.work, "fine/d", b"garbage")
+    applier.sends("fine", "d")
+    eventually(applier.answered("fine-d-0"), WITHIN_S)
+    eventually(lambda: set(applier.unreadable) == {("fine", "fine/d"), ("hung", "fine/d")}, WITHIN_S)
+
+
+def test_open_lakes_of_a_worker_count_once_for_the_pipeline_that_it_worked_for_last() -> None:
+    fine, hung, lakes = Metrics("fine"), Metrics("hung"), OpenLakes(local=False)
+    lakes.note(fine, WorkerReport(pid=1, open_lakes=3))
+    lakes.note(hung, WorkerReport(pid=2, open_lakes=5))
+    lakes.note(hung, WorkerReport(pid=1, open_lakes=4))
+    assert [_open(fine), _open(hung)] == [0, 9]
+
+
+def _open(metrics: Metrics) -> float | None:
+    labels = {"pipeline": "fine" if 'pipeline="fine"' in metrics.exposition() else "hung"}
+    return metrics.registry.get_sample_value("viaduck_pool_open_connections", labels)

@@ -1,0 +1,191 @@
+"""Several pipelines in one control: each is itself, and the trouble of one is nobody else's."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from services.control.api.app import build
+from services.control.api.guard import Guard
+from services.control.api.state import Sources
+from shared.messages import Outcome
+from tests.fast.control.examples import progress
+from tests.fast.control.files import destination, make_source, write
+from tests.fast.control.http import Http
+from tests.fast.control.office import Office, entry
+from tests.fast.control.test_service import Running, control, metrics
+from tests.fast.waiting import eventually
+
+__all__ = ["control"]
+
+
+@pytest.fixture
+def offices(tmp_path: Path) -> Iterator[tuple[Office, Office]]:
+    folders = [tmp_path / name for name in ("events", "orders")]
+    for folder in folders:
+        folder.mkdir()
+    with (
+        closing(Office(folders[0], file=("a",))) as events,
+        closing(Office(folders[1], file=("a", "b"), pipeline="orders")) as orders,
+    ):
+        yield events, orders
+
+
+@pytest.fixture
+def http(offices: tuple[Office, Office]) -> Http:
+    served = {each.pipeline: each.served for each in offices}
+    return Http(build(Sources(lambda: served, dict, str, offices[0].tokens), Guard(loopback=True)))
+
+
+def ids(http: Http, pipeline: str) -> list[str]:
+    return [each["id"] for each in http.get(f"/v1/pipelines/{pipeline}/destinations").json()["items"]]
+
+
+def test_all_pipelines_are_listed_and_paged(http: Http) -> None:
+    first = http.get("/v1/pipelines?limit=1").json()
+    assert [each["name"] for each in first["items"]] == ["events"]
+    rest = http.get(f"/v1/pipelines?limit=1&after={first['next']}").json()
+    assert ([each["name"] for each in rest["items"]], rest["next"]) == (["orders"], None)
+
+
+def test_one_id_may_live_in_two_pipelines_and_each_is_changed_alone(http: Http, offices: tuple[Office, Office]) -> None:
+    events, orders = offices
+    assert (ids(http, "events"), ids(http, "orders")) == (["a"], ["a", "b"])
+    http.put("/v1/pipelines/orders/destinations/c?check=false", entry("c"))
+    assert http.post("/v1/pipelines/orders/destinations/a/pause").status_code == 200
+    assert (ids(http, "events"), ids(http, "orders")) == (["a"], ["a", "b", "c"])
+    paused, running = orders.published("a"), events.published("a")
+    assert paused is not None
+    assert running is not None
+    assert (paused.pipeline, paused.state, running.state) == ("orders", "paused", "running")
+
+
+def test_a_pipeline_that_there_is_none_of_is_told_those_that_there_are(http: Http) -> None:
+    refused = http.get("/v1/pipelines/nobody/destinations")
+    assert (refused.status_code, refused.json()["hint"]) == (404, "this control serves events, orders")
+
+
+def test_the_page_has_a_link_to_each_pipeline_whose_links_stay_with_it(http: Http) -> None:
+    front = http.get("/").text
+    assert 'href="/pipelines/events/"' in front
+    assert 'href="/pipelines/orders/"' in front
+    orders = http.get("/pipelines/orders/").text
+    assert 'href="/pipelines/orders/destinations/b"' in orders
+    assert 'sse-connect="/pipelines/orders/events?' in orders
+    assert "/destinations/b" not in http.get("/pipelines/events/").text
+    assert 'href="/pipelines/orders/destinations/b/pause"' in http.get("/pipelines/orders/destinations/b").text
+    assert 'href="/destinations' not in front + orders
+    assert http.get("/pipelines/orders/pulse").status_code == 200
+    assert http.get("/pipelines/nobody/").status_code == 404
+
+
+def test_an_action_on_a_pipeline_s_page_goes_back_to_that_page(http: Http, offices: tuple[Office, Office]) -> None:
+    done = http.post("/pipelines/orders/destinations/b/pause")
+    assert (done.status_code, done.headers["location"]) == (303, "/pipelines/orders/destinations/b")
+    paused = offices[1].published("b")
+    assert paused is not None
+    assert paused.state == "paused"
+
+
+def test_without_a_name_a_page_of_one_pipeline_says_where_to_choose(http: Http) -> None:
+    refused = http.get("/destinations/a")
+    assert (refused.status_code, refused.json()["hint"]) == (404, "the page / has links to each")
+
+
+# -- the process ------------------------------------------------------------------------------------------------------
+
+
+def declare(control: Running, pipeline: str, *names: str, **sections: Any) -> Path:
+    """A pipeline's file in the folder ``files``, beside its source if there is one."""
+    folder = control.folder / pipeline
+    folder.mkdir(exist_ok=True)
+    file = write(
+        folder,
+        [destination(each) for each in names],
+        **{"pipeline": pipeline, "server": {"port": control.port}, "state_dir": str(control.folder / "state"),
+           "source": {"catalog": f"sqlite:{folder}/source.sqlite", "table": "events"}, **sections},
+    )  # fmt: skip
+    files = control.folder / "files"
+    files.mkdir(exist_ok=True)
+    return file.rename(files / f"{pipeline}.yaml")
+
+
+def make(control: Running, *pipelines: str) -> None:
+    for pipeline in pipelines:
+        (control.folder / pipeline).mkdir(exist_ok=True)
+        make_source(control.folder / pipeline)
+
+
+def destinations(control: Running, pipeline: str) -> list[str]:
+    found = control.get(f"/v1/pipelines/{pipeline}/destinations")
+    return [each["id"] for each in found["items"]] if found and "items" in found else []
+
+
+def hang_up(control: Running) -> None:
+    assert control.process is not None
+    control.process.send_signal(signal.SIGHUP)
+
+
+def test_a_source_that_is_gone_and_a_file_that_its_source_refutes_keep_control_from_nothing(control: Running) -> None:
+    make(control, "fine", "wrong")
+    declare(control, "fine", "a")
+    declare(control, "gone", "b")
+    declare(control, "wrong", "c", routing={"field": "compny"})
+    control.serving_folder(control.folder / "files")
+    eventually(lambda: destinations(control, "fine") == ["a"])
+    eventually(lambda: control.get("/v1/pipelines/wrong")["refused"])
+    assert "no column compny" in control.get("/v1/pipelines/wrong")["refused"][0]
+    assert control.get("/v1/pipelines/gone")["destinations"] == {"total": 0}
+    assert control.get("/readyz") == {"status": "ready", "checks": {"broker": None, "registry": None}}
+
+    control.say(progress(Outcome.APPLIED, "a", position=15).model_copy(update={"pipeline": "fine"}))
+    eventually(lambda: control.get("/v1/pipelines/fine/destinations/a")["position"] == 15)
+
+    make(control, "gone")
+    declare(control, "wrong", "c")
+    hang_up(control)
+    eventually(lambda: destinations(control, "gone") == ["b"], 60)
+    eventually(lambda: "restart all services for these sections" in control.log())
+    assert "Traceback" not in control.log()
+
+
+def test_a_file_that_goes_takes_its_destinations_with_it_and_a_new_one_brings_its_own(control: Running) -> None:
+    make(control, "one", "two", "three")
+    declare(control, "one", "a")
+    going = declare(control, "two", "b")
+    control.serving_folder(control.folder / "files")
+    eventually(lambda: control.kept.keys() == {"a", "b"} and all(control.kept.values()))
+    url = f"http://127.0.0.1:{control.port}/v1/pipelines/two/destinations/over-rest?check=false"
+    assert httpx.put(url, json=entry("over-rest")).status_code == 201
+
+    kept = going.read_text()
+    going.unlink()
+    declare(control, "three", "c")
+    hang_up(control)
+    eventually(lambda: control.kept["b"] is None)
+    eventually(lambda: destinations(control, "three") == ["c"])
+    assert [each["name"] for each in control.get("/v1/pipelines")["items"]] == ["one", "three"]
+    said = progress(Outcome.APPLIED, "c", position=7).model_copy(update={"pipeline": "three"})
+    control.say(said)
+    eventually(lambda: control.get("/v1/pipelines/three/destinations/c")["position"] == 7)
+
+    clash = {"routing_value": "x", "catalog": f"sqlite:{control.folder}/files/lakes/c.sqlite"}
+    url = f"http://127.0.0.1:{control.port}/v1/pipelines/one/destinations/x?check=false"
+    refused = httpx.put(url, json=clash)
+    assert refused.status_code == 422
+    assert "those of c in the pipeline three too" in refused.text
+
+    going.write_text(kept)
+    hang_up(control)
+    eventually(lambda: (control.kept["b"] is not None and control.kept["b"].generation) == 2)
+    assert destinations(control, "two") == ["b", "over-rest"]
+    control.publisher.send(control.topics.progress, "three/c", b"garbage")
+    eventually(lambda: 'viaduck_dead_letters_total{pipeline="three",topic="viaduck.progress"} 1.0' in metrics(control))
+    assert control.end() == 143
+    assert "Traceback" not in control.log()
