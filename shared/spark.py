@@ -6,6 +6,7 @@ attached lakes, memory and backends.
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
@@ -102,7 +103,7 @@ def cores() -> int:
         quota, period = CPU_QUOTA.read_text().split()
     except (OSError, ValueError):
         return usable
-    return usable if quota == "max" else max(1, min(usable, int(quota) // int(period)))
+    return usable if quota == "max" else max(1, min(usable, math.ceil(int(quota) / int(period))))  # as the JVM counts
 
 
 def is_local(master: str) -> bool:

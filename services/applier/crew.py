@@ -60,6 +60,7 @@ class Camp:
     context: SparkContext
     limits: Limits
     pipelines: Callable[[], int]
+    most_tasks: int
     open_lakes: OpenLakes
     unreadable: Callable[[str, Record, str], None]
     broken: Callable[[Exception], None]
@@ -77,7 +78,7 @@ class Crew(threading.Thread):
         self._stopping = threading.Event()
         self._paused: frozenset[Partition] = frozenset()
         self._consumer: WorkConsumer | None = None
-        self._jobs = Jobs(camp.context, source_of(config), camp.limits, camp.name, camp.pipelines)
+        self._jobs = Jobs(camp.context, source_of(config), camp.limits, camp.name, camp.pipelines, camp.most_tasks)
         self._lanes = self._hired()
 
     def take(self, config: Config) -> None:

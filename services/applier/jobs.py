@@ -28,9 +28,11 @@ class Jobs:
         limits: Limits,
         applier: str,
         pipelines: Callable[[], int] = lambda: 1,
+        most_tasks: int | None = None,
     ) -> None:
-        """``pipelines``: how many share the context."""
+        """``pipelines``: how many share the context; ``most_tasks`` of a job, where that is not all the slots."""
         self._context, self._pipelines = context, pipelines
+        self._most_tasks = context.defaultParallelism if most_tasks is None else most_tasks
         self._source = source
         self._limits = limits
         self._applier = applier
@@ -38,7 +40,7 @@ class Jobs:
     @property
     def parallelism(self) -> int:
         """The most tasks that a job has."""
-        return tasks_of_a_job(self._context.defaultParallelism, self._pipelines())
+        return min(self._most_tasks, tasks_of_a_job(self._context.defaultParallelism, self._pipelines()))
 
     def run(self, job: Job, lane: Lane) -> list[TaskResult]:
         """Run one job and return its tasks' results. Raises what Spark raises when the job itself fails."""

@@ -34,7 +34,7 @@ from shared.kafka.settings import KafkaSettings
 from shared.kafka.topics import Topics, ensure
 from shared.messages import UnreadableMessage
 from shared.metrics import Metrics, together
-from shared.spark import is_local, session
+from shared.spark import ALL_CORES, cores, is_local, session
 
 log = structlog.get_logger(__name__)
 
@@ -112,10 +112,19 @@ class Service:
 
     def _camp(self, config: Config, context: SparkContext) -> Camp:
         return Camp(
-            self._name, self._settings, self._topics, self._publisher, self._directory, context, limits(config),
-            lambda: len(self._deployment.configs), OpenLakes(local=is_local(config.spark.master)), self._unreadable,
-            self._break,
-        )  # fmt: skip
+            name=self._name,
+            settings=self._settings,
+            topics=self._topics,
+            publisher=self._publisher,
+            directory=self._directory,
+            context=context,
+            limits=limits(config),
+            pipelines=lambda: len(self._deployment.configs),
+            most_tasks=most_tasks(config, context),
+            open_lakes=OpenLakes(local=is_local(config.spark.master)),
+            unreadable=self._unreadable,
+            broken=self._break,
+        )
 
     def _work(self, camp: Camp) -> None:
         crews = [Crew(config, camp, self._metrics[config.pipeline]) for config in self._deployment.configs]
@@ -205,6 +214,12 @@ class Service:
         crews = list(self._crews.values())
         broker = next((crew.problem for crew in crews if crew.problem), None) if crews else "starting"
         return {"broker": broker, "spark": None if self._spark_ready else "the Spark session is starting"}
+
+
+def most_tasks(config: Config, context: SparkContext) -> int:
+    """Of one job: as many as there are cores, where more slots than that are our choice, for tasks that wait."""
+    slots = context.defaultParallelism
+    return min(slots, cores()) if config.spark.master == ALL_CORES else slots
 
 
 def limits(config: Config) -> Limits:

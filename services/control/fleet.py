@@ -109,6 +109,8 @@ class Fleet:
                 log.warning("pipelines have to wait", error=str(error), hint=error.hint, retry_in_s=AGAIN_S)
                 self._stopped.wait(AGAIN_S)
                 self._reload.set()
+            except Exception:
+                log.exception("the files could not be taken over")  # the pipelines go on with what they have
 
     def _read_again(self) -> None:
         """Raises ``DependencyError``; what is done by then is done, and doing it again changes nothing."""

@@ -102,6 +102,7 @@ class Applier:
         camp = Camp(
             name="test", settings=self.settings, topics=self.topics, publisher=self.publisher,
             directory=self.directory, context=cast(SparkContext, self.spark), limits=Limits(), pipelines=lambda: 2,
+            most_tasks=2,
             open_lakes=OpenLakes(local=False), broken=self.broken.append,
             unreadable=lambda pipeline, record, _: self.unreadable.append((pipeline, record.key or "")),
         )  # fmt: skip
