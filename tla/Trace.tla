@@ -129,7 +129,7 @@ Verdict ==
 
 \* Once more what Viaduck.tla promises, of what the log says.
 PositionsOnlyGrow ==
-    \A d \in Names : \A n \in 1 .. Len(lives[d]) - 1 :
+    \A d \in DOMAIN lives : \A n \in 1 .. Len(lives[d]) - 1 :
         \/ lives[d][n + 1].gen > lives[d][n].gen
         \/ lives[d][n + 1].gen = lives[d][n].gen /\ lives[d][n + 1].pos > lives[d][n].pos
 =============================================================================

@@ -19,7 +19,7 @@ MODULE = "RecordedTrace"
 VERDICT = re.compile(r'<<"(explained|refused)", (\d+)(?:, (\d+))?>>')
 
 
-def judge(traces: Sequence[Sequence[Anything]], scratch: Path, *, within_s: float = 550) -> list[int | None]:
+def judge(traces: Sequence[Sequence[Anything]], scratch: Path, *, within_s: float = 1800) -> list[int | None]:
     """For each trace the number, from 1, of the first event that is refused (items don't count); None if none is.
 
     Raises ``RuntimeError`` where TLC gives no verdict.
