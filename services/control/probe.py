@@ -105,7 +105,7 @@ class Probe:
     def _data_path(self, path: str | None, lake: ResolvedLake) -> Finding:
         if path is None:
             if lake.sqlite_file is not None:
-                return Finding("data_path", True, "beside the catalog, as DuckLake has it")
+                return Finding("data_path", True, "beside the catalog, in a folder of its name that ends in .files")
             return Finding("data_path", False, "a lake on Postgres that does not exist yet needs one",
                            "write data_path", "invalid_destination")  # fmt: skip
         if path.startswith("s3://"):

@@ -99,13 +99,21 @@ def _statement(alias: str, lake: ResolvedLake, *, read_only: bool, create: bool)
         options.append(f"CREATE_IF_NOT_EXISTS {str(create).lower()}")
         if lake.sqlite_file is not None:
             options.append("META_JOURNAL_MODE 'WAL'")
-    if lake.data_path is not None:
-        options.append(f"DATA_PATH {literal(lake.data_path)}")
+    data_path = lake.data_path or (_beside(lake.sqlite_file) if create else None)
+    if data_path is not None:
+        options.append(f"DATA_PATH {literal(data_path)}")
     if lake.metadata_schema is not None:
         # META_SCHEMA keeps the extension from loading the catalog of the whole database at each attach.
         options.append(f"METADATA_SCHEMA {literal(lake.metadata_schema)}, META_SCHEMA {literal(lake.metadata_schema)}")
     target = lake.catalog if lake.sqlite_file is not None else _with_timeout(lake.catalog)
     return f"ATTACH {literal('ducklake:' + target)} AS {ident(alias)} ({', '.join(options)})"
+
+
+def _beside(sqlite_file: Path | None) -> str | None:
+    """Where the files of a lake go that is about to be made and was given no place for them; else None."""
+    if sqlite_file is None or (sqlite_file.exists() and sqlite_file.stat().st_size > 0):
+        return None
+    return f"{sqlite_file}.files"
 
 
 def _with_timeout(catalog: str) -> str:

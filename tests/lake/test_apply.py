@@ -11,6 +11,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from services.applier import worker
 from services.applier.apply import Applied, Applier, Change
 from services.applier.feed import Feed
 from services.applier.task import Limits, SourceTable, Task
@@ -42,6 +43,16 @@ def test_a_seed_makes_lake_table_and_cursor_and_fills_them(bed: Bed) -> None:
     assert [each.position for each in bed.run(ItemKind.PROBE)] == [bed.head] * 2
     for name in bed.destinations:
         assert bed.rows(name) == bed.expected(name)
+
+
+def test_a_lake_without_a_place_for_its_files_keeps_them_beside_its_catalog(bed: Bed, tmp_path: Path) -> None:
+    bed.add("a", lake=ResolvedLake(f"sqlite:{tmp_path}/placeless.sqlite"))
+    bed.sql("INSERT INTO src.main.t SELECT 100 + i, 'a', 'many' FROM range(2000) r(i)")
+    assert outcomes(bed.seed("a")) == [Outcome.APPLIED]
+    worker.forget()
+    assert outcomes(bed.seed("a")) == [Outcome.ALREADY_APPLIED], "opened anew"
+    assert bed.rows("a") == bed.expected("a")
+    assert list((tmp_path / "placeless.sqlite.files").rglob("*.parquet"))
 
 
 def test_every_commit_says_what_it_holds(bed: Bed) -> None:
