@@ -102,7 +102,8 @@ def show_one(destination: DestinationId, request: Request) -> HTMLResponse:
     commits, unseen = _commits(desk, destination)
     actions = [name for name in MEANS if shown.managed_by == "api" or name != "remove"]
     trail = desk.trail.entries(COMMITS, destination=destination)
-    return answer(request, "detail.html", d=shown, commits=commits, unseen=unseen, trail=trail, actions=actions)
+    return answer(request, "detail.html", d=shown, commits=commits, unseen=unseen, trail=trail, actions=actions,
+                  grave=GRAVE)  # fmt: skip
 
 
 @router.get("/events/destinations/{destination}")
@@ -118,9 +119,9 @@ async def one_events(destination: DestinationId, request: Request) -> StreamingR
 
 @router.get("/destinations/{destination}/applies")
 def applies(destination: DestinationId, request: Request) -> JSONResponse:
-    """For the plot: when, rows in, rows out."""
+    """For the plot: when, rows in, rows out. A seed would dwarf all that comes after it."""
     commits, _ = _commits(_desk(request), destination)
-    old_first = list(reversed(commits))
+    old_first = [each for each in reversed(commits) if each.kind != "seed"]
     return JSONResponse(
         [[c.at.timestamp() for c in old_first], [c.inserted for c in old_first], [c.deleted for c in old_first]]
     )

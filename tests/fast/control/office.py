@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -18,6 +19,7 @@ from services.control.desk import Desk
 from services.control.keeper import Keeper
 from services.control.operations import Operations
 from services.control.publish import Announcer
+from services.control.pulse import Pulse
 from services.control.registry import Registry
 from services.control.tokens import Tokens
 from services.control.trail import Trail
@@ -46,6 +48,8 @@ class Office:
     source: FakeSource = field(default_factory=FakeSource)
     now: datetime = START
     work: Callable[[Board], Work] | None = None
+    clock: Callable[[], float] = time.time
+    """The pulse's."""
 
     def __post_init__(self) -> None:
         self.config = config(self.folder, [destination(each) for each in self.file], **self.sections)
@@ -65,7 +69,8 @@ class Office:
         self.keeper.load()
         self.keeper.apply(self.config)
         works = {} if self.work is None else {PIPELINE: self.work(self.board)}
-        sources = Sources(self.board.view, dict, str, {PIPELINE: self.desk}, self.tokens, works)
+        self.pulse = Pulse(self.board.view, self.clock)
+        sources = Sources(self.board.view, dict, str, {PIPELINE: self.desk}, self.tokens, works, self.pulse)
         self.guard = Guard(loopback=self.loopback, token=self.token, tokens=self.tokens)
         self.http = Http(build(sources, self.guard))
 
