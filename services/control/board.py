@@ -31,6 +31,8 @@ class Board:
         self._seen: dict[str, Seen] = {}
         self._frontiers = Frontiers()
         self._asks: dict[str, Progress] = {}
+        self._view: View | None = None
+        """The last one, as long as nothing has changed."""
 
     def hold(self, held: Mapping[str, Registered]) -> None:
         """Show what the registry holds now."""
@@ -39,7 +41,7 @@ class Board:
             {each.id: each.generation for each in live.values()}, {each.id: each.revision.id for each in live.values()}
         )
         with self._lock:
-            self._destinations, self._published = live, published
+            self._destinations, self._published, self._view = live, published, None
             self._frontiers.trust(published)
 
     def note(self, message: Progress | Frontier) -> None:
@@ -47,6 +49,7 @@ class Board:
         if message.pipeline != self.pipeline:
             return
         with self._lock:
+            self._view = None
             if isinstance(message, Frontier):
                 self._frontiers.note(message, self._published)
             else:
@@ -66,15 +69,17 @@ class Board:
 
     def view(self) -> View:
         with self._lock:
-            return View(
-                pipeline=self.pipeline,
-                in_force=self.file_in_force,
-                destinations=self._destinations,
-                seen=dict(self._seen),
-                published=self._published,
-                newest=self._frontiers.newest,
-                trusted=self._frontiers.trusted,
-            )
+            if self._view is None or self._view.in_force != self.file_in_force:
+                self._view = View(
+                    pipeline=self.pipeline,
+                    in_force=self.file_in_force,
+                    destinations=self._destinations,
+                    seen=dict(self._seen),
+                    published=self._published,
+                    newest=self._frontiers.newest,
+                    trusted=self._frontiers.trusted,
+                )
+            return self._view
 
     def _note_progress(self, progress: Progress) -> None:
         after = seen_.after(self._seen.get(progress.destination), progress)

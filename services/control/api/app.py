@@ -11,6 +11,7 @@ from services.control.api.middleware import GuardMiddleware
 from services.control.api.problems import ProblemDocument, declared
 from services.control.api.state import Sources
 from services.control.page import assets, errors, live, login
+from services.control.page.once import Once
 from services.control.page.pane import Pane
 from services.control.pulse import Pulse
 
@@ -33,6 +34,7 @@ def build(sources: Sources, guard: Guard) -> FastAPI:
     app.state.sources, app.state.guard = sources, guard
     app.state.pulse = pulse = sources.pulse or Pulse(sources.view)
     app.state.pane = Pane(sources.view, pulse)
+    app.state.once = Once(live.EVERY_S / 2)
     app.add_middleware(GuardMiddleware, guard=guard)
     problems.install(app)
     common = declared(*EVERYWHERE)

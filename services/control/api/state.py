@@ -71,8 +71,13 @@ def work_of(pipeline: str, request: Request) -> Work:
     return work
 
 
+async def _pipeline_view(pipeline: str, request: Request) -> View:
+    """On the event loop: what a thread of its own would cost is more than the view does."""
+    return pipeline_view(pipeline, request)
+
+
 CurrentView = Annotated[View, Depends(view_of)]
-PipelineView = Annotated[View, Depends(pipeline_view)]
+PipelineView = Annotated[View, Depends(_pipeline_view)]
 CurrentDesk = Annotated[Desk, Depends(desk_of)]
 CurrentWork = Annotated[Work, Depends(work_of)]
 CurrentAsker = Annotated[Asker, Depends(asker_of)]

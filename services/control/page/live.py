@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -87,7 +87,7 @@ async def list_events(request: Request, asked: CurrentAsked) -> StreamingRespons
         table = render("rows.html", destinations=rows, total=len(glance.statuses))
         return {"overview": render("overview.html", **_overview(glance)), "rows": table}
 
-    return _stream(request, now)
+    return _stream(request, asked, now)
 
 
 @router.get("/pulse")
@@ -114,7 +114,7 @@ async def one_events(destination: DestinationId, request: Request) -> StreamingR
         shown = pane.look().statuses.get(destination)
         return {"detail": "<p>It is removed.</p>" if shown is None else render("facts.html", d=shown)}
 
-    return _stream(request, now)
+    return _stream(request, destination, now)
 
 
 @router.get("/destinations/{destination}/applies")
@@ -203,22 +203,30 @@ def _status(request: Request, destination: str) -> Status:
     return shown
 
 
-def _stream(request: Request, now: Callable[[], Mapping[str, str]]) -> StreamingResponse:
+def _stream(request: Request, shown: Hashable, now: Callable[[], Mapping[str, str]]) -> StreamingResponse:
+    """``now`` makes the parts of what is ``shown``, as HTML; it is the same for all who look at the same."""
     headers = {**HEADERS, "X-Accel-Buffering": "no"}
-    return StreamingResponse(_events(request, now), media_type="text/event-stream", headers=headers)
+    return StreamingResponse(_events(request, shown, now), media_type="text/event-stream", headers=headers)
 
 
-async def _events(request: Request, now: Callable[[], Mapping[str, str]]) -> AsyncIterator[str]:
+async def _events(request: Request, shown: Hashable, now: Callable[[], Mapping[str, str]]) -> AsyncIterator[bytes]:
     """Each part when it has changed; a comment now and then, so that whoever went away is noticed."""
-    told: dict[str, str] = {}
+    told: dict[str, bytes] = {}
     quiet = 0
     while not await request.is_disconnected():
-        changed = {name: html for name, html in (await run_in_threadpool(now)).items() if told.get(name) != html}
+        parts = await request.app.state.once.get(shown, lambda: _encoded(now()))
+        changed = {name: event for name, event in parts.items() if told.get(name) != event}
         told |= changed
         quiet = 0 if changed else quiet + 1
         if quiet >= PING_EVERY:
             quiet = 0
-            yield ": still here\n\n"
-        for name, html in changed.items():
-            yield f"event: {name}\n" + "".join(f"data: {line}\n" for line in html.splitlines()) + "\n"
+            yield b": still here\n\n"
+        if changed:
+            yield b"".join(changed.values())
         await asyncio.sleep(EVERY_S)
+
+
+def _encoded(parts: Mapping[str, str]) -> dict[str, bytes]:
+    """Events by name, as they travel."""
+    lines = {name: "".join(f"data: {line}\n" for line in html.splitlines()) for name, html in parts.items()}
+    return {name: f"event: {name}\n{data}\n".encode() for name, data in lines.items()}

@@ -17,7 +17,12 @@ FOLDER = Path(__file__).parent
 
 # Names, routing values and errors are whatever somebody wrote: everything is escaped, without exception.
 templates = Environment(
-    loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    loader=FileSystemLoader(FOLDER),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    auto_reload=False,
 )
 
 NOT_KNOWN = "–"
