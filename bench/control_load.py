@@ -54,7 +54,7 @@ class Watcher(User):
 
     @task
     def watch(self) -> None:
-        address = urlsplit(self.host)
+        address = urlsplit(str(self.host))
         connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=60)
         began = time.perf_counter()
         connection.request("GET", random.choice(PLAN["events"]), headers={"Accept": "text/event-stream"})

@@ -57,7 +57,8 @@ class Scene:
 
     def goes_on_for(self, seconds: float) -> list[float]:
         """Change the source meanwhile; seconds until each change was in every lake, by the lakes' own stamps."""
-        until, ages = time.monotonic() + seconds, []
+        until = time.monotonic() + seconds
+        ages: list[float] = []
         while time.monotonic() < until or len(ages) < 3:
             self.deployment.step()
             ages.append(self.fleet.wait_until("a change in every lake", lambda: not self.behind(), FRESH_S))

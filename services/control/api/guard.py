@@ -17,7 +17,7 @@ from services.control.tokens import RANK, Scope, Token
 OPEN = frozenset({"/healthz", "/readyz", "/metrics"})
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 ADMIN = ("/v1/tokens",)
-LOGIN = frozenset({"/login", "/logout", "/assets/page.css"})
+LOGIN = frozenset({"/login", "/logout", "/assets/page.css", "/assets/mark.svg"})
 """What a browser needs before it can show a token."""
 
 SESSION = "viaduck_session"

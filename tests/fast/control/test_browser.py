@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page, Request, expect
 from shared.messages import Outcome
 from tests.fast.control.browser import CHROMIUM, MISSING, chromium
 from tests.fast.control.busy import PARKED, SHOWN, busy_office
-from tests.fast.control.examples import problem, progress
+from tests.fast.control.examples import START, problem, progress
 from tests.fast.control.office import Office
 from tests.fast.control.served import served
 
@@ -77,6 +77,23 @@ def test_an_operator_watches_a_tenant_come_fail_pause_and_begin_anew(page: Page,
     expect(page.get_by_text("reseeded by loopback, generation 2")).to_be_visible()
     office.applied(name, 2, 12)
     expect(page.locator("dd.running")).to_have_text("running")
+
+
+def test_a_stranger_logs_in_and_out_and_the_browser_misses_nothing(browser: Browser, tmp_path: Path) -> None:
+    with closing(Office(tmp_path, loopback=False)) as office, served(office) as url:
+        _, text = office.tokens.create("olga", "write", START)
+        page = browser.new_page(base_url=url)
+        complaints: list[str] = []
+        page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
+        page.goto("/")
+        expect(page).to_have_url(f"{url}/login")
+        page.get_by_label("Token").fill(text)
+        page.get_by_role("button", name="log in").click()
+        expect(page.get_by_text("No destinations yet")).to_be_visible()
+        page.get_by_role("button", name="log out").click()
+        expect(page).to_have_url(f"{url}/login")
+        page.close()
+    assert complaints == []
 
 
 def test_it_works_by_keyboard_and_fits_a_phone(page: Page, office: Office) -> None:
