@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -93,6 +94,9 @@ class Figures:
 def main() -> int:
     asked = _arguments()
     console = Console() if sys.stdout.isatty() else Console(width=120)
+    if find_spec("locust") is None:
+        console.print("Locust is not installed: pip install locust, or the dependency group bench of pyproject.toml")
+        return 2
     figures = measure(asked.destinations, asked.seconds)
     console.print(_table(figures), _requests_table(figures))
     console.print(f"written to {_keep(figures)}")
@@ -157,11 +161,11 @@ def _requests(stats: Mapping[str, Any], seconds: float) -> Requests:
     lasted = stats["last_request_timestamp"] - stats["start_time"] or seconds
     count = int(stats["num_requests"])
     return Requests(
-        count, int(stats["num_failures"]), round(count / lasted, 1), _percentile(times, 0.5), _percentile(times, 0.99)
+        count, int(stats["num_failures"]), round(count / lasted, 1), percentile(times, 0.5), percentile(times, 0.99)
     )
 
 
-def _percentile(times: Mapping[float, int], share: float) -> float:
+def percentile(times: Mapping[float, int], share: float) -> float:
     """``times``: how many requests took so long, in milliseconds."""
     left = share * sum(times.values())
     for time in sorted(times):

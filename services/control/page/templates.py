@@ -57,7 +57,12 @@ def moment(at: datetime) -> Markup:
     )
 
 
-templates.filters |= {each.__name__: each for each in (known, count, duration, moment)}
+def breakable(word: str) -> Markup:
+    """It may be broken behind each underscore."""
+    return Markup("_<wbr>").join(word.split("_"))
+
+
+templates.filters |= {each.__name__: each for each in (known, count, duration, moment, breakable)}
 
 HEADERS = {
     "Content-Security-Policy": (

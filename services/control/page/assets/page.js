@@ -20,7 +20,7 @@
     const wide = (_, labels) => 14 + 7 * Math.max(0, ...(labels || []).map((each) => each.length));
     return {
       width: width(plot), height: HEIGHT, padding: [8, 14, 0, 4], cursor: { y: false },
-      legend: { show: names.length > 1, live: false, markers: { width: 6 } },
+      legend: { show: names.length > 1, live: false, markers: { width: 0, fill: (_, index) => colours[index - 1] } },
       scales: { y: { range: (_, __, most) => [0, Math.max(most * 1.05, 1)] } },
       axes: [
         { ...look, grid: { show: false }, values: times, space: 60, size: 28 },
