@@ -120,7 +120,8 @@ class View:
     @cached_property
     def standings(self) -> Mapping[str, Standing]:
         """Of every destination."""
-        return {held.id: _standing(self, held) for held in self.destinations.values()}
+        head = self.source_snapshot
+        return {name: _standing(self, name, held, head) for name, held in self.destinations.items()}
 
 
 def status(view: View, id: str) -> Status:
@@ -190,24 +191,24 @@ def _frontier(wholes: Iterable[Whole]) -> FrontierStatus | None:
     return FrontierStatus(head=last.head, cycle=last.cycle, at=last.at, error=last.error)
 
 
-def _standing(view: View, held: Registered) -> Standing:
-    seen = _of_this_life(view.seen.get(held.id), held)
-    word = of(view.trusted, held.id, held.generation)
-    known = _known_through(seen, word, held.id)
+def _standing(view: View, id: str, held: Registered, head: int | None) -> Standing:
+    seen = _of_this_life(view.seen.get(id), held)
+    word = of(view.trusted, id, held.generation)
+    known = _known_through(seen, word, id)
     state = _state(held, seen, known)
     return Standing(
         state,
         None if seen is None else _snapshot(seen.position),
-        _lag_seconds(word, held.id),
+        _lag_seconds(word, id),
         seen is not None and _complaint(seen, held) is not None,
-        state in OFF or _is_exact(view, word, known, held.id),
+        state in OFF or _is_exact(word, known, head, id),
     )
 
 
-def _is_exact(view: View, word: Trusted | None, known: int | None, id: str) -> bool:
-    if word is None or known is None or view.source_snapshot is None:
+def _is_exact(word: Trusted | None, known: int | None, head: int | None, id: str) -> bool:
+    if word is None or known is None or head is None:
         return False
-    return known >= view.source_snapshot and id not in word.whole.lagging
+    return known >= head and id not in word.whole.lagging
 
 
 def _of_this_life(seen: Seen | None, held: Registered) -> Seen | None:
