@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from locust import FastHttpUser, User, constant_throughput, events, task
+from locust import FastHttpUser, HttpUser, User, constant_throughput, events, task
 
 PLAN: dict[str, Any] = json.loads(Path(os.environ["VIADUCK_BENCH_PLAN"]).read_text())
 STATUSES_PER_READER_S = 10
@@ -27,7 +27,14 @@ updates: list[int] = []
 watching = {"now": 0, "most": 0}
 
 
-class StatusReader(FastHttpUser):
+class Patient:
+    """They do not all begin at one moment, and so never fall into step."""
+
+    def on_start(self) -> None:
+        time.sleep(random.random())
+
+
+class StatusReader(Patient, FastHttpUser):
     fixed_count = PLAN["statuses_per_s"] // STATUSES_PER_READER_S
     wait_time = constant_throughput(STATUSES_PER_READER_S)
 
@@ -37,7 +44,9 @@ class StatusReader(FastHttpUser):
         self.client.get(f"{PLAN['destinations']}/{name}/status", name="status")
 
 
-class ListReader(FastHttpUser):
+class ListReader(Patient, HttpUser):
+    """The fast client reads 4 KB at a time, and would measure its own turns on a busy machine."""
+
     fixed_count = PLAN["lists_per_s"]
     wait_time = constant_throughput(1)
 

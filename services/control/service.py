@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import socket
@@ -133,6 +134,7 @@ class Control:
         ensure(self._settings, ENSURE_WITHIN_S)
         rebuild(self._registry, self._keeper.config, self._settings, CLIENT)
         self._keeper.load()
+        gc.freeze()  # what is here now stays: a full collection would stop everybody for as long as it looks at it
         with handled(self._server, self._worker.reload):
             self._follower.start(handler(self._board, self._unreadable), self._end)
             self._closing.callback(self._follower.stop, END_WITHIN_S)

@@ -24,6 +24,8 @@ from services.control.desk import Desk
 from services.control.status import Standing, State, Status, View, status
 from shared.lake.catalog import Stamped
 
+# What comes from memory is answered on the event loop: a thread that computes would wait for the interpreter longer
+# than it computes, and make the loop wait at each of its sends.
 router = APIRouter(prefix="/v1/pipelines/{pipeline}/destinations", tags=["destinations"])
 
 Sort = Literal["id", "lag", "-lag", "position", "-position"]
@@ -34,7 +36,7 @@ UNKNOWN = float("inf")
 
 
 @router.get("", responses=declared("not_found"))
-def list_destinations(
+async def list_destinations(
     pipeline: PipelineName,  # noqa: ARG001 - the view is of it
     view: PipelineView,
     limit: Limit = DEFAULT_LIMIT,

@@ -59,7 +59,7 @@ CurrentAsked = Annotated[Asked, Depends(asked_of)]
 
 
 @router.get("/", response_class=HTMLResponse)
-def show_list(request: Request, asked: CurrentAsked) -> HTMLResponse:
+async def show_list(request: Request, asked: CurrentAsked) -> HTMLResponse:
     glance = _pane(request).look()
     rows, following = glance.rows(asked)
     return answer(
@@ -214,7 +214,7 @@ async def _events(request: Request, shown: Hashable, now: Callable[[], Mapping[s
     told: dict[str, bytes] = {}
     quiet = 0
     while not await request.is_disconnected():
-        parts = await request.app.state.once.get(shown, lambda: _encoded(now()))
+        parts = request.app.state.once.get(shown, lambda: _encoded(now()))
         changed = {name: event for name, event in parts.items() if told.get(name) != event}
         told |= changed
         quiet = 0 if changed else quiet + 1

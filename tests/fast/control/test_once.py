@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 
 import pytest
@@ -28,57 +27,22 @@ class Maker:
         return self.made
 
 
-def test_what_many_ask_for_at_once_is_made_once_and_anew_when_it_is_old() -> None:
+def test_what_many_ask_for_is_made_once_and_anew_when_it_is_old() -> None:
     now, make = [0.0], Maker()
     once: Once[int] = Once(1.0, lambda: now[0])
-
-    async def ask(times: int) -> list[int]:
-        return list(await asyncio.gather(*(once.get("it", make) for _ in range(times))))
-
-    async def play() -> None:
-        assert await ask(100) == [1] * 100
-        now[0] = 0.9
-        assert await ask(1) == [1]
-        now[0] = 1.0
-        assert await ask(3) == [2] * 3
-        assert await once.get("something else", make) == 3
-
-    asyncio.run(play())
+    assert [once.get("it", make) for _ in range(100)] == [1] * 100
+    now[0] = 0.9
+    assert once.get("it", make) == 1
+    now[0] = 1.0
+    assert [once.get("it", make) for _ in range(3)] == [2] * 3
+    assert once.get("something else", make) == 3
 
 
-def test_somebody_who_goes_away_does_not_take_it_from_the_others() -> None:
-    release, make = threading.Event(), Maker()
-    once: Once[int] = Once(1.0)
-
-    def slow() -> int:
-        release.wait(10)
-        return make()
-
-    async def play() -> None:
-        first = asyncio.create_task(once.get("it", slow))
-        second = asyncio.create_task(once.get("it", slow))
-        await asyncio.sleep(0)
-        first.cancel()
-        await asyncio.sleep(0)
-        release.set()
-        assert await second == 1
-        assert first.cancelled()
-
-    asyncio.run(play())
-
-
-def test_a_failure_is_told_to_all_and_is_not_for_ever() -> None:
-    now = [0.0]
-    once: Once[int] = Once(1.0, lambda: now[0])
-
-    async def play() -> None:
-        asked = [once.get("it", Maker(ValueError("no"))) for _ in range(2)]
-        told = await asyncio.gather(*asked, return_exceptions=True)
-        assert [str(each) for each in told] == ["no", "no"]
-        now[0] = 1.0
-        assert await once.get("it", Maker()) == 1
-
-    asyncio.run(play())
+def test_a_failure_is_not_kept() -> None:
+    once: Once[int] = Once(1.0, lambda: 0.0)
+    with pytest.raises(ValueError, match="no"):
+        once.get("it", Maker(ValueError("no")))
+    assert once.get("it", Maker()) == 1
 
 
 def test_nobody_waits_for_the_pane_that_somebody_else_makes() -> None:
