@@ -85,9 +85,9 @@ def measure(stream: Stream, *, broken: bool) -> Freshness:
         if broken:
             words = f"postgres:dbname=none host=127.0.0.1 port={deaf} user=nobody connect_timeout=10"
             wanted[BROKEN] = Lake(BROKEN, words, str(Path(folder) / BROKEN))
-        _create(con, source, list(wanted))
+        create(con, source, list(wanted))
         with running_viaduck(Path(folder), source, wanted) as viaduck:
-            _wait_seeded(viaduck.destinations, mirror)
+            wait_seeded(viaduck.destinations, mirror)
             began = time.monotonic()
             touched = _write(con, stream, [*mirror])
             took = time.monotonic() - began
@@ -112,7 +112,7 @@ def _deaf_port() -> Iterator[int]:
         yield listener.getsockname()[1]
 
 
-def _create(con: duckdb.DuckDBPyConnection, source: Lake, tenants: Sequence[str]) -> None:
+def create(con: duckdb.DuckDBPyConnection, source: Lake, tenants: Sequence[str]) -> None:
     attach(con, SOURCE, ResolvedLake(source.catalog, data_path=source.data_path), read_only=False, create=True)
     con.execute(f"CREATE TABLE {SOURCE}.{SCHEMA}.{TABLE} ({DECLARED})")
     for tenant in tenants:
@@ -124,14 +124,20 @@ def _write(con: duckdb.DuckDBPyConnection, stream: Stream, tenants: Sequence[str
     rng, touched, began = random.Random(7), {}, time.monotonic()
     for number in range(int(stream.per_second * stream.seconds)):
         time.sleep(max(0.0, began + number / stream.per_second - time.monotonic()))
-        chosen = rng.sample(tenants, TENANTS_PER_COMMIT)
-        rows = ", ".join(
-            f"({number * ROWS_PER_COMMIT + row}, '{rng.choice(chosen)}', 1.5, 'a note', TIMESTAMP '2026-01-01')"
-            for row in range(ROWS_PER_COMMIT)
-        )
-        con.execute(f"INSERT INTO {SOURCE}.{SCHEMA}.{TABLE} VALUES {rows}")
-        touched[committed(con, SOURCE)] = {tenant for tenant in chosen if f"'{tenant}'" in rows}
+        tenants_of_commit = commit_some(con, rng, number, tenants)
+        touched[committed(con, SOURCE)] = tenants_of_commit
     return touched
+
+
+def commit_some(con: duckdb.DuckDBPyConnection, rng: random.Random, number: int, tenants: Sequence[str]) -> set[str]:
+    """The stream's commit of that number; returns whose rows are in it."""
+    chosen = rng.sample(tenants, TENANTS_PER_COMMIT)
+    rows = ", ".join(
+        f"({number * ROWS_PER_COMMIT + row}, '{rng.choice(chosen)}', 1.5, 'a note', TIMESTAMP '2026-01-01')"
+        for row in range(ROWS_PER_COMMIT)
+    )
+    con.execute(f"INSERT INTO {SOURCE}.{SCHEMA}.{TABLE} VALUES {rows}")
+    return {tenant for tenant in chosen if f"'{tenant}'" in rows}
 
 
 def _ages(
@@ -139,10 +145,10 @@ def _ages(
 ) -> Iterator[float]:
     visible = _visible(server, source)
     for tenant, lake in mirror.items():
-        arrivals = _arrivals(server, lake)
+        arrived_at = arrivals(server, lake)
         for snapshot, tenants in touched.items():
             if tenant in tenants:
-                arrived = min((at for through, at in arrivals if through >= snapshot), default=None)
+                arrived = min((at for through, at in arrived_at if through >= snapshot), default=None)
                 assert arrived is not None, f"{tenant} never got snapshot {snapshot}"
                 yield arrived - visible[snapshot]
 
@@ -153,7 +159,7 @@ def _visible(server: Postgres, lake: Lake) -> dict[int, float]:
         return {int(snapshot): float(at) for snapshot, at in con.execute(sql)}
 
 
-def _arrivals(server: Postgres, lake: Lake) -> list[tuple[int, float]]:
+def arrivals(server: Postgres, lake: Lake) -> list[tuple[int, float]]:
     """(through, when it became visible) of each snapshot of ours."""
     visible = _visible(server, lake)
     sql = "SELECT snapshot_id, commit_extra_info FROM ducklake_snapshot_changes WHERE author = 'viaduck'"
@@ -161,7 +167,7 @@ def _arrivals(server: Postgres, lake: Lake) -> list[tuple[int, float]]:
         return [(int(json.loads(extra)["through"]), visible[int(snapshot)]) for snapshot, extra in con.execute(sql)]
 
 
-def _wait_seeded(statuses: Callable[[], list[dict[str, Any]]], mirror: Mapping[str, Lake]) -> None:
+def wait_seeded(statuses: Callable[[], list[dict[str, Any]]], mirror: Mapping[str, Lake]) -> None:
     _wait(statuses, mirror, lambda status: status["position"] is not None)
 
 

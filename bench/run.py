@@ -63,17 +63,20 @@ def _lakes(catalog: str, root: Path) -> Iterator[Lakes]:
 def _keep(measured: Sequence[Figures]) -> Path:
     """One file for each call, so that figures can be compared over time."""
     now = datetime.now(UTC)
-    machine = {
+    RESULTS.mkdir(exist_ok=True)
+    file = RESULTS / f"{now:%Y%m%dT%H%M%S}.json"
+    trials = [asdict(figures) for figures in measured]
+    file.write_text(json.dumps({"at": now.isoformat(), "machine": machine(), "trials": trials}, indent=1))
+    return file
+
+
+def machine() -> dict[str, object]:
+    return {
         "cpus": os.cpu_count(),
         "load_1m": os.getloadavg()[0],
         "system": platform.platform(),
         "duckdb": duckdb.__version__,
     }
-    RESULTS.mkdir(exist_ok=True)
-    file = RESULTS / f"{now:%Y%m%dT%H%M%S}.json"
-    trials = [asdict(figures) for figures in measured]
-    file.write_text(json.dumps({"at": now.isoformat(), "machine": machine, "trials": trials}, indent=1))
-    return file
 
 
 def _arguments() -> argparse.Namespace:

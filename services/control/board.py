@@ -36,6 +36,8 @@ class Board:
         self.offered = threading.Event()
         """Set when a reader has offered routing values without a destination."""
         self._offers: dict[str, Offer] = {}
+        self._view: View | None = None
+        """The last one, as long as nothing has changed."""
 
     def hold(self, held: Mapping[str, Registered]) -> None:
         """Show what the registry holds now."""
@@ -44,7 +46,7 @@ class Board:
             {each.id: each.generation for each in live.values()}, {each.id: each.revision.id for each in live.values()}
         )
         with self._lock:
-            self._destinations, self._published = live, published
+            self._destinations, self._published, self._view = live, published, None
             self._frontiers.trust(published)
 
     def note(self, message: Progress | Frontier | Offer) -> None:
@@ -52,6 +54,7 @@ class Board:
         if message.pipeline != self.pipeline:
             return
         with self._lock:
+            self._view = None
             if isinstance(message, Frontier):
                 self._frontiers.note(message, self._published)
             elif isinstance(message, Offer):
@@ -79,16 +82,18 @@ class Board:
 
     def view(self) -> View:
         with self._lock:
-            return View(
-                pipeline=self.pipeline,
-                in_force=self.file_in_force,
-                refused=self.refused,
-                destinations=self._destinations,
-                seen=dict(self._seen),
-                published=self._published,
-                newest=self._frontiers.newest,
-                trusted=self._frontiers.trusted,
-            )
+            if self._view is None or (self._view.in_force, self._view.refused) != (self.file_in_force, self.refused):
+                self._view = View(
+                    pipeline=self.pipeline,
+                    in_force=self.file_in_force,
+                    refused=self.refused,
+                    destinations=self._destinations,
+                    seen=dict(self._seen),
+                    published=self._published,
+                    newest=self._frontiers.newest,
+                    trusted=self._frontiers.trusted,
+                )
+            return self._view
 
     def _note_progress(self, progress: Progress) -> None:
         after = seen_.after(self._seen.get(progress.destination), progress)

@@ -23,11 +23,17 @@ class Announcer:
 
     def __init__(self, sender: Sender, topic: str, pipeline: str) -> None:
         self._sender, self._topic, self._pipeline = sender, topic, pipeline
+        self._written: dict[str, tuple[Registered, str, bytes | None]] = {}
+        """Of each destination what was sent last: with thousands, writing it anew costs more than sending it."""
 
     def announce(self, held: Iterable[Registered]) -> None:
         for each in held:
-            message = each.message(self._pipeline)
-            self._sender.send(self._topic, message.key, None if each.removed else message.to_bytes())
+            written = self._written.get(each.id)
+            if written is None or written[0] is not each:
+                message = each.message(self._pipeline)
+                written = each, message.key, None if each.removed else message.to_bytes()
+                self._written[each.id] = written
+            self._sender.send(self._topic, *written[1:])
 
     def announce_all(self, held: Iterable[Registered], now: datetime) -> None:
         """All that are there, and those that went not long ago."""

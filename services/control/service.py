@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import socket
@@ -104,6 +105,7 @@ class Control:
         """Serve until a signal comes or a thread fails. Raises ``ConfigError`` where the source refutes the file."""
         ensure(self._settings, ENSURE_WITHIN_S)
         self._fleet.begin()
+        gc.freeze()  # what is here now stays: a full collection would stop everybody for as long as it looks at it
         with handled(self._server, self._fleet.reload):
             self._follower.start(handler(self._fleet.note, self._unreadable), self._end)
             self._closing.callback(self._follower.stop, END_WITHIN_S)

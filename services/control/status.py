@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import BaseModel
 
@@ -15,8 +15,13 @@ from services.control.frontier import Published, Trusted, Whole, of
 from services.control.lifecycle import Registered
 from services.control.seen import Seen
 from shared.messages import DesiredState, Problem
+from shared.ranges import NOT_SEEDED
 
 State = Literal["seeding", "running", "paused", "stopped", "parked", "removing"]
+
+
+OFF: frozenset[State] = frozenset({"paused", "stopped", "removing"})
+"""Nobody waits for those to be exact."""
 
 
 class Error(BaseModel):
@@ -77,6 +82,21 @@ class PipelineStatus(BaseModel):
     """How many there are in each state, and the ``total``."""
 
 
+class Standing(NamedTuple):
+    """As much of a status as lists are filtered and sorted by and a pipeline is summed up by.
+
+    Thousands are made whenever somebody asks for such a list, so it is as cheap as can be.
+    """
+
+    state: State
+    position: int | None
+    lag_seconds: float | None
+    troubled: bool
+    """It has an error."""
+    exact: bool
+    """Known to be exact at the source's head, or switched off."""
+
+
 @dataclass(frozen=True)
 class View:
     """Everything that control knows, at one moment."""
@@ -100,6 +120,12 @@ class View:
         if not heads:
             return None
         return max([*heads, *(seen.position for seen in self.seen.values() if seen.position is not None)])
+
+    @cached_property
+    def standings(self) -> Mapping[str, Standing]:
+        """Of every destination."""
+        head = self.source_snapshot
+        return {name: _standing(self, name, held, head) for name, held in self.destinations.items()}
 
 
 def status(view: View, id: str) -> Status:
@@ -129,17 +155,17 @@ def status(view: View, id: str) -> Status:
 
 
 def pipeline_status(view: View) -> PipelineStatus:
-    statuses = [status(view, each) for each in view.destinations]
-    states: Counter[str] = Counter(each.state for each in statuses)
+    standings = view.standings.values()
+    states: Counter[str] = Counter(each.state for each in standings)
     responsible = _responsible(view)
     return PipelineStatus(
         name=view.pipeline,
         source_snapshot=view.source_snapshot,
         settled=responsible is not None and all(whole.settled for whole in responsible),
-        caught_up=responsible is not None and all(_is_exact(each, view) for each in statuses),
+        caught_up=responsible is not None and all(each.exact for each in standings),
         frontier=_frontier(responsible or view.newest),
         refused=list(view.refused),
-        destinations={**states, "total": len(statuses)},
+        destinations={**states, "total": len(standings)},
     )
 
 
@@ -170,11 +196,24 @@ def _frontier(wholes: Iterable[Whole]) -> FrontierStatus | None:
     return FrontierStatus(head=last.head, cycle=last.cycle, at=last.at, error=last.error)
 
 
-def _is_exact(each: Status, view: View) -> bool:
-    if each.state in ("paused", "stopped", "removing"):
-        return True
-    word = of(view.trusted, each.id, each.generation)
-    return each.lag_snapshots == 0 and word is not None and each.id not in word.whole.lagging
+def _standing(view: View, id: str, held: Registered, head: int | None) -> Standing:
+    seen = _of_this_life(view.seen.get(id), held)
+    word = of(view.trusted, id, held.generation)
+    known = _known_through(seen, word, id)
+    state = _state(held, seen, known)
+    return Standing(
+        state,
+        None if seen is None else _snapshot(seen.position),
+        _lag_seconds(word, id),
+        seen is not None and _complaint(seen, held) is not None,
+        state in OFF or _is_exact(word, known, head, id),
+    )
+
+
+def _is_exact(word: Trusted | None, known: int | None, head: int | None, id: str) -> bool:
+    if word is None or known is None or head is None:
+        return False
+    return known >= head and id not in word.whole.lagging
 
 
 def _of_this_life(seen: Seen | None, held: Registered) -> Seen | None:
@@ -182,10 +221,11 @@ def _of_this_life(seen: Seen | None, held: Registered) -> Seen | None:
 
 
 def _known_through(seen: Seen | None, word: Trusted | None, id: str) -> int | None:
-    said = [] if seen is None else [seen.position, seen.through]
-    if word is not None:
-        said.append(word.known_through(id))
-    return max((known for known in map(_snapshot, said) if known is not None), default=None)
+    known = NOT_SEEDED if word is None else word.known_through(id)
+    for said in () if seen is None else (seen.position, seen.through):
+        if said is not None and said > known:
+            known = said
+    return _snapshot(known)
 
 
 def _snapshot(position: int | None) -> int | None:
@@ -212,9 +252,14 @@ def _is_outdated(seen: Seen, held: Registered) -> bool:
 
 
 def _error(seen: Seen | None, held: Registered) -> Error | None:
-    if seen is None or seen.error is None or seen.since is None or _is_outdated(seen, held):
+    complaint = None if seen is None else _complaint(seen, held)
+    if seen is None or complaint is None or seen.since is None:
         return None
-    return Error(**seen.error.model_dump(), since=seen.since)
+    return Error(**complaint.model_dump(), since=seen.since)
+
+
+def _complaint(seen: Seen, held: Registered) -> Problem | None:
+    return None if seen.error is None or _is_outdated(seen, held) else seen.error
 
 
 def _lag_seconds(word: Trusted | None, id: str) -> float | None:

@@ -76,6 +76,11 @@ class Tokens:
             rows = con.execute(select(tokens).order_by(tokens.c.created_at, tokens.c.id)).mappings()
             return [_token(row) for row in rows]
 
+    @property
+    def fresh(self) -> bool:
+        """Whether what is known needs no look at the registry now."""
+        return self._clock() < self._known_until
+
     def any_valid(self) -> bool:
         """Whether one can be used: then writes need one."""
         return bool(self._valid())
@@ -90,7 +95,7 @@ class Tokens:
         return token if hmac.compare_digest(_digest(token.salt, secret), token.digest) else None
 
     def _valid(self) -> dict[str, Token]:
-        if self._clock() >= self._known_until:
+        if not self.fresh:
             self._look()
         return self._known
 

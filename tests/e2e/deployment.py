@@ -48,13 +48,13 @@ class Deployment:
         self.source.create()
         self._generator = Generator(self.rng, shape)
         self.destinations = [self._destination(number, tenant) for number, tenant in enumerate(shape.tenants)]
-        self._port = free_port()
+        self.port = free_port()
         self.file = folder / "viaduck.yaml"
         self.declare(self.destinations)
         self.log = folder / "up.log"
 
     def run(self) -> RunningViaduck:
-        return RunningViaduck(self.file, f"http://127.0.0.1:{self._port}", "events", self.log, self.environ)
+        return RunningViaduck(self.file, f"http://127.0.0.1:{self.port}", "events", self.log, self.environ)
 
     @property
     def environ(self) -> dict[str, str]:
@@ -122,7 +122,7 @@ class Deployment:
                 *self._beside,
             ],
             "poll": {"interval_seconds": 0.2},
-            "server": {"port": self._port},
+            "server": {"port": self.port},
             "state_dir": str(self.folder / "state"),
             **self.parts.sections,
         }

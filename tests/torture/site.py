@@ -35,10 +35,6 @@ class Site(Deployment):
         super().__init__(folder, seed, append_only=append_only, parts=parts)
 
     @property
-    def port(self) -> int:
-        return self._port
-
-    @property
     def topic_prefix(self) -> str:
         return str(self.parts.sections["kafka"]["topic_prefix"])
 

@@ -12,6 +12,7 @@ from services.control.api.problems import ProblemDocument, declared
 from services.control.api.state import Sources
 from services.control.page import assets, errors, live, login
 from services.control.page import proposals as proposals_page
+from services.control.page.once import Once
 from services.control.page.place import OF_ONE
 
 EVERYWHERE = ("invalid", "unauthorized", "forbidden", "too_many_failures", "unavailable", "defect")
@@ -31,6 +32,7 @@ def build(sources: Sources, guard: Guard) -> FastAPI:
         generate_unique_id_function=_operation_id,
     )
     app.state.sources, app.state.guard = sources, guard
+    app.state.once = Once(live.EVERY_S / 2)
     app.add_middleware(GuardMiddleware, guard=guard)
     problems.install(app)
     common = declared(*EVERYWHERE)

@@ -21,9 +21,11 @@ from services.control.api.paging import DEFAULT_LIMIT, page, read_number, write_
 from services.control.api.problems import Problem, declared
 from services.control.api.state import CurrentDesk, PipelineView
 from services.control.desk import Desk
-from services.control.status import State, Status, View, status
+from services.control.status import Standing, State, Status, View, status
 from shared.lake.catalog import Stamped
 
+# What comes from memory is answered on the event loop: a thread that computes would wait for the interpreter longer
+# than it computes, and make the loop wait at each of its sends.
 router = APIRouter(prefix="/v1/pipelines/{pipeline}/destinations", tags=["destinations"])
 
 Sort = Literal["id", "lag", "-lag", "position", "-position"]
@@ -34,7 +36,7 @@ UNKNOWN = float("inf")
 
 
 @router.get("", responses=declared("not_found"))
-def list_destinations(
+async def list_destinations(
     pipeline: PipelineName,  # noqa: ARG001 - the view is of it
     view: PipelineView,
     limit: Limit = DEFAULT_LIMIT,
@@ -48,22 +50,24 @@ def list_destinations(
     """The destinations of a pipeline, each with its status."""
     names = _named(view, prefix, search)
     if sort == "id" and state is None and min_lag is None:
-        found, following = page(names, limit, after)
-        return Page(items=[status(view, name) for name in found], next=following)
+        shown, following = page(names, limit, after)
+        return Page(items=[status(view, name) for name in shown], next=following)
+    standings = view.standings
     wanted = {
-        each.id: each
-        for each in (status(view, name) for name in names)
+        name: each
+        for name, each in ((name, standings[name]) for name in names)
         if (state is None or each.state in state) and (min_lag is None or (each.lag_seconds or 0.0) >= min_lag)
     }
     if sort == "id":
-        found, following = page(wanted, limit, after)
-        return Page(items=[wanted[name] for name in found], next=following)
-    keys, following = page([(_rank(each, sort), each.id) for each in wanted.values()], limit, after)
-    return Page(items=[wanted[name] for _, name in keys], next=following)
+        shown, following = page(wanted, limit, after)
+    else:
+        keys, following = page([(_rank(each, sort), name) for name, each in wanted.items()], limit, after)
+        shown = [name for _, name in keys]
+    return Page(items=[status(view, name) for name in shown], next=following)
 
 
 @router.get("/{destination}", responses=declared("not_found"))
-def show_destination(
+async def show_destination(
     pipeline: PipelineName,  # noqa: ARG001 - the view is of it
     destination: DestinationId,
     view: PipelineView,
@@ -76,7 +80,7 @@ def show_destination(
 
 
 @router.get("/{destination}/status", responses=declared("not_found"))
-def show_status(
+async def show_status(
     pipeline: PipelineName,  # noqa: ARG001 - the view is of it
     destination: DestinationId,
     view: PipelineView,
@@ -128,7 +132,7 @@ def _named(view: View, prefix: str | None, search: str | None) -> list[str]:
     return [n for n in names if sought in n.casefold() or sought in held[n].declared.routing_value.casefold()]
 
 
-def _rank(each: Status, sort: str) -> float:
+def _rank(each: Standing, sort: str) -> float:
     if sort.endswith("lag"):
         rank = UNKNOWN if each.lag_seconds is None else each.lag_seconds
     else:

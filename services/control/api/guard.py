@@ -17,7 +17,7 @@ from services.control.tokens import RANK, Scope, Token
 OPEN = frozenset({"/healthz", "/readyz", "/metrics"})
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 ADMIN = ("/v1/tokens",)
-LOGIN = frozenset({"/login", "/logout", "/assets/page.css"})
+LOGIN = frozenset({"/login", "/logout", "/assets/page.css", "/assets/mark.svg"})
 """What a browser needs before it can show a token."""
 
 SESSION = "viaduck_session"
@@ -31,12 +31,16 @@ MAX_ADDRESSES = 10_000
 class Known(Protocol):
     """The part of ``services.control.tokens.Tokens`` that is used here."""
 
+    @property
+    def fresh(self) -> bool: ...
     def any_valid(self) -> bool: ...
     def check(self, text: str) -> Token | None: ...
 
 
 class Nobody:
     """A control without a registry of tokens."""
+
+    fresh = True
 
     def any_valid(self) -> bool:
         return False
@@ -105,6 +109,11 @@ class Guard:
         self._loopback, self._token, self._tokens, self._clock = loopback, token, tokens or Nobody(), clock
         self._failures = Failures(clock)
         self._sessions: OrderedDict[str, tuple[str, float]] = OrderedDict()
+
+    @property
+    def quick(self) -> bool:
+        """Whether ``judge`` has nothing to wait for now."""
+        return self._tokens.fresh
 
     def judge(self, asked: Asked) -> Asker | Denied:
         if asked.path in OPEN:

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from services.control.api.guard import SESSION, Asked, Denied, Guard
+from services.control.api.guard import SESSION, Asked, Asker, Denied, Guard
 from services.control.api.problems import document
 from shared.errors import DependencyError
 
@@ -44,7 +44,7 @@ class GuardMiddleware:
             return
         sending = _with_headers(send)
         try:
-            verdict = await run_in_threadpool(self._guard.judge, asked_of(scope))
+            verdict = await self._judged(asked_of(scope))
         except DependencyError as error:
             answer = document("unavailable", str(error), error.hint, headers={"Retry-After": "5"})
             await answer(scope, receive, sending)
@@ -59,6 +59,10 @@ class GuardMiddleware:
         scope.setdefault("state", {})["asker"] = verdict
         limit = MAX_IMPORT if scope["path"].endswith("destinations:import") else MAX_BODY
         await self._app(scope, _limited(scope, receive, limit), sending)
+
+    async def _judged(self, asked: Asked) -> Asker | Denied:
+        """On a thread of its own only where the registry has to be asked."""
+        return self._guard.judge(asked) if self._guard.quick else await run_in_threadpool(self._guard.judge, asked)
 
 
 def _is_page(scope: Scope) -> bool:

@@ -102,8 +102,13 @@ def arrivals_of(pipeline: str, request: Request) -> Arrivals:
     return arrivals
 
 
+async def _pipeline_view(pipeline: str, request: Request) -> View:
+    """On the event loop: what a thread of its own would cost is more than the view does."""
+    return pipeline_view(pipeline, request)
+
+
 CurrentViews = Annotated[Mapping[str, View], Depends(views_of)]
-PipelineView = Annotated[View, Depends(pipeline_view)]
+PipelineView = Annotated[View, Depends(_pipeline_view)]
 CurrentDesk = Annotated[Desk, Depends(desk_of)]
 CurrentWork = Annotated[Work, Depends(work_of)]
 CurrentArrivals = Annotated[Arrivals, Depends(arrivals_of)]

@@ -1,4 +1,4 @@
-"""``/assets``: the style, our script and three small libraries, with their licences; nothing comes from elsewhere."""
+"""``/assets``: style, mark, script and three small libraries with their licences; nothing comes from elsewhere."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from services.control.page.templates import FOLDER
 router = APIRouter(include_in_schema=False)
 
 FILES = {file.name: file for file in sorted((FOLDER / "assets").iterdir())}
-TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
+TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
 FOR_S = 3600
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -59,10 +59,10 @@ CurrentAsked = Annotated[Asked, Depends(asked_of)]
 
 
 @overview.get("/", response_class=HTMLResponse)
-def show_all(request: Request, asked: CurrentAsked) -> HTMLResponse:
+async def show_all(request: Request, asked: CurrentAsked) -> HTMLResponse:
     """All pipelines; the only one at once."""
     if len(sources_of(request).pipelines()) == 1:
-        return show_list(request, asked)
+        return await show_list(request, asked)
     return answer(request, "pipelines.html", pipelines=_glances(request))
 
 
@@ -70,11 +70,13 @@ def show_all(request: Request, asked: CurrentAsked) -> HTMLResponse:
 async def all_events(request: Request, asked: CurrentAsked) -> StreamingResponse:
     if len(sources_of(request).pipelines()) == 1:
         return await list_events(request, asked)
-    return _stream(request, lambda: {"pipelines": render("pipeline_rows.html", pipelines=_glances(request))})
+    return _stream(
+        request, "pipelines", lambda: {"pipelines": render("pipeline_rows.html", pipelines=_glances(request))}
+    )
 
 
 @router.get("/", response_class=HTMLResponse)
-def show_list(request: Request, asked: CurrentAsked) -> HTMLResponse:
+async def show_list(request: Request, asked: CurrentAsked) -> HTMLResponse:
     glance = _pane(request).look()
     rows, following = glance.rows(asked)
     return answer(
@@ -102,7 +104,7 @@ async def list_events(request: Request, asked: CurrentAsked) -> StreamingRespons
         table = render("rows.html", destinations=rows, total=len(glance.statuses), base=place)
         return {"overview": render("overview.html", **_overview(request, glance)), "rows": table}
 
-    return _stream(request, now)
+    return _stream(request, (place, asked), now)
 
 
 @router.get("/pulse")
@@ -117,7 +119,7 @@ def show_one(destination: DestinationId, request: Request) -> HTMLResponse:
     actions = [name for name in MEANS if shown.managed_by == "api" or name != "remove"]
     trail = desk.trail.entries(COMMITS, destination=destination)
     return answer(request, "detail.html", d=shown, commits=commits, unseen=unseen, trail=trail, actions=actions,
-                  base=base(request))  # fmt: skip
+                  base=base(request), grave=GRAVE)  # fmt: skip
 
 
 @router.get("/events/destinations/{destination}")
@@ -128,14 +130,14 @@ async def one_events(destination: DestinationId, request: Request) -> StreamingR
         shown = pane.look().statuses.get(destination)
         return {"detail": "<p>It is removed.</p>" if shown is None else render("facts.html", d=shown)}
 
-    return _stream(request, now)
+    return _stream(request, (base(request), destination), now)
 
 
 @router.get("/destinations/{destination}/applies")
 def applies(destination: DestinationId, request: Request) -> JSONResponse:
-    """For the plot: when, rows in, rows out."""
+    """For the plot: when, rows in, rows out. A seed would dwarf all that comes after it."""
     commits, _ = _commits(_desk(request), destination)
-    old_first = list(reversed(commits))
+    old_first = [each for each in reversed(commits) if each.kind != "seed"]
     return JSONResponse(
         [[c.at.timestamp() for c in old_first], [c.inserted for c in old_first], [c.deleted for c in old_first]]
     )
@@ -222,22 +224,30 @@ def _status(request: Request, destination: str) -> Status:
     return shown
 
 
-def _stream(request: Request, now: Callable[[], Mapping[str, str]]) -> StreamingResponse:
+def _stream(request: Request, shown: Hashable, now: Callable[[], Mapping[str, str]]) -> StreamingResponse:
+    """``now`` makes the parts of what is ``shown``, as HTML; it is the same for all who look at the same."""
     headers = {**HEADERS, "X-Accel-Buffering": "no"}
-    return StreamingResponse(_events(request, now), media_type="text/event-stream", headers=headers)
+    return StreamingResponse(_events(request, shown, now), media_type="text/event-stream", headers=headers)
 
 
-async def _events(request: Request, now: Callable[[], Mapping[str, str]]) -> AsyncIterator[str]:
+async def _events(request: Request, shown: Hashable, now: Callable[[], Mapping[str, str]]) -> AsyncIterator[bytes]:
     """Each part when it has changed; a comment now and then, so that whoever went away is noticed."""
-    told: dict[str, str] = {}
+    told: dict[str, bytes] = {}
     quiet = 0
     while not await request.is_disconnected():
-        changed = {name: html for name, html in (await run_in_threadpool(now)).items() if told.get(name) != html}
+        parts = request.app.state.once.get(shown, lambda: _encoded(now()))
+        changed = {name: event for name, event in parts.items() if told.get(name) != event}
         told |= changed
         quiet = 0 if changed else quiet + 1
         if quiet >= PING_EVERY:
             quiet = 0
-            yield ": still here\n\n"
-        for name, html in changed.items():
-            yield f"event: {name}\n" + "".join(f"data: {line}\n" for line in html.splitlines()) + "\n"
+            yield b": still here\n\n"
+        if changed:
+            yield b"".join(changed.values())
         await asyncio.sleep(EVERY_S)
+
+
+def _encoded(parts: Mapping[str, str]) -> dict[str, bytes]:
+    """Events by name, as they travel."""
+    lines = {name: "".join(f"data: {line}\n" for line in html.splitlines()) for name, html in parts.items()}
+    return {name: f"event: {name}\n{data}\n".encode() for name, data in lines.items()}

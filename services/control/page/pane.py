@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from heapq import nlargest
 from typing import Literal
 from urllib.parse import urlencode
 
 from services.control.api.paging import page
 from services.control.pulse import Beat, Pulse
-from services.control.status import PipelineStatus, State, Status, View, pipeline_status, status
+from services.control.status import PipelineStatus, Standing, State, Status, View, pipeline_status, status
 
 FRESH_S = 1.0
 ROWS = 50
@@ -36,29 +37,46 @@ class Asked:
         return urlencode({name: value for name, value in given.items() if value})
 
 
+class Statuses(Mapping[str, Status]):
+    """Every destination's status by id, made when somebody looks: of thousands, a page shows fifty."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+
+    def __getitem__(self, id: str) -> Status:
+        return status(self.view, id)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.view.destinations)
+
+    def __len__(self) -> int:
+        return len(self.view.destinations)
+
+
 @dataclass(frozen=True)
 class Glance:
     """Everything at one moment."""
 
     pipeline: PipelineStatus
-    statuses: dict[str, Status]
+    statuses: Statuses
     worst: tuple[Status, ...]
     pulse: Beat
 
     def rows(self, asked: Asked) -> tuple[list[Status], str | None]:
         """The destinations of one page, and the cursor of the next."""
-        sought = asked.search.casefold()
+        view, sought = self.statuses.view, asked.search.casefold()
         wanted = [
-            each
-            for each in self.statuses.values()
+            name
+            for name, each in view.standings.items()
             if (asked.state is None or each.state == asked.state)
-            and (not sought or sought in each.id.casefold() or sought in each.routing_value.casefold())
+            and (not sought or sought in name.casefold() or sought in _value(view, name).casefold())
         ]
         if asked.sort == "id":
-            names, following = page([each.id for each in wanted], ROWS, asked.after)
-            return [self.statuses[name] for name in names], following
-        keys, following = page([(-_badness(each), each.id) for each in wanted], ROWS, asked.after)
-        return [self.statuses[name] for _, name in keys], following
+            names, following = page(wanted, ROWS, asked.after)
+        else:
+            keys, following = page([(-_badness(view.standings[name]), name) for name in wanted], ROWS, asked.after)
+            names = [name for _, name in keys]
+        return [self.statuses[name] for name in names], following
 
 
 class Pane:
@@ -71,11 +89,19 @@ class Pane:
         self._glance: Glance | None = None
 
     def look(self) -> Glance:
-        with self._lock:
-            if self._glance is None or self._clock() >= self._until:
-                self._glance = self._fresh()
+        """The glance of this second. While one is made, everybody else is content with the one before."""
+        before = self._glance
+        if not self._lock.acquire(blocking=before is None):
+            assert before is not None  # noqa: S101 - else we would have waited
+            return before
+        try:
+            glance = self._glance
+            if glance is None or self._clock() >= self._until:
+                self._glance = glance = self._fresh()
                 self._until = self._clock() + FRESH_S
-            return self._glance
+            return glance
+        finally:
+            self._lock.release()
 
     def forget(self) -> None:
         """Somebody has just changed something, and wants to see it."""
@@ -84,13 +110,16 @@ class Pane:
 
     def _fresh(self) -> Glance:
         view = self._view()
-        statuses = {name: status(view, name) for name in view.destinations}
-        bad = [each for each in statuses.values() if _badness(each) > 0]
-        worst = tuple(sorted(bad, key=_badness, reverse=True)[:WORST])
-        return Glance(pipeline_status(view), statuses, worst, self._pulse.last)
+        badness = {name: _badness(each) for name, each in view.standings.items()}
+        worst = nlargest(WORST, badness, key=lambda name: badness[name])
+        shown = tuple(status(view, name) for name in worst if badness[name] > 0)
+        return Glance(pipeline_status(view), Statuses(view), shown, self._pulse.last)
 
 
-def _badness(each: Status) -> float:
+def _badness(each: Standing) -> float:
     """Parked ones before those that lag, those in trouble before the quiet."""
-    parked, troubled = each.state == "parked", each.error is not None
-    return 1e12 * parked + 1e9 * troubled + (each.lag_seconds or 0.0)
+    return 1e12 * (each.state == "parked") + 1e9 * each.troubled + (each.lag_seconds or 0.0)
+
+
+def _value(view: View, name: str) -> str:
+    return view.destinations[name].declared.routing_value

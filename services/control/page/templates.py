@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from services.control.api.guard import SESSION
 
@@ -15,8 +17,52 @@ FOLDER = Path(__file__).parent
 
 # Names, routing values and errors are whatever somebody wrote: everything is escaped, without exception.
 templates = Environment(
-    loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    loader=FileSystemLoader(FOLDER),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    auto_reload=False,
 )
+
+NOT_KNOWN = "–"
+SECONDS, MINUTES, HOURS = 100, 100 * 60, 100 * 3600
+"""Up to where a duration is told in them, and in what is smaller."""
+
+
+def known(value: object) -> str:
+    return NOT_KNOWN if value is None else str(value)
+
+
+def count(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def duration(seconds: float | None) -> str:
+    """As few digits as one needs to act."""
+    if seconds is None:
+        return NOT_KNOWN
+    if seconds < SECONDS:
+        return f"{seconds:.1f} s"
+    whole = int(seconds)
+    if seconds < MINUTES:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole // 60 % 60} min" if seconds < HOURS else f"{whole // 86400} d"
+
+
+def moment(at: datetime) -> Markup:
+    there = at.astimezone(UTC)
+    return Markup('<time datetime="{}">{} UTC</time>').format(
+        there.isoformat(timespec="seconds"), f"{there:%Y-%m-%d %H:%M:%S}"
+    )
+
+
+def breakable(word: str) -> Markup:
+    """It may be broken behind each underscore."""
+    return Markup("_<wbr>").join(word.split("_"))
+
+
+templates.filters |= {each.__name__: each for each in (known, count, duration, moment, breakable)}
 
 HEADERS = {
     "Content-Security-Policy": (

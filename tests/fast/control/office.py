@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -20,6 +21,7 @@ from services.control.keeper import Keeper
 from services.control.operations import Operations
 from services.control.proposals import Proposals
 from services.control.publish import Announcer
+from services.control.pulse import Pulse
 from services.control.registry import Registry
 from services.control.tokens import Tokens
 from services.control.trail import Trail
@@ -50,6 +52,8 @@ class Office:
     now: datetime = START
     work: Callable[[Board], Work] | None = None
     pipeline: str = PIPELINE
+    clock: Callable[[], float] = time.time
+    """The pulse's."""
 
     def __post_init__(self) -> None:
         self.config = config(
@@ -75,7 +79,8 @@ class Office:
         self.keeper.load()
         self.keeper.apply(self.config)
         work = None if self.work is None else self.work(self.board)
-        self.served = Served(self.board.view, self.desk, work, arrivals=self.arrivals)
+        self.pulse = Pulse(self.board.view, self.clock)
+        self.served = Served(self.board.view, self.desk, work, self.pulse, self.arrivals)
         sources = Sources(lambda: {self.pipeline: self.served}, dict, str, self.tokens)
         self.guard = Guard(loopback=self.loopback, token=self.token, tokens=self.tokens)
         self.http = Http(build(sources, self.guard))

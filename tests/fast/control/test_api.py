@@ -274,7 +274,7 @@ def test_whatever_a_routing_value_or_an_error_holds_is_shown_as_text() -> None:
     assert "<script>" not in html
     assert "<img" not in html
     assert "{{ 7*7 }}" in html
-    assert html.count("&lt;script&gt;alert(1)&lt;/script&gt;") == 5
+    assert html.count("&lt;script&gt;alert(1)&lt;/script&gt;") == 7
 
 
 def test_the_page_shows_every_destination_with_its_state_position_lag_and_error() -> None:
@@ -301,7 +301,7 @@ def test_the_page_asks_for_nothing_from_anywhere_else() -> None:
 def test_everything_that_the_page_names_is_served() -> None:
     http = client()
     named = re.findall(r'(?:src|href)="(/assets/[^"]+)"', http.get("/").text)
-    assert len(named) == 6
+    assert len(named) == 7
     for path in named:
         assert http.get(path).status_code == 200
     assert http.get("/assets/../live.py").status_code == 404

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Literal
 
 import pytest
-from playwright.sync_api import Page, Request, expect, sync_playwright
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, Request, expect
 
 from shared.messages import Outcome
-from tests.fast.control.examples import problem, progress
+from tests.fast.control.browser import CHROMIUM, MISSING, chromium
+from tests.fast.control.busy import PARKED, SHOWN, busy_office
+from tests.fast.control.examples import START, problem, progress
 from tests.fast.control.office import Office
 from tests.fast.control.served import served
 
-CHROMIUM = os.environ.get("VIADUCK_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="no Chromium: `apt-get install chromium`, or name one in VIADUCK_CHROMIUM"
-)
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
 
 
 @pytest.fixture
@@ -28,18 +27,22 @@ def office(tmp_path: Path) -> Iterator[Office]:
         yield office
 
 
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as browser:
+        yield browser
+
+
 @pytest.fixture
-def page(office: Office) -> Iterator[Page]:
-    arguments = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
-    with served(office) as url, sync_playwright() as browsers:
-        browser = browsers.chromium.launch(executable_path=CHROMIUM, headless=True, args=arguments)
+def page(office: Office, browser: Browser) -> Iterator[Page]:
+    with served(office) as url:
         page = browser.new_page(base_url=url)
         complaints: list[str] = []
         page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("request", lambda asked: elsewhere(asked, url, complaints))
         yield page
-        browser.close()
+        page.close()
     assert complaints == []
 
 
@@ -76,6 +79,23 @@ def test_an_operator_watches_a_tenant_come_fail_pause_and_begin_anew(page: Page,
     expect(page.locator("dd.running")).to_have_text("running")
 
 
+def test_a_stranger_logs_in_and_out_and_the_browser_misses_nothing(browser: Browser, tmp_path: Path) -> None:
+    with closing(Office(tmp_path, loopback=False)) as office, served(office) as url:
+        _, text = office.tokens.create("olga", "write", START)
+        page = browser.new_page(base_url=url)
+        complaints: list[str] = []
+        page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
+        page.goto("/")
+        expect(page).to_have_url(f"{url}/login")
+        page.get_by_label("Token").fill(text)
+        page.get_by_role("button", name="log in").click()
+        expect(page.get_by_text("No destinations yet")).to_be_visible()
+        page.get_by_role("button", name="log out").click()
+        expect(page).to_have_url(f"{url}/login")
+        page.close()
+    assert complaints == []
+
+
 def test_it_works_by_keyboard_and_fits_a_phone(page: Page, office: Office) -> None:
     for number in range(60):
         office.add(f"tenant-{number:02}")
@@ -87,4 +107,62 @@ def test_it_works_by_keyboard_and_fits_a_phone(page: Page, office: Office) -> No
     page.get_by_label("Search").fill("tenant-42")
     page.keyboard.press("Enter")
     expect(page.locator("tbody[sse-swap] tr")).to_have_count(1)
-    expect(page.locator(".plot canvas")).to_have_count(1)
+    expect(page.locator(".plot canvas")).to_have_count(2)
+
+
+@pytest.fixture(scope="module")
+def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where an office in the middle of its day is served."""
+    with closing(busy_office(tmp_path_factory.mktemp("busy"))) as office, served(office) as url:
+        yield url
+
+
+ACTIONS = ("pause", "resume", "stop", "restart", "reseed", "rewind", "remove")
+PAGES = (
+    "/",
+    "/?sort=lag",
+    "/?search=nobody",
+    f"/destinations/{SHOWN}",
+    f"/destinations/{PARKED}",
+    *(f"/destinations/{SHOWN}/{action}" for action in ACTIONS),
+    "/docs/errors",
+    "/login",
+)
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 1280), ("light", 375)])
+def test_axe_finds_nothing_serious_on_any_page(
+    browser: Browser, busy: str, scheme: Literal["light", "dark"], width: int
+) -> None:
+    # The page's policy lets no script in but its own: axe is injected past it, and past nothing else.
+    context = browser.new_context(
+        base_url=busy, bypass_csp=True, color_scheme=scheme, viewport={"width": width, "height": 800}
+    )
+    page = context.new_page()
+    found = {path: serious(page, path) for path in PAGES}
+    found["a refusal"] = refusal(page)
+    context.close()
+    assert {path: what for path, what in found.items() if what} == {}
+
+
+def refusal(page: Page) -> list[str]:
+    """A confirmation that was not accepted, with its reason."""
+    page.goto(f"/destinations/{SHOWN}/rewind")
+    page.locator("input[name=to]").fill("999999999999")
+    page.get_by_role("button", name="rewind").click()
+    expect(page.get_by_role("alert")).to_be_visible()
+    return violations(page)
+
+
+def serious(page: Page, path: str) -> list[str]:
+    page.goto(path)
+    for plot in page.locator(".plot").all():
+        expect(plot.locator("canvas")).to_have_count(1)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{path} is wider than its window"
+    return violations(page)
+
+
+def violations(page: Page) -> list[str]:
+    response = Axe().run(page).response
+    grave = [each for each in response["violations"] if each["impact"] in ("serious", "critical")]
+    return [f"{each['id']}: {node['html']}: {node['failureSummary']}" for each in grave for node in each["nodes"]]

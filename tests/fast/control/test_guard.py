@@ -23,6 +23,7 @@ class FakeTokens:
     """Tokens whose text is their scope."""
 
     scopes: list[Scope] = field(default_factory=lambda: ["read", "write", "admin"])
+    fresh: bool = True
 
     def any_valid(self) -> bool:
         return bool(self.scopes)

@@ -12,6 +12,7 @@ import pytest
 
 from services.control.api.guard import SESSION
 from services.control.board import Board
+from services.control.page.templates import breakable, count, duration, moment
 from services.control.pulse import EVERY_S, Pulse
 from services.control.status import View
 from shared.messages import Outcome
@@ -144,3 +145,28 @@ def office_with(rows: int) -> View:
     board.note(progress(position=5, rows_applied=rows))
     board.note(frontier([registered()], lagging={"a": 4}))
     return board.view()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (None, "–"),
+        (0.0, "0.0 s"),
+        (99.94, "99.9 s"),
+        (214.0, "3 min 34 s"),
+        (6_000.0, "1 h 40 min"),
+        (400_000.0, "4 d"),
+    ],
+)
+def test_a_lag_is_told_in_as_few_digits_as_one_needs(seconds: float | None, said: str) -> None:
+    assert duration(seconds) == said
+
+
+def test_figures_and_times_read_the_same_everywhere() -> None:
+    assert count(1_234_567.4) == "1,234,567"
+    assert moment(START) == '<time datetime="2026-01-01T00:00:00+00:00">2026-01-01 00:00:00 UTC</time>'
+
+
+def test_a_long_word_may_be_broken_and_is_still_only_text() -> None:
+    assert breakable("access_denied") == "access_<wbr>denied"
+    assert breakable("<b>_") == "&lt;b&gt;_<wbr>"

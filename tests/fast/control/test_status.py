@@ -37,7 +37,12 @@ def board(held: Sequence[Registered], *said: Progress | Frontier, in_force: bool
 
 
 def of_a(*said: Progress | Frontier, held: Registered = A) -> Status:
-    return status(board([held], *said).view(), "a")
+    """In every case, lists must sort and filter by what the status says."""
+    view = board([held], *said).view()
+    found, standing = status(view, "a"), view.standings["a"]
+    assert (standing.state, standing.position, standing.lag_seconds) == (found.state, found.position, found.lag_seconds)
+    assert standing.troubled == (found.error is not None)
+    return found
 
 
 def pipeline(*said: Progress | Frontier, held: Sequence[Registered] = (A, B)) -> PipelineStatus:
@@ -210,3 +215,16 @@ def test_a_source_that_can_not_be_read_is_shown_with_the_frontier() -> None:
 def test_other_pipelines_on_the_same_topics_are_not_ours() -> None:
     foreign: Any = progress(position=15).model_copy(update={"pipeline": "another"})
     assert of_a(foreign).position is None
+
+
+def test_a_view_is_made_anew_only_when_something_has_changed() -> None:
+    it = board([A], progress(position=15))
+    before = it.view()
+    assert it.view() is before
+    it.note(progress(position=16))
+    after = it.view()
+    assert (status(before, "a").position, status(after, "a").position) == (15, 16)
+    it.hold(by_id([A, B]))
+    assert set(it.view().destinations) == {"a", "b"}
+    it.file_in_force = True
+    assert it.view().in_force

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.torture.fault import Fault
-from tests.torture.faults import broker, catalogs, clocks, messages, network, processes, upkeep
+from tests.torture.faults import broker, catalogs, clocks, messages, network, operators, processes, upkeep
 
 FAULTS = {
     fault.name: fault
@@ -27,6 +27,8 @@ FAULTS = {
         Fault("scale", "appliers join and leave, 1 → 4 → 2", processes.coming_and_going, full=90, brief=3),
         Fault("poison", "garbage, huge and wrong-version messages on every topic",
               messages.poisoned, full=1_000, brief=60),
+        Fault("tenants", "tenants added and removed over REST at random, while the source changes",
+              operators.tenants_added_and_removed, full=500, brief=40),
         Fault("clock", "the clock of one service jumps an hour", clocks.jumped, full=20, brief=3),
     )
 }  # fmt: skip

@@ -1,45 +1,79 @@
 // Draws the plots, and says whether the page is still live. Everything else is HTML that the server renders.
 (() => {
   "use strict";
-  const config = { spanGaps: true, width: 600, height: 190 };
+  const HEIGHT = 170, DAY_S = 86400;
+  const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+  const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
+  const day = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
 
-  function series(plot) {
-    const names = plot.dataset.series.split(",");
-    const colours = ["#1a73e8", "#188038"];
-    return [{}, ...names.map((label, index) => ({ label, stroke: colours[index], width: 1.5, scale: index ? "right" : "y" }))];
+  function times(chart, seconds) {
+    const format = chart.scales.x.max - chart.scales.x.min > DAY_S ? day : clock;
+    return seconds.map((each) => format.format(each * 1000));
   }
 
-  function axes(plot) {
-    const stroke = getComputedStyle(plot).color;
-    const both = plot.dataset.series.includes(",");
-    const grid = { stroke: "rgba(128,128,128,.25)" };
-    const found = [{ stroke, grid }, { stroke, grid, scale: "y" }];
-    return both ? [...found, { stroke, grid: { show: false }, scale: "right", side: 1 }] : found;
+  function options(plot) {
+    const style = getComputedStyle(plot);
+    const colours = ["--one", "--two"].map((name) => style.getPropertyValue(name).trim());
+    const names = plot.dataset.series.split(",");
+    const look = { stroke: style.color, font: "12px " + style.fontFamily, ticks: { show: false } };
+    const grid = { stroke: style.getPropertyValue("--line").trim(), width: 1 };
+    const wide = (_, labels) => 14 + 7 * Math.max(0, ...(labels || []).map((each) => each.length));
+    return {
+      width: width(plot), height: HEIGHT, padding: [8, 14, 0, 4], cursor: { y: false },
+      legend: { show: names.length > 1, live: false, markers: { width: 0, fill: (_, index) => colours[index - 1] } },
+      scales: { y: { range: (_, __, most) => [0, Math.max(most * 1.05, 1)] } },
+      axes: [
+        { ...look, grid: { show: false }, values: times, space: 60, size: 28 },
+        { ...look, grid, size: wide, values: (_, found) => found.map((each) => compact.format(each)), space: 34 },
+      ],
+      series: [{}, ...names.map((label, index) => ({
+        label, stroke: colours[index], fill: index ? undefined : colours[index] + "22", width: 1.5, spanGaps: true,
+        points: { show: false },
+      }))],
+    };
+  }
+
+  function width(plot) {
+    const style = getComputedStyle(plot);
+    return plot.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
   }
 
   async function draw(plot) {
     const answer = await fetch(plot.dataset.url, { headers: { Accept: "application/json" } });
     if (!answer.ok) return;
-    const data = await answer.json();
-    if (!plot.chart) {
-      const scales = { x: { time: plot.dataset.time !== "no" } };
-      plot.chart = new uPlot({ ...config, width: plot.clientWidth, scales, series: series(plot), axes: axes(plot) }, data, plot);
-      addEventListener("resize", () => plot.chart.setSize({ width: plot.clientWidth, height: config.height }));
-    } else {
-      plot.chart.setData(data);
-    }
+    const columns = await answer.json();
+    const wanted = (plot.dataset.columns || "1,2").split(",").map((number) => columns[Number(number)]);
+    const data = [columns[0], ...wanted];
+    if (plot.chart) plot.chart.setData(data);
+    else plot.chart = new uPlot(options(plot), data, plot);
   }
+
+  const plots = () => document.querySelectorAll(".plot");
 
   function drawAll() {
-    document.querySelectorAll(".plot").forEach((plot) => draw(plot).catch(() => {}));
+    plots().forEach((plot) => draw(plot).catch(() => {}));
   }
 
-  function say(text) {
+  function fit() {
+    plots().forEach((plot) => plot.chart && plot.chart.setSize({ width: width(plot), height: HEIGHT }));
+  }
+
+  function recolour() {
+    plots().forEach((plot) => { if (plot.chart) plot.chart.destroy(); plot.chart = null; });
+    drawAll();
+  }
+
+  function say(text, on) {
     const live = document.getElementById("live");
-    if (live && live.textContent !== text) live.textContent = text;
+    if (!live || live.textContent === text) return;
+    live.textContent = text;
+    live.toggleAttribute("data-on", on);
+    live.toggleAttribute("data-off", !on);
   }
 
+  addEventListener("resize", fit);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recolour);
   document.addEventListener("DOMContentLoaded", () => { drawAll(); setInterval(drawAll, 5000); });
-  document.addEventListener("htmx:sseOpen", () => say("live"));
-  document.addEventListener("htmx:sseError", () => say("not live: trying to reach control again"));
+  document.addEventListener("htmx:sseOpen", () => say("live", true));
+  document.addEventListener("htmx:sseError", () => say("not live: trying to reach control again", false));
 })();

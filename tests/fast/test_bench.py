@@ -1,0 +1,34 @@
+"""What the benchmark of control makes of its figures."""
+
+from __future__ import annotations
+
+from bench.control import NONE, Figures, Requests, percentile
+from bench.control_site import kinds_of_lists
+
+GOOD = Requests(100, 0, 200.0, 10.0, 150.0)
+
+
+def figures() -> Figures:
+    requests = {"status": GOOD} | {name: GOOD for name, _ in kinds_of_lists()}
+    return Figures(5_000, 60.0, requests, 100, 10, 40_000, 150.0, 0.4, [400.0])
+
+
+def missed(found: Figures) -> list[str]:
+    return [what for what, _, _, met in found.checks() if not met]
+
+
+def test_a_percentile_is_a_time_that_this_share_did_not_exceed() -> None:
+    times = {10.0: 98, 500.0: 1, 900.0: 1}
+    assert [percentile(times, share) for share in (0.5, 0.98, 0.99, 1.0)] == [10.0, 10.0, 500.0, 900.0]
+    assert percentile({}, 0.99) == 0.0
+
+
+def test_a_target_that_is_missed_is_named_and_so_is_what_nobody_measured() -> None:
+    assert missed(figures()) == []
+    slow = figures()
+    slow.requests["REST, sorted"] = Requests(100, 1, 2.0, 10.0, 200.0)
+    slow.requests["page"] = NONE
+    slow.watchers, slow.largest_update_bytes, slow.memory_mb = 99, 0, 500.0
+    assert missed(slow) == [
+        "page, p99", "REST, sorted, p99", "failed requests", "watchers at once", "largest update", "memory of control"
+    ]  # fmt: skip
