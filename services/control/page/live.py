@@ -43,7 +43,7 @@ MEANS = {
 GRAVE = frozenset({"reseed", "rewind", "remove"})
 
 
-def asked_of(
+async def asked_of(
     search: Annotated[str, Query(max_length=200)] = "",
     state: Annotated[str, Query(max_length=20)] = "",
     sort: Annotated[str, Query(max_length=20)] = "id",
