@@ -4,11 +4,12 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench mutants torture soak model-check
+.PHONY: help setup demo test lint bench bench-control mutants torture soak model-check
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 READY := .venv/.ready
+LOAD_READY := .venv/.load-ready
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTEST := $(BIN)/python -m pytest
 
@@ -41,6 +42,13 @@ lint: $(READY) ## ruff and mypy over source and tests
 
 bench: $(READY) ## figures as a table, beside a plain single-process script
 	$(BIN)/python -m bench.run $(ARGS)
+
+$(LOAD_READY): $(READY) requirements-bench.lock
+	$(PIP) install --require-hashes --no-deps -r requirements-bench.lock
+	@touch $@
+
+bench-control: $(LOAD_READY) ## control with 5,000 destinations, under load
+	$(BIN)/python -m bench.control $(ARGS)
 
 mutants: $(READY) ## plant one mistake at a time, and show the test that catches it
 	$(BIN)/python -m tests.mutants $(ARGS)

@@ -95,7 +95,7 @@ def main() -> int:
     asked = _arguments()
     console = Console() if sys.stdout.isatty() else Console(width=120)
     if find_spec("locust") is None:
-        console.print("Locust is not installed: pip install locust, or the dependency group bench of pyproject.toml")
+        console.print("Locust is not installed; `make bench-control` does it")
         return 2
     figures = measure(asked.destinations, asked.seconds)
     console.print(_table(figures), _requests_table(figures))
