@@ -68,9 +68,12 @@ class Verdict:
 
 def _unexplained(arena: Arena, scratch: Path) -> list[str]:
     """What the specification can't explain of all that was seen; the trace is kept beside the logs."""
-    seen = trace(arena)
-    (scratch / "trace.jsonl").write_text(dump(seen))
-    refused = judge([seen], scratch)[0]
+    try:
+        seen = trace(arena)
+        (scratch / "trace.jsonl").write_text(dump(seen))
+        refused = judge([seen], scratch)[0]
+    except (TimeoutError, RuntimeError) as error:
+        return [f"the trace was not judged: {error}"]
     return [] if refused is None else [f"the specification refuses event {refused} of {scratch / 'trace.jsonl'}"]
 
 
