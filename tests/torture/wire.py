@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
 
 from tests.torture.arena import Arena
 
@@ -23,23 +23,38 @@ def everything(arena: Arena, topic: str) -> list[Wire]:
 
 
 def _read(arena: Arena, topic: str) -> Iterator[Message]:
+    """What there was when the reading began: services that go on talking don't prolong it."""
     consumer = Consumer({**arena.servers.kafka.client(), "group.id": "nobody", "enable.partition.eof": True})
     try:
-        numbers = consumer.list_topics(topic, timeout=READ_WITHIN_S).topics[topic].partitions
-        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in numbers])
-        left, deadline = len(numbers), time.monotonic() + READ_WITHIN_S
-        while left:
+        ends = _ends(consumer, topic)
+        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in ends])
+        deadline = time.monotonic() + READ_WITHIN_S
+        while ends:
             message = consumer.poll(1.0)
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{topic} could not be read within {READ_WITHIN_S:.0f} s")
+                raise TimeoutError(f"{topic}: {len(ends)} partitions could not be read in {READ_WITHIN_S:.0f} s")
             if message is None:
                 continue
             if message.error() is None:
                 yield message
-            else:
-                left -= 1
+            if _is_last(message, ends):
+                ends.pop(message.partition() or 0, None)
     finally:
         consumer.close()
+
+
+def _is_last(message: Message, ends: Mapping[int, int]) -> bool:
+    error = message.error()
+    if error is not None:
+        return bool(error.code() == KafkaError._PARTITION_EOF)
+    return (message.offset() or 0) + 1 >= ends.get(message.partition() or 0, 0)
+
+
+def _ends(consumer: Consumer, topic: str) -> dict[int, int]:
+    """The next offset of each partition that holds anything."""
+    numbers = consumer.list_topics(topic, timeout=READ_WITHIN_S).topics[topic].partitions
+    marks = {n: consumer.get_watermark_offsets(TopicPartition(topic, n), timeout=READ_WITHIN_S) for n in numbers}
+    return {number: high for number, (low, high) in marks.items() if high > low}
 
 
 def send(arena: Arena, topic: str, messages: list[Wire]) -> None:
