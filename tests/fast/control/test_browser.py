@@ -125,6 +125,7 @@ PAGES = (
     f"/destinations/{SHOWN}",
     f"/destinations/{PARKED}",
     *(f"/destinations/{SHOWN}/{action}" for action in ACTIONS),
+    "/proposals",
     "/docs/errors",
     "/login",
 )
