@@ -324,7 +324,7 @@ def test_the_page_lists_them_and_takes_an_answer(open_office: Open) -> None:
     office = open_office("propose")
     office.offers([offered("acme", 1234), offered("other"), offered("x" * 300)])
     html = office.http.get("/proposals").text
-    assert "1234" in html
+    assert "1,234" in html
     assert "(its beginning)" in html
     acme, other = office.proposals()["acme"]["id"], office.proposals()["other"]["id"]
     assert office.http.post(f"/proposals/{acme}/accept").headers["location"] == "/destinations/acme-lake"
