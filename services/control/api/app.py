@@ -22,6 +22,18 @@ DESCRIPTION = "Destinations as resources. Errors are RFC 9457 problem documents;
 
 
 def build(sources: Sources, guard: Guard) -> FastAPI:
+    app = _assembled()
+    furnish(app, sources, guard)
+    return app
+
+
+def furnish(app: FastAPI, sources: Sources, guard: Guard) -> None:
+    """Give an application what it shows and who may see it, in place of what it had."""
+    app.state.sources, app.state.guard = sources, guard
+    app.state.once = Once(live.EVERY_S / 2)
+
+
+def _assembled() -> FastAPI:
     # FastAPI's own documentation pages load scripts from elsewhere; the schema itself is served.
     app = FastAPI(
         title="Viaduck",
@@ -31,9 +43,7 @@ def build(sources: Sources, guard: Guard) -> FastAPI:
         redoc_url=None,
         generate_unique_id_function=_operation_id,
     )
-    app.state.sources, app.state.guard = sources, guard
-    app.state.once = Once(live.EVERY_S / 2)
-    app.add_middleware(GuardMiddleware, guard=guard)
+    app.add_middleware(GuardMiddleware)
     problems.install(app)
     common = declared(*EVERYWHERE)
     routers = (pipelines, destinations, writes, proposals, operations, work, tokens)

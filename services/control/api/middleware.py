@@ -35,8 +35,8 @@ HEADERS = {
 class GuardMiddleware:
     """Stands before everything, so that a path which does not exist tells a stranger nothing either."""
 
-    def __init__(self, app: ASGIApp, guard: Guard) -> None:
-        self._app, self._guard = app, guard
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -44,7 +44,7 @@ class GuardMiddleware:
             return
         sending = _with_headers(send)
         try:
-            verdict = await self._judged(asked_of(scope))
+            verdict = await _judged(scope["app"].state.guard, asked_of(scope))
         except DependencyError as error:
             answer = document("unavailable", str(error), error.hint, headers={"Retry-After": "5"})
             await answer(scope, receive, sending)
@@ -60,9 +60,10 @@ class GuardMiddleware:
         limit = MAX_IMPORT if scope["path"].endswith("destinations:import") else MAX_BODY
         await self._app(scope, _limited(scope, receive, limit), sending)
 
-    async def _judged(self, asked: Asked) -> Asker | Denied:
-        """On a thread of its own only where the registry has to be asked."""
-        return self._guard.judge(asked) if self._guard.quick else await run_in_threadpool(self._guard.judge, asked)
+
+async def _judged(guard: Guard, asked: Asked) -> Asker | Denied:
+    """On a thread of its own only where the registry has to be asked."""
+    return guard.judge(asked) if guard.quick else await run_in_threadpool(guard.judge, asked)
 
 
 def _is_page(scope: Scope) -> bool:

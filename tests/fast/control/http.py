@@ -56,6 +56,6 @@ class Http:
     ) -> httpx.Response:
         # A server answers what the application could not; the transport would raise it here as well.
         transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", trust_env=False) as client:
             encoded = httpx.Headers(headers, encoding="utf-8")
             return await client.request(method, path, params=params, headers=encoded, **body)

@@ -9,9 +9,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from fastapi import FastAPI
 from sqlalchemy.engine import make_url
 
-from services.control.api.app import build
+from services.control.api.app import build, furnish
 from services.control.api.guard import Guard
 from services.control.api.state import Served, Sources
 from services.control.arrivals import Arrivals
@@ -37,6 +38,18 @@ V1 = f"/v1/pipelines/{PIPELINE}"
 D = f"{V1}/destinations"
 
 
+SPARE: list[FastAPI] = []
+"""Applications of offices that are closed: to build one takes FastAPI a second."""
+
+
+def application(sources: Sources, guard: Guard) -> FastAPI:
+    if not SPARE:
+        return build(sources, guard)
+    app = SPARE.pop()
+    furnish(app, sources, guard)
+    return app
+
+
 @dataclass
 class Office:
     """``file``: ids that the configuration file declares; ``sections`` of it besides."""
@@ -54,6 +67,7 @@ class Office:
     pipeline: str = PIPELINE
     clock: Callable[[], float] = time.time
     """The pulse's."""
+    closed: bool = False
 
     def __post_init__(self) -> None:
         self.config = config(
@@ -83,10 +97,13 @@ class Office:
         self.served = Served(self.board.view, self.desk, work, self.pulse, self.arrivals)
         sources = Sources(lambda: {self.pipeline: self.served}, dict, str, self.tokens)
         self.guard = Guard(loopback=self.loopback, token=self.token, tokens=self.tokens)
-        self.http = Http(build(sources, self.guard))
+        self.http = Http(application(sources, self.guard))
 
     def close(self) -> None:
         self.registry.close()
+        if not self.closed:
+            self.closed = True
+            SPARE.append(self.http.app)
 
     def add(self, id: str, **keys: Any) -> Any:
         """PUT a destination without a look at its lake; the answer's JSON."""
