@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Mapping
 
@@ -9,7 +10,7 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from shared.kafka.failure import NotDelivered, Watch, build, describe
+from shared.kafka.failure import NotDelivered, Watch, build, describe, is_fatal
 from shared.kafka.settings import KafkaSettings
 
 log = structlog.get_logger(__name__)
@@ -59,13 +60,20 @@ class Publisher:
         wire: Headers = [(name, text.encode()) for name, text in (headers or {}).items()]
         try:
             self._produce(topic, key, value, wire, report)
-        except (BufferError, KafkaException) as error:
-            said = describe(error.args[0]) if isinstance(error, KafkaException) else "the queue stayed full"
-            report(NotDelivered(f"{topic} {key}: {said}"))
+        except BufferError:
+            report(NotDelivered(f"{topic} {key}: the queue stayed full"))
+        except KafkaException as error:
+            if is_fatal(error.args[0]):
+                self._failed(error)
+            report(NotDelivered(f"{topic} {key}: {describe(error.args[0])}"))
 
     def flush(self, timeout_s: float) -> int:
         """Wait until everything is delivered or has failed; returns how many messages are still on their way."""
-        return self._producer.flush(timeout_s)
+        try:
+            return self._producer.flush(timeout_s)
+        except KafkaException as error:
+            self._failed(error)
+            return len(self._producer)
 
     def rebuild(self) -> None:
         """Replace the producer by a new one, with a new producer id."""
@@ -102,6 +110,9 @@ class Publisher:
             with attempt, self._lock:
                 self._producer.produce(topic, key=key, value=value, headers=headers, on_delivery=delivered)
 
+    def _failed(self, error: KafkaException) -> None:
+        self._watch(error.args[0])
+
     def _reporter(self, topic: str, key: str, on_delivery: OnDelivery | None) -> OnDelivery:
         def report(error: Exception | None) -> None:
             if on_delivery is None:
@@ -118,7 +129,11 @@ class Publisher:
 
     def _serve(self) -> None:
         while not self._stopped.is_set():
-            self._producer.poll(POLL_S)
+            try:
+                self._producer.poll(POLL_S)
+            except KafkaException as error:  # a fatal one comes out here as well as in the callback, or instead
+                self._failed(error)
+                self._stopped.wait(POLL_S)
             if self._watch.fatal is not None:
                 self.rebuild()
 
@@ -126,4 +141,5 @@ class Publisher:
 def _discard(producer: Producer) -> None:
     """Report what a producer still holds as not delivered, and let go of it."""
     producer.purge()
-    producer.flush(1.0)
+    with contextlib.suppress(KafkaException):  # it died of what it says here once more
+        producer.flush(1.0)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from shared.errors import ConfigError
 from shared.kafka.embedded import EmbeddedBroker
@@ -62,6 +63,36 @@ def test_a_publisher_that_was_built_anew_delivers(publisher: Publisher, topics: 
     publisher.rebuild()
     publisher.send(topics.work, "p/d", b"x", on_delivery=reports.append)
     eventually(lambda: reports == [None])
+
+
+class Dead:
+    """A producer that died of a wiped broker: whatever is asked of it, it raises."""
+
+    def __init__(self) -> None:
+        self.purged = False
+
+    def poll(self, _: float) -> int:
+        raise KafkaException(KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, "out of order", True))
+
+    flush = poll
+
+    def produce(self, *_: object, **__: object) -> None:
+        raise KafkaException(KafkaError(KafkaError._FATAL, "dead", True))
+
+    def purge(self) -> None:
+        self.purged = True
+
+
+def test_a_producer_that_dies_by_raising_is_replaced(
+    publisher: Publisher, topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead, alive = Dead(), publisher._producer
+    monkeypatch.setattr(publisher, "_producer", dead)
+    eventually(lambda: dead.purged)
+    reports: list[Exception | None] = []
+    publisher.send(topics.work, "p/d", b"x", on_delivery=reports.append)
+    eventually(lambda: reports == [None])
+    assert publisher._producer not in (dead, alive)
 
 
 def test_an_unknown_property_is_a_mistake_in_the_file(broker: EmbeddedBroker) -> None:
