@@ -14,21 +14,11 @@ from hypothesis import given
 from shared.messages import ItemKind, Outcome
 from tests.world.history import random_history
 from tests.world.replay import SEEDS, again, histories, parts, seed_of
-from tests.world.rows import Column
 from tests.world.scene import MakeScene, scenes
-from tests.world.shape import Shape
+from tests.world.shape import SIMPLE
 from tests.world.statements import Insert
 
 HERE = "tests/lake/test_laws.py"
-
-SIMPLE = Shape(
-    columns=(Column("tenant", "VARCHAR"), Column("k", "INTEGER"), Column("v", "VARCHAR")),
-    routing="tenant",
-    keys=("k",),
-    tenants=("a", "b"),
-    strays=("nobody",),
-    null_keys=False,
-)
 
 
 @pytest.fixture

@@ -13,26 +13,16 @@ from shared.messages import ItemKind, Outcome, WorkItem
 from tests.model.judge import judge
 from tests.model.record import Recorder
 from tests.model.trace import Answered, Anything, Committed, dump, parse
-from tests.world.rows import Column
 from tests.world.scene import Scene, scenes
-from tests.world.shape import Shape
+from tests.world.shape import SIMPLE
 from tests.world.stage import Receiver
 from tests.world.statements import Insert
-
-SHAPE = Shape(
-    columns=(Column("tenant", "VARCHAR"), Column("k", "INTEGER"), Column("v", "VARCHAR")),
-    routing="tenant",
-    keys=("k",),
-    tenants=("a", "b"),
-    strays=("nobody",),
-    null_keys=False,
-)
 
 
 @pytest.fixture
 def scene(world: duckdb.DuckDBPyConnection, tmp_path: Path) -> Iterator[Scene]:
     with scenes(world, tmp_path / "scene") as make:
-        yield make(SHAPE)
+        yield make(SIMPLE)
 
 
 def writes(scene: Scene, tenant: str) -> None:

@@ -65,3 +65,14 @@ def random_shape(rng: Random, *, append_only: bool = False) -> Shape:
         schema="main" if rng.random() < 0.7 else "Sales, EU",
         append_only=append_only,
     )
+
+
+SIMPLE = Shape(
+    columns=(Column("tenant", "VARCHAR"), Column("k", "INTEGER"), Column("v", "VARCHAR")),
+    routing="tenant",
+    keys=("k",),
+    tenants=("a", "b"),
+    strays=("nobody",),
+    null_keys=False,
+)
+"""Two tenants, one key column without NULLs: for tests whose point is elsewhere."""

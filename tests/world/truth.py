@@ -128,17 +128,17 @@ class LakeTruth:
         return columns_of_table(self.con, self._at(snapshot))
 
     def defaults(self, snapshot: int) -> tuple[Cell, ...]:
-        raise NotImplementedError("a source does not tell which columns came later")
+        raise LookupError("a source does not tell which columns came later")
 
     def slice(self, snapshot: int, value: str) -> Rows:
         where = f"CAST({name(self.routing)} AS VARCHAR) = {quote(value)}"
         return rows_of(self.con, self._at(snapshot), self.columns(snapshot), where)
 
     def appended(self, snapshot: int, value: str) -> Rows:
-        raise NotImplementedError("a source does not remember what was deleted from it")
+        raise LookupError("a source does not remember what was deleted from it")
 
     def passing(self, snapshot: int, value: str) -> Rows:
-        raise NotImplementedError("a source does not remember what was never there")
+        raise LookupError("a source does not remember what was never there")
 
     def _at(self, snapshot: int) -> str:
         return f"{name(self.alias, self.schema, self.table)} AT (VERSION => {snapshot})"
