@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench bench-control mutants torture soak model-check
+.PHONY: help setup demo test lint bench bench-full bench-page bench-control mutants torture soak model-check
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
@@ -40,8 +40,14 @@ lint: $(READY) ## ruff and mypy over source and tests
 	$(BIN)/ruff format --check services shared tests bench deploy
 	$(BIN)/mypy --strict services shared tests bench
 
-bench: $(READY) ## figures as a table, beside a plain single-process script
-	$(BIN)/python -m bench.run $(ARGS)
+bench: $(READY) ## every case quickly, beside its target; ARGS="--case dense --catalog sqlite"
+	$(BIN)/python -m bench.run --quick $(ARGS)
+
+bench-full: $(READY) ## the same in the sizes that the targets name, medians of five: hours
+	$(BIN)/python -m bench.run --full $(ARGS)
+
+bench-page: $(READY) ## tables and plots of docs/PERFORMANCE.md, from the newest results
+	$(BIN)/python -m bench.performance
 
 $(LOAD_READY): $(READY) requirements-bench.lock
 	$(PIP) install --require-hashes --no-deps -r requirements-bench.lock

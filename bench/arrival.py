@@ -10,28 +10,27 @@ import json
 import random
 import statistics
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from bench.freshness import SOURCE, arrivals, commit_some, create, wait_seeded
+from bench.freshness import commit_some, create, wait_seeded
 from bench.lakes import Lake, PostgresLakes
-from bench.run import RESULTS, machine
-from bench.viaduck import PATIENCE_S, PIPELINE, running_viaduck
+from bench.outcome import Size
+from bench.results import RESULTS, machine
+from bench.setting import prepared
+from bench.stand import open_lake, standing
+from bench.viaduck import PATIENCE_S, PIPELINE, entry, running_viaduck
+from bench.workload import SOURCE
 from services.cli.running import RunningViaduck
 from shared.client import Client
-from shared.config.catalogs import ResolvedLake
-from shared.lake.attach import attach
 from shared.lake.engine import connect
-from tests.servers.postgres import Postgres
 
 MEDIAN_S = 5.0
 
@@ -61,32 +60,28 @@ def main() -> int:
 
 def measure(others: int, newcomers: int, per_second: float) -> Arrivals:
     found = Arrivals(others, per_second)
-    with tempfile.TemporaryDirectory(prefix="viaduck-arrival-") as folder, Postgres(
-        settings=PostgresLakes.settings
-    ) as server:  # fmt: skip
-        lakes = PostgresLakes(Path(folder), server)
-        source = lakes.new(SOURCE)
-        running = {f"tenant{number:03d}": lakes.new(f"v_{number}") for number in range(others)}
-        new = {f"newcomer{number:02d}": lakes.new(f"n_{number}") for number in range(newcomers)}
-        with closing(connect()) as con:
-            create(con, source, [*running, *new])
-        with running_viaduck(Path(folder), source, running) as viaduck:
-            wait_seeded(viaduck.destinations, running)
-            with _stream(source, list(running), per_second), Client(viaduck.url) as operator:
+    running = [f"tenant{number:03d}" for number in range(others)]
+    with prepared(Size.FULL, 1, "postgres") as setting, standing(setting.on_postgres, running) as stand:
+        new = {f"newcomer{number:02d}": stand.lakes.new(f"n_{number}") for number in range(newcomers)}
+        create(stand.con, [*running, *new])
+        with running_viaduck(setting.folder, stand.source, stand.mirror) as viaduck:
+            wait_seeded(viaduck.destinations, stand.mirror)
+            with _stream(stand.source, running, per_second), Client(viaduck.url) as operator:
                 for name, lake in new.items():
-                    _come(viaduck, operator, server, name, lake, found)
+                    _come(viaduck, operator, setting.on_postgres, name, lake, found)
     return found
 
 
-def _come(viaduck: RunningViaduck, operator: Client, server: Postgres, name: str, lake: Lake, found: Arrivals) -> None:
-    entry = {"routing_value": name, "catalog": lake.catalog, "data_path": lake.data_path}
+def _come(
+    viaduck: RunningViaduck, operator: Client, lakes: PostgresLakes, name: str, lake: Lake, found: Arrivals
+) -> None:
     began = time.time()
-    operator.put(PIPELINE, name, entry)
+    operator.put(PIPELINE, name, entry(name, lake))
     found.answered_s.append(round(time.time() - began, 3))
     viaduck.wait_until(
         name, lambda: operator.destination(PIPELINE, name)["position"] is not None, PATIENCE_S, every_s=0.2
     )
-    found.there_s.append(round(min(at for _, at in arrivals(server, lake)) - began, 3))
+    found.there_s.append(round(min(at for _, at in lakes.arrivals(lake)) - began, 3))
 
 
 @contextmanager
@@ -97,7 +92,7 @@ def _stream(source: Lake, tenants: list[str], per_second: float) -> Iterator[Non
     def write() -> None:
         rng, number = random.Random(7), 0
         with closing(connect()) as con:
-            attach(con, SOURCE, ResolvedLake(source.catalog, data_path=source.data_path), read_only=False)
+            open_lake(con, SOURCE, source)
             while not stopped.wait(1 / per_second):
                 commit_some(con, rng, number, tenants)
                 number += 1

@@ -26,7 +26,7 @@ from rich.table import Table
 
 from bench.control_site import D, Site, busy_control, kinds_of_lists, name_of
 from bench.processes import cpu_seconds, memory_mb
-from bench.run import RESULTS, machine
+from bench.results import RESULTS, machine
 from tests.fast.control.browser import CHROMIUM, chromium
 
 STATUSES_PER_S, LISTS_PER_S, WATCHERS = 200, 10, 100

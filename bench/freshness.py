@@ -11,10 +11,9 @@ import json
 import random
 import socket
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -24,14 +23,12 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.lakes import Lake, PostgresLakes
+from bench.outcome import Size
+from bench.setting import prepared
+from bench.stand import standing
 from bench.viaduck import PATIENCE_S, running_viaduck, wait_caught_up
-from bench.workload import DECLARED, SCHEMA, TABLE, committed
-from shared.config.catalogs import ResolvedLake
-from shared.lake.attach import attach
-from shared.lake.engine import connect
-from tests.servers.postgres import Postgres
+from bench.workload import DECLARED, SCHEMA, SOURCE, TABLE, committed
 
-SOURCE = "source"
 ROWS_PER_COMMIT = 20
 TENANTS_PER_COMMIT = 3
 BROKEN = "broken"
@@ -57,6 +54,7 @@ class Freshness:
     p99_s: float
     longest_s: float
     commits_per_second: float
+    compared: int
 
 
 def main() -> None:
@@ -68,39 +66,40 @@ def main() -> None:
         console.print(
             f"{stream.tenants} tenants, {stream.per_second} commits a second{', one broken' if broken else ''} …"
         )
-        found.append(measure(stream, broken=broken))
+        with prepared(Size.FULL, 1, "postgres") as setting:
+            found.append(measure(setting.on_postgres, setting.folder, stream, broken=broken))
     console.print(_table(found))
     if asked.json is not None:
         asked.json.write_text(json.dumps([asdict(each) for each in found], indent=1))
 
 
-def measure(stream: Stream, *, broken: bool) -> Freshness:
-    with tempfile.TemporaryDirectory(prefix="viaduck-freshness-") as folder, Postgres(
-        settings=PostgresLakes.settings
-    ) as server, _deaf_port() as deaf, closing(connect()) as con:  # fmt: skip
-        lakes = PostgresLakes(Path(folder), server)
-        source = lakes.new(SOURCE)
-        mirror = {f"tenant{number:03d}": lakes.new(f"v_{number}") for number in range(stream.tenants)}
-        wanted = dict(mirror)
+def measure(lakes: PostgresLakes, folder: Path, stream: Stream, *, broken: bool = False) -> Freshness:
+    names = [f"tenant{number:03d}" for number in range(stream.tenants)]
+    with standing(lakes, names) as stand, _deaf_port() as deaf:
+        wanted = dict(stand.mirror)
         if broken:
             words = f"postgres:dbname=none host=127.0.0.1 port={deaf} user=nobody connect_timeout=10"
-            wanted[BROKEN] = Lake(BROKEN, words, str(Path(folder) / BROKEN))
-        create(con, source, list(wanted))
-        with running_viaduck(Path(folder), source, wanted) as viaduck:
-            wait_seeded(viaduck.destinations, mirror)
+            wanted[BROKEN] = Lake(BROKEN, words, str(folder / BROKEN))
+        create(stand.con, list(wanted))
+        with running_viaduck(folder, stand.source, wanted) as viaduck:
+            wait_seeded(viaduck.destinations, stand.mirror)
             began = time.monotonic()
-            touched = _write(con, stream, [*mirror])
+            touched = _write(stand.con, stream, names)
             took = time.monotonic() - began
             if broken:
-                _wait_through(viaduck.destinations, mirror, committed(con, SOURCE))
+                _wait_through(viaduck.destinations, stand.mirror, stand.head())
             else:
-                wait_caught_up(viaduck, committed(con, SOURCE))
-        ages = sorted(_ages(server, source, mirror, touched))
-        hundredths = statistics.quantiles(ages, n=100)
+                wait_caught_up(viaduck, stand.head())
+        ages = sorted(_ages(lakes, stand.source, stand.mirror, touched))
+        compared = stand.require_equal()
         return Freshness(
-            stream, broken, len(ages), round(statistics.median(ages), 3), round(hundredths[98], 3),
-            round(ages[-1], 3), round(len(touched) / took, 2),
+            stream, broken, len(ages), round(statistics.median(ages), 3), percentile_of(ages, 99),
+            round(ages[-1], 3), round(len(touched) / took, 2), compared,
         )  # fmt: skip
+
+
+def percentile_of(sorted_seconds: Sequence[float], hundredth: int) -> float:
+    return round(statistics.quantiles(sorted_seconds, n=100)[hundredth - 1], 3)
 
 
 @contextmanager
@@ -112,11 +111,12 @@ def _deaf_port() -> Iterator[int]:
         yield listener.getsockname()[1]
 
 
-def create(con: duckdb.DuckDBPyConnection, source: Lake, tenants: Sequence[str]) -> None:
-    attach(con, SOURCE, ResolvedLake(source.catalog, data_path=source.data_path), read_only=False, create=True)
+def create(con: duckdb.DuckDBPyConnection, tenants: Sequence[str]) -> None:
+    """The source's table, with a row for each tenant."""
     con.execute(f"CREATE TABLE {SOURCE}.{SCHEMA}.{TABLE} ({DECLARED})")
-    for tenant in tenants:
-        con.execute(f"INSERT INTO {SOURCE}.{SCHEMA}.{TABLE} SELECT -1, '{tenant}', 0, '', TIMESTAMP '2026-01-01'")
+    for number, tenant in enumerate(tenants, 1):
+        row = f"{-number}, '{tenant}', 0, '', TIMESTAMP '2026-01-01'"
+        con.execute(f"INSERT INTO {SOURCE}.{SCHEMA}.{TABLE} SELECT {row}")
 
 
 def _write(con: duckdb.DuckDBPyConnection, stream: Stream, tenants: Sequence[str]) -> dict[int, set[str]]:
@@ -141,30 +141,16 @@ def commit_some(con: duckdb.DuckDBPyConnection, rng: random.Random, number: int,
 
 
 def _ages(
-    server: Postgres, source: Lake, mirror: Mapping[str, Lake], touched: Mapping[int, set[str]]
+    lakes: PostgresLakes, source: Lake, mirror: Mapping[str, Lake], touched: Mapping[int, set[str]]
 ) -> Iterator[float]:
-    visible = _visible(server, source)
+    visible = lakes.visible(source)
     for tenant, lake in mirror.items():
-        arrived_at = arrivals(server, lake)
+        arrived_at = lakes.arrivals(lake)
         for snapshot, tenants in touched.items():
             if tenant in tenants:
                 arrived = min((at for through, at in arrived_at if through >= snapshot), default=None)
                 assert arrived is not None, f"{tenant} never got snapshot {snapshot}"
                 yield arrived - visible[snapshot]
-
-
-def _visible(server: Postgres, lake: Lake) -> dict[int, float]:
-    sql = "SELECT snapshot_id, extract(epoch FROM pg_xact_commit_timestamp(xmin))::float8 FROM ducklake_snapshot"
-    with server.connect(lake.name) as con:
-        return {int(snapshot): float(at) for snapshot, at in con.execute(sql)}
-
-
-def arrivals(server: Postgres, lake: Lake) -> list[tuple[int, float]]:
-    """(through, when it became visible) of each snapshot of ours."""
-    visible = _visible(server, lake)
-    sql = "SELECT snapshot_id, commit_extra_info FROM ducklake_snapshot_changes WHERE author = 'viaduck'"
-    with server.connect(lake.name) as con:
-        return [(int(json.loads(extra)["through"]), visible[int(snapshot)]) for snapshot, extra in con.execute(sql)]
 
 
 def wait_seeded(statuses: Callable[[], list[dict[str, Any]]], mirror: Mapping[str, Lake]) -> None:

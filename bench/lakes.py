@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
+from shared.config.catalogs import ResolvedLake
 from tests.servers.postgres import Postgres
 
 
@@ -17,6 +20,10 @@ class Lake:
     name: str
     catalog: str
     data_path: str
+
+    @property
+    def resolved(self) -> ResolvedLake:
+        return ResolvedLake(self.catalog, data_path=self.data_path)
 
 
 class Lakes(Protocol):
@@ -30,8 +37,8 @@ class Lakes(Protocol):
         """When the lake's newest commit became visible, in seconds since the epoch."""
         ...
 
-    def statements(self, lake: Lake) -> int | None:
-        """Statements that the lake's database has run, reads included; None where nobody counts them."""
+    def direct(self, lake: Lake) -> Lake:
+        """The same lake, past any proxy."""
         ...
 
 
@@ -50,42 +57,91 @@ class SqliteLakes:
         written = [part for part in (file, file.with_name(file.name + "-wal")) if part.exists()]
         return max(part.stat().st_mtime for part in written)
 
-    def statements(self, lake: Lake) -> int | None:  # noqa: ARG002 - SQLite counts none
-        return None
+    def direct(self, lake: Lake) -> Lake:
+        return lake
+
+
+@dataclass(frozen=True)
+class Use:
+    """What some databases have been asked since the last ``PostgresLakes.forget_use``."""
+
+    statements: int
+    mean_ms: float
+    longest_ms: float
+    sessions: int
+    """Connections that were ever made; these are never forgotten."""
 
 
 class PostgresLakes:
     kind = "postgres"
-    settings: ClassVar = {"shared_preload_libraries": "pg_stat_statements"}
+    settings: ClassVar = {
+        "shared_preload_libraries": "pg_stat_statements",
+        "pg_stat_statements.max": "50000",  # of a thousand databases, else the rarest are forgotten
+        "max_connections": "1500",  # an applier's two workers keep 200 lakes each
+    }
     """What the server must be started with."""
 
-    def __init__(self, root: Path, server: Postgres) -> None:
+    def __init__(self, root: Path, server: Postgres, port: int | None = None) -> None:
+        """``port``: of a proxy, by which everybody but us is to reach the lakes."""
         self._root = root
-        self._server = server
+        self.server = server
+        self._port = port
         os.environ["PGPASSWORD"] = server.password
         with server.connect() as con:
-            con.execute("CREATE EXTENSION pg_stat_statements")
+            con.execute("CREATE EXTENSION IF NOT EXISTS pg_stat_statements")
+
+    def behind(self, port: int) -> PostgresLakes:
+        """The same server's, with a proxy in front."""
+        return PostgresLakes(self._root, self.server, port)
 
     def new(self, name: str) -> Lake:
-        self._server.create_database(name)
-        return Lake(name, f"postgres:{self._server.words(name)}", str(self._root / name))
+        self.server.create_database(name)
+        return self._lake(name, self._port)
+
+    def direct(self, lake: Lake) -> Lake:
+        return self._lake(lake.name, None)
+
+    def _lake(self, name: str, port: int | None) -> Lake:
+        return Lake(name, f"postgres:{self.server.words(name, port=port)}", str(self._root / name))
 
     def last_commit(self, lake: Lake) -> float:
         newest = (
             "SELECT extract(epoch FROM pg_xact_commit_timestamp(xmin))::float8 FROM ducklake_snapshot"
             " ORDER BY snapshot_id DESC LIMIT 1"
         )
-        with self._server.connect(lake.name) as con:
-            row = con.execute(newest).fetchone()
-        assert row is not None, f"{lake.name} has no snapshot"
-        return float(row[0])
+        return float(self._one(lake.name, newest)[0])
 
-    def statements(self, lake: Lake) -> int | None:
+    def visible(self, lake: Lake) -> dict[int, float]:
+        """When each snapshot became visible, in seconds since the epoch."""
+        sql = "SELECT snapshot_id, extract(epoch FROM pg_xact_commit_timestamp(xmin))::float8 FROM ducklake_snapshot"
+        with self.server.connect(lake.name) as con:
+            return {int(snapshot): float(at) for snapshot, at in con.execute(sql)}
+
+    def arrivals(self, lake: Lake) -> list[tuple[int, float]]:
+        """(through, when it became visible) of each snapshot of ours."""
+        visible = self.visible(lake)
+        sql = "SELECT snapshot_id, commit_extra_info FROM ducklake_snapshot_changes WHERE author = 'viaduck'"
+        with self.server.connect(lake.name) as con:
+            return [(int(json.loads(extra)["through"]), visible[int(snapshot)]) for snapshot, extra in con.execute(sql)]
+
+    def forget_use(self) -> None:
+        self._one("postgres", "SELECT pg_stat_statements_reset()")
+
+    def use(self, lakes: Iterable[Lake]) -> Use:
+        names = [lake.name for lake in lakes]
         counted = (
-            "SELECT coalesce(sum(calls), 0) FROM pg_stat_statements s JOIN pg_database d ON d.oid = s.dbid"
-            " WHERE d.datname = %s"
+            "SELECT coalesce(sum(calls), 0), coalesce(sum(total_exec_time) / nullif(sum(calls), 0), 0),"
+            " coalesce(max(max_exec_time), 0) FROM pg_stat_statements s JOIN pg_database d ON d.oid = s.dbid"
+            " WHERE d.datname = ANY(%s)"
         )
-        with self._server.connect() as con:
-            row = con.execute(counted, [lake.name]).fetchone()
-        assert row is not None, "a sum has one row"
-        return int(row[0])
+        calls, mean, longest = self._one("postgres", counted, names)
+        sessions = "SELECT coalesce(sum(sessions), 0) FROM pg_stat_database WHERE datname = ANY(%s)"
+        return Use(
+            int(calls), round(float(mean), 3), round(float(longest), 3), int(self._one("postgres", sessions, names)[0])
+        )
+
+    def _one(self, database: str, sql: str, *parameters: object) -> tuple[Any, ...]:
+        with self.server.connect(database) as con:
+            row = con.execute(sql, parameters).fetchone()
+        assert row is not None, f"{database} has no row for {sql}"
+        return row

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -11,6 +12,7 @@ import psutil
 
 MEGABYTE = 1_000_000
 GONE = "gone"
+LOOK_EVERY_S = 0.5
 
 
 def tree(pid: int) -> list[psutil.Process]:
@@ -26,7 +28,7 @@ def memory_mb(pid: int) -> dict[str, float]:
         with contextlib.suppress(psutil.NoSuchProcess):
             kind, megabytes = _kind(process), process.memory_full_info().pss / MEGABYTE
             used[kind] = used.get(kind, 0.0) + megabytes
-    return {kind: megabytes for kind, megabytes in used.items() if kind != GONE}
+    return {kind: round(megabytes, 1) for kind, megabytes in used.items() if kind != GONE}
 
 
 def cpu_seconds(pid: int) -> float:
@@ -39,15 +41,61 @@ def cpu_seconds(pid: int) -> float:
     return spent
 
 
+def pid_of(pid: int, kind: str) -> int:
+    """The one process of that kind in the tree."""
+    return _only(pid, kind).pid
+
+
 @contextmanager
 def frozen(pid: int, kind: str) -> Iterator[None]:
     """One process of the tree stands still meanwhile, so that what is written then is all there when it looks."""
-    (process,) = [process for process in tree(pid) if _kind(process) == kind]
+    process = _only(pid, kind)
     process.send_signal(signal.SIGSTOP)
     try:
         yield
     finally:
         process.send_signal(signal.SIGCONT)
+
+
+class Peaks:
+    """``with Peaks(pid) as peaks:`` the largest resident set of any one process of each kind, in megabytes.
+
+    A process's resident set holds pages that it shares, too, so this never says less than what it uses.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._pid, self._ended = pid, threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="peaks", daemon=True)
+        self.mb: dict[str, float] = {}
+
+    def __enter__(self) -> Peaks:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    @property
+    def largest_mb(self) -> float:
+        return max(self.mb.values())
+
+    def _watch(self) -> None:
+        self._look()
+        while not self._ended.wait(LOOK_EVERY_S):
+            self._look()
+
+    def _look(self) -> None:
+        for process in tree(self._pid):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                kind, megabytes = _kind(process), round(process.memory_info().rss / MEGABYTE, 1)
+                if kind != GONE:
+                    self.mb[kind] = max(megabytes, self.mb.get(kind, 0.0))
+
+
+def _only(pid: int, kind: str) -> psutil.Process:
+    (process,) = [process for process in tree(pid) if _kind(process) == kind]
+    return process
 
 
 def _kind(process: psutil.Process) -> str:

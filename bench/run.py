@@ -1,93 +1,85 @@
-"""``python -m bench.run``: how fast Viaduck is, beside the limit that one process with DuckDB alone sets.
+"""``python -m bench.run``: how fast Viaduck is, each figure beside its target.
 
-Viaduck is the real process tree of ``viaduck up`` and warm: seeded, and with one run behind it. Both bring the same
-changes to lakes of their own, one after the other; every destination is compared with its source at the end.
+Viaduck is the real process tree of ``viaduck up``, warm: seeded, and with a run behind it. Where a target is a share of
+what one process with DuckDB alone needs, both bring the same changes in the same run. A case ends by comparing every
+destination with its source.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import platform
 import sys
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict
-from datetime import UTC, datetime
-from pathlib import Path
+import time
+import traceback
+from collections.abc import Sequence
 
-import duckdb
+import pytest
 from rich.console import Console
 
-from bench.lakes import Lakes, PostgresLakes, SqliteLakes
-from bench.report import idle_table, memory_table, phases_table, runs_table
-from bench.trial import Figures, Trial
-from bench.workload import DENSE, MANY, SMALL, SPARSE, Case
-from tests.servers.postgres import Postgres
+from bench.cases import CASES
+from bench.outcome import Case, Outcome, Size
+from bench.report import outcomes_table, verdict
+from bench.results import keep, machine
+from bench.setting import CATALOGS, prepared
 
-CASES = {case.name: case for case in (DENSE, SMALL, MANY, SPARSE)}
-QUICK = (DENSE.name, SMALL.name)
-CATALOGS = ("sqlite", "postgres")
-RESULTS = Path(__file__).parent / "results"
+RUNS = {Size.QUICK: 2, Size.FULL: 5}
 
 
-def main() -> None:
-    wanted = _arguments()
-    console = Console() if sys.stdout.isatty() else Console(width=140)
-    measured = []
-    for case in wanted.case:
-        for catalog in wanted.catalog:
-            console.print(f"{case} on {catalog}: {wanted.runs} runs after one for warmth …")
-            measured.append(_measure(CASES[case], catalog, wanted.runs))
-    for table in (runs_table(measured), phases_table(measured), idle_table(measured), memory_table(measured)):
-        console.print(table)
-    console.print(f"written to {_keep(measured)}")
+def main() -> int:
+    """0 where every target is met, 1 where one is missed, 2 where a case could not be measured."""
+    asked = _arguments()
+    size = Size.FULL if asked.full else Size.QUICK
+    console = Console() if sys.stdout.isatty() else Console(width=160)
+    measured, failed = _measure_all(console, [CASES[name] for name in asked.case], asked.catalog, size, asked.runs)
+    console.print(outcomes_table(measured))
+    if failed:
+        console.print(f"not measured: {', '.join(failed)}")
+        return 2
+    return 0 if all(outcome.met for outcome in measured) else 1
 
 
-def _measure(case: Case, catalog: str, runs: int) -> Figures:
-    with tempfile.TemporaryDirectory(prefix="viaduck-bench-") as folder, _lakes(catalog, Path(folder)) as lakes:
-        return Trial(case, lakes, Path(folder)).measure(runs)
+def _measure_all(
+    console: Console, cases: Sequence[Case], catalogs: Sequence[str], size: Size, runs: int | None
+) -> tuple[list[Outcome], list[str]]:
+    """What was measured, and the names of cases that could not be: one that breaks costs the others nothing."""
+    measured, failed = [], []
+    for case, catalog in [(case, catalog) for case in cases for catalog in catalogs]:
+        if catalog == "sqlite" and not case.sqlite:
+            continue
+        console.print(f"{case.name} on {catalog}: {case.what} …")
+        try:
+            outcome = measure(case, catalog, size, RUNS[size] if runs is None else runs)
+        except (Exception, pytest.skip.Exception):
+            console.print(traceback.format_exc(), markup=False)
+            failed.append(f"{case.name} on {catalog}")
+            continue
+        measured.append(outcome)
+        console.print(f"  {verdict(outcome.met)}, {outcome.seconds:.0f} s; written to {keep(outcome, machine())}")
+    return measured, failed
 
 
-@contextmanager
-def _lakes(catalog: str, root: Path) -> Iterator[Lakes]:
-    if catalog == "sqlite":
-        yield SqliteLakes(root)
-        return
-    with Postgres(settings=PostgresLakes.settings) as server:
-        yield PostgresLakes(root, server)
-
-
-def _keep(measured: Sequence[Figures]) -> Path:
-    """One file for each call, so that figures can be compared over time."""
-    now = datetime.now(UTC)
-    RESULTS.mkdir(exist_ok=True)
-    file = RESULTS / f"{now:%Y%m%dT%H%M%S}.json"
-    trials = [asdict(figures) for figures in measured]
-    file.write_text(json.dumps({"at": now.isoformat(), "machine": machine(), "trials": trials}, indent=1))
-    return file
-
-
-def machine() -> dict[str, object]:
-    return {
-        "cpus": os.cpu_count(),
-        "load_1m": os.getloadavg()[0],
-        "system": platform.platform(),
-        "duckdb": duckdb.__version__,
-    }
+def measure(case: Case, catalog: str, size: Size, runs: int) -> Outcome:
+    began = time.monotonic()
+    with prepared(size, runs, catalog) as setting:
+        found = case.measure(setting)
+    seconds = round(time.monotonic() - began, 1)
+    return Outcome(case.name, case.what, catalog, size, runs, tuple(found.checks), dict(found.figures), seconds)
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--case", action="append", choices=CASES, help="default: " + ", ".join(QUICK))
-    parser.add_argument("--catalog", action="append", choices=CATALOGS, help="default: all")
-    parser.add_argument("--runs", type=int, default=5)
+    sizes = parser.add_mutually_exclusive_group()
+    sizes.add_argument("--quick", action="store_true", help="smaller sizes and fewer runs; the default")
+    sizes.add_argument("--full", action="store_true", help="the sizes that the targets name, medians of five")
+    parser.add_argument("--case", action="append", choices=CASES, help="default: all")
+    parser.add_argument(
+        "--catalog", action="append", choices=CATALOGS, help="default: postgres, which the targets name"
+    )
+    parser.add_argument("--runs", type=int, help="that count, in cases which are repeated")
     found = parser.parse_args()
-    found.case, found.catalog = found.case or list(QUICK), found.catalog or list(CATALOGS)
+    found.case, found.catalog = found.case or list(CASES), found.catalog or ["postgres"]
     return found
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -15,26 +19,66 @@ from services.cli.ports import free_port
 from services.cli.running import RunningViaduck
 
 PIPELINE = "bench"
+FILE = "viaduck.yaml"
 POLL_S = 0.5
-PATIENCE_S = 300.0
+PATIENCE_S = 900.0
+LOOKS_FOR_PARKED = 50
+"""How many looks at the whole there are to one at each destination."""
 
 JOB_SECONDS = re.compile(r'^viaduck_job_seconds_sum\{.*?phase="(\w+)".*?\} (\S+)', re.MULTILINE)
 POLLS = re.compile(r"^viaduck_polls_total\{.*?\} (\S+)", re.MULTILINE)
 
 
+@dataclass(frozen=True)
+class Options:
+    """What a case has otherwise in its file. Without ``keyed`` the pipeline is append-only."""
+
+    poll_s: float = POLL_S
+    keyed: bool = True
+    sections: Mapping[str, Any] = field(default_factory=dict)
+
+
+DEFAULT = Options()
+
+
 @contextmanager
-def running_viaduck(root: Path, source: Lake, destinations: Mapping[str, Lake]) -> Iterator[RunningViaduck]:
+def running_viaduck(
+    root: Path, source: Lake, destinations: Mapping[str, Lake], options: Options = DEFAULT
+) -> Iterator[RunningViaduck]:
     """``viaduck up`` on a file for these lakes, ready; ``destinations`` is by tenant."""
     port = free_port()
-    file = root / "viaduck.yaml"
-    file.write_text(yaml.safe_dump(_config(source, destinations, port)))
+    file = write_file(root, source, destinations, options, port)
     with RunningViaduck(file, f"http://127.0.0.1:{port}", PIPELINE, root / "viaduck.log") as viaduck:
         viaduck.wait_until("starting", viaduck.ready, PATIENCE_S)
         yield viaduck
 
 
+def write_file(
+    root: Path, source: Lake, destinations: Mapping[str, Lake], options: Options = DEFAULT, port: int = 0
+) -> Path:
+    file = root / FILE
+    file.write_text(yaml.safe_dump(_config(source, destinations, port, options)))
+    return file
+
+
 def wait_caught_up(viaduck: RunningViaduck, head: int) -> None:
-    viaduck.wait_until(f"reaching snapshot {head}", lambda: viaduck.caught_up(head), PATIENCE_S, every_s=0.1)
+    """Raises ``AssertionError`` as soon as somebody is parked: that one never will."""
+    looks = itertools.count(1)
+
+    def done() -> bool:
+        if next(looks) % LOOKS_FOR_PARKED == 0:
+            parked = [status for status in viaduck.destinations() if status["state"] == "parked"]
+            assert not parked, f"{len(parked)} destinations are parked: {parked[0]}"
+        return viaduck.caught_up(head)
+
+    viaduck.wait_until(f"reaching snapshot {head}", done, PATIENCE_S, every_s=0.1)
+
+
+def wait_settled(viaduck: RunningViaduck, head: int) -> None:
+    """Caught up, and everybody still is after a moment in which whatever else was under way could end."""
+    wait_caught_up(viaduck, head)
+    time.sleep(1.0)
+    wait_caught_up(viaduck, head)
 
 
 def phase_seconds(viaduck: RunningViaduck) -> dict[str, float]:
@@ -42,20 +86,27 @@ def phase_seconds(viaduck: RunningViaduck) -> dict[str, float]:
     return {phase: float(seconds) for phase, seconds in JOB_SECONDS.findall(viaduck.metrics())}
 
 
+def phases_since(viaduck: RunningViaduck, before: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(total - before.get(name, 0.0), 3) for name, total in phase_seconds(viaduck).items()}
+
+
 def polls(viaduck: RunningViaduck) -> float:
     return sum(float(count) for count in POLLS.findall(viaduck.metrics()))
 
 
-def _config(source: Lake, destinations: Mapping[str, Lake], port: int) -> dict[str, object]:
+def entry(tenant: str, lake: Lake, suffix: str = "") -> dict[str, str]:
+    """A destination, as the file and REST take it; ``suffix`` is the end of its id."""
+    return {"id": f"{tenant}{suffix}", "routing_value": tenant, "catalog": lake.catalog, "data_path": lake.data_path}
+
+
+def _config(source: Lake, destinations: Mapping[str, Lake], port: int, options: Options) -> dict[str, Any]:
     return {
         "pipeline": PIPELINE,
         "source": {"catalog": source.catalog, "data_path": source.data_path, "table": TABLE},
-        "routing": {"field": ROUTING_FIELD, "key_columns": [KEY_COLUMN]},
-        "poll": {"interval_seconds": POLL_S},
+        "routing": {"field": ROUTING_FIELD, "key_columns": [KEY_COLUMN] if options.keyed else []},
+        "poll": {"interval_seconds": options.poll_s},
         "server": {"port": port},
         "state_dir": "state",
-        "destinations": [
-            {"id": tenant, "routing_value": tenant, "catalog": lake.catalog, "data_path": lake.data_path}
-            for tenant, lake in destinations.items()
-        ],
+        "destinations": [entry(tenant, lake) for tenant, lake in destinations.items()],
+        **options.sections,
     }

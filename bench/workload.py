@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import duckdb
 
-SCHEMA, TABLE = "main", "events"
+SOURCE, SCHEMA, TABLE = "source", "main", "events"
 ROUTING_FIELD, KEY_COLUMN = "tenant", "id"
+COLUMNS = "id, tenant, amount, note, happened_at"
 DECLARED = "id BIGINT, tenant VARCHAR, amount DECIMAL(12,2), note VARCHAR, happened_at TIMESTAMP"
 
 
 @dataclass(frozen=True)
-class Case:
+class Workload:
     """A size: how many tenants, how much is there before, what one run changes."""
 
     name: str
@@ -29,34 +30,50 @@ class Case:
         return self.inserts + self.updates + self.deletes
 
 
-DENSE = Case("dense", 20, 200_000, 10, 60_000, 30_000, 10_000, 20)
-SMALL = Case("small", 100, 10_000, 1, 12, 6, 2, 3)
-MANY = Case("many", 200, 20_000, 1, 2_000, 1_000, 500, 200)
-SPARSE = Case("sparse", 1_000, 10_000, 1, 40, 40, 20, 10)
+DENSE = Workload("dense", 20, 200_000, 10, 60_000, 30_000, 10_000, 20)
+SMALL = Workload("small", 100, 10_000, 1, 12, 6, 2, 3)
+MANY = Workload("many", 200, 20_000, 1, 2_000, 1_000, 500, 200)
+SPARSE = Workload("sparse", 1_000, 10_000, 1, 40, 40, 20, 10)
 
 
-def tenant_names(case: Case) -> list[str]:
-    return [f"tenant{number:03d}" for number in range(case.tenants)]
+def of_tenants(workload: Workload, tenants: int) -> Workload:
+    """The same for fewer tenants, or more: as many rows and changes for each."""
+    if workload.touched_tenants < workload.tenants:
+        return replace(workload, tenants=tenants, seeded=workload.seeded * tenants // workload.tenants)
+    sizes = {name: getattr(workload, name) * tenants // workload.tenants
+             for name in ("seeded", "inserts", "updates", "deletes")}  # fmt: skip
+    return replace(workload, tenants=tenants, touched_tenants=tenants, **sizes)
+
+
+def tenant_names(workload: Workload) -> list[str]:
+    return [f"tenant{number:03d}" for number in range(workload.tenants)]
 
 
 class SourceWriter:
-    """Writes a case into the table ``alias``.main.events of a lake attached to ``con``."""
+    """Writes a workload into the table ``alias``.main.events of a lake attached to ``con``."""
 
-    def __init__(self, con: duckdb.DuckDBPyConnection, alias: str, case: Case) -> None:
+    def __init__(self, con: duckdb.DuckDBPyConnection, alias: str, workload: Workload) -> None:
         self._con = con
         self._table = f"{alias}.{SCHEMA}.{TABLE}"
-        self._case = case
-        self._next_id = case.seeded
+        self._workload = workload
+        self._next_id = workload.seeded
         self._runs = 0
 
     def seed(self) -> None:
         self._con.execute(f"CREATE TABLE {self._table} ({DECLARED})")
-        self._con.execute(f"INSERT INTO {self._table} {self._new_rows(0, self._case.seeded, self._case.tenants)}")
+        self._con.execute(
+            f"INSERT INTO {self._table} {self._new_rows(0, self._workload.seeded, self._workload.tenants)}"
+        )
+
+    def take(self, workload: Workload) -> None:
+        """Go on with another one, of as many tenants."""
+        self._workload = workload
 
     def run(self) -> None:
-        """One run's changes, spread evenly over its commits; each commit is a transaction of three statements."""
-        self._pick_victims()
-        for number in range(self._case.commits):
+        """One run's changes, spread evenly over its commits; each commit is a transaction of up to three statements."""
+        if self._workload.updates or self._workload.deletes:
+            self._pick_victims()
+        for number in range(self._workload.commits):
             self._transaction(number)
         self._runs += 1
 
@@ -68,33 +85,35 @@ class SourceWriter:
 
     def _pick_victims(self) -> None:
         """Live rows to update and delete, each at most once in a run, spread over all files."""
-        wanted = self._case.updates + self._case.deletes
-        few = f"tenant IN (SELECT printf('tenant%03d', i) FROM range({self._case.touched_tenants}) r(i))"
+        wanted = self._workload.updates + self._workload.deletes
+        few = f"tenant IN (SELECT printf('tenant%03d', i) FROM range({self._workload.touched_tenants}) r(i))"
         self._con.execute(
             f"CREATE OR REPLACE TEMP TABLE victims AS SELECT id, row_number() OVER () - 1 AS n FROM (SELECT id FROM"
             f" {self._table} WHERE {few} ORDER BY hash(id + {self._runs} * 1000003) LIMIT {wanted})"
         )
 
     def _transaction(self, number: int) -> None:
-        inserts, updates, deletes = (
-            part // self._case.commits for part in (self._case.inserts, self._case.updates, self._case.deletes)
-        )
+        whole = self._workload
+        inserts, updates, deletes = (part // whole.commits for part in (whole.inserts, whole.updates, whole.deletes))
         first = number * (updates + deletes)
         self._con.execute("BEGIN")
         self._con.execute(f"INSERT INTO {self._table} {self._new_rows_of_run(inserts)}")
-        self._con.execute(
-            f"UPDATE {self._table} SET amount = amount + 1, note = note || '!' WHERE id IN"
-            f" (SELECT id FROM victims WHERE n >= {first} AND n < {first + updates})"
-        )
-        self._con.execute(
-            f"DELETE FROM {self._table} WHERE id IN"
-            f" (SELECT id FROM victims WHERE n >= {first + updates} AND n < {first + updates + deletes})"
-        )
+        if updates:
+            changed = self._victims(first, first + updates)
+            self._con.execute(f"UPDATE {self._table} SET amount = amount + 1, note = note || '!' WHERE {changed}")
+        if deletes:
+            self._con.execute(
+                f"DELETE FROM {self._table} WHERE {self._victims(first + updates, first + updates + deletes)}"
+            )
         self._con.execute("COMMIT")
         self._next_id += inserts
 
+    @staticmethod
+    def _victims(first: int, end: int) -> str:
+        return f"id IN (SELECT id FROM victims WHERE n >= {first} AND n < {end})"
+
     def _new_rows_of_run(self, count: int) -> str:
-        return self._new_rows(self._next_id, count, self._case.touched_tenants)
+        return self._new_rows(self._next_id, count, self._workload.touched_tenants)
 
 
 def committed(con: duckdb.DuckDBPyConnection, alias: str) -> int:

@@ -9,14 +9,13 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from bench.lakes import Lake, SqliteLakes
+from bench.lakes import SqliteLakes
 from bench.single_process import SingleProcess, SourceTable
-from bench.workload import KEY_COLUMN, ROUTING_FIELD, SCHEMA, TABLE, Case, SourceWriter, committed, tenant_names
-from shared.config.catalogs import ResolvedLake
-from shared.lake.attach import attach
+from bench.stand import open_lake
+from bench.workload import KEY_COLUMN, ROUTING_FIELD, SCHEMA, TABLE, SourceWriter, Workload, committed, tenant_names
 from shared.lake.engine import connect
 
-CASE = Case("tiny", tenants=4, seeded=400, commits=2, inserts=60, updates=30, deletes=10, touched_tenants=3)
+TINY = Workload("tiny", tenants=4, seeded=400, commits=2, inserts=60, updates=30, deletes=10, touched_tenants=3)
 
 
 @pytest.fixture
@@ -30,19 +29,15 @@ def lakes(tmp_path: Path) -> SqliteLakes:
     return SqliteLakes(tmp_path)
 
 
-def open_lake(con: duckdb.DuckDBPyConnection, alias: str, lake: Lake) -> None:
-    attach(con, alias, ResolvedLake(lake.catalog, data_path=lake.data_path), read_only=False, create=True)
-
-
 def test_the_single_process_is_exact_and_touches_only_who_changed(
     con: duckdb.DuckDBPyConnection, lakes: SqliteLakes
 ) -> None:
     open_lake(con, "source", lakes.new("source"))
-    for tenant in tenant_names(CASE):
+    for tenant in tenant_names(TINY):
         open_lake(con, tenant, lakes.new(tenant))
-    writer = SourceWriter(con, "source", CASE)
+    writer = SourceWriter(con, "source", TINY)
     table = SourceTable("source", SCHEMA, TABLE, ROUTING_FIELD, KEY_COLUMN)
-    alone = SingleProcess(con, table, {tenant: tenant for tenant in tenant_names(CASE)})
+    alone = SingleProcess(con, table, {tenant: tenant for tenant in tenant_names(TINY)})
 
     writer.seed()
     alone.seed(committed(con, "source"))
@@ -51,7 +46,7 @@ def test_the_single_process_is_exact_and_touches_only_who_changed(
     quiet = committed(con, "tenant003")
     for _ in range(2):
         writer.run()
-        assert alone.apply_changes(committed(con, "source")) == CASE.changes
+        assert alone.apply_changes(committed(con, "source")) == TINY.changes
     assert alone.unequal() == []
     assert committed(con, "tenant003") == quiet
 
@@ -59,7 +54,7 @@ def test_the_single_process_is_exact_and_touches_only_who_changed(
 def test_it_notices_a_wrong_destination(con: duckdb.DuckDBPyConnection, lakes: SqliteLakes) -> None:
     open_lake(con, "source", lakes.new("source"))
     open_lake(con, "tenant000", lakes.new("tenant000"))
-    SourceWriter(con, "source", CASE).seed()
+    SourceWriter(con, "source", TINY).seed()
     table = SourceTable("source", SCHEMA, TABLE, ROUTING_FIELD, KEY_COLUMN)
     alone = SingleProcess(con, table, {"tenant000": "tenant000"})
     alone.seed(committed(con, "source"))
@@ -70,9 +65,9 @@ def test_it_notices_a_wrong_destination(con: duckdb.DuckDBPyConnection, lakes: S
 def test_a_run_makes_as_many_commits_as_its_case_says(con: duckdb.DuckDBPyConnection, lakes: SqliteLakes) -> None:
     lake = lakes.new("source")
     open_lake(con, "source", lake)
-    writer = SourceWriter(con, "source", CASE)
+    writer = SourceWriter(con, "source", TINY)
     writer.seed()
     before, at = committed(con, "source"), lakes.last_commit(lake)
     writer.run()
-    assert committed(con, "source") - before == CASE.commits
+    assert committed(con, "source") - before == TINY.commits
     assert lakes.last_commit(lake) > at

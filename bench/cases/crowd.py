@@ -1,0 +1,93 @@
+"""A thousand tenants of which few have changes, or none: what the others cost."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from statistics import median
+
+from bench.cases.small import follow
+from bench.lakes import PostgresLakes, Use
+from bench.outcome import Case, Check, Measured, Size, at_most, nothing
+from bench.processes import cpu_seconds, memory_mb, pid_of
+from bench.setting import Setting
+from bench.stand import Stand, standing
+from bench.viaduck import POLL_S, polls, running_viaduck, wait_settled
+from bench.workload import SOURCE, SPARSE, SourceWriter, of_tenants, tenant_names
+from services.cli.running import RunningViaduck
+
+QUICK_TENANTS = 250
+TOUCHED_S = 1.5
+IDLE_S = 60.0
+ONE_STATEMENT = 1.1
+"""A poll: once a minute there is a look at what expiry leaves no trace of, with a few statements more."""
+STATEMENT_MS = 10.0
+CPU_SHARE = 5.0
+MEMORY_MB = 1_500.0
+
+
+@dataclass(frozen=True)
+class Idle:
+    """A minute in which nothing happens."""
+
+    polls: float
+    cpu_seconds: float
+    source_snapshots: int
+    source: Use
+    destinations_statements: int
+    destinations_sessions: int
+
+    def checks(self) -> list[Check]:
+        return [
+            nothing("idle: snapshots written in the source", self.source_snapshots),
+            nothing("idle: statements at destinations", self.destinations_statements),
+            nothing("idle: connections made to destinations", self.destinations_sessions),
+            at_most("idle: source statements a poll", self.source.statements / self.polls, ONE_STATEMENT),
+            at_most("idle: longest source statement", self.source.longest_ms, STATEMENT_MS, "ms"),
+            at_most("idle: CPU of all services", 100 * self.cpu_seconds / IDLE_S, CPU_SHARE, "% of a core", 1),
+        ]
+
+
+def measure(setting: Setting) -> Measured:
+    workload = SPARSE if setting.size is Size.FULL else of_tenants(SPARSE, QUICK_TENANTS)
+    with standing(setting.on_postgres, tenant_names(workload)) as stand:
+        writer = SourceWriter(stand.con, SOURCE, workload)
+        writer.seed()
+        began = time.monotonic()
+        with running_viaduck(setting.folder, stand.source, stand.mirror) as viaduck:
+            wait_settled(viaduck, stand.head())
+            seeded_s = round(time.monotonic() - began, 1)
+            follow(viaduck, stand, writer, workload, POLL_S)
+            touched = [follow(viaduck, stand, writer, workload, POLL_S) for _ in range(2 * setting.runs)]
+            wait_settled(viaduck, stand.head())
+            idle = _idle(viaduck, stand, setting.on_postgres)
+            used = memory_mb(pid_of(viaduck.pid, "applier"))
+        compared = stand.require_equal()
+    checks = [
+        at_most(f"a commit for {workload.touched_tenants} of {workload.tenants:,} tenants", median(touched), TOUCHED_S,
+                "s"),
+        *idle.checks(),
+        at_most(f"memory of an applier that knows {workload.tenants:,} destinations", sum(used.values()), MEMORY_MB,
+                "MB", 0),
+    ]  # fmt: skip
+    figures = {"touched_s": touched, "idle": asdict(idle), "idle_s": IDLE_S, "poll_s": POLL_S, "applier_mb": used,
+               "started_and_seeded_s": seeded_s, "compared": compared}  # fmt: skip
+    return Measured(checks, figures)
+
+
+def _idle(viaduck: RunningViaduck, stand: Stand, lakes: PostgresLakes) -> Idle:
+    """We ask nobody meanwhile: what we ask would be counted."""
+    head, polled = stand.head(), polls(viaduck)
+    destinations = list(stand.mirror.values())
+    lakes.forget_use()
+    sessions, spent = lakes.use(destinations).sessions, cpu_seconds(viaduck.pid)
+    time.sleep(IDLE_S)
+    spent = cpu_seconds(viaduck.pid) - spent
+    source, there = lakes.use([stand.source]), lakes.use(destinations)
+    return Idle(
+        polls(viaduck) - polled, round(spent, 2), stand.head() - head, source, there.statements,
+        there.sessions - sessions,
+    )  # fmt: skip
+
+
+CASES = (Case("crowd", "1,000 tenants (quick: 250), of which 10 are touched; then a minute of nothing", measure),)

@@ -1,0 +1,121 @@
+"""More appliers on one real Kafka, where what takes time is the destinations' catalogs and not our processor."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from statistics import median
+
+import httpx
+
+from bench.cases.changes import bring
+from bench.delay import FarAway
+from bench.outcome import Case, Check, Measured, at_least
+from bench.setting import Setting
+from bench.stand import Stand, standing
+from bench.viaduck import FILE, PATIENCE_S, Options, running_viaduck, wait_settled
+from bench.workload import MANY, SOURCE, SourceWriter, Workload, of_tenants, tenant_names
+from services.cli.ports import free_port
+from services.cli.running import RunningViaduck
+from shared.http import OWN_PORT
+from tests.servers.kafka import Kafka
+
+STATEMENT_S = 0.05
+LINEAR = 0.8
+PARTITIONS, THREADS = 48, 4
+WARMING = 3
+END_WITHIN_S = 35.0
+
+
+def measure(setting: Setting) -> Measured:
+    tenants, counts = setting.sized(quick=(60, (1, 2)), full=(240, (1, 2, 4)))
+    workload, lakes = of_tenants(MANY, tenants), setting.on_postgres
+    with (
+        Kafka() as kafka,
+        FarAway(lakes.server.port) as way,
+        standing(lakes, tenant_names(workload), mirrored=lakes.behind(way.port)) as stand,
+    ):
+        seconds = _growing(setting, stand, workload, way, kafka.bootstrap, counts)
+        compared = stand.require_equal()
+    found = {count: tenants / median(each) for count, each in seconds.items()}
+    checks = [_check(count, rate, found[1]) for count, rate in found.items() if count > 1]
+    figures = {"tenants": tenants, "threads_per_worker": THREADS, "partitions": PARTITIONS, "seconds": seconds,
+               "applies_per_s": {count: round(rate, 2) for count, rate in found.items()},
+               "compared": compared}  # fmt: skip
+    return Measured(checks, figures)
+
+
+def _growing(
+    setting: Setting, stand: Stand, workload: Workload, way: FarAway, bootstrap: str, counts: Sequence[int]
+) -> dict[int, list[float]]:  # fmt: skip
+    """Seconds of each batch by the number of appliers, of which there are more and more."""
+    sections = {
+        "kafka": {"bootstrap_servers": bootstrap, "partitions": PARTITIONS},
+        "applier": {"threads_per_worker": THREADS},
+    }
+    writer, seconds = SourceWriter(stand.con, SOURCE, workload), dict[int, list[float]]()
+    writer.seed()
+    with (
+        running_viaduck(setting.folder, stand.source, stand.mirror, Options(sections=sections)) as viaduck,
+        ExitStack() as more,
+    ):
+        wait_settled(viaduck, stand.head())
+        for count in counts:
+            for _ in range(count - max(seconds, default=1)):
+                more.enter_context(_another_applier(setting.folder, viaduck))
+            seconds[count] = _batches(setting, viaduck, stand, writer, way)
+    return seconds
+
+
+def _check(count: int, rate: float, one: float) -> Check:
+    what = f"{count} appliers ({rate:.1f} applies/s) beside one ({one:.1f}), {STATEMENT_S * 1000:.0f} ms a statement"
+    return at_least(what, rate / one / count, LINEAR, "linear")
+
+
+def _batches(
+    setting: Setting, viaduck: RunningViaduck, stand: Stand, writer: SourceWriter, way: FarAway
+) -> list[float]:
+    """Seconds of each. The distance comes once everybody has the lakes open that it will be given."""
+    way.round_trip(0)
+    for _ in range(WARMING):
+        bring(viaduck, stand, writer)
+    way.round_trip(STATEMENT_S)
+    return [bring(viaduck, stand, writer).seconds for _ in range(setting.sized(quick=1, full=3))]
+
+
+@contextmanager
+def _another_applier(folder: Path, viaduck: RunningViaduck) -> Iterator[None]:
+    """Beside the one of ``viaduck up``, on the same file."""
+    port = free_port()
+    command = [sys.executable, "-m", "services.cli.main", "applier", "-c", str(folder / FILE)]
+    with (folder / f"applier-{port}.log").open("wb") as log:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, OWN_PORT: str(port)},
+            start_new_session=True,
+        )  # fmt: skip
+        try:
+            viaduck.wait_until("another applier", lambda: _is_ready(port), PATIENCE_S)
+            yield
+        finally:
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(END_WITHIN_S)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _is_ready(port: int) -> bool:
+    try:
+        return httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=5.0).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+CASES = (Case("scale-out", "1, 2 and 4 appliers (quick: 1 and 2) on real Kafka, 50 ms a catalog statement", measure),)

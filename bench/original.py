@@ -1,0 +1,274 @@
+"""``python -m bench.original --checkout DIR``: the original single-process Viaduck and ours, on the same work.
+
+Each gets a source and tenants' lakes of its own on Postgres, seeds them, and brings the same batches of changes, which
+appear at once. The original is started as its documentation says (``--command``), on a configuration file that both
+could read, and is done when every destination equals the source: it need not tell. One runs after the other, so that
+neither takes the other's processor.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any, Protocol
+
+import duckdb
+import psutil
+import yaml
+from rich.console import Console
+
+from bench.outcome import Check, Outcome, Size, at_most
+from bench.processes import frozen, tree
+from bench.report import outcomes_table
+from bench.results import keep, machine
+from bench.setting import Setting, prepared
+from bench.stand import Stand, standing
+from bench.viaduck import running_viaduck, wait_caught_up
+from bench.workload import (
+    COLUMNS,
+    DENSE,
+    KEY_COLUMN,
+    MANY,
+    ROUTING_FIELD,
+    SCHEMA,
+    SOURCE,
+    TABLE,
+    SourceWriter,
+    Workload,
+    tenant_names,
+)
+from services.cli.ports import free_port
+from services.cli.running import RunningViaduck
+from shared.errors import DependencyError, ViaduckError
+from shared.lake.attach import attach
+from shared.lake.sql import literal, path
+
+COMMAND = "{python} -m viaduck run --config {config}"
+WORKLOADS = {DENSE.name: (DENSE, 0.2), MANY.name: (MANY, 0.02)}
+"""With the largest share of the original's time that ours may take."""
+
+SEED_SHARE = 0.2
+POLL_S = 1
+LOOK_EVERY_S = 1.0
+WITHIN_S = 1_800.0
+END_WITHIN_S = 15.0
+
+
+@dataclass
+class Times:
+    """Seconds from the start of the program until all were seeded, and of each batch after the one for warmth."""
+
+    seed_s: float = 0.0
+    batches_s: list[float] = field(default_factory=list)
+
+
+class Contender(Protocol):
+    """A program that brings changes to a stand's destinations, while it runs."""
+
+    def still(self) -> AbstractContextManager[None]:
+        """It does not look meanwhile."""
+        ...
+
+    def wait_equal(self) -> None:
+        """Until every destination holds what the source holds."""
+        ...
+
+
+Start = Callable[[Setting, Stand], AbstractContextManager[Contender]]
+
+
+def main() -> int:
+    asked = _arguments()
+    console = Console() if sys.stdout.isatty() else Console(width=160)
+    workload, share = WORKLOADS[asked.case]
+    began, times = time.monotonic(), {}
+    contenders: dict[str, Start] = {
+        "original": lambda setting, stand: running_original(
+            setting, stand, asked.checkout, asked.command, asked.python
+        ),
+        "viaduck": _running_ours,
+    }
+    for name, start in contenders.items():
+        console.print(f"{name}: {workload.name} …")
+        with prepared(Size.FULL, asked.runs, "postgres") as setting:
+            times[name] = measure(setting, workload, start)
+    outcome = Outcome(
+        f"original-{workload.name}", "the original script beside Viaduck", "postgres", Size.FULL, asked.runs,
+        checks(times["original"], times["viaduck"], share), {name: asdict(found) for name, found in times.items()},
+        round(time.monotonic() - began, 1),
+    )  # fmt: skip
+    console.print(outcomes_table([outcome]))
+    console.print(f"written to {keep(outcome, machine())}")
+    return 0 if outcome.met else 1
+
+
+def measure(setting: Setting, workload: Workload, start: Start) -> Times:
+    found = Times()
+    with standing(setting.on_postgres, tenant_names(workload)) as stand:
+        writer = SourceWriter(stand.con, SOURCE, workload)
+        writer.seed()
+        began = time.time()
+        with start(setting, stand) as contender:
+            contender.wait_equal()
+            found.seed_s = round(stand.last_commit() - began, 2)
+            for _ in range(setting.runs + 1):
+                with contender.still():
+                    writer.run()
+                there_at = time.time()
+                contender.wait_equal()
+                found.batches_s.append(round(stand.last_commit() - there_at, 2))
+        assert holds(stand), "the destinations do not equal the source"
+    del found.batches_s[0]
+    return found
+
+
+def checks(original: Times, ours: Times, share: float) -> tuple[Check, ...]:
+    pairs = [
+        ("seeds, from the start of the program", original.seed_s, ours.seed_s, SEED_SHARE),
+        ("a batch of changes", median(original.batches_s), median(ours.batches_s), share),
+    ]
+    return tuple(
+        at_most(f"{what}: {mine:.2f} s beside the original's {its:.2f} s", mine / its, most, "x", 3)
+        for what, its, mine, most in pairs
+    )
+
+
+def holds(stand: Stand) -> bool:
+    """Whether the destinations hold the source's rows, whoever brought them there and by whatever marks."""
+    return all(_same(stand, tenant) for tenant in stand.mirror)
+
+
+def _same(stand: Stand, tenant: str) -> bool:
+    """A destination that is not made yet is not the same."""
+    try:
+        known = "SELECT count(*) FROM duckdb_databases() WHERE database_name = ?"
+        if stand.con.execute(known, [tenant]).fetchall() == [(0,)]:
+            attach(stand.con, tenant, stand.mirror[tenant].resolved, read_only=True)
+        return _differences(stand, tenant) == 0
+    except (ViaduckError, duckdb.CatalogException):
+        return False
+
+
+def _differences(stand: Stand, tenant: str) -> int:
+    here = f"SELECT {COLUMNS} FROM {path(tenant, SCHEMA, TABLE)}"
+    there = f"SELECT {COLUMNS} FROM {path(SOURCE, SCHEMA, TABLE)} WHERE {ROUTING_FIELD} = {literal(tenant)}"
+    both_ways = f"(({here}) EXCEPT ALL ({there})) UNION ALL (({there}) EXCEPT ALL ({here}))"
+    return int(stand.con.execute(f"SELECT count(*) FROM ({both_ways})").fetchall()[0][0])
+
+
+class Original:
+    """The script as a process of its own, and what it leads."""
+
+    def __init__(self, stand: Stand, process: subprocess.Popen[bytes], log: Path) -> None:
+        self._stand, self._process, self._log = stand, process, log
+
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        self._send(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._send(signal.SIGCONT)
+
+    def wait_equal(self) -> None:
+        deadline = time.monotonic() + WITHIN_S
+        while not holds(self._stand):
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                said = " / ".join(self._log.read_text(errors="replace").splitlines()[-5:])
+                raise DependencyError("the original", f"it ended, or took too long: {said}", f"see {self._log}")
+            time.sleep(LOOK_EVERY_S)
+
+    def _send(self, number: signal.Signals) -> None:
+        for process in tree(self._process.pid):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.send_signal(number)
+
+
+@contextmanager
+def running_original(
+    setting: Setting, stand: Stand, checkout: Path, command: str, python: str
+) -> Iterator[Original]:  # fmt: skip
+    """The original from a checkout, on a file of its own."""
+    file, log = setting.folder / "original.yaml", setting.folder / "original.log"
+    document, variables = configuration(stand, setting.on_postgres.server.uri, free_port())
+    file.write_text(yaml.safe_dump(document))
+    words = [word.format(python=python, config=file, checkout=checkout) for word in shlex.split(command)]
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            words, cwd=checkout, env={**os.environ, **variables}, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+            start_new_session=True,
+        )  # fmt: skip
+    try:
+        yield Original(stand, process, log)
+    finally:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(END_WITHIN_S)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def configuration(stand: Stand, uri: Callable[[str], str], port: int) -> tuple[dict[str, Any], Mapping[str, str]]:
+    """The file in the keys that the original knows, and the variables which it names."""
+    variables = {"SOURCE_URI": uri(stand.source.name)}
+    destinations = []
+    for number, (tenant, lake) in enumerate(stand.mirror.items()):
+        variables[f"DEST_{number}_URI"] = uri(lake.name)
+        destinations.append(
+            {"id": tenant, "routing_value": tenant, "name": tenant, "postgres_uri_env": f"DEST_{number}_URI",
+             "data_path": lake.data_path, "table": TABLE}
+        )  # fmt: skip
+    document = {
+        "source": {"name": SOURCE, "postgres_uri_env": "SOURCE_URI", "data_path": stand.source.data_path,
+                   "table": TABLE},
+        "routing": {"field": ROUTING_FIELD, "key_columns": [KEY_COLUMN], "seed_mode": "scan"},
+        "destinations": destinations,
+        "poll": {"interval_seconds": POLL_S},
+        "server": {"port": port},
+        "instance": {"id": "viaduck-0", "partition": {"mode": "all"}},
+    }  # fmt: skip
+    return document, variables
+
+
+@dataclass(frozen=True)
+class _Ours:
+    viaduck: RunningViaduck
+    stand: Stand
+
+    def still(self) -> AbstractContextManager[None]:
+        return frozen(self.viaduck.pid, "reader")
+
+    def wait_equal(self) -> None:
+        wait_caught_up(self.viaduck, self.stand.head())
+
+
+@contextmanager
+def _running_ours(setting: Setting, stand: Stand) -> Iterator[Contender]:
+    with running_viaduck(setting.folder, stand.source, stand.mirror) as viaduck:
+        yield _Ours(viaduck, stand)
+
+
+def _arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--checkout", type=Path, required=True, help="of the original; it is the working directory")
+    parser.add_argument("--command", default=COMMAND, help="how it is started; default: %(default)s")
+    parser.add_argument("--python", default=sys.executable, help="{python} in the command, of its own environment")
+    parser.add_argument("--case", choices=WORKLOADS, default=DENSE.name)
+    parser.add_argument("--runs", type=int, default=5)
+    return parser.parse_args(words)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,94 @@
+"""The driver of the original script: it starts a checkout's program and knows by the lakes when that is done.
+
+The original is not at hand: a stand-in does its work, from the same configuration file.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bench.lakes import PostgresLakes
+from bench.original import COMMAND, Times, checks, measure, running_original
+from bench.outcome import Size
+from bench.setting import Setting
+from bench.workload import Workload
+from shared.config.loading import load
+from shared.errors import DependencyError
+from tests.servers.postgres import Postgres
+
+ROOT = Path(__file__).resolve().parents[2]
+TINY = Workload("tiny", tenants=3, seeded=300, commits=2, inserts=60, updates=30, deletes=10, touched_tenants=3)
+
+STAND_IN = """
+import os, sys, time
+from contextlib import closing
+from pathlib import Path
+import yaml
+from bench.single_process import SingleProcess, SourceTable
+from bench.workload import committed
+from shared.config.catalogs import ResolvedLake
+from shared.lake.attach import attach
+from shared.lake.engine import connect
+
+assert sys.argv[1:2] == ["run"] and Path("viaduck").is_dir()
+document = yaml.safe_load(Path(sys.argv[3]).read_text())
+with closing(connect()) as con:
+    def open_lake(alias, entry):
+        uri = os.environ[entry["postgres_uri_env"]]
+        attach(con, alias, ResolvedLake(f"postgres:{uri}", data_path=entry["data_path"]), read_only=False, create=True)
+    open_lake("source", document["source"])
+    for entry in document["destinations"]:
+        open_lake(entry["id"], entry)
+    table = SourceTable("source", "main", "events", document["routing"]["field"], *document["routing"]["key_columns"])
+    alone = SingleProcess(con, table, {entry["routing_value"]: entry["id"] for entry in document["destinations"]})
+    alone.seed(committed(con, "source"))
+    while True:
+        if (head := committed(con, "source")) > alone.position:
+            alone.apply_changes(head)
+        time.sleep(0.05)
+"""
+
+
+@pytest.fixture
+def setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Setting]:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PGPASSWORD", "")  # given back at the end
+    with Postgres(settings=PostgresLakes.settings) as server:
+        yield Setting(Size.QUICK, 1, tmp_path, PostgresLakes(tmp_path, server))
+
+
+def checkout(folder: Path, program: str) -> Path:
+    made = folder / "checkout"
+    (made / "viaduck").mkdir(parents=True)
+    (made / "viaduck" / "__main__.py").write_text(program)
+    return made
+
+
+def times_of(setting: Setting, program: str) -> Times:
+    place = checkout(setting.folder, program)
+    return measure(
+        setting, TINY, lambda setting, stand: running_original(setting, stand, place, COMMAND, sys.executable)
+    )
+
+
+def test_a_script_is_timed_and_its_file_is_one_that_viaduck_reads_as_well(setting: Setting) -> None:
+    found = times_of(setting, STAND_IN)
+    assert found.seed_s > 0
+    assert [seconds > 0 for seconds in found.batches_s] == [True]
+    uris = {"SOURCE_URI": "postgres:dbname=s"} | {f"DEST_{n}_URI": f"postgres:dbname=d{n}" for n in range(3)}
+    config = load(setting.folder / "original.yaml", uris)
+    assert [each.routing_value for each in config.destinations] == ["tenant000", "tenant001", "tenant002"]
+
+
+def test_a_script_that_gives_up_is_told_with_its_last_words(setting: Setting) -> None:
+    with pytest.raises(DependencyError, match="no such luck"):
+        times_of(setting, "raise SystemExit('no such luck')")
+
+
+def test_both_are_held_against_the_shares_that_the_targets_name() -> None:
+    seed, batch = checks(Times(20.0, [5.0, 6.0, 90.0]), Times(5.0, [1.0]), share=0.2)
+    assert (seed.met, batch.met) == (False, True)
