@@ -47,7 +47,7 @@ def measure(setting: Setting) -> Measured:
             _prepare(stand)
         seen = busy.head()
         _grow(lakes, busy)
-        alone, among = _Planning(setting.folder / "quiet", quiet), _Planning(setting.folder / "busy", busy)
+        alone, among = _Planning(setting.folder / "alone", quiet), _Planning(setting.folder / "among", busy)
         across_s = among.seconds_of(Range(seen, busy.head()))
         for each in (alone, among) * WARMING:
             each.commit_s()
