@@ -28,6 +28,7 @@ import os, sys, time
 from contextlib import closing
 from pathlib import Path
 import yaml
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from bench.single_process import SingleProcess, SourceTable
 from bench.workload import committed
 from shared.config.catalogs import ResolvedLake
@@ -38,8 +39,8 @@ assert sys.argv[1:2] == ["run"] and Path("viaduck").is_dir()
 document = yaml.safe_load(Path(sys.argv[3]).read_text())
 with closing(connect()) as con:
     def open_lake(alias, entry):
-        uri = os.environ[entry["postgres_uri_env"]]
-        attach(con, alias, ResolvedLake(f"postgres:{uri}", data_path=entry["data_path"]), read_only=False, create=True)
+        words = make_conninfo("", **conninfo_to_dict(os.environ[entry["postgres_uri_env"]]))
+        attach(con, alias, ResolvedLake(f"postgres:{words}", data_path=entry["data_path"]), read_only=False, create=True)
     open_lake("source", document["source"])
     for entry in document["destinations"]:
         open_lake(entry["id"], entry)
