@@ -12,7 +12,7 @@ from statistics import median
 from typing import Any
 
 from bench.cases import CASES
-from bench.outcome import Outcome, Size
+from bench.outcome import VIADUCK, Outcome, Size
 from bench.report import verdict
 from bench.results import RESULTS, Kept, kept
 from bench.svg import BAD, GOOD, OTHER, Bar, bar_chart
@@ -141,8 +141,7 @@ def beside_plot(outcomes: Iterable[Outcome]) -> str:
     bars: list[Bar] = []
     for outcome in outcomes:
         for who, seconds in outcome.figures.get("beside", {}).items():
-            middle = median(seconds)
-            colour = OTHER if bars and len(bars) % 2 else GOOD
+            middle, colour = median(seconds), GOOD if who == VIADUCK else OTHER
             bars.append(Bar(f"{_named(outcome)}: {who}", middle, f"{middle:.2f} s", colour))
     longest = max((bar.value for bar in bars), default=1.0)
     return bar_chart("Seconds to the last destination's commit", bars, most=longest)
