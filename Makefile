@@ -33,7 +33,7 @@ demo: $(READY) ## one shared table of real flights becomes sixteen exact lakes
 	@$(BIN)/viaduck demo
 
 test: $(READY) ## all tests; ARGS="-k name" for some
-	$(PYTEST) -n 2 $(ARGS)
+	$(PYTEST) -n 3 $(ARGS)
 
 lint: $(READY) ## ruff and mypy over source and tests
 	$(BIN)/ruff check services shared tests bench deploy

@@ -134,6 +134,8 @@ class ItemKind(StrEnum):
     ADVANCE = "advance"
     PROBE = "probe"
     DROP = "drop"
+    UPKEEP = "upkeep"
+    """Merge the small files of a table; its rows and its position stay as they are."""
 
 
 class WorkItem(Message):

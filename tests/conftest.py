@@ -19,16 +19,16 @@ from tests.world.duck import connect
 settings.register_profile("viaduck", deadline=None)  # machines are noisy: how long an example takes proves nothing
 settings.load_profile("viaduck")
 
-TOGETHER = ("tests/e2e/", "tests/model/")
-"""What starts whole deployments shares its servers, and a model checker wants the cores to itself: each such folder
-is run by one process, test after test, while the other does the rest."""
+TOGETHER = ("tests/e2e/test_torture.py", "tests/e2e/", "tests/model/")
+"""What starts whole deployments shares its servers, and two model checkers would only slow each other down: each of
+these is run by one process, test after test, while the others do the rest."""
 
 
 class Scheduling(LoadScopeScheduling):
-    """Hands out test by test, but folders of ``TOGETHER`` whole. (xdist's groups do nothing under this pytest.)"""
+    """Hands out test by test, but each of ``TOGETHER`` whole. (xdist's groups do nothing under this pytest.)"""
 
     def _split_scope(self, nodeid: str) -> str:
-        return next((folder for folder in TOGETHER if nodeid.startswith(folder)), nodeid)
+        return next((place for place in TOGETHER if nodeid.startswith(place)), nodeid)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:

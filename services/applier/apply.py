@@ -16,8 +16,10 @@ import duckdb
 from services.applier import fence, shape
 from services.applier.decide import Cursor, Decision, decide
 from services.applier.reading import Counts, Reading, key_not_unique, same_keys
+from services.applier.settle import settle
 from services.applier.task import Limits, Target
 from services.applier.unknown import committed_snapshot, is_missing, require_files
+from services.applier.upkeep import tidy
 from shared.errors import DestinationError, ViaduckError
 from shared.lake.catalog import TableInfo
 from shared.lake.cursor import SCHEMA, cursor_name
@@ -25,13 +27,10 @@ from shared.lake.engine import release
 from shared.lake.failure import LakeAbsent, classify, loses_attachment
 from shared.lake.pool import LakePool, OpenLake
 from shared.lake.sql import columns as column_list
-from shared.lake.sql import ident, literal
 from shared.messages import Destination, ItemKind, Outcome
 from shared.ranges import NOT_SEEDED
 
 T = TypeVar("T")
-
-CURSOR_INLINED_ROWS = 100
 
 BUSY_TRIES = 4
 BUSY_WAIT_S = 0.05
@@ -95,6 +94,28 @@ class Applier:
         except LakeAbsent:
             return Applied(Outcome.ALREADY_APPLIED, position=NOT_SEEDED)
 
+    def keep_up(self, target: Target) -> tuple[Applied, ViaduckError | None]:
+        """Tidy the table up if the item fits the cursor; returns the cursor's answer, and why there was no upkeep.
+
+        Raises ``destination_damaged`` where an acknowledgement was lost, and the merged files with it (H7).
+        """
+        with self._pool.use(target.lake, read_only=False) as lake:
+            one_writer = lake.writing if lake.lake.sqlite_file is not None else nullcontext()
+            with one_writer:
+                answer = self._answer(lake, target)
+                if answer.outcome is not Outcome.ALREADY_APPLIED:
+                    return answer, None
+                try:
+                    tidy(self._con, lake, target)
+                except duckdb.Error as error:
+                    self._pool.evict(lake)
+                    refused = classify(error, f"merging the files of {target.destination.key}")
+                else:
+                    return answer, None
+        with self._pool.use(target.lake, read_only=False) as lake:
+            self._look_at_files(lake, target.destination, None)
+        return answer, refused
+
     def cursor(self, target: Target) -> Cursor | None:
         """The stored cursor; None where there is none, be it that the lake itself is still to be made."""
         try:
@@ -138,7 +159,7 @@ class Applier:
             committing = True
             con.execute("COMMIT")
             if change.is_seed:
-                _set_inlining(con, lake, change.target.destination)
+                settle(con, lake, change.target.destination)
             return applied
         except fence.CursorMoved:
             _rollback(con)
@@ -354,20 +375,6 @@ def _require_same(cursor: Cursor, target: Target, source: TableInfo | None) -> N
             f"the destination holds the rows of {cursor.routing_value!r}, not of {target.destination.routing_value!r}",
             "reseed the destination, or give it its old routing_value back",
         )
-
-
-def _set_inlining(con: duckdb.DuckDBPyConnection, lake: OpenLake, destination: Destination) -> None:
-    """Keep the cursor in the catalog and the data in files; DuckLake takes such options only outside a transaction.
-
-    A seed that dies before this leaves DuckLake's default (10 rows), which is as exact and somewhat slower.
-    """
-    own = (SCHEMA, cursor_name(destination.pipeline, destination.destination))
-    for (schema, table), rows in ((own, CURSOR_INLINED_ROWS), ((destination.schema_name, destination.table), 0)):
-        with contextlib.suppress(duckdb.Error):
-            con.execute(
-                f"CALL {ident(lake.alias)}.set_option('data_inlining_row_limit', {rows},"
-                f" schema => {literal(schema)}, table_name => {literal(table)})"
-            ).fetchall()
 
 
 def _rollback(con: duckdb.DuckDBPyConnection) -> None:

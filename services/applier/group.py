@@ -19,11 +19,20 @@ APPLY_ROWS = 2_000
 
 
 class Lane(StrEnum):
-    """Lanes run beside each other, so that neither a long seed nor a tenant in trouble holds up changes."""
+    """Lanes run beside each other, so that neither a seed, nor upkeep, nor a tenant in trouble holds up changes."""
 
     CHANGES = "changes"
     SEEDS = "seeds"
     RETRIES = "retries"
+    UPKEEP = "upkeep"
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether it gets one of Spark's slots, and never all of them: it may take a while."""
+        return self in (Lane.RETRIES, Lane.UPKEEP)
+
+
+OWN_LANE = {ItemKind.SEED: Lane.SEEDS, ItemKind.UPKEEP: Lane.UPKEEP}
 
 
 @dataclass(frozen=True)
@@ -38,7 +47,7 @@ class Job:
 def lane_of(item: WorkItem) -> Lane:
     if item.attempt > 1:
         return Lane.RETRIES
-    return Lane.SEEDS if item.kind is ItemKind.SEED else Lane.CHANGES
+    return OWN_LANE.get(item.kind, Lane.CHANGES)
 
 
 def jobs(targets: Iterable[Target]) -> list[Job]:

@@ -55,8 +55,7 @@ class Jobs:
         return self._context.parallelize(limits, count).mapPartitions(_touch).collect()
 
     def _tasks(self, job: Job, lane: Lane) -> Sequence[Task]:
-        # A tenant in trouble may block its task for a while; it gets one slot of Spark's, never all of them.
-        count = 1 if lane is Lane.RETRIES else self.parallelism
+        count = 1 if lane.is_narrow else self.parallelism
         return [
             Task(job.kind, self._source, share, self._limits, self._applier, counts_shared=number == 0)
             for number, share in enumerate(split(job.targets, count))

@@ -227,6 +227,7 @@ def limits(config: Config) -> Limits:
     return Limits(
         max_open_lakes=applier.max_open_lakes,
         threads=applier.threads_per_worker,
+        most_threads=applier.max_threads_per_worker,
         deadline_s=applier.deadline_seconds,
         memory_limit=applier.memory_limit,
     )

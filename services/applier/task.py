@@ -34,6 +34,8 @@ class Limits:
 
     max_open_lakes: int = 200
     threads: int = 2
+    most_threads: int = 32
+    """While they wait for catalogs and stores that are far."""
     deadline_s: float = 120.0
     stall_s: float = 15.0
     """A destination that has not come back for that long, while the others have, no longer holds them up."""

@@ -10,6 +10,7 @@ import os
 import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from services.applier.drop import drop
 from services.applier.feed import Feed
 from services.applier.reading import Counts, Reading
 from services.applier.task import Limits, Target, TargetResult, Task, TaskResult, WorkerReport
+from services.applier.width import Width
 from shared.errors import DestinationError, ViaduckError
 from shared.lake.catalog import TableInfo
 from shared.lake.engine import connect, release
@@ -67,7 +69,8 @@ class Worker:
         self.con = connect(memory_limit=limits.memory_limit, temp_directory=spill)
         self.pool = LakePool(self.con, limits.max_open_lakes)
         self.applier = Applier(self.con, self.pool, limits)
-        self.threads = ThreadPoolExecutor(limits.threads, thread_name_prefix="apply")
+        self.width = Width(limits.threads, limits.most_threads)
+        self.threads = ThreadPoolExecutor(self.width.most, thread_name_prefix="apply")
         self.broken = False
         self.reported_evictions = 0
 
@@ -125,7 +128,7 @@ def run_task(task: Task) -> TaskResult:
         routing_mutations=tally.routing_mutations,
         conflicts_resolved=tally.conflicts_resolved,
     )
-    return TaskResult(tuple(results), report)
+    return TaskResult(tuple(results), report, tuple(run.log))
 
 
 @dataclass
@@ -137,6 +140,7 @@ class _Run:
     tally: _Tally = field(default_factory=_Tally)
     done: dict[int, TargetResult] = field(default_factory=dict)
     readings: list[Reading] = field(default_factory=list)
+    log: list[str] = field(default_factory=list)
 
     def results(self) -> list[TargetResult]:
         targets = list(enumerate(self.task.targets))
@@ -154,6 +158,8 @@ class _Run:
             self._each(targets, lambda _, target: (self.me.applier.probe(target, source), None))
         elif self.task.kind is ItemKind.DROP:
             self._each(targets, lambda _, target: (drop(self.me.con, self.me.pool, target), None))
+        elif self.task.kind is ItemKind.UPKEEP:
+            self._each(targets, lambda _, target: (self._keep_up(target), None))
         elif self.task.kind is ItemKind.ADVANCE:
             self._advance(targets)
         elif self.task.kind is ItemKind.SEED:
@@ -172,6 +178,13 @@ class _Run:
                 return lake.catalog.table(source.schema, source.table, lake.catalog.head().snapshot)
         except Exception as error:
             raise self._explain(error, "reading the source", source=True) from error
+
+    def _keep_up(self, target: Target) -> Applied:
+        """Upkeep may fail, and then waits for its next time: the destination is none the worse for it."""
+        applied, refused = self.me.applier.keep_up(target)
+        if refused is not None:
+            self.log.append(f"upkeep of {target.destination.key} has to wait: {refused}")
+        return applied
 
     def _advance(self, targets: Sequence[Numbered]) -> None:
         """Move positions over what is known to be empty: no row is read, only what columns the table has there."""
@@ -248,19 +261,23 @@ class _Run:
         work: Work,
     ) -> None:
         """Run ``work`` for each target on the worker's threads. Who stalls alone is left behind, with an outcome."""
-        running: dict[Future[TargetResult | None], Numbered] = {
-            self.me.threads.submit(self._one, number, target, work): (number, target) for number, target in targets
-        }
-        pending = set(running)
-        while pending:
-            finished, pending = wait(pending, timeout=self.task.limits.stall_s, return_when=FIRST_COMPLETED)
+        width, waiting = self.me.width, deque(targets)
+        running: dict[Future[TargetResult | None], Numbered] = {}
+        width.begin()
+        while waiting or running:
+            while waiting and len(running) < width.now:
+                numbered = waiting.popleft()
+                running[self.me.threads.submit(self._one, *numbered, work)] = numbered
+            finished, _ = wait(running, timeout=self.task.limits.stall_s, return_when=FIRST_COMPLETED)
+            if not finished:
+                self._leave_behind([*running.values(), *waiting])
+                return
+            width.judge(full=bool(waiting))
             for future in finished:
+                number, _ = running.pop(future)
                 result = future.result()
                 if result is not None:
-                    self.done[running[future][0]] = result
-            if not finished:
-                self._leave_behind([running[future] for future in pending])
-                return
+                    self.done[number] = result
 
     def _one(self, number: int, target: Target, work: Work) -> TargetResult | None:
         began = time.perf_counter()

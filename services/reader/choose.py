@@ -37,6 +37,8 @@ class Rules:
     segment_rows: int = 500_000
     advance_after_s: float = 3600.0
     confirm_within_s: float = 120.0
+    upkeep_after: int = 100
+    """Applies; 0 for never."""
 
     @property
     def advance_pause_s(self) -> float:
@@ -111,6 +113,18 @@ def _advance(tracked: Tracked, position: int, sight: Sight, ledger: Ledger, rule
     if quiet_s < rules.advance_after_s and not strands:
         return None
     return Draft(ItemKind.ADVANCE, position, exact, exact, 0)
+
+
+def needs_upkeep(tracked: Tracked, rules: Rules) -> bool:
+    """Whether its small files should be merged before anything else. One in trouble has other worries."""
+    is_due = 0 < rules.upkeep_after <= tracked.applies
+    return is_due and tracked.is_running and tracked.is_seeded and not tracked.attempts
+
+
+def upkeep(tracked: Tracked) -> Draft:
+    """For one that is seeded."""
+    position = tracked.position or 0
+    return Draft(ItemKind.UPKEEP, position, position, position, 0)
 
 
 def is_near_oldest(position: int, sight: Sight) -> bool:

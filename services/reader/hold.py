@@ -9,10 +9,20 @@ from services.reader.choose import Draft, Rules
 from services.reader.tracked import InFlight, Tracked
 from shared.messages import ItemKind
 
+MOST_UPKEEPS = 2
+"""Items of upkeep in flight at once: whoever waits for its turn takes changes meanwhile, so it is late for nothing."""
+
 MOST_PROBES = 1_000
 """Probes in flight at once: at a start with ten thousand destinations real work must find its way between them."""
 
-RANK = {ItemKind.PROBE: 0, ItemKind.ADVANCE: 1, ItemKind.DROP: 1, ItemKind.CHANGES: 2, ItemKind.SEED: 3}
+RANK = {
+    ItemKind.PROBE: 0,
+    ItemKind.ADVANCE: 1,
+    ItemKind.DROP: 1,
+    ItemKind.UPKEEP: 2,
+    ItemKind.CHANGES: 2,
+    ItemKind.SEED: 3,
+}
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
@@ -30,6 +40,7 @@ class Hold:
         self.rows = 0
         self._retried_rows = 0
         self._probes = 0
+        self.upkeeps = 0
 
     def admit(self, candidates: Iterable[Candidate], send: Callable[[Candidate], None]) -> list[Candidate]:
         """``send`` those that may go now, and return the others: probes first, then changes by age, then seeds.
@@ -71,6 +82,7 @@ class Hold:
         self.rows += sign * taken.charge
         self._retried_rows += sign * taken.charge * taken.is_retry
         self._probes += sign * (taken.kind is ItemKind.PROBE)
+        self.upkeeps += sign * (taken.kind is ItemKind.UPKEEP)
 
     def _fits(self, tracked: Tracked, draft: Draft) -> bool:
         """Whether the item may go now. A single one always may, or what is larger than the bound would never go."""

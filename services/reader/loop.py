@@ -183,7 +183,11 @@ class Loop:
 def rules(config: Config) -> Rules:
     reader = config.reader
     return Rules(
-        reader.max_rows_in_flight, reader.segment_rows, reader.advance_after_seconds, reader.confirm_within_seconds
+        reader.max_rows_in_flight,
+        reader.segment_rows,
+        reader.advance_after_seconds,
+        reader.confirm_within_seconds,
+        reader.upkeep_after_applies,
     )
 
 

@@ -12,8 +12,8 @@ from services.reader.actions import Action, Park, Send
 from services.reader.answers import Next, accept, overhear
 from services.reader.backoff import delay_s
 from services.reader.catch_up import CatchUp
-from services.reader.choose import Rules, Sight, choose, is_near_oldest, needs_size
-from services.reader.hold import Candidate, Hold
+from services.reader.choose import Rules, Sight, choose, is_near_oldest, needs_size, needs_upkeep, upkeep
+from services.reader.hold import MOST_UPKEEPS, Candidate, Hold
 from services.reader.ledger import Ledger
 from services.reader.problems import cannot_begin, contradiction, is_of_another_table, judge
 from services.reader.steps import Step
@@ -49,6 +49,7 @@ class Planner:
         self._catch_up = CatchUp()
         self._timers = Timers()
         self._hold = Hold(rules)
+        self._room_for_upkeep = 0
         self.ledger: Ledger | None = None
         self.sight: Sight | None = None
 
@@ -192,6 +193,7 @@ class Planner:
         """What is to be published now. TLA: ``Plan``."""
         names = self._dirty | self._timers.pop_due(now_s)
         self._dirty = set()
+        self._room_for_upkeep = MOST_UPKEEPS - self._hold.upkeeps
         candidates = [candidate for name in names if (candidate := self._candidate(name, now_s)) is not None]
         sent: list[Action] = []
         waiting = self._hold.admit(candidates, lambda candidate: sent.append(self._send(candidate, now_s)))
@@ -209,6 +211,9 @@ class Planner:
         if needs_size(tracked):
             self._unsized.add(name)
         draft = choose(tracked, self.sight, self.ledger, self._rules, now_s)
+        if draft is not None and needs_upkeep(tracked, self._rules) and self._room_for_upkeep > 0:
+            self._room_for_upkeep -= 1
+            draft = upkeep(tracked)
         return None if draft is None else (tracked, draft)
 
     def _send(self, candidate: Candidate, now_s: float) -> Send:

@@ -119,6 +119,8 @@ class Reader(Section):
     advance_after_seconds: float = Field(default=3600.0, gt=0)
     confirm_within_seconds: float = Field(default=120.0, gt=0)
     """An item that nobody answered for that long is planned again."""
+    upkeep_after_applies: int = Field(default=100, ge=0)
+    """So many transactions leave a destination's table in so many files that merging them pays; 0 for never."""
 
 
 class Applier(Section):
@@ -126,6 +128,8 @@ class Applier(Section):
     max_open_lakes: int = Field(default=200, ge=1)
     """Attached lakes that one Spark Python worker keeps open between jobs."""
     threads_per_worker: int = Field(default=2, ge=1)
+    max_threads_per_worker: int = Field(default=32, ge=1)
+    """Reached where destinations are far, so that threads wait more than they work."""
     deadline_seconds: float = Field(default=120.0, gt=0)
     """No destination transaction may be older than this when it commits (docs/HAZARDS.md, H6)."""
     memory_limit: str = "1GB"

@@ -7,7 +7,7 @@ rows that they need, in a millisecond, on SQLite and on Postgres alike.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -269,6 +269,17 @@ class CatalogReader:
             for found_schema, found in self.tables()
         )
 
+    def table_ids(self, names: Iterable[tuple[str, str]]) -> tuple[int, ...]:
+        """The ids of those tables, each (schema, table), that are there now."""
+        rows = self._all(
+            "SELECT t.table_id, s.schema_name, t.table_name FROM {0}ducklake_table t JOIN {0}ducklake_schema s"
+            " ON s.schema_id = t.schema_id WHERE t.end_snapshot IS NULL AND s.end_snapshot IS NULL"
+        )
+        wanted = {(schema.lower(), table.lower()) for schema, table in names}
+        return tuple(
+            int(row["table_id"]) for row in rows if (row["schema_name"].lower(), row["table_name"].lower()) in wanted
+        )
+
     def live_rows(self, schema: str, table: str) -> int:
         """Rows of the table's files, less those that its delete files take away: no file is opened."""
         row = self._one(
@@ -285,8 +296,9 @@ class CatalogReader:
 
     def has_rows(self, schema: str, table: str) -> bool:
         """Whether the table holds a row now, be it in a file or inlined in the catalog."""
-        if self.live_rows(schema, table) > 0:
-            return True
+        return self.live_rows(schema, table) > 0 or self.has_inlined_rows(schema, table)
+
+    def has_inlined_rows(self, schema: str, table: str) -> bool:
         inlined = self._all(
             "SELECT i.table_name FROM {0}ducklake_inlined_data_tables i JOIN {0}ducklake_table t"
             " ON t.table_id = i.table_id JOIN {0}ducklake_schema s ON s.schema_id = t.schema_id"

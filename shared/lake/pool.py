@@ -120,6 +120,8 @@ class LakePool:
         closing = []
         with self._lock:
             entry.users -= 1
+            if not key.read_only and entry.users == 0:
+                entry.catalog.close()  # asked rarely, and a server's connections are few where tenants are many
             if not entry.attached and self._lakes.get(key) is entry:
                 del self._lakes[key]
                 entry.doomed = True

@@ -42,7 +42,12 @@ SETTINGS = {
     "lc_messages": "C",
     "shared_buffers": "64MB",
     "timezone": "UTC",
+    "shared_preload_libraries": "pg_stat_statements",
 }
+
+COUNTED = (
+    "SELECT coalesce(sum(calls), 0) FROM pg_stat_statements s JOIN pg_database d ON d.oid = s.dbid WHERE d.datname = %s"
+)
 
 
 class Postgres:
@@ -134,6 +139,17 @@ class Postgres:
 
     def log(self) -> str:
         return self._ours.log()
+
+    def statements(self, database: str) -> int:
+        """Statements that the database has run so far, whoever sent them. Skips where the server counts none."""
+        with self.connect() as con:
+            try:
+                con.execute("CREATE EXTENSION IF NOT EXISTS pg_stat_statements")
+                counted = con.execute(COUNTED, [database]).fetchone()
+            except psycopg.Error as error:
+                pytest.skip(f"pg_stat_statements is needed: load it with shared_preload_libraries ({error})")
+        assert counted is not None, "a sum has one row"
+        return int(counted[0])
 
     def words(self, database: str, *, port: int | None = None) -> str:
         """Connection words without the password; give it as ``PGPASSWORD``, or use ``dsn``. ``port`` is a proxy's."""

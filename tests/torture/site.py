@@ -30,6 +30,7 @@ class Site(Deployment):
         self._postgres = postgres
         self._touched: Counter[str] = Counter()
         parts = Parts(kafka=kafka, postgres=postgres, sections={"instance": {"id": "torture"}})
+        parts.sections["reader"] = {"upkeep_after_applies": 10}  # often, so that faults meet it
         parts.sections["kafka"]["bootstrap_servers"] = kafka.faulty_bootstrap
         parts.ports = {f"tenant-{number}": catalog_port for number in TENANTS}
         super().__init__(folder, seed, append_only=append_only, parts=parts)

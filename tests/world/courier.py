@@ -85,6 +85,8 @@ class Courier:
             return self._seed(receiver)
         if self.rng.random() < 0.1:
             return receiver.item(ItemKind.PROBE, 0)
+        if believed.generation and self.rng.random() < 0.15:
+            return receiver.item(ItemKind.UPKEEP, believed.position, expected=believed.position)
         changed = receiver.holdings.first_change(believed.position, self.head)
         if changed is None:
             return self._advance(receiver, believed.position)

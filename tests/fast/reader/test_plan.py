@@ -113,6 +113,58 @@ def test_an_empty_answer_moves_what_is_known_but_not_the_position() -> None:
     assert second.draft == Draft(ItemKind.CHANGES, 5, 8, 9, 1)
 
 
+class TestUpkeep:
+    """Of destinations that had two applies where two are enough."""
+
+    @staticmethod
+    def reader(*names: str) -> Reader:
+        """Everybody has had two, is exact at 7, and has changes up to 8 before it."""
+        reader = reader_at(5, *names, rules=Rules(upkeep_after=2))
+        for through in (6, 7):
+            reader.count(through - 1, through, dict.fromkeys(names, 1))
+            for send in reader.plan():
+                reader.hear(send, Outcome.APPLIED, through, through=through)
+        reader.count(7, 8, dict.fromkeys(names, 1))
+        return reader
+
+    def test_goes_before_the_next_changes_and_moves_nothing(self) -> None:
+        reader = self.reader("a")
+        (upkeep,) = reader.plan()
+        assert upkeep.draft == Draft(ItemKind.UPKEEP, 7, 7, 7, 0)
+        assert reader.plan() == []
+        reader.hear(upkeep, Outcome.ALREADY_APPLIED, 7)
+        assert [send.draft for send in reader.plan()] == [Draft(ItemKind.CHANGES, 7, 7, 8, 1)]
+
+    def test_is_nobodys_reason_to_wait_longer_than_for_its_own(self) -> None:
+        kinds = [send.draft.kind for send in self.reader("a", "b", "c", "d").plan()]
+        assert sorted(kinds) == [ItemKind.CHANGES] * 2 + [ItemKind.UPKEEP] * 2
+
+    def test_is_begun_by_the_next_who_have_waited_once_there_is_room(self) -> None:
+        reader = self.reader("a", "b", "c")
+        first = {send.destination: send for send in reader.plan()}
+        for send in first.values():
+            reader.hear(send, Outcome.ALREADY_APPLIED if send.draft.kind is ItemKind.UPKEEP else Outcome.APPLIED,
+                        7 if send.draft.kind is ItemKind.UPKEEP else 8)  # fmt: skip
+        reader.count(8, 9, {"a": 1, "b": 1, "c": 1})
+        (late,) = [send.destination for send in first.values() if send.draft.kind is ItemKind.CHANGES]
+        assert [send.destination for send in reader.plan() if send.draft.kind is ItemKind.UPKEEP] == [late]
+
+    def test_that_fails_does_not_keep_changes_waiting(self) -> None:
+        reader = self.reader("a")
+        (upkeep,) = reader.plan()
+        reader.hear(upkeep, Outcome.FAILED)
+        reader.now_s += 60
+        assert [send.draft.kind for send in reader.plan()] == [ItemKind.CHANGES]
+
+    def test_is_left_to_others_where_nobody_asked_for_it(self) -> None:
+        reader = reader_at(5, "a", rules=Rules(upkeep_after=0))
+        for through in (6, 7, 8):
+            reader.count(through - 1, through, {"a": 1})
+            (send,) = reader.plan()
+            assert send.draft.kind is ItemKind.CHANGES
+            reader.hear(send, Outcome.APPLIED, through, through=through)
+
+
 def test_a_gap_is_planned_from_where_the_cursor_is() -> None:
     reader = reader_at(5, "a")
     reader.count(5, 8, {"a": 1})

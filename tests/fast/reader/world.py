@@ -10,11 +10,13 @@ from random import Random
 
 from services.reader.actions import Park, Send
 from services.reader.choose import Rules, Sight
+from services.reader.hold import MOST_UPKEEPS
 from services.reader.plan import Planner
 from services.reader.steps import Step, nothing, segments
 from shared.messages import DesiredState, Destination, ItemKind, LakeRef, Outcome, Problem, Progress, SeedMode
 from shared.ranges import NOT_SEEDED, Range
 
+RULES = Rules(max_rows_in_flight=30, segment_rows=10, confirm_within_s=20, upkeep_after=2)
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -87,7 +89,7 @@ class World:
     """What really is, beside what the planner believes. Every claim that must hold at each moment is asserted here."""
 
     append_only: bool = False
-    rules: Rules = field(default_factory=lambda: Rules(max_rows_in_flight=30, segment_rows=10, confirm_within_s=20))
+    rules: Rules = field(default_factory=lambda: RULES)
     history: list[dict[str, int]] = field(default_factory=lambda: [{}, {}])
     """Changed rows by routing value of each snapshot; snapshot 1 created the table."""
     oldest: int = 0
@@ -183,6 +185,8 @@ class World:
         assert tracked.spec.state is DesiredState.RUNNING
         assert tracked.parked is None
         assert send.draft.kind is not ItemKind.CHANGES or send.draft.rows, f"an item without rows: {send}"
+        upkeeps = [each for each in self.open.values() if each.draft.kind is ItemKind.UPKEEP]
+        assert len(upkeeps) <= MOST_UPKEEPS, f"too many at once: {upkeeps}"
         assert tracked.in_flight is not None
         self.patience[send.item] = tracked.in_flight.until_s
         self.open[send.destination] = send

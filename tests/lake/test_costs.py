@@ -1,0 +1,145 @@
+"""What an apply, a reading and a poll cost, in counts that do not depend on the machine: a regression shows at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+
+import pytest
+
+from services.applier.task import Target
+from shared.lake.catalog import CatalogReader
+from shared.messages import ItemKind, Outcome
+from tests.lake.bed import Bed
+from tests.lake.conftest import MakeBed
+from tests.servers.postgres import Postgres
+
+ON_POSTGRES = pytest.mark.parametrize("make_lake", ["postgres"], indirect=True)
+"""Which counts the statements that reach it."""
+
+APPLY, ADVANCE = 44, 23
+"""Statements to a destination's catalog, BEGIN and all, where its rows are in files and twenty of them change."""
+
+READING = 37
+"""Statements to the source's catalog, for however many destinations read together."""
+
+TENANTS = ("a", "b", "c", "d")
+
+
+@pytest.fixture
+def bed(make_bed: MakeBed) -> Bed:
+    """Tenants in one table whose rows are in files, seeded, and with one apply behind them."""
+    made = make_bed()
+    made.sql(
+        "CREATE TABLE src.main.t (id BIGINT, tenant VARCHAR, v VARCHAR)",
+        "CALL src.set_option('data_inlining_row_limit', 0)",
+        f"INSERT INTO src.main.t SELECT i, chr((97 + i % {len(TENANTS)})::INTEGER), 'v' FROM range(4000) r(i)",
+    )
+    for name in TENANTS:
+        made.add(name)
+    made.seed()
+    made.changes(touch(made, 0))
+    return made
+
+
+def touch(bed: Bed, number: int) -> int:
+    """Change twenty rows of each tenant in one commit; returns the head before it."""
+    before, rows = bed.head, 20 * len(TENANTS)
+    bed.sql(f"UPDATE src.main.t SET v = 'touched' WHERE id >= {number * rows} AND id < {(number + 1) * rows}")
+    return before
+
+
+def changes(bed: Bed, position: int, names: Sequence[str]) -> list[Target]:
+    """Items from ``position`` to the head; made beforehand, since a bed looks for the head in the source itself."""
+    return [bed.target(name, ItemKind.CHANGES, expected=position, after=position) for name in names]
+
+
+class Counter:
+    """Counts statements by lake."""
+
+    def __init__(self, postgres: Postgres, bed: Bed) -> None:
+        self._postgres, self._bed = postgres, bed
+
+    def during(self, work: Callable[[], object], *lakes: str) -> list[int]:
+        before = [self._postgres.statements(self.database(lake)) for lake in lakes]
+        work()
+        return [self._postgres.statements(self.database(lake)) - n for lake, n in zip(lakes, before, strict=True)]
+
+    def database(self, lake: str) -> str:
+        resolved = self._bed.source if lake == "source" else self._bed.lake(lake)
+        return dict(word.split("=", 1) for word in resolved.conninfo.split())["dbname"].strip("'")
+
+
+@pytest.fixture
+def sent(postgres: Postgres, bed: Bed) -> Counter:
+    return Counter(postgres, bed)
+
+
+@ON_POSTGRES
+def test_an_apply_is_one_snapshot_so_many_statements_and_nobody_elses_business(bed: Bed, sent: Counter) -> None:
+    position, head, commits = touch(bed, 1), bed.head, bed.commits("a")
+    answers = []
+    for_a, for_b = sent.during(lambda: answers.extend(bed.changes(position, "a")), "a", "b")
+    assert [answer.outcome for answer in answers] == [Outcome.APPLIED]
+    assert for_a <= APPLY
+    assert for_b == 0, "who is not touched hears nothing at all"
+    assert bed.commits("a") == commits + 1
+    assert bed.head == head, "reading leaves no snapshot in the source"
+
+
+@ON_POSTGRES
+def test_a_range_is_read_once_for_all_whom_it_touches(bed: Bed, sent: Counter) -> None:
+    position = touch(bed, 1)
+    one, three = changes(bed, position, TENANTS[:1]), changes(bed, position, TENANTS[1:])
+    (for_one,) = sent.during(lambda: bed.run_targets(ItemKind.CHANGES, one), "source")
+    (for_three,) = sent.during(lambda: bed.run_targets(ItemKind.CHANGES, three), "source")
+    assert for_three <= for_one <= READING
+
+
+@ON_POSTGRES
+def test_an_advance_is_cheaper_and_an_idle_poll_is_one_statement(bed: Bed, sent: Counter) -> None:
+    position = bed.head
+    bed.sql("CREATE TABLE src.main.other (i INTEGER)")
+    (for_a,) = sent.during(lambda: bed.run(ItemKind.ADVANCE, "a", expected=position, after=position), "a")
+    assert for_a <= ADVANCE
+    with closing(CatalogReader(bed.source)) as catalog:
+        catalog.head()
+        assert sent.during(catalog.head, "source") == [1]
+
+
+@ON_POSTGRES
+def test_a_destination_keeps_one_connection_of_a_worker(bed: Bed, sent: Counter, postgres: Postgres) -> None:
+    bed.changes(touch(bed, 1))
+    with postgres.connect() as con:
+        query = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s"
+        assert con.execute(query, [sent.database("a")]).fetchall() == [(1,)]
+
+
+@ON_POSTGRES
+def test_the_tables_of_inlined_deletes_are_as_ducklake_makes_them(bed: Bed, sent: Counter, postgres: Postgres) -> None:
+    bed.write(
+        "a",
+        "CREATE TABLE dst.main.other AS SELECT i FROM range(100) r(i)",
+        "DELETE FROM dst.main.other WHERE i = 7",
+    )
+    (other,) = bed.look("a", "SELECT table_id FROM ducklake_table_info('dst') WHERE table_name = 'other'")[0]
+    with postgres.connect(sent.database("a")) as con:
+        columns = con.execute(
+            "SELECT table_name, array_agg(column_name || ' ' || data_type ORDER BY ordinal_position)"
+            " FROM information_schema.columns WHERE table_name LIKE 'ducklake_inlined_delete_%' GROUP BY 1"
+        ).fetchall()
+    made = dict(columns)
+    theirs = made.pop(f"ducklake_inlined_delete_{other}")
+    assert len(made) == 2, "of the data and of the cursor"
+    assert set(map(tuple, made.values())) == {tuple(theirs)}
+
+
+@pytest.mark.parametrize("make_lake", ["sqlite"], indirect=True)
+def test_an_apply_writes_one_file_of_rows_and_one_of_deletes(bed: Bed) -> None:
+    position, before = touch(bed, 1), set(files(bed, "a"))
+    bed.changes(position, "a")
+    assert sorted("delete" in name for name in set(files(bed, "a")) - before) == [False, True]
+
+
+def files(bed: Bed, name: str) -> Iterator[str]:
+    return (file.name for file in (bed.folder / f"{name}-data").rglob("*.parquet"))
