@@ -34,7 +34,7 @@ class Lakes(Protocol):
     def new(self, name: str) -> Lake: ...
 
     def last_commit(self, lake: Lake) -> float:
-        """When the lake's newest commit became visible, in seconds since the epoch."""
+        """When the lake's newest commit became visible, in seconds since the epoch. Upkeep does not count."""
         ...
 
     def direct(self, lake: Lake) -> Lake:
@@ -105,9 +105,11 @@ class PostgresLakes:
         return Lake(name, f"postgres:{self.server.words(name, port=port)}", str(self._root / name))
 
     def last_commit(self, lake: Lake) -> float:
+        """The newest of Viaduck's stamped ones, where there are any: upkeep carries no stamp."""
         newest = (
-            "SELECT extract(epoch FROM pg_xact_commit_timestamp(xmin))::float8 FROM ducklake_snapshot"
-            " ORDER BY snapshot_id DESC LIMIT 1"
+            "SELECT extract(epoch FROM pg_xact_commit_timestamp(s.xmin))::float8 FROM ducklake_snapshot s"
+            " LEFT JOIN ducklake_snapshot_changes c USING (snapshot_id)"
+            " ORDER BY coalesce(c.author, '') = 'viaduck' DESC, snapshot_id DESC LIMIT 1"
         )
         return float(self._one(lake.name, newest)[0])
 

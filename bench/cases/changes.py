@@ -13,7 +13,7 @@ from bench.processes import frozen, memory_mb
 from bench.setting import Setting
 from bench.single_process import SingleProcess
 from bench.stand import Stand, require_right, single_process, standing
-from bench.viaduck import Options, phase_seconds, phases_since, running_viaduck, wait_caught_up, wait_settled
+from bench.viaduck import phase_seconds, phases_since, running_viaduck, wait_caught_up, wait_settled
 from bench.workload import DENSE, MANY, SOURCE, SourceWriter, Workload, of_tenants, tenant_names
 from services.cli.running import RunningViaduck
 
@@ -22,8 +22,6 @@ FAR_S = 0.02
 APPLIES_PER_S = 25.0
 FAR_WARMING = 3
 """Batches until both workers have open what they will be given: to open a lake there takes seconds."""
-FAR_THREADS = 16
-"""Of a worker, where it waits for the network most of the time (docs/PERFORMANCE.md)."""
 
 
 @dataclass(frozen=True)
@@ -52,24 +50,20 @@ def many(setting: Setting) -> Measured:
 
 def far(setting: Setting) -> Measured:
     workload, lakes = _many(setting), setting.on_postgres
-    options = Options(sections={"applier": {"threads_per_worker": FAR_THREADS}})
     with FarAway(lakes.server.port) as way, standing(lakes.behind(way.port), tenant_names(workload)) as stand:
-        batches = _far_batches(setting, stand, workload, options, way)
+        batches = _far_batches(setting, stand, workload, way)
         compared = stand.require_equal()
     rate = median(workload.touched_tenants / batch.seconds for batch in batches)
     check = at_least(f"applies a second of one applier, {FAR_S * 1000:.0f} ms a round trip", rate, APPLIES_PER_S)
-    figures = {"workload": asdict(workload), "threads_per_worker": FAR_THREADS, "compared": compared,
-               "batches": [asdict(batch) for batch in batches]}  # fmt: skip
+    figures = {"workload": asdict(workload), "compared": compared, "batches": [asdict(batch) for batch in batches]}
     return Measured([check], figures)
 
 
-def _far_batches(
-    setting: Setting, stand: Stand, workload: Workload, options: Options, way: FarAway
-) -> list[Batch]:  # fmt: skip
+def _far_batches(setting: Setting, stand: Stand, workload: Workload, way: FarAway) -> list[Batch]:
     """The seeds and the batches for warmth come before the distance."""
     writer = SourceWriter(stand.con, SOURCE, workload)
     writer.seed()
-    with running_viaduck(setting.folder, stand.source, stand.mirror, options) as viaduck:
+    with running_viaduck(setting.folder, stand.source, stand.mirror) as viaduck:
         wait_settled(viaduck, stand.head())
         for _ in range(FAR_WARMING):
             bring(viaduck, stand, writer)

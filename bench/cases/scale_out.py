@@ -28,7 +28,9 @@ from tests.servers.kafka import Kafka
 
 STATEMENT_S = 0.05
 LINEAR = 0.8
-PARTITIONS, THREADS = 48, 4
+PARTITIONS = 48
+THREADS = 4
+"""Of a worker, and no more where it waits: else one applier alone would take all that our two cores have."""
 WARMING = 3
 END_WITHIN_S = 35.0
 
@@ -57,7 +59,7 @@ def _growing(
     """Seconds of each batch by the number of appliers, of which there are more and more."""
     sections = {
         "kafka": {"bootstrap_servers": bootstrap, "partitions": PARTITIONS},
-        "applier": {"threads_per_worker": THREADS},
+        "applier": {"threads_per_worker": THREADS, "max_threads_per_worker": THREADS},
     }
     writer, seconds = SourceWriter(stand.con, SOURCE, workload), dict[int, list[float]]()
     writer.seed()
