@@ -451,7 +451,7 @@ class _Flaky:
 
 
 def test_a_destination_that_stalls_does_not_hold_up_the_others(make_bed: MakeBed) -> None:
-    bed = make_bed(limits=Limits(stall_s=1.0))
+    bed = make_bed(limits=Limits(stall_s=4.0))
     bed.sql(
         "CREATE TABLE src.main.t (id BIGINT, tenant VARCHAR, v VARCHAR)", "INSERT INTO src.main.t VALUES (1, 'a', 'x')"
     )
