@@ -89,7 +89,7 @@ class Applier:
         Raises ``source_recreated`` where the cursor speaks of another table than ``source``. TLA: ``TakeProbe``.
         """
         try:
-            with self._pool.use(target.lake, read_only=False) as lake:
+            with self._pool.use(target.lake, read_only=False, sure=False) as lake:
                 return self._answer(lake, target, source)
         except LakeAbsent:
             return Applied(Outcome.ALREADY_APPLIED, position=NOT_SEEDED)
@@ -119,7 +119,7 @@ class Applier:
     def cursor(self, target: Target) -> Cursor | None:
         """The stored cursor; None where there is none, be it that the lake itself is still to be made."""
         try:
-            with self._pool.use(target.lake, read_only=False) as lake:
+            with self._pool.use(target.lake, read_only=False, sure=False) as lake:
                 return self._guarded(lake, "reading the cursor", lambda con: _stored(con, lake, target.destination))
         except LakeAbsent:
             return None

@@ -34,6 +34,7 @@ class Feed:
         self._source = source
         self._routing = source.routing
         self._path = path(lake.alias, source.schema, source.table)
+        self._tables: dict[int, TableInfo] = {}
 
     def read(self, kind: ItemKind, targets: Sequence[tuple[int, Target]]) -> Reading:
         """Read what the targets, which agree on range and kind, need. Raises a ``ViaduckError``.
@@ -183,11 +184,15 @@ class Feed:
     # -- how it is read -----------------------------------------------------------------------------------------------
 
     def _table(self, at: int) -> TableInfo:
+        """The source table as it is at a snapshot, which is looked up once for a reading."""
+        if at in self._tables:
+            return self._tables[at]
         table = self._lake.catalog.table(self._source.schema, self._source.table, at)
         if table is None:
             name = f"{self._source.schema}.{self._source.table}"
             hint = "create the table again, or correct source.table; it is tried again by itself"
             raise SourceError("source_moved", f"the source has no table {name} at snapshot {at}", hint)
+        self._tables[at] = table
         return table
 
     def _require_history(self, after: int) -> None:
@@ -313,7 +318,7 @@ class Feed:
         if reading.only_inserts:
             return
         feed, keys = reading.memory("feed"), ", ".join(f"k{i}" for i in range_of(reading.keys))
-        moved = f"SELECT {keys} FROM {feed} GROUP BY {keys} HAVING count(DISTINCT r) > 1"
+        moved = f"SELECT {keys} FROM {feed} GROUP BY {keys} HAVING min(r) <> max(r)"
         counted = f"SELECT (SELECT count(*) FROM {feed}), (SELECT count(*) FROM ({moved}))"
         reading.rows_read, reading.routing_mutations = self._con.execute(counted).fetchall()[0]
 
@@ -330,13 +335,14 @@ class Feed:
             self._find_duplicates(reading)
 
     def _find_duplicates(self, reading: Reading) -> None:
-        keys = ", ".join(ident(name) for name in reading.keys)
-        text = " || ', ' || ".join(f"coalesce(CAST({ident(name)} AS VARCHAR), 'NULL')" for name in reading.keys)
-        doubled = self._con.execute(
-            f"SELECT {reading.number_column}, min({text}), count(*) FROM {reading.memory('rows')}"
-            f" GROUP BY {reading.number_column}, {keys} HAVING count(*) > 1"
+        group = ", ".join([reading.number_column, *(ident(name) for name in reading.keys)])
+        places = [f"k{i}" for i in range_of(reading.keys)]
+        text = " || ', ' || ".join(f"coalesce(CAST({place} AS VARCHAR), 'NULL')" for place in places)
+        doubled = f"SELECT {group}, count(*) FROM {reading.memory('rows')} GROUP BY {group} HAVING count(*) > 1"
+        found = self._con.execute(
+            f"SELECT d, {text}, times FROM ({doubled}) AS doubled(d, {', '.join(places)}, times)"
         ).fetchall()
-        for number, key, times in doubled:
+        for number, key, times in found:
             reading.refused[number] = key_not_unique(reading.keys, key, times, reading.through)
 
 

@@ -272,7 +272,7 @@ class _Run:
             if not finished:
                 self._leave_behind([*running.values(), *waiting])
                 return
-            width.judge(full=bool(waiting))
+            width.judge(len(finished), full=bool(waiting))
             for future in finished:
                 number, _ = running.pop(future)
                 result = future.result()

@@ -116,6 +116,11 @@ class CatalogReader:
             self._statements.close()
         self._statements = self._given
 
+    def is_there(self) -> bool:
+        """Whether a Postgres database holds a lake. Cheaper than an ATTACH that finds none."""
+        found = self._one("SELECT to_regclass(:name) IS NOT NULL AS there", name=f"{self._prefix}ducklake_snapshot")
+        return bool(found["there"])
+
     def head(self) -> Head:
         row = self._one(
             f"SELECT snapshot_id, snapshot_time, {self._now} AS catalog_now FROM {{}}ducklake_snapshot"

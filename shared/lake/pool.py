@@ -14,6 +14,7 @@ import duckdb
 from shared.config.catalogs import ResolvedLake
 from shared.lake.attach import attach, detach
 from shared.lake.catalog import CatalogReader
+from shared.lake.failure import LakeAbsent
 
 
 @dataclass(frozen=True)
@@ -59,9 +60,12 @@ class LakePool:
         return len(self._lakes)
 
     @contextlib.contextmanager
-    def use(self, lake: ResolvedLake, *, read_only: bool, create: bool = False) -> Iterator[OpenLake]:
+    def use(
+        self, lake: ResolvedLake, *, read_only: bool, create: bool = False, sure: bool = True
+    ) -> Iterator[OpenLake]:
         """Lend an attached lake. Raises what ``attach`` raises; then nothing stays in the pool.
 
+        One that nobody is ``sure`` of is looked for first: an ATTACH that finds no lake is dear.
         One that is only read belongs to somebody else, who may flush it: it is attached anew where that shows (H12).
         """
         key = _Key(lake, read_only)
@@ -71,6 +75,8 @@ class LakePool:
         try:
             with entry.opening:
                 if not entry.attached:
+                    if not sure and lake.sqlite_file is None and not entry.catalog.is_there():
+                        raise LakeAbsent(f"there is no lake yet at {lake}")
                     attach(self._con.cursor(), entry.alias, lake, read_only=read_only, create=create)
                     entry.attached = True
                     entry.inlined_tables = entry.catalog.inlined_tables() if read_only else frozenset()

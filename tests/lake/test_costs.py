@@ -20,7 +20,7 @@ ON_POSTGRES = pytest.mark.parametrize("make_lake", ["postgres"], indirect=True)
 APPLY, ADVANCE = 44, 23
 """Statements to a destination's catalog, BEGIN and all, where its rows are in files and twenty of them change."""
 
-READING = 37
+READING = 34
 """Statements to the source's catalog, for however many destinations read together."""
 
 TENANTS = ("a", "b", "c", "d")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
+from collections.abc import Callable
 
 import pytest
 
-from services.applier.width import Width
+from services.applier.width import CONTENT_S, Width
+
+FAR: Callable[[int], float] = lambda width: 2.0 * width  # noqa: E731 - what is finished a second
+BUSY: Callable[[int], float] = lambda width: 60.0  # noqa: E731
 
 
 class Watch:
@@ -30,49 +33,77 @@ def width(watch: Watch) -> Width:
     return Width(2, 32, lambda: watch.wall, lambda: watch.cpu)
 
 
-def judged(width: Width, watch: Watch, share: float, *, times: int = 1, seconds: float = 0.3, full: bool = True) -> int:
+def judged(width: Width, watch: Watch, rate: Callable[[int], float], share: float, *, times: int = 1) -> list[int]:
+    """The widths after each of so many seconds, in which ``rate`` of the width were finished."""
+    widths = []
     for _ in range(times):
-        watch.passes(seconds, share)
-        width.judge(full=full)
-    return width.now
+        watch.passes(1.0, share)
+        width.judge(round(rate(width.now)), full=True)
+        widths.append(width.now)
+    return widths
 
 
 def test_who_waits_for_far_catalogs_takes_on_more_and_more(width: Width, watch: Watch) -> None:
-    assert [judged(width, watch, 0.05) for _ in range(5)] == [4, 8, 16, 32, 32]
+    assert judged(width, watch, FAR, 0.05, times=5) == [4, 8, 16, 32, 32]
 
 
 def test_who_is_busy_stays_as_it_is(width: Width, watch: Watch) -> None:
-    assert judged(width, watch, 0.95, times=10) == 2
+    assert judged(width, watch, BUSY, 0.95, times=3) == [2, 2, 2]
+
+
+def test_where_others_keep_the_machine_busy_more_is_tried_once_in_a_while_and_given_up(
+    width: Width, watch: Watch
+) -> None:
+    assert judged(width, watch, BUSY, 0.3, times=4) == [4, 2, 2, 2]
+    watch.passes(CONTENT_S, 0.0)
+    width.begin()
+    assert judged(width, watch, BUSY, 0.3, times=3) == [4, 2, 2]
+
+
+def test_it_ends_where_more_brings_no_more(width: Width, watch: Watch) -> None:
+    crowded: Callable[[int], float] = lambda width: min(2.0 * width, 18.0)  # noqa: E731
+    assert judged(width, watch, crowded, 0.1, times=6) == [4, 8, 16, 8, 8, 8]
 
 
 def test_between_waiting_and_being_busy_nothing_changes(width: Width, watch: Watch) -> None:
-    judged(width, watch, 0.05)
-    assert judged(width, watch, 0.65, times=10) == 4
+    judged(width, watch, FAR, 0.05)
+    assert judged(width, watch, FAR, 0.65, times=3) == [4, 4, 4]
 
 
 def test_who_was_wide_and_is_busy_now_goes_back(width: Width, watch: Watch) -> None:
-    judged(width, watch, 0.05, times=4)
-    assert [judged(width, watch, 1.2) for _ in range(5)] == [16, 8, 4, 2, 2]
+    judged(width, watch, FAR, 0.05, times=5)
+    assert judged(width, watch, BUSY, 1.2, times=5) == [16, 8, 4, 2, 2]
 
 
 def test_a_moment_is_too_short_to_judge_by_but_moments_add_up(width: Width, watch: Watch) -> None:
-    assert judged(width, watch, 0.0, seconds=0.125) == 2
-    assert judged(width, watch, 0.0, seconds=0.125) == 4
+    watch.passes(0.125, 0.0)
+    width.judge(5, full=True)
+    assert width.now == 2
+    watch.passes(0.125, 0.0)
+    width.judge(5, full=True)
+    assert width.now == 4
+
+
+def test_nothing_is_judged_before_every_place_had_its_turn(width: Width, watch: Watch) -> None:
+    watch.passes(5.0, 0.0)
+    width.judge(1, full=True)
+    assert width.now == 2
 
 
 def test_places_that_nobody_needs_say_nothing(width: Width, watch: Watch) -> None:
-    assert judged(width, watch, 0.0, times=5, full=False) == 2
+    for _ in range(5):
+        watch.passes(1.0, 0.0)
+        width.judge(4, full=False)
+    assert width.now == 2
 
 
 def test_idleness_before_a_batch_says_nothing(width: Width, watch: Watch) -> None:
     watch.passes(3600, 0.0)
     width.begin()
-    assert judged(width, watch, 0.9) == 2
+    assert judged(width, watch, BUSY, 0.9) == [2]
 
 
-def test_most_is_never_less_than_least() -> None:
-    wall = itertools.count().__next__
-    wide = Width(4, 1, lambda: float(wall()), lambda: 0.0)
-    for _ in range(5):
-        wide.judge(full=True)
-    assert wide.now == wide.most == 4
+def test_most_is_never_less_than_least(watch: Watch) -> None:
+    wide = Width(4, 1, lambda: watch.wall, lambda: watch.cpu)
+    assert judged(wide, watch, FAR, 0.0, times=3) == [4, 4, 4]
+    assert wide.most == 4

@@ -1,0 +1,119 @@
+"""``python -m bench.statements``: what one apply says to a Postgres catalog, how long that takes, and what the rest is.
+
+Twenty rows of a table in files change; lakes are attached and warm; medians of all applies after the first.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from services.applier import worker
+from shared.config.catalogs import ResolvedLake
+from shared.messages import Outcome
+from tests.lake.bed import Bed
+from tests.servers.postgres import Postgres
+
+TENANT = "tenant"
+APPLIES = 30
+SETTINGS = {"log_min_duration_statement": "0", "log_line_prefix": "%d|"}
+SPOKEN = re.compile(rf"^{TENANT}\|LOG:  duration: ([\d.]+) ms  statement: (.*?)(?=^\w*\|)", re.MULTILINE | re.DOTALL)
+
+KINDS = (
+    ("health check of the pool", r"SELECT 1$"),
+    ("return to the pool", r"DISCARD ALL"),
+    ("begin", r"BEGIN"),
+    ("commit", r"COMMIT"),
+    ("newest snapshot", r"FROM .{0,20}ducklake_snapshot\b"),
+    ("what the transaction writes", r"INSERT INTO"),
+    ("table and column statistics", r"ducklake_table_(column_)?stats"),
+    ("data files and delete files", r"ducklake_(data|delete)_file\b"),
+    ("statistics of files", r"ducklake_file_column_stats"),
+    ("inlined rows and deletes", r"ducklake_inlined_(data_\d|delete_\d)"),
+    ("schema versions, paths, inlined tables", r"ducklake_(schema_versions|schema|table|inlined_data_tables)\b"),
+    ("Postgres's own catalog", r"pg_namespace"),
+)
+"""What a statement is for, by the first of these that it shows."""
+
+
+@dataclass(frozen=True)
+class Apply:
+    """One apply: its seconds as the applier sees them, and milliseconds of each statement by kind."""
+
+    seconds: float
+    spoken: dict[str, list[float]]
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory(prefix="viaduck-bench-") as folder, Postgres(settings=SETTINGS) as server:
+        applies = list(_applies(Path(folder), server))[1:]
+    console = Console(width=110)
+    console.print(table(applies))
+
+
+def table(applies: list[Apply]) -> Table:
+    """Medians by kind, and what is left: DuckDB's own time."""
+    made = Table(title=f"One apply on Postgres, medians of {len(applies)}")
+    for name in ("what", "statements", "ms in Postgres"):
+        made.add_column(name, justify="left" if name == "what" else "right")
+    names = [*(name for name, _ in KINDS), "other"]
+    inside = 0.0
+    for name in names:
+        count = statistics.median(len(each.spoken.get(name, ())) for each in applies)
+        ms = statistics.median(sum(each.spoken.get(name, ())) for each in applies)
+        inside += ms
+        if count:
+            made.add_row(name, f"{count:g}", f"{ms:.2f}")
+    whole = statistics.median(each.seconds for each in applies) * 1000
+    every = statistics.median(sum(map(len, each.spoken.values())) for each in applies)
+    made.add_row("all statements", f"{every:g}", f"{inside:.2f}", style="bold")
+    made.add_row("DuckDB: planning, reading, writing files, waiting for answers", "", f"{whole - inside:.2f}")
+    made.add_row("the apply", "", f"{whole:.2f}", style="bold")
+    return made
+
+
+def _applies(folder: Path, server: Postgres) -> Iterator[Apply]:
+    bed = Bed(folder, lambda name, data: _lake(server, name, data))
+    try:
+        bed.sql(
+            "CREATE TABLE src.main.t (id BIGINT, tenant VARCHAR, v VARCHAR)",
+            "CALL src.set_option('data_inlining_row_limit', 0)",
+            f"INSERT INTO src.main.t SELECT i, '{TENANT}', 'v' FROM range(10000) r(i)",
+        )
+        bed.add(TENANT)
+        bed.seed()
+        for number in range(APPLIES):
+            position = bed.head
+            bed.sql(f"UPDATE src.main.t SET v = 'x' WHERE id >= {number * 20} AND id < {number * 20 + 20}")
+            said = len(server.log())
+            (answer,) = bed.changes(position, TENANT)
+            assert answer.outcome is Outcome.APPLIED, answer
+            yield Apply(answer.seconds["apply"], spoken(server.log()[said:]))
+    finally:
+        bed.close()
+        worker.forget()
+
+
+def spoken(log: str) -> dict[str, list[float]]:
+    """Milliseconds of the tenant's statements by kind, from Postgres's log."""
+    found: dict[str, list[float]] = {}
+    for ms, statement in SPOKEN.findall(log + "|"):
+        kind = next((name for name, shows in KINDS if re.search(shows, statement.strip())), "other")
+        found.setdefault(kind, []).append(float(ms))
+    return found
+
+
+def _lake(server: Postgres, name: str, data: Path) -> ResolvedLake:
+    server.create_database(name)
+    return ResolvedLake(f"postgres:{server.dsn(name)}", None, str(data))
+
+
+if __name__ == "__main__":
+    main()
