@@ -40,7 +40,8 @@ document = yaml.safe_load(Path(sys.argv[3]).read_text())
 with closing(connect()) as con:
     def open_lake(alias, entry):
         words = make_conninfo("", **conninfo_to_dict(os.environ[entry["postgres_uri_env"]]))
-        attach(con, alias, ResolvedLake(f"postgres:{words}", data_path=entry["data_path"]), read_only=False, create=True)
+        lake = ResolvedLake(f"postgres:{words}", data_path=entry["data_path"])
+        attach(con, alias, lake, read_only=False, create=True)
     open_lake("source", document["source"])
     for entry in document["destinations"]:
         open_lake(entry["id"], entry)
