@@ -69,6 +69,7 @@ def _far_batches(setting: Setting, stand: Stand, workload: Workload, way: FarAwa
         for _ in range(FAR_WARMING):
             bring(viaduck, stand, writer)
         way.round_trip(FAR_S)
+        bring(viaduck, stand, writer)  # the workers find out how wide to work there
         return [bring(viaduck, stand, writer) for _ in range(setting.runs)]
 
 

@@ -38,6 +38,7 @@ class Width:
         self._tried_from: float | None = None
         """What was finished a second at half this width, while it is on trial."""
         self._content_until = float("-inf")
+        self._content_rate = 0.0
         self.now = least
         self.begin()
 
@@ -58,9 +59,11 @@ class Width:
 
     def _conclude(self, rate: float, share: float) -> None:
         before, self._tried_from = self._tried_from, None
+        if rate < self._content_rate / 2:
+            self._content_until = float("-inf")  # so much less than then: it is another world
         if before is not None and rate < before * WORTH_IT:
             self.now = max(self._least, self.now // 2)
-            self._content_until = self._clock() + CONTENT_S
+            self._content_until, self._content_rate = self._clock() + CONTENT_S, before
         elif share < WAITS_BELOW and self.now < self.most and self._clock() >= self._content_until:
             self._tried_from = rate
             self.now = min(self.most, self.now * 2)
