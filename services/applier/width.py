@@ -19,8 +19,8 @@ WAITS_BELOW, BUSY_ABOVE = 0.5, 0.8
 WORTH_IT = 1.3
 """What twice the width must finish of what there was before; on a machine that others keep busy it is the same."""
 
-CONTENT_S = 60.0
-"""How long a width that proved better than its double is left alone."""
+CONTENT_S = 5.0
+"""How long a width that proved better than its double is left alone. To try costs little, and the work changes."""
 
 
 class Width:
@@ -38,7 +38,6 @@ class Width:
         self._tried_from: float | None = None
         """What was finished a second at half this width, while it is on trial."""
         self._content_until = float("-inf")
-        self._content_rate = 0.0
         self.now = least
         self.begin()
 
@@ -59,11 +58,9 @@ class Width:
 
     def _conclude(self, rate: float, share: float) -> None:
         before, self._tried_from = self._tried_from, None
-        if rate < self._content_rate / 2:
-            self._content_until = float("-inf")  # so much less than then: it is another world
         if before is not None and rate < before * WORTH_IT:
             self.now = max(self._least, self.now // 2)
-            self._content_until, self._content_rate = self._clock() + CONTENT_S, before
+            self._content_until = self._clock() + CONTENT_S
         elif share < WAITS_BELOW and self.now < self.most and self._clock() >= self._content_until:
             self._tried_from = rate
             self.now = min(self.most, self.now * 2)

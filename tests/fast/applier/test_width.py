@@ -60,11 +60,6 @@ def test_where_others_keep_the_machine_busy_more_is_tried_once_in_a_while_and_gi
     assert judged(width, watch, BUSY, 0.3, times=3) == [4, 2, 2]
 
 
-def test_catalogs_that_have_moved_far_away_are_noticed_at_once(width: Width, watch: Watch) -> None:
-    assert judged(width, watch, BUSY, 0.3, times=3) == [4, 2, 2]
-    assert judged(width, watch, FAR, 0.05, times=4) == [4, 8, 16, 32]
-
-
 def test_it_ends_where_more_brings_no_more(width: Width, watch: Watch) -> None:
     crowded: Callable[[int], float] = lambda width: min(2.0 * width, 18.0)  # noqa: E731
     assert judged(width, watch, crowded, 0.1, times=6) == [4, 8, 16, 8, 8, 8]
