@@ -9,14 +9,17 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psutil
 import pytest
+import yaml
 
 from services.cli.client import Control
 from services.cli.ports import free_port
 from services.cli.tree import APPLIER, CONTROL
+from shared.client import Rejected
 from shared.lake.engine import connect
 from tests.e2e.test_up import Up, viaduck
 from tests.fast.waiting import eventually
@@ -187,3 +190,76 @@ def test_once_waits_for_every_pipeline_and_its_code_is_that_of_the_worst(two: Tw
     assert one.returncode == 3, one.stderr
     assert f"events: 2 destinations are exact at snapshot {head} or later" in one.stderr
     assert "orders: source: " in one.stderr
+
+
+# -- over REST --------------------------------------------------------------------------------------------------------
+
+
+def document(two: Two, name: str) -> dict[str, Any]:
+    """A pipeline as its file would say it, with whole paths."""
+    found: dict[str, Any] = yaml.safe_load(FILE.format(name=name).replace("../", f"{two.folder}/"))
+    return found
+
+
+def ended(up: Up) -> None:
+    up.process.terminate()
+    assert up.process.wait(40) == 143
+    assert up.left() == []
+
+
+@pytest.mark.parametrize("place", ["a folder", "one file"])
+def test_what_is_put_runs_beside_what_a_file_declares_survives_a_restart_and_goes_alone(two: Two, place: str) -> None:
+    (two.files / "orders.yaml").unlink()
+    files = two.files if place == "a folder" else two.files / "events.yaml"
+    for name in ("events", "orders"):
+        two.change(name)
+    up = Up(files)
+    try:
+        two.wait_until_exact("events", two.change("events"))
+        first = reader_of(up, "events")
+        services = {name: up.pid(name) for name in (APPLIER, CONTROL)}
+
+        with pytest.raises(Rejected) as refused:
+            two.control.put_pipeline("orders", {**document(two, "orders"), "routing": {"field": "compny"}})
+        assert [each["path"] for each in refused.value.problem["fields"]] == ["routing.field"]
+        assert two.control.pipelines() == ["events"]
+
+        assert two.control.put_pipeline("orders", document(two, "orders"))["managed_by"] == "api"
+        two.wait_until_exact("orders", two.change("orders"))
+        two.wait_until_exact("events", two.change("events"))
+        two.wait_until_exact("orders", two.change("orders"))
+        eventually(lambda: two.problems() == {}, WITHIN_S)
+        assert {name: up.pid(name) for name in services} == services
+        if place == "a folder":
+            assert reader_of(up, "events") == first
+
+        # everything starts again, with an empty broker, while both sources moved on
+        ended(up)
+        heads = {name: two.change(name) for name in ("events", "orders")}
+        up = Up(files)
+        for name, head in heads.items():
+            two.wait_until_exact(name, head)
+        assert two.control.pipelines() == ["events", "orders"]
+        assert two.control.pipeline("orders")["version"] == 1
+
+        two.control.remove_pipeline("orders")
+        assert two.control.pipelines() == ["events"]
+        eventually(lambda: reader_of(up, "orders") is None, WITHIN_S)
+        two.change("orders")
+        two.wait_until_exact("events", two.change("events"))
+
+        # another beginning: its tables are taken over anew
+        two.control.put_pipeline("orders", document(two, "orders"))
+        two.wait_until_exact("orders", two.change("orders"))
+        assert {each["generation"] for each in two.control.destinations("orders")} == {2}
+        ended(up)
+    finally:
+        if up.process.poll() is None:
+            up.process.terminate()
+        up.process.wait(40)
+    proof = viaduck("verify", "-c", str(files), "--json")
+    assert proof.returncode == 0, proof.stderr
+    proven = [json.loads(line) for line in proof.stdout.splitlines()]
+    assert [(each["pipeline"], each["destination"]) for each in proven] == [
+        ("events", "a"), ("events", "b"), ("orders", "a"), ("orders", "b"),
+    ]  # fmt: skip

@@ -15,7 +15,7 @@ from services.cli.supervise import Spec
 from services.cli.tree import InForce
 from shared.config.deployment import load_all
 from shared.config.model import Config
-from tests.fast.config.test_deployment import write
+from tests.fast.config.test_deployment import document, write
 from tests.fast.waiting import eventually
 
 STANDING_IN = """
@@ -144,3 +144,24 @@ def test_a_reader_alone_says_plainly_source(tmp_path: Path) -> None:
         assert made.checks() == {"source": None, "reader of good": None}
     finally:
         made.stop()
+
+
+def test_what_comes_over_rest_gets_a_reader_and_loses_it_and_touches_no_other(readers: Readers, folder: Path) -> None:
+    soon(readers, fine(readers, "good", "bad"))
+    good = pid(readers, "good")
+    copies = load_all([folder], {}).copies
+    copies.write("put", document("put"), 1)
+    readers.look()
+    soon(readers, fine(readers, "good", "put"))
+    put = pid(readers, "put")
+
+    (folder / "good.yaml").write_text("{")  # nobody said to read it again
+    copies.write("put", document("put", poll={"interval_seconds": 9}), 2)
+    readers.look()
+    soon(readers, lambda: readers.supervisor["put"].pid not in (put, None))
+    soon(readers, fine(readers, "good", "put"))
+
+    copies.remove("put")
+    readers.look()
+    assert set(readers.checks()) == {"source (bad)", "reader of bad", "source (good)", "reader of good"}
+    assert pid(readers, "good") == good

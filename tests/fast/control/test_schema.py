@@ -29,6 +29,15 @@ headers = { Authorization = "Bearer admin" }
 include-operation-id = "import_destinations"
 generation.mode = "positive"
 
+# A pipeline that no file declares; the other one is the file's.
+[[operations]]
+include-operation-id = "put_pipeline"
+parameters = { "path.pipeline" = "orders" }
+
+[[operations]]
+include-operation-id = "delete_pipeline"
+parameters = { "path.pipeline" = "orders" }
+
 [parameters]
 "path.pipeline" = "events"
 "path.destination" = "a"
