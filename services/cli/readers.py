@@ -53,7 +53,7 @@ def main(deployment: Deployment) -> int:
         server = _listening(deployment.common, readers)
         server.start()
         try:
-            with _told(deployment) as settle:
+            with hearing(deployment) as settle:
                 readers.run(signals, settle)
         finally:
             server.stop()
@@ -62,7 +62,7 @@ def main(deployment: Deployment) -> int:
 
 
 @contextmanager
-def _told(deployment: Deployment) -> Iterator[Callable[[], None]]:
+def hearing(deployment: Deployment) -> Iterator[Callable[[], None]]:
     """Hears of pipelines that come over REST; what is given makes the copies so. Under ``viaduck up`` control does."""
     if is_supervised():
         yield _nothing

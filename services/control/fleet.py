@@ -118,11 +118,12 @@ class Fleet:
     def neighbours(self, pipeline: str) -> Iterator[Neighbour]:
         """The destinations of all others: what is registered, and what files say that wait for their source."""
         for other in self._now():
-            if other.name != pipeline:
-                yield from other.neighbours()
-        for config in self._deployment.configs:
-            if config.pipeline != pipeline:
-                yield from ((config.pipeline, each) for each in declared_in(config, self._common.environ))
+            if other.name == pipeline:
+                continue
+            yield from other.neighbours()
+            config = self._deployment.find(other.name)
+            if config is not None and not other.board.file_in_force:
+                yield from ((other.name, each) for each in declared_in(config, self._common.environ))
 
     @property
     def metrics(self) -> list[Metrics]:

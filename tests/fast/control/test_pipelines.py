@@ -15,6 +15,7 @@ import yaml
 from services.control.api.app import build
 from services.control.api.guard import Guard
 from services.control.api.state import Sources
+from shared.kafka.embedded import EmbeddedBroker
 from shared.messages import Outcome
 from tests.fast.control.examples import progress
 from tests.fast.control.files import destination, make_source, write
@@ -281,7 +282,16 @@ def test_it_is_there_after_a_crash_and_after_its_registry_was_lost(running: Runn
         assert (shown["version"], shown["author"]) == (1, "rebuild")
         eventually(lambda: destinations(running, "put") == ["b"])
         assert generation(running, "b") == 1
-    assert "pipelines that came over REST are back" in running.log()
+
+    running.end(signal.SIGKILL)  # the broker as well: there is the copy alone
+    for file in (running.folder / "state").glob("registry.sqlite*"):
+        file.unlink()
+    broker = EmbeddedBroker()
+    with closing(Running(running.folder, broker.bootstrap, running.port)) as again:
+        again.serving_folder(running.folder / "files")
+        assert there(again) == [("one", "file"), ("put", "api")]
+        eventually(lambda: again.kept.keys() == {"a", "b"})
+    assert running.log().count("pipelines that came over REST are back") == 3
 
 
 def test_a_put_waits_for_no_file_and_takes_none_over(running: Running) -> None:
