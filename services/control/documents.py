@@ -100,14 +100,10 @@ class Documents:
                 self._announce(each)
 
     def mend(self) -> None:
-        """Make the copies what they should be: others may write to the folder."""
+        """Make the copies what they should be: others may write to the folder. Those of nobody in the registry go."""
         with self._lock:
             for each in self._known.values():
                 self._copy(each)
-
-    def tidy(self) -> None:
-        """Take copies away that are of nobody in the registry."""
-        with self._lock:
             for name in [name for name in self._copies.names() if self.find(name) is None]:
                 log.warning("a copy of a pipeline that the registry does not hold is removed", pipeline=name)
                 self._at_copies(partial(self._copies.remove, name))

@@ -52,6 +52,8 @@ class Fleet:
         self._pipelines: dict[str, Pipeline] = {}
         self._registered: Mapping[str, int] = {}
         """Versions of the pipelines that came over REST, as they run here."""
+        self._was_copy: dict[str, bool] = {}
+        """Of pipelines whose file is another one now, or none: what it was before."""
         self._stopped, self._woken, self._turned = threading.Event(), threading.Event(), threading.Condition()
         self._reload = threading.Event()
         self._look_at_s = self._repeat_at_s = 0.0
@@ -64,7 +66,7 @@ class Fleet:
             recover(self._documents, self._deployment.copies, self._common)
             self._documents.refresh()
             self._cede(self._deployment)
-            self._documents.tidy()
+            self._documents.mend()
         self._deployment = self._deployment.with_copies(self._common.environ)
         self._registered = self._versions()
         alone = len(self._deployment.configs) == 1 and not (self._deployment.left_out or self._deployment.withheld)
@@ -225,6 +227,7 @@ class Fleet:
     def _take(self, new: Deployment, *, asked: bool) -> None:
         """``asked``: somebody did, so every file counts as changed, also where it says the same."""
         old, self._deployment = self._deployment, new
+        self._was_copy |= {config.pipeline: is_copy(config) for config in old.configs}
         self._say_withheld(old.withheld)
         for pipeline in self._now():
             before, after = old.find(pipeline.name), new.find(pipeline.name)
@@ -251,7 +254,7 @@ class Fleet:
 
     def _withdraw(self, pipeline: Pipeline) -> None:
         """What was put into a file's pipeline over REST waits for the file to come back; a DELETE forgets all."""
-        if not is_copy(pipeline.keeper.config):
+        if not self._was_copy[pipeline.name]:
             pipeline.keeper.withdraw()
             log.info("its file is gone, and its destinations with it", pipeline=pipeline.name)
         elif self._is_deleted(pipeline.name):

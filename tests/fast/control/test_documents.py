@@ -178,7 +178,6 @@ def test_copies_that_somebody_touched_are_mended_and_those_of_nobody_go(one: Con
     one.copies.write("nobodys", {}, 1)
     one.documents.mend()
     assert (one.copies.read("orders"), one.copies.read("events")) == (Copy(ORDERS, 1), Copy({"n": 1}, 2))
-    one.documents.tidy()
     assert one.copies.names() == ["events", "orders"]
 
 

@@ -11,13 +11,18 @@ from typing import Any
 import httpx
 import pytest
 import yaml
+from sqlalchemy.engine import make_url
 
 from services.control.api.app import build
 from services.control.api.guard import Guard
 from services.control.api.state import Sources
+from services.control.database import Database
+from services.control.documents import Documents
+from shared.config.copies import Copies
 from shared.kafka.embedded import EmbeddedBroker
 from shared.messages import Outcome
 from tests.fast.control.examples import progress
+from tests.fast.control.fakes import FakeTopic
 from tests.fast.control.files import destination, make_source, write
 from tests.fast.control.http import Http
 from tests.fast.control.office import Office, entry
@@ -271,6 +276,10 @@ def test_it_is_there_after_a_crash_and_after_its_registry_was_lost(running: Runn
     copy.unlink()
     running.serving_folder(running.folder / "files")
     assert (there(running), copy.exists()) == ([("one", "file"), ("put", "api")], True)
+    nobodys = copy.with_name("nobodys.yaml")
+    nobodys.write_text(copy.read_text().replace("put", "nobodys"))
+    eventually(lambda: not nobodys.exists())
+    assert there(running) == [("one", "file"), ("put", "api")]
 
     for lost in ([copy], []):  # the topic remembers it, and so does the copy
         running.end(signal.SIGKILL)
@@ -292,6 +301,21 @@ def test_it_is_there_after_a_crash_and_after_its_registry_was_lost(running: Runn
         assert there(again) == [("one", "file"), ("put", "api")]
         eventually(lambda: again.kept.keys() == {"a", "b"})
     assert running.log().count("pipelines that came over REST are back") == 3
+
+
+def test_a_removal_that_a_crash_cut_short_is_finished_at_the_next_start(running: Running) -> None:
+    assert put(running, "put", "b").status_code == 201
+    eventually(lambda: running.kept.keys() == {"a", "b"})
+    running.end(signal.SIGKILL)
+    state = running.folder / "state"
+    with closing(Database(make_url(f"sqlite:///{state}/registry.sqlite"))) as database:
+        documents = Documents(database, Copies(state), FakeTopic("viaduck.pipelines"), "viaduck.pipelines")
+        documents.end("put", "deleted", "somebody")
+    running.serving_folder(running.folder / "files")
+    eventually(lambda: running.kept["b"] is None)
+    assert there(running) == [("one", "file")]
+    assert put(running, "put", "b").status_code == 201
+    eventually(lambda: generation(running, "b") == 2)
 
 
 def test_a_put_waits_for_no_file_and_takes_none_over(running: Running) -> None:
