@@ -5,6 +5,7 @@
     from shared.client import Client
 
     with Client("http://127.0.0.1:8000", token="vdk_…") as viaduck:
+        viaduck.put_pipeline("orders", {"source": {"catalog_env": "ORDERS", "table": "orders"}, "routing": {…}})
         viaduck.put("events", "quacksworth-lake", {"routing_value": "quacksworth", "catalog_env": "QUACKSWORTH"})
         begun = viaduck.reseed("events", "quacksworth-lake")
         viaduck.wait("events", begun["id"])
@@ -102,11 +103,20 @@ class Client:
         return [item["name"] for item in self._items("/v1/pipelines")]
 
     def pipeline(self, name: str) -> dict[str, Any]:
-        return self._get(f"/v1/pipelines/{_part(name)}")
+        """How far it is, and of one that came over REST its ``document``."""
+        return self._get(_pipeline(name))
+
+    def put_pipeline(self, name: str, document: Mapping[str, Any], *, check: bool = True) -> dict[str, Any]:
+        """Create or change; ``document`` has the keys of a configuration file that are the pipeline's own."""
+        return self._ask("PUT", _pipeline(name), {"check": str(check).lower()}, json=dict(document))
+
+    def remove_pipeline(self, name: str) -> None:
+        """Stop and forget one that came over REST, with all its destinations; what they wrote stays."""
+        self._ask("DELETE", _pipeline(name))
 
     def audit(self, pipeline: str, destination: str | None = None, limit: int = 100) -> list[dict[str, Any]]:
         """Who did what, the newest first."""
-        return self._some(f"/v1/pipelines/{_part(pipeline)}/audit", limit, destination=destination)
+        return self._some(f"{_pipeline(pipeline)}/audit", limit, destination=destination)
 
     # -- destinations -------------------------------------------------------------------------------------------------
 
@@ -275,12 +285,16 @@ def _part(name: str) -> str:
     return quote(name, safe="")
 
 
+def _pipeline(name: str) -> str:
+    return f"/v1/pipelines/{_part(name)}"
+
+
 def _destinations(pipeline: str) -> str:
-    return f"/v1/pipelines/{_part(pipeline)}/destinations"
+    return f"{_pipeline(pipeline)}/destinations"
 
 
 def _proposals(pipeline: str) -> str:
-    return f"/v1/pipelines/{_part(pipeline)}/proposals"
+    return f"{_pipeline(pipeline)}/proposals"
 
 
 def _destination(pipeline: str, id: str) -> str:

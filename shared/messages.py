@@ -1,9 +1,10 @@
-"""What travels on the four topics: one model each, and how they are parsed.
+"""What travels on the five topics: one model each, and how they are parsed.
 
 ==========================  =====================  =========  ==============================
 topic                       key                    kept       producer → consumer
 ==========================  =====================  =========  ==============================
 ``viaduck.destinations``    pipeline/destination   compacted  control → reader, appliers
+``viaduck.pipelines``       pipeline               compacted  control → readers, appliers
 ``viaduck.work``            pipeline/destination   by time    reader → appliers
 ``viaduck.progress``        pipeline/destination   compacted  appliers, reader → reader, control
 ``viaduck.dead-letter``     as received            by time    whoever could not read a message
@@ -126,6 +127,20 @@ class Destination(Message):
     @property
     def key(self) -> str:
         return f"{self.pipeline}/{self.destination}"
+
+
+class PipelineDocument(Message):
+    """``viaduck.pipelines``: a pipeline that was put over REST; without a document it is gone.
+
+    One that went is never said by a tombstone: those are forgotten after a while, and a service that was away for
+    longer would keep it for ever.
+    """
+
+    pipeline: Name
+    version: int = Field(ge=1)
+    """Of the registry; for people, and for a control that lost its registry."""
+    document: dict[str, Any] | None = None
+    """The keys of a file that are the pipeline's own. No secrets: only the names of variables and files."""
 
 
 class ItemKind(StrEnum):
@@ -349,4 +364,5 @@ MARKED: dict[bytes, type[Frontier] | type[Offer]] = {b'"record":"frontier"': Fro
 
 def schemas() -> dict[str, dict[str, Any]]:
     """The JSON schema of each topic's message, for documentation and other producers."""
-    return {m.__name__: m.model_json_schema() for m in (Destination, WorkItem, Progress, Frontier, Offer, DeadLetter)}
+    models = (Destination, PipelineDocument, WorkItem, Progress, Frontier, Offer, DeadLetter)
+    return {model.__name__: model.model_json_schema() for model in models}

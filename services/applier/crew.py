@@ -24,6 +24,7 @@ from services.applier.offsets import OffsetLedger
 from services.applier.outbox import Outbox
 from services.applier.task import Limits, SourceTable
 from shared.config.catalogs import ResolvedLake, resolve
+from shared.config.copies import is_copy
 from shared.config.loading import lake_of
 from shared.config.model import Config
 from shared.kafka.publisher import Publisher
@@ -81,14 +82,20 @@ class Crew(threading.Thread):
         self._jobs = Jobs(camp.context, source_of(config), camp.limits, camp.name, camp.pipelines, camp.most_tasks)
         self._lanes = self._hired()
 
-    def take(self, config: Config) -> None:
-        """A destination that came into the file may have its secrets there; all else of it needs a restart."""
+    def take(self, config: Config) -> bool:
+        """Go on with a file that changed: a destination that came into it may have its secrets there.
+
+        Whether it can: what came over REST and reads another source needs another crew. For a file's that is a restart.
+        """
         changed = [name for name in FIXED if getattr(config, name) != getattr(self._config, name)]
+        if changed and (is_copy(config) or is_copy(self._config)):
+            return False
         if changed:
             log.error("the file is not taken over: restart for these sections", changed=changed,
                       pipeline=self.pipeline)  # fmt: skip
         else:
             self._config = config
+        return True
 
     def stop(self) -> None:
         self._stopping.set()

@@ -21,8 +21,10 @@ from services.applier.crew import FINISH_WITHIN_S, Camp, Crew
 from services.applier.directory import Directory
 from services.applier.measure import OpenLakes
 from services.applier.task import Limits
+from shared.config.copies import is_copy
 from shared.config.deployment import LOOK_AGAIN_S, Deployment
 from shared.config.model import Config
+from shared.copying import Copying
 from shared.errors import ConfigError, DependencyError
 from shared.http import ServiceServer, own_port
 from shared.kafka.dead_letter import dead_letter
@@ -34,6 +36,7 @@ from shared.kafka.settings import KafkaSettings
 from shared.kafka.topics import Topics, ensure
 from shared.messages import UnreadableMessage
 from shared.metrics import Metrics, together
+from shared.process import is_supervised
 from shared.spark import ALL_CORES, cores, is_local, session
 
 log = structlog.get_logger(__name__)
@@ -92,8 +95,10 @@ class Service:
         ensure(self._settings)
         client = f"viaduck-applier-{self._name}"
         self._publisher = Publisher(self._settings, client)
-        self._follower = Follower(self._settings, f"{client}-destinations", [self._topics.destinations])
-        self._follower.start(self._followed)
+        topics = [self._topics.destinations, self._topics.pipelines]
+        self._follower = follower = Follower(self._settings, f"{client}-destinations", topics)
+        self._copying = Copying(self._deployment.copies, lambda: follower.level)
+        follower.start(self._followed)
         renewal = RenewalWatch(self._settings, f"{client}-renewal", self._renew)
         renewal.start()
         context = session(config, "viaduck-applier", self._planned())
@@ -139,6 +144,7 @@ class Service:
                 self._reload.clear()
                 self._read_again(camp)
                 look_at_s = time.monotonic() + LOOK_AGAIN_S
+            self._look(camp)
         self._finish()
 
     def _send_out(self, crews: Iterable[Crew]) -> None:
@@ -154,18 +160,33 @@ class Service:
             if error.mistakes != self._deployment.left_out:
                 log.warning("files not taken over", mistakes=error.mistakes)
             return
+        self._take_over(new, camp)
+
+    def _look(self, camp: Camp) -> None:
+        """Take up pipelines that came over REST, and let go of those that went."""
+        if self._deployment.may_grow and not is_supervised():  # under `viaduck up` control writes them, for all
+            self._copying.settle()
+        if self._deployment.copies_changed():
+            new = self._deployment.with_copies()
+            if new.withheld:
+                log.error("pipelines that came over REST can't be used here", mistakes=new.withheld)
+            self._take_over(new, camp)
+
+    def _take_over(self, new: Deployment, camp: Camp) -> None:
         self._deployment = new
         for name in [name for name in self._crews if new.find(name) is None]:
             self._crews.pop(name).stop()
             del self._metrics[name]
-            log.info("its file is gone", pipeline=name)
+            log.info("it is gone", pipeline=name)
         for config in new.configs:
-            if config.pipeline in self._crews:
-                self._crews[config.pipeline].take(config)
+            crew = self._crews.get(config.pipeline)
+            if crew is not None and crew.take(config):
                 continue
+            if crew is not None:
+                crew.stop()
             metrics = self._metrics.setdefault(config.pipeline, Metrics(config.pipeline))
             self._send_out([Crew(config, camp, metrics)])
-            log.info("its file is new", pipeline=config.pipeline)
+            log.info("it is new", pipeline=config.pipeline, over_rest=is_copy(config))
 
     def _finish(self) -> None:
         crews = list(self._crews.values())
@@ -179,7 +200,10 @@ class Service:
 
     def _followed(self, record: Record) -> None:
         try:
-            self._directory.put(record)
+            if record.topic == self._topics.pipelines:
+                self._copying.note(record)
+            else:
+                self._directory.put(record)
         except UnreadableMessage as error:
             self._dead_letter(record, str(error))
 
@@ -201,7 +225,7 @@ class Service:
     def _teller(self, record: Record) -> str:
         """The pipeline that a record's key names, or the first."""
         named, _, _ = (record.key or "").partition("/")
-        return named if named in self._deployment.names else self._deployment.names[0]
+        return named if named in self._metrics else self._deployment.names[0]
 
     def _break(self, error: Exception) -> None:
         self._broken = error

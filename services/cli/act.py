@@ -77,7 +77,7 @@ def follow(client: Client, operation: Operation, wait_s: float | None, as_json: 
     """Show an operation, after it is over where there is time to wait. Returns the exit code: 1 if it failed."""
     if wait_s is not None:
         what = f"{operation['kind']} of {operation['destination']}"
-        with _spinning(what):
+        with spinning(what):
             operation = client.wait(operation["pipeline"], operation["id"], wait_s)
     if as_json:
         print_json([dict(operation)])
@@ -90,7 +90,7 @@ def follow(client: Client, operation: Operation, wait_s: float | None, as_json: 
 
 def _until_running(client: Client, pipeline: str, id: str, wait_s: float) -> dict[str, Any]:
     deadline = time.monotonic() + wait_s
-    with _spinning(f"seeding {id}"):
+    with spinning(f"seeding {id}"):
         while True:
             found = client.destination(pipeline, id)
             if found["state"] != "seeding" or time.monotonic() >= deadline:
@@ -99,7 +99,7 @@ def _until_running(client: Client, pipeline: str, id: str, wait_s: float) -> dic
 
 
 @contextmanager
-def _spinning(what: str) -> Iterator[None]:
+def spinning(what: str) -> Iterator[None]:
     """On a terminal something moves meanwhile, on standard error."""
     console = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())

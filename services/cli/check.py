@@ -51,6 +51,8 @@ def main(deployment: Deployment) -> int:
             found += [_named(config, each) if several else each for each in _pipeline(config)]
         except ConfigError as error:
             mistakes += [f"{config.path}: {line}" if several else line for line in error.mistakes]
+    for name, lines in deployment.withheld.items():
+        mistakes += [f"{deployment.copies.file(name)}: {line}" for line in lines]
     if mistakes:
         raise ConfigError(mistakes)
     found += [_broker(deployment.common), _registry(deployment.common)]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import structlog
 
@@ -14,10 +15,18 @@ from services.cli.supervise import Spec, Supervisor
 from services.cli.tree import InForce, named
 from shared.config.deployment import ACCEPTED, LOOK_AGAIN_S, Deployment
 from shared.config.model import Config
+from shared.copying import Copying
 from shared.errors import ConfigError, DependencyError
 from shared.http import OWN_PORT, ServiceServer, own_port
+from shared.kafka.follower import Follower
+from shared.kafka.record import Record
+from shared.kafka.renewal import RenewalWatch
+from shared.kafka.settings import KafkaSettings
+from shared.kafka.topics import Topics
+from shared.messages import UnreadableMessage
 from shared.metrics import merge
 from shared.peers import SOURCE, Peers, source_check
+from shared.process import is_supervised
 
 log = structlog.get_logger(__name__)
 
@@ -26,6 +35,12 @@ ANSWER_WITHIN_S = 1.0
 """Less than whoever asks us waits for."""
 
 END_WITHIN_S = 20.0
+STOP_WITHIN_S = 2.0
+CLIENT = "viaduck-readers"
+
+
+def _nothing() -> None:
+    return None
 
 
 def main(deployment: Deployment) -> int:
@@ -38,11 +53,39 @@ def main(deployment: Deployment) -> int:
         server = _listening(deployment.common, readers)
         server.start()
         try:
-            readers.run(signals)
+            with hearing(deployment) as settle:
+                readers.run(signals, settle)
         finally:
             server.stop()
             readers.stop()
         return signals.exit_code
+
+
+@contextmanager
+def hearing(deployment: Deployment) -> Iterator[Callable[[], None]]:
+    """Hears of pipelines that come over REST; what is given makes the copies so. Under ``viaduck up`` control does."""
+    if is_supervised():
+        yield _nothing
+        return
+    settings = KafkaSettings.from_config(deployment.common)
+    follower = Follower(settings, CLIENT, [Topics(settings.prefix).pipelines])
+    copying = Copying(deployment.copies, lambda: follower.level)
+    renewal = RenewalWatch(settings, f"{CLIENT}-renewal", follower.renew)
+    follower.start(lambda record: _note(copying, record))
+    renewal.start()
+    try:
+        yield copying.settle
+    finally:
+        renewal.stop()
+        follower.stop(STOP_WITHIN_S)
+
+
+def _note(copying: Copying, record: Record) -> None:
+    """What can't be read is dead-lettered by the applier, which follows the same topic."""
+    try:
+        copying.note(record)
+    except UnreadableMessage as error:
+        log.warning("a message can't be read", topic=record.topic, key=record.key, reason=str(error))
 
 
 class Readers:
@@ -66,12 +109,14 @@ class Readers:
     def supervisor(self) -> Supervisor:
         return self._supervisor
 
-    def run(self, signals: Signals) -> None:
-        """Until a signal ends it; SIGHUP reads the files again."""
+    def run(self, signals: Signals, settle: Callable[[], None] = _nothing) -> None:
+        """Until a signal ends it; SIGHUP reads the files again. ``settle`` brings the copies up to date."""
         while signals.ended_by is None:
             self._supervisor.tick()
             if signals.take_reload() or self._is_time_to_look():
                 self.reload()
+            settle()
+            self.look()
             signals.wait(TICK_S)
 
     def stop(self) -> None:
@@ -86,10 +131,19 @@ class Readers:
             if error.mistakes != self._in_force.deployment.left_out:
                 log.error("the files are not taken over: they have mistakes", mistakes=list(error.mistakes))
             return
+        self._take_over(new)
+
+    def look(self) -> None:
+        """Take over pipelines that came over REST, changed or went."""
+        deployment = self._in_force.deployment
+        if deployment.copies_changed():
+            self._take_over(deployment.with_copies())
+
+    def _take_over(self, new: Deployment) -> None:
         old, self._in_force.deployment = self._in_force.deployment, new
         for name in old.names:
             if new.find(name) is None:
-                log.info("its file is gone", pipeline=name)
+                log.info("it is gone", pipeline=name)
                 self._supervisor.drop(name)
                 del self._ports[name]
         for config in new.configs:

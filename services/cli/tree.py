@@ -97,7 +97,7 @@ def take_over(supervisor: Supervisor, in_force: InForce, new: Deployment) -> Non
     """Bring files that changed to the services, unless they say what a running command can't change.
 
     Destinations, new pipelines and those whose file went are a matter of reading again; so is everything for the reader
-    of several pipelines, which starts and ends the readers itself.
+    of several pipelines, which starts and ends the readers itself. What came over REST the services see for themselves.
     """
     old = in_force.deployment
     fixed = [name for name in FIXED if getattr(old.common, name) != getattr(new.common, name)]
@@ -105,15 +105,24 @@ def take_over(supervisor: Supervisor, in_force: InForce, new: Deployment) -> Non
         log.error("not taken over; stop `viaduck up` and start it again for this", changed=fixed)
         return
     in_force.deployment = new
-    changed = [config.pipeline for config in new.configs if not _is_same(old.find(config.pipeline), config)]
+    changed = [config.pipeline for config in new.declared if not _is_same(old.find(config.pipeline), config)]
     anew = changed or _common(old) != _common(new)
-    restarted = [name for name in SERVICES if anew and (name != READER or not new.may_grow)]
+    reader_anew = old.reads_alone and (anew or not new.reads_alone)
+    restarted = [name for name in SERVICES if (reader_anew if name == READER else anew)]
     supervisor.restart(*restarted)
     for name in SERVICES:
         if name not in restarted:
             supervisor[name].send(signal.SIGHUP)
     log.info("files read again", start_anew=restarted, pipelines=len(new.configs),
              destinations=sum(len(config.destinations) for config in new.configs))  # fmt: skip
+
+
+def take_copies(supervisor: Supervisor, in_force: InForce) -> None:
+    """Note what came or went over REST. The services see it for themselves, but for a reader that is the only one."""
+    old = in_force.deployment
+    new = in_force.deployment = old.with_copies()
+    if old.reads_alone and not new.reads_alone:
+        supervisor.restart(READER)
 
 
 def _is_same(old: Config | None, new: Config) -> bool:

@@ -19,7 +19,7 @@ from services.cli.progress import Progress, shown
 from services.cli.signals import Signals
 from services.cli.status import print_json
 from services.cli.supervise import Supervisor
-from services.cli.tree import InForce, Ports, processes, take_over
+from services.cli.tree import InForce, Ports, processes, take_copies, take_over
 from shared import log as logging
 from shared.config.catalogs import resolve
 from shared.config.deployment import Deployment, load_all
@@ -142,6 +142,8 @@ class Run:
     def _told(self) -> int | None:
         if self._signals.take_reload():
             self._reload()
+        if self._in_force.deployment.copies_changed():
+            take_copies(self._supervisor, self._in_force)
         return self._signals.exit_code if self._signals.ended_by is not None else None
 
     def _reload(self) -> None:

@@ -15,12 +15,12 @@ import structlog
 
 from services.control.board import Board
 from services.control.desk import Desk, Done
-from services.control.entry import Unfit
 from services.control.keeper import Keeper
 from services.control.lifecycle import Declared, Refused, Registered
 from services.control.policy import AUTHOR, UNSAFE, Decision, Sighting, Standing, decide, standing, twins
 from services.control.proposals import Proposal, Proposals
 from services.control.provision import create_database
+from services.control.strangers import Unfit
 from services.control.template import entry_of, id_of
 from shared.config.catalogs import resolve
 from shared.config.model import PLACEHOLDER, Config, Template

@@ -14,12 +14,13 @@ from datetime import UTC, datetime
 from services.control import lifecycle
 from services.control.board import Board
 from services.control.clash import Neighbour, Taken
-from services.control.entry import Entry, Fault, Unfit, declare_entry
+from services.control.entry import Entry, declare_entry
 from services.control.keeper import Keeper
 from services.control.lifecycle import Declared, Refused, Registered, Revision
 from services.control.operations import Kind, Operation, Operations, begun, look
 from services.control.probe import Finding, Probe
 from services.control.status import View
+from services.control.strangers import Fault, Unfit
 from services.control.tokens import Tokens
 from services.control.trail import Trail
 from shared.config.catalogs import resolve

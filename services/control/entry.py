@@ -7,17 +7,14 @@ destinations, at the source or at the lake itself can tell is somebody else's (`
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import Annotated, Any
 
-from psycopg.conninfo import conninfo_to_dict
 from pydantic import BaseModel, ConfigDict, Field
 
 from services.control.declared import identity, slice_name
 from services.control.lifecycle import Declared
-from shared.config.catalogs import ENV_SUFFIX, POSTGRES, CatalogRefused, has_password, parse_catalog
+from services.control.strangers import Fault, Unfit, foreign, relative, secret
+from shared.config.copies import is_copy
 from shared.config.lake_rules import World, check_lake, complete_lake
 from shared.config.mistakes import UNWRITABLE, Mistakes
 from shared.config.model import Config
@@ -25,7 +22,6 @@ from shared.config.secrets import SECRET_PROPERTIES
 from shared.messages import LakeRef, Name, SeedMode
 
 CATALOGS = ("catalog", "catalog_env", "postgres_uri_env")
-SQLITE = "sqlite:"
 
 Text = Annotated[str, Field(max_length=4_096)]
 Short = Annotated[str, Field(max_length=200)]
@@ -60,23 +56,6 @@ class Entry(BaseModel):
     def text(self) -> str:
         """The routing value as text, as a file would be read."""
         return _text(self.routing_value)
-
-
-@dataclass(frozen=True)
-class Fault:
-    """What is wrong with one field. ``kind`` is a key of ``problems.KINDS``."""
-
-    path: str
-    message: str
-    kind: str = "invalid"
-
-
-class Unfit(Exception):
-    """An entry that can't be used, with everything that is wrong with it."""
-
-    def __init__(self, faults: list[Fault]) -> None:
-        super().__init__("; ".join(f"{fault.path}: {fault.message}" for fault in faults))
-        self.faults = faults
 
 
 class Environment(dict[str, str]):
@@ -148,77 +127,11 @@ def _faults(
     if unwritable or any(map(UNWRITABLE.search, [*section["properties"], *section["properties"].values()])):
         yield from () if unwritable else [Fault("properties", "hold a null character")]
         return
-    secrets = list(_secrets(section, config.path.parent))
+    secrets = list(secret(section, config.path.parent))
     yield from secrets
     if not secrets:
         mistakes = Mistakes()
         check_lake(section, "", World(Environment(environ), config.path.parent), mistakes)
         yield from (Fault(path, text) for path, text in mistakes.items())
-        yield from _strangers(section, config)
-
-
-def _secrets(section: Mapping[str, Any], folder: Path) -> Iterator[Fault]:
-    """Looked for first, so that no other message quotes one."""
-    for name in section["properties"]:
-        if name.lower() in SECRET_PROPERTIES:
-            yield Fault(f"properties.{name}", f"is a secret; write {name}_env with a variable's name", SECRET)
-    try:
-        holds = "catalog" in section and has_password(parse_catalog(section["catalog"], folder))
-    except CatalogRefused:
-        return
-    if holds:
-        yield Fault("catalog", "holds a password; name a variable (catalog_env) or a file (passfile=…)", SECRET)
-
-
-SECRET = "secret_in_request"  # noqa: S105 - the name of a problem
-
-
-def _strangers(section: Mapping[str, Any], config: Config) -> Iterator[Fault]:
-    """Hosts, paths and variables that are not on the server's lists; a list that is empty allows everything."""
-    server, properties = config.server, section["properties"]
-    named = [(key, section[key]) for key in ("catalog_env", "postgres_uri_env") if key in section]
-    named += [(f"properties.{key}", value) for key, value in properties.items() if key.endswith(ENV_SUFFIX)]
-    for path, variable in named:
-        if server.allowed_variables and not _matches(variable, server.allowed_variables):
-            yield Fault(path, f"{variable} is not among the variables that may be named", "not_allowed")
-    hosts = [("catalog", host) for host in _hosts(section.get("catalog", ""), config.path.parent)]
-    if "s3_endpoint" in properties:
-        host, _, port = properties["s3_endpoint"].rpartition(":")
-        hosts.append(("properties.s3_endpoint", host or port))
-    for path, host in hosts:
-        if server.allowed_hosts and not _matches(host.lower(), server.allowed_hosts):
-            yield Fault(path, f"{host or 'the local socket'} is not among the hosts that may be used", "not_allowed")
-    for path, place in _places(section, config.path.parent):
-        if server.allowed_paths and not _is_below(place, server.allowed_paths):
-            yield Fault(path, "is not below one of the paths that may be used", "not_allowed")
-
-
-def _hosts(catalog: str, folder: Path) -> list[str]:
-    try:
-        normal = parse_catalog(catalog, folder)
-    except CatalogRefused:
-        return []
-    if not normal.startswith(POSTGRES):
-        return []
-    words = conninfo_to_dict(normal.removeprefix(POSTGRES))
-    given = [str(words[key]) for key in ("host", "hostaddr") if words.get(key)]
-    return [host for each in given for host in each.split(",")] or [""]
-
-
-def _places(section: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, str]]:
-    whole = complete_lake(section, {}, folder)
-    if str(whole.get("catalog", "")).startswith(SQLITE):
-        yield "catalog", whole["catalog"].removeprefix(SQLITE)
-    if "data_path" in whole:
-        yield "data_path", whole["data_path"]
-
-
-def _matches(value: str, patterns: tuple[str, ...]) -> bool:
-    return any(fnmatchcase(value, pattern) for pattern in patterns)
-
-
-def _is_below(place: str, allowed: tuple[str, ...]) -> bool:
-    """A prefix counts up to a slash, and a path that steps back is below nothing."""
-    if ".." in place.split("/"):
-        return False
-    return any(f"{place.rstrip('/')}/".startswith(f"{prefix.rstrip('/')}/") for prefix in allowed)
+        yield from foreign(section, config.server, config.path.parent)
+        yield from relative(section, environ) if is_copy(config) else ()

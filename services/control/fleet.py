@@ -1,47 +1,79 @@
-"""The pipelines of one control: which there are now, and what comes and goes with their files."""
+"""The pipelines of one control: which there are now, and what comes and goes with files and over REST."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 
 import structlog
 
 from services.control.api.state import Served
-from services.control.pipeline import Common, Pipeline
+from services.control.clash import Neighbour
+from services.control.documents import Documents
+from services.control.lifecycle import Revision
+from services.control.pipeline import Common, Pipeline, forget, repeat_every_s
+from services.control.pipeline_entry import declared_in
+from services.control.rebuild import recover
 from services.control.status import View
+from shared.config.copies import is_copy
 from shared.config.deployment import LOOK_AGAIN_S, Deployment
 from shared.config.model import Config
 from shared.errors import ConfigError, DependencyError
 from shared.messages import Frontier, Offer, Progress
 from shared.metrics import Metrics
 from shared.peers import source_check
+from shared.process import is_supervised
 
 log = structlog.get_logger(__name__)
 
+LOOK_EVERY_S = 0.5
+"""How soon what another control put into the registry is taken up here."""
+
 AGAIN_S = 1.0
+SETTLED_WITHIN_S = 5.0
 END_WITHIN_S = 0.5
 """For all of them together, when control ends."""
 
+REPLACED = ("source", "routing")
+"""Sections with which a pipeline that came over REST is another one: its parts are put together anew."""
+
 
 class Fleet:
-    """May be used from several threads; one of its own reads the files again when ``reload`` asks for it."""
+    """May be used from several threads; one of its own looks after what comes and goes."""
 
-    def __init__(self, deployment: Deployment, common: Common, came: Callable[[], None]) -> None:
+    def __init__(self, deployment: Deployment, common: Common, documents: Documents, came: Callable[[], None]) -> None:
         """``came``: a pipeline is new, and has heard nothing of what the topics hold."""
-        self._deployment, self._common, self._came = deployment, common, came
-        alone = len(deployment.configs) == 1 and not deployment.left_out
-        self._pipelines: dict[str, Pipeline] = {
-            config.pipeline: Pipeline(config, common, self._load, self._now, alone=alone)
-            for config in deployment.configs
-        }
-        self._stopped, self._reload = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._run, name="files", daemon=True)
+        self._deployment, self._common, self._documents, self._came = deployment, common, documents, came
+        self.room = deployment.may_grow or is_supervised(common.environ)
+        """Whether pipelines may come over REST: where one file is all, only `viaduck up` has its reader make room."""
+        self._pipelines: dict[str, Pipeline] = {}
+        self._registered: Mapping[str, int] = {}
+        """Versions of the pipelines that came over REST, as they run here."""
+        self._was_copy: dict[str, bool] = {}
+        """Of pipelines whose file is another one now, or none: what it was before."""
+        self._stopped, self._woken, self._turned = threading.Event(), threading.Event(), threading.Condition()
+        self._reload = threading.Event()
+        self._look_at_s = self._repeat_at_s = 0.0
+        self._waits = False
+        self._thread = threading.Thread(target=self._run, name="fleet", daemon=True)
 
     def begin(self) -> None:
         """Take up what was. Raises ``DependencyError``."""
+        if self.room:
+            recover(self._documents, self._deployment.copies, self._common)
+            self._documents.refresh()
+            self._cede(self._deployment)
+            self._documents.mend()
+        self._deployment = self._deployment.with_copies(self._common.environ)
+        self._registered = self._versions()
+        alone = len(self._deployment.configs) == 1 and not (self._deployment.left_out or self._deployment.withheld)
+        self._pipelines = {config.pipeline: self._made(config, alone=alone) for config in self._deployment.configs}
         for pipeline in self._pipelines.values():
             pipeline.begin()
+        self._finish_removals()
 
     def start(self) -> None:
         for pipeline in self._pipelines.values():
@@ -50,7 +82,7 @@ class Fleet:
 
     def close(self) -> None:
         self._stopped.set()
-        self._reload.set()
+        self._woken.set()
         for pipeline in self._pipelines.values():
             pipeline.tell_to_stop()
         for pipeline in self._pipelines.values():
@@ -59,19 +91,41 @@ class Fleet:
     def reload(self) -> None:
         """Read the files again, soon; may be called from a signal handler."""
         self._reload.set()
+        self._woken.set()
 
     def repeat(self) -> None:
         """Publish everything again, soon: nobody may have kept it."""
+        self._repeat_at_s = 0.0
         for pipeline in self._now():
             pipeline.worker.repeat()
 
+    def settle(self, pipeline: str) -> None:
+        """Take up what is registered of a pipeline now, and wait for it; not for ever, since a broker may be away."""
+        self._woken.set()
+        with self._turned:
+            self._turned.wait_for(lambda: self._is_settled(pipeline), SETTLED_WITHIN_S)
+
     # -- what there is ------------------------------------------------------------------------------------------------
+
+    @property
+    def deployment(self) -> Deployment:
+        return self._deployment
 
     def served(self) -> Mapping[str, Served]:
         return {pipeline.name: pipeline.served for pipeline in self._now()}
 
     def views(self) -> list[View]:
         return [pipeline.board.view() for pipeline in self._now()]
+
+    def neighbours(self, pipeline: str) -> Iterator[Neighbour]:
+        """The destinations of all others: what is registered, and what files say that wait for their source."""
+        for other in self._now():
+            if other.name == pipeline:
+                continue
+            yield from other.neighbours()
+            config = self._deployment.find(other.name)
+            if config is not None and not other.board.file_in_force:
+                yield from ((other.name, each) for each in declared_in(config, self._common.environ))
 
     @property
     def metrics(self) -> list[Metrics]:
@@ -92,7 +146,8 @@ class Fleet:
         """What control's own look at each source came to, and which files their sources refute."""
         now = self._now()
         found = {source_check(each.name, alone=len(now) == 1): each.worker.source_problem for each in now}
-        return found | {f"file ({each.name})": "; ".join(each.board.refused) for each in now if each.board.refused}
+        refused = {**self._deployment.withheld, **{each.name: each.board.refused for each in now if each.board.refused}}
+        return found | {f"file ({name})": "; ".join(said) for name, said in refused.items()}
 
     def _now(self) -> list[Pipeline]:
         return list(self._pipelines.values())
@@ -101,51 +156,154 @@ class Fleet:
 
     def _run(self) -> None:
         while not self._stopped.is_set():
-            self._reload.wait(LOOK_AGAIN_S if self._deployment.left_out else None)
-            self._reload.clear()
+            self._woken.wait(LOOK_EVERY_S)
+            self._woken.clear()
             try:
-                self._read_again()
+                self._turn()
             except DependencyError as error:
-                log.warning("pipelines have to wait", error=str(error), hint=error.hint, retry_in_s=AGAIN_S)
+                if not self._waits:
+                    log.warning("pipelines have to wait", error=str(error), hint=error.hint, retry_in_s=AGAIN_S)
+                self._waits = True
                 self._stopped.wait(AGAIN_S)
-                self._reload.set()
             except Exception:
-                log.exception("the files could not be taken over")  # the pipelines go on with what they have
+                log.exception("pipelines could not be taken over")  # they go on with what they have
+                self._stopped.wait(AGAIN_S)
+            else:
+                self._waits = False
 
-    def _read_again(self) -> None:
-        """Raises ``DependencyError``; what is done by then is done, and doing it again changes nothing."""
+    def _turn(self) -> None:
+        """Raises ``DependencyError``; what is done by then is done, and the rest is done the next time."""
         if self._stopped.is_set():
             return
+        self._read_files()
+        if self.room:
+            self._read_registry()
+        self._meet()
+        with self._turned:
+            self._turned.notify_all()
+
+    def _read_files(self) -> None:
+        asked = self._reload.is_set()
+        if not asked and not (self._deployment.left_out and time.monotonic() >= self._look_at_s):
+            return
+        self._reload.clear()
+        self._look_at_s = time.monotonic() + LOOK_AGAIN_S
         try:
             new = self._deployment.again()
         except ConfigError as error:
             if error.mistakes != self._deployment.left_out:
                 log.error("the files have mistakes; the old ones stay", mistakes=list(error.mistakes))
             return
-        self._deployment = new
+        if self.room:
+            self._cede(new)
+        self._take(new.with_copies(self._common.environ), asked=asked)
+
+    def _cede(self, new: Deployment) -> None:
+        """What a file declares is the file's from then on."""
+        for config in new.declared:
+            known = self._documents.all.get(config.pipeline)
+            if known is not None and known.state != "ceded":
+                try:
+                    self._documents.end(config.pipeline, "ceded", "file")
+                except DependencyError:
+                    self._reload.set()
+                    raise
+                log.info("a file declares what came over REST", pipeline=config.pipeline)
+
+    def _read_registry(self) -> None:
+        self._documents.refresh()
+        versions = self._versions()
+        if versions != self._registered or self._deployment.copies_changed():
+            self._documents.mend()
+            self._take(self._deployment.with_copies(self._common.environ), asked=False)
+            self._registered = versions
+        if time.monotonic() >= self._repeat_at_s:
+            self._documents.announce_all()
+            self._repeat_at_s = time.monotonic() + repeat_every_s(self._common.settings)
+
+    def _versions(self) -> Mapping[str, int]:
+        return {name: each.version for name, each in self._documents.all.items() if each.content is not None}
+
+    def _take(self, new: Deployment, *, asked: bool) -> None:
+        """``asked``: somebody did, so every file counts as changed, also where it says the same."""
+        old, self._deployment = self._deployment, new
+        self._was_copy |= {config.pipeline: is_copy(config) for config in old.configs}
+        self._say_withheld(old.withheld)
         for pipeline in self._now():
-            if new.find(pipeline.name) is None:
+            before, after = old.find(pipeline.name), new.find(pipeline.name)
+            if after is not None and before is not None and (asked or before != after):
+                if _is_another(before, after):
+                    self._let_go(pipeline)
+                else:
+                    pipeline.worker.reload()
+
+    def _meet(self) -> None:
+        """Run what the deployment has, and nothing else."""
+        for pipeline in self._now():
+            if self._deployment.find(pipeline.name) is None:
                 self._let_go(pipeline)
-            else:
-                pipeline.worker.reload()
-        for config in new.configs:
+        for config in self._deployment.configs:
             if config.pipeline not in self._pipelines:
                 self._take_up(config)
 
     def _let_go(self, pipeline: Pipeline) -> None:
         pipeline.stop()
-        pipeline.keeper.withdraw()
+        if self._deployment.find(pipeline.name) is None:
+            self._withdraw(pipeline)
         self._pipelines = {name: each for name, each in self._pipelines.items() if each is not pipeline}
-        log.info("its file is gone, and its destinations with it", pipeline=pipeline.name)
+
+    def _withdraw(self, pipeline: Pipeline) -> None:
+        """What was put into a file's pipeline over REST waits for the file to come back; a DELETE forgets all."""
+        if not self._was_copy[pipeline.name]:
+            pipeline.keeper.withdraw()
+            log.info("its file is gone, and its destinations with it", pipeline=pipeline.name)
+        elif self._is_deleted(pipeline.name):
+            pipeline.keeper.forget(self._documents.all[pipeline.name].author)
+            log.info("it is deleted, and its destinations with it", pipeline=pipeline.name)
 
     def _take_up(self, config: Config) -> None:
-        pipeline = Pipeline(config, self._common, self._load, self._now, alone=False)
+        pipeline = self._made(config, alone=False)
         pipeline.begin()
+        for each in self._now():
+            each.worker.alone = False
         self._pipelines = {**self._pipelines, pipeline.name: pipeline}
         pipeline.start()
         self._came()
-        log.info("its file is new", pipeline=pipeline.name)
+        log.info("pipeline is new", pipeline=pipeline.name, over_rest=is_copy(config))
+
+    def _finish_removals(self) -> None:
+        """Of pipelines that were deleted by a control which died before it had forgotten their destinations."""
+        revision = Revision(uuid.uuid4().hex, datetime.now(UTC), "rebuild")
+        for name in self._documents.all:
+            if self._is_deleted(name) and name not in self._pipelines:
+                forget(self._common, name, revision)
+
+    def _is_deleted(self, name: str) -> bool:
+        known = self._documents.all.get(name)
+        return known is not None and known.state == "deleted"
+
+    def _is_settled(self, name: str) -> bool:
+        document = self._documents.find(name)
+        if document is None:
+            return name not in self._pipelines
+        taken = self._registered.get(name) == document.version
+        return taken and (name in self._pipelines or name in self._deployment.withheld)
+
+    def _say_withheld(self, before: Mapping[str, tuple[str, ...]]) -> None:
+        for name, mistakes in self._deployment.withheld.items():
+            if before.get(name) != mistakes:
+                log.error("a pipeline that came over REST can't be used here", pipeline=name, mistakes=list(mistakes))
+
+    def _made(self, config: Config, *, alone: bool) -> Pipeline:
+        return Pipeline(config, self._common, self._load, self._now, alone=alone)
 
     def _load(self, pipeline: str) -> Config:
         """A pipeline's file, as it was when all were read."""
         return self._deployment.of(pipeline)
+
+
+def _is_another(before: Config, after: Config) -> bool:
+    """Whether a pipeline that came over REST, or ceases to, is so changed that no running part of it can go on."""
+    if not (is_copy(before) or is_copy(after)):
+        return False
+    return any(getattr(before, name) != getattr(after, name) for name in REPLACED)

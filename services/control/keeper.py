@@ -14,7 +14,7 @@ from services.control import registry
 from services.control.board import Board
 from services.control.clash import Neighbour, Taken
 from services.control.declared import declarations
-from services.control.lifecycle import OnGap, Registered, Revision, answer, reconcile
+from services.control.lifecycle import OnGap, Registered, Revision, all_removed, answer, reconcile
 from services.control.publish import Announcer
 from services.control.registry import Registry
 from shared.config.model import Config
@@ -107,6 +107,11 @@ class Keeper:
         """The file is gone, and so is all that it declared. Raises ``DependencyError``; then nothing has changed."""
         revision = self._revision("file")
         self._change(lambda held: reconcile(held, (), revision), revision)
+
+    def forget(self, author: str | None) -> None:
+        """The pipeline is deleted, and all of its destinations with it. Raises ``DependencyError``, as above."""
+        revision = self._revision(author)
+        self._change(lambda held: all_removed(held, revision), revision)
 
     def react(self) -> None:
         """Do what the answers ask for. Raises ``DependencyError``; then the same is asked again."""

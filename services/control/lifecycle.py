@@ -185,6 +185,11 @@ def remove(held: Registered, revision: Revision) -> Registered:
     )
 
 
+def all_removed(held: Mapping[str, Registered], revision: Revision) -> list[Registered]:
+    """Those that change where every destination of a pipeline is removed."""
+    return [remove(each, revision) for each in held.values() if not each.removed]
+
+
 def drop(held: Registered, revision: Revision) -> Registered:
     """A last life, in which an applier takes away what the destination holds; the one before it is fenced.
 

@@ -12,6 +12,7 @@ from services.control.clash import Neighbour
 from services.control.database import Database
 from services.control.desk import Desk
 from services.control.keeper import Keeper
+from services.control.lifecycle import Revision, all_removed
 from services.control.operations import Operations
 from services.control.proposals import Proposals
 from services.control.publish import Announcer
@@ -33,6 +34,10 @@ REPEAT_EVERY_S, REPEAT_EMBEDDED_EVERY_S = 300.0, 30.0
 """How often everything is published again, for a broker that was wiped; the embedded one keeps little anyway."""
 
 END_WITHIN_S = 3.0
+
+
+def repeat_every_s(settings: KafkaSettings) -> float:
+    return REPEAT_EMBEDDED_EVERY_S if settings.embedded else REPEAT_EVERY_S
 
 
 @dataclass(frozen=True)
@@ -98,9 +103,9 @@ class Pipeline:
         self._desk = Desk(keeper, board, operations, trail, common.tokens, common.environ, neighbours=self._neighbours)
         self.arrivals = Arrivals(keeper, board, self._desk, Proposals(common.database, self.name), common.environ)
         self._pulse = Pulse(board.view)
-        repeat_every_s = REPEAT_EMBEDDED_EVERY_S if common.settings.embedded else REPEAT_EVERY_S
+        every_s = repeat_every_s(common.settings)
         chores = [self._pulse.feel, self._desk.close_operations]
-        return Worker(keeper, board, repeat_every_s, common.failed, lambda _: load(self.name), chores, alone=alone)
+        return Worker(keeper, board, every_s, common.failed, lambda _: load(self.name), chores, alone=alone)
 
     def _served(self) -> Served:
         common, view = self._common, self.board.view
@@ -108,8 +113,24 @@ class Pipeline:
         work = Work(self.name, common.topics, scan, common.publisher, view)
         return Served(view, self._desk, work, self._pulse, self.arrivals)
 
+    def neighbours(self, managed_by: Collection[str] = ("file", "api")) -> Iterator[Neighbour]:
+        """Its destinations, for those beside it."""
+        for each in self.keeper.held.values():
+            if not each.removed and each.managed_by in managed_by:
+                yield self.name, each.declared
+
     def _neighbours(self, managed_by: Collection[str] = ("file", "api")) -> Iterator[Neighbour]:
         for other in self._others():
-            for each in other.keeper.held.values():
-                if other is not self and not each.removed and each.managed_by in managed_by:
-                    yield other.name, each.declared
+            if other is not self:
+                yield from other.neighbours(managed_by)
+
+
+def forget(common: Common, pipeline: str, revision: Revision) -> None:
+    """Remove all destinations of a pipeline that does not run here. Raises ``DependencyError``."""
+    registry = Registry(common.database, pipeline)
+    before = registry.destinations()
+    if all(each.removed for each in before.values()):
+        return
+    after = registry.change(lambda held: all_removed(held, revision), revision)
+    announcer = Announcer(common.publisher, common.topics.destinations, pipeline)
+    announcer.announce(each for each in after.values() if each is not before.get(each.id))

@@ -54,8 +54,13 @@ KINDS: dict[str, Kind] = {
         "Mend what `fields` names, or switch the checks off with ?check=false.",
     ),
     "declared_by_file": Kind(
-        409, "Declared by the file", "The configuration file declares this destination, so only it can change it.",
+        409, "Declared by the file",
+        "A configuration file declares this destination or pipeline, so only it can change it.",
         "Change the file and send SIGHUP, or take the entry out of it.",
+    ),
+    "one_file_alone": Kind(
+        409, "One file alone", "The services were started with one file, and then there is room for its pipeline only.",
+        "Start them with a folder of files (-c FOLDER), or with several.",
     ),
     "being_removed": Kind(
         409, "Being removed", "Its table and cursor are being dropped.",

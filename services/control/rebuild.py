@@ -1,4 +1,4 @@
-"""Fills a registry that is new from the topics, once, before anything else is done with it."""
+"""Fills a registry that is new from what others remember, once, before anything else is done with it."""
 
 from __future__ import annotations
 
@@ -6,24 +6,39 @@ import os
 import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Protocol
 
 import structlog
 
 from services.control.declared import identity, slice_name
+from services.control.documents import Documents
 from services.control.lifecycle import Revision
 from services.control.recall import NOT_KEPT, Memory, recall
 from services.control.registry import Registry
+from shared.config.copies import Copies
 from shared.config.model import Config
 from shared.errors import DependencyError
 from shared.kafka.follower import Follower
 from shared.kafka.record import Record
+from shared.kafka.scan import Scan
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topics import Topics
-from shared.messages import Destination, Progress, UnreadableMessage, parse_progress
+from shared.messages import Destination, PipelineDocument, Progress, UnreadableMessage, parse_progress
 
 log = structlog.get_logger(__name__)
 
 READ_WITHIN_S = 30.0
+
+
+class Reached(Protocol):
+    """The part of ``services.control.pipeline.Common`` that is used here."""
+
+    @property
+    def client(self) -> str: ...
+    @property
+    def settings(self) -> KafkaSettings: ...
+    @property
+    def topics(self) -> Topics: ...
 
 
 def rebuild(
@@ -46,6 +61,33 @@ def rebuild(
         only_their_generation=list(found.forgotten),
         not_recovered=NOT_KEPT,
     )
+
+
+def recover(documents: Documents, copies: Copies, common: Reached) -> None:
+    """The pipelines that came over REST, into a registry that is new: from the topic, and from this service's copies.
+
+    Raises ``DependencyError`` where the topic can't be read.
+    """
+    if not documents.is_new():
+        return
+    found = {name: said for name in copies.names() if (said := _copied(copies, name)) is not None}
+    for record in Scan(common.settings, f"{common.client}-rebuild").all(common.topics.pipelines):
+        try:
+            said = None if record.value is None else PipelineDocument.from_bytes(record.value)
+        except UnreadableMessage as error:
+            log.warning("a message can't be used for the registry", key=record.key, reason=str(error))
+            continue
+        if said is not None and said.pipeline == record.key:
+            found[said.pipeline] = said
+    if found:
+        documents.adopt(found.values())
+        there = [name for name, each in found.items() if each.document is not None]
+        log.warning("the registry was empty: pipelines that came over REST are back", pipelines=there)
+
+
+def _copied(copies: Copies, name: str) -> PipelineDocument | None:
+    copy = copies.read(name)
+    return None if copy is None else PipelineDocument(pipeline=name, version=copy.version, document=copy.document)
 
 
 def _read(pipeline: str, settings: KafkaSettings, client: str) -> Memory:

@@ -17,10 +17,12 @@ from services.control.api.app import build
 from services.control.api.guard import Guard, is_loopback
 from services.control.api.state import Sources
 from services.control.database import Database
+from services.control.documents import Documents
 from services.control.fleet import Fleet
 from services.control.follow import handler
 from services.control.metrics_view import exposition
 from services.control.pipeline import Common
+from services.control.pipeline_desk import PipelineDesk
 from services.control.readiness import Readiness
 from services.control.tokens import Tokens
 from shared.config.deployment import Deployment
@@ -79,7 +81,10 @@ class Control:
         self._closing.callback(self._publisher.close, END_WITHIN_S)
         self._tokens = Tokens(database)
         common = Common(CLIENT, environ, settings, self._topics, self._publisher, database, self._tokens, self._end)
-        self._fleet = self._closing.enter_context(contextlib.closing(Fleet(deployment, common, self._hear_again)))
+        documents = Documents(database, deployment.copies, self._publisher, self._topics.pipelines)
+        fleet = Fleet(deployment, common, documents, self._hear_again)
+        self._fleet = self._closing.enter_context(contextlib.closing(fleet))
+        self._desk = PipelineDesk(documents, fleet, environ)
         checks = {"broker": Broker(settings, CLIENT).problem, "registry": database.problem}
         self._readiness = self._closing.enter_context(
             contextlib.closing(Readiness(checks, self._peers, self._fleet.sources))
@@ -90,7 +95,7 @@ class Control:
         self._server = uvicorn.Server(self._uvicorn(guard))
 
     def _uvicorn(self, guard: Guard) -> uvicorn.Config:
-        sources = Sources(self._fleet.served, self._readiness.checks, self._exposition, self._tokens)
+        sources = Sources(self._fleet.served, self._readiness.checks, self._exposition, self._tokens, self._desk)
         return uvicorn.Config(
             build(sources, guard),
             log_config=None,

@@ -113,6 +113,21 @@ proposals = Table(
 )
 """Routing values that have no destination, and what an operator said to them."""
 
+documents = Table(
+    "documents",
+    metadata,
+    Column("pipeline", String(NAME), primary_key=True),
+    # The keys of a file that are the pipeline's own, as JSON; null where it is gone. Never a secret.
+    Column("content", Text),
+    # ``there``, ``deleted`` with all its destinations, or ``ceded`` to a file that declares it now.
+    Column("state", String(8), nullable=False),
+    # One count for all: what is newer than one has seen is found by it.
+    Column("version", BigInteger, nullable=False),
+    Column("author", String(NAME)),
+    Column("updated_at", Moment, nullable=False),
+)
+"""Pipelines that came over REST; one row for each that ever did."""
+
 operations = Table(
     "operations",
     metadata,

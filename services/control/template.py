@@ -9,7 +9,8 @@ from typing import Any
 from psycopg.conninfo import conninfo_to_dict
 from pydantic import ValidationError
 
-from services.control.entry import Entry, Fault, Unfit
+from services.control.entry import Entry
+from services.control.strangers import Fault, Unfit
 from shared.config.catalogs import POSTGRES, CatalogRefused, parse_catalog
 from shared.config.model import PLACEHOLDER, Template
 from shared.config.template_rules import LONGEST_NAME, filled

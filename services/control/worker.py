@@ -47,7 +47,7 @@ class Worker:
         self._keeper, self._board = keeper, board
         self._chores = (keeper.refresh, keeper.react, *chores)
         self._repeat_every_s, self._on_failure, self._load = repeat_every_s, on_failure, load
-        self._alone = alone
+        self.alone = alone
         self._stopped, self._reload, self._repeat = threading.Event(), threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="worker", daemon=True)
         self._wanted: Config | None = keeper.config
@@ -86,7 +86,7 @@ class Worker:
             except Exception as error:
                 if not isinstance(error, ConfigError):
                     log.exception("control can't go on")
-                if self._alone:
+                if self.alone:
                     self._on_failure(error)
                     return
                 self._stopped.wait(RETRY_LONGEST_S)
@@ -152,7 +152,7 @@ class Worker:
             log.error("the file does not fit the source; the old one stays", mistakes=list(error.mistakes))
             self._wanted, self._board.file_in_force = None, True
             return
-        if self._alone:
+        if self.alone:
             raise error
         if self._board.refused != error.mistakes:
             log.error("the file does not fit the source", mistakes=list(error.mistakes))

@@ -2,6 +2,9 @@
 
 What belongs to the deployment may stand in any of the files, and needs to stand in one only: each ``Config`` holds it
 in the end, so whoever is given one pipeline's has everything.
+
+Pipelines that came over REST are beside them as copies (``shared.config.copies``): no mistake of one of those is more
+than its own.
 """
 
 from __future__ import annotations
@@ -10,11 +13,12 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from shared.config.catalogs import resolve
+from shared.config.copies import Copies, Fingerprint, is_copy
 from shared.config.lake_rules import World
 from shared.config.loading import Loaded, load_file
 from shared.config.mistakes import Mistakes, join, quoted
@@ -24,6 +28,11 @@ from shared.errors import ConfigError
 
 COMMON = ("server", "reader", "applier", "web", "instance", "kafka", "spark", "registry")
 """Sections of the deployment; ``state_dir`` is its too, and all else a pipeline's own."""
+
+NOT_ITS_OWN = (*COMMON, "state_dir")
+"""Keys that a pipeline which comes over REST can't have."""
+
+OF_THE_DEPLOYMENT = "belongs to the deployment; leave it out, and write it in a file that the services are started with"
 
 ENDINGS = (".yaml", ".yml")
 
@@ -42,11 +51,15 @@ class Deployment:
     configs: tuple[Config, ...]
     left_out: tuple[str, ...] = ()
     """The mistakes of files that are left out for now."""
+    withheld: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The mistakes of pipelines that came over REST and can't be used by this process, by name."""
+    copied: Fingerprint = ()
+    """The copies, as they were when they were read."""
 
     @property
     def digest(self) -> str:
         """Equal where everything is that the pipelines have in common."""
-        values = self.common.model_dump(mode="json", include={*COMMON, "state_dir"})
+        values = self.common.model_dump(mode="json", include=set(NOT_ITS_OWN))
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
     @property
@@ -60,8 +73,22 @@ class Deployment:
 
     @property
     def may_grow(self) -> bool:
-        """Whether it has several pipelines, or could have: one file alone never will."""
+        """Whether its files could be several: one alone always stays alone, but for what comes over REST."""
         return len(self.places) > 1 or self.places[0].is_dir()
+
+    @property
+    def reads_alone(self) -> bool:
+        """Whether its only reader needs no process beside the one that was started for reading."""
+        return not self.may_grow and len(self.configs) == 1
+
+    @property
+    def declared(self) -> tuple[Config, ...]:
+        """Those of files that somebody wrote: without what came over REST."""
+        return tuple(config for config in self.configs if not is_copy(config))
+
+    @property
+    def copies(self) -> Copies:
+        return Copies(self.common.state_dir)
 
     def find(self, pipeline: str) -> Config | None:
         return next((config for config in self.configs if config.pipeline == pipeline), None)
@@ -69,8 +96,8 @@ class Deployment:
     def of(self, pipeline: str | None) -> Config:
         """The pipeline that is meant; None means the only one. Raises ``ConfigError``."""
         found = self.find(pipeline) if pipeline is not None else self.common
-        if found is None and self.left_out:
-            raise ConfigError(self.left_out)
+        if found is None and (wrong := self.withheld.get(pipeline or "", self.left_out)):
+            raise ConfigError(wrong)
         if found is None or (pipeline is None and len(self.configs) > 1):
             raise ConfigError([f"--pipeline: choose one of {', '.join(self.names)}"])
         return found
@@ -82,9 +109,26 @@ class Deployment:
     def again(self) -> Deployment:
         """As the files are now. Raises ``ConfigError``; then nothing of them counts."""
         new = load_all(self.places)
-        if not self.may_grow and new.names != self.names:
-            raise ConfigError([f"pipeline: was {self.names[0]}; stop all services and start them again for another"])
+        if not self.may_grow and new.common.pipeline != self.common.pipeline:
+            was = self.common.pipeline
+            raise ConfigError([f"pipeline: was {was}; stop all services and start them again for another"])
         return new
+
+    def copies_changed(self) -> bool:
+        """Whether pipelines came over REST, changed or went since the copies were read."""
+        return self.copies.fingerprint() != self.copied
+
+    def with_copies(self, environ: Mapping[str, str] = os.environ) -> Deployment:
+        """The files as they were read, and the copies as they are now. A name that a file has is the file's."""
+        copied = self.copies.fingerprint()  # before they are read: what changes meanwhile is seen the next time
+        own = self.declared
+        names = [name for name in self.copies.names() if name not in {config.pipeline for config in own}]
+        configs, withheld = _copies(self.copies, names, own, environ) if names else ([], {})
+        return replace(self, configs=(*own, *map(self.joined, configs)), withheld=withheld, copied=copied)
+
+    def joined(self, config: Config) -> Config:
+        """A pipeline with what this deployment's have in common."""
+        return config.model_copy(update={name: getattr(self.common, name) for name in NOT_ITS_OWN})
 
 
 def load_all(
@@ -110,7 +154,7 @@ def load_all(
     deployment = Deployment(tuple(places), configs, tuple(mistakes))
     if mistakes and deployment.digest != accepted:
         raise ConfigError(mistakes)
-    return deployment
+    return deployment.with_copies(environ)
 
 
 def _files(place: Path) -> list[Path]:
@@ -211,14 +255,70 @@ def _same_names(loaded: Sequence[tuple[Path, Loaded]]) -> Iterator[str]:
 
 def _same_tables(loaded: Sequence[tuple[Path, Loaded]], environ: Mapping[str, str]) -> Iterator[str]:
     """Destinations of two files in one table; those of one file have been compared with each other."""
-    first: dict[tuple[str, str, str], tuple[Path, str]] = {}
+    taken: Taken = {}
     for file, each in loaded:
-        folder = each.config.path.parent
-        for number, destination in enumerate(each.config.destinations):
-            lake = resolve(destination.lake.model_copy(update={"properties": {}}), environ, folder)
-            table = lake.identity, destination.schema_name.lower(), destination.table.lower()
-            place = join("destinations", number)
-            before, there = first.setdefault(table, (file, place))
-            if before != file:
-                advice = "write another catalog, schema or table"
-                yield f"{file}: {place}.table: lake and table are those of {there} in {before} too; {advice}"
+        tables = _tables(each.config, environ)
+        yield from (_of(file, line) for line in _clashes(tables, taken))
+        _take(file, tables, taken)
+
+
+Tables: TypeAlias = list[tuple[tuple[str, str, str], str]]
+"""Lake, schema and table of each destination of a file, and where in it the destination stands."""
+
+Taken: TypeAlias = dict[tuple[str, str, str], tuple[Path, str]]
+
+
+def _tables(config: Config, environ: Mapping[str, str]) -> Tables:
+    found: Tables = []
+    for number, destination in enumerate(config.destinations):
+        lake = resolve(destination.lake.model_copy(update={"properties": {}}), environ, config.path.parent)
+        table = lake.identity, destination.schema_name.lower(), destination.table.lower()
+        found.append((table, join("destinations", number)))
+    return found
+
+
+def _clashes(tables: Tables, taken: Taken) -> Iterator[str]:
+    for table, place in tables:
+        if table in taken:
+            before, there = taken[table]
+            advice = "write another catalog, schema or table"
+            yield f"{place}.table: lake and table are those of {there} in {before} too; {advice}"
+
+
+def _take(file: Path, tables: Tables, taken: Taken) -> None:
+    for table, place in tables:
+        taken.setdefault(table, (file, place))
+
+
+def _copies(
+    copies: Copies, names: Sequence[str], own: Sequence[Config], environ: Mapping[str, str]
+) -> tuple[list[Config], dict[str, tuple[str, ...]]]:
+    """The copies of these names as pipelines, beside files' ``own``; and the mistakes of those that can't be."""
+    taken: Taken = {}
+    for config in own:
+        _take(config.path, _tables(config, environ), taken)
+    found: list[Config] = []
+    withheld: dict[str, tuple[str, ...]] = {}
+    for name in names:
+        try:
+            config = _copy(copies.file(name), name, environ)
+            tables = _tables(config, environ)
+            if clashes := list(_clashes(tables, taken)):
+                raise ConfigError(clashes)
+        except ConfigError as error:
+            withheld[name] = error.mistakes
+        else:
+            _take(config.path, tables, taken)
+            found.append(config)
+    return found, withheld
+
+
+def _copy(file: Path, name: str, environ: Mapping[str, str]) -> Config:
+    """Raises ``ConfigError``."""
+    loaded = load_file(file, environ)
+    mistakes = [f"{key}: {OF_THE_DEPLOYMENT}" for key in NOT_ITS_OWN if key in loaded.sections]
+    if loaded.config.pipeline != name:
+        mistakes.append(f"pipeline: is {quoted(loaded.config.pipeline)}, and the file is called {file.name}")
+    if mistakes:
+        raise ConfigError(mistakes)
+    return loaded.config

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import yaml
 
@@ -62,6 +63,63 @@ def read(path: Path, mistakes: Mistakes) -> Document:
             [f"{path}: must be a mapping of sections; write source:, routing: and so on at its left edge"]
         )
     return Document(tree, builder.positions)
+
+
+def from_json(values: Mapping[str, Any], mistakes: Mistakes) -> dict[str, Tree]:
+    """What came as JSON, as the tree of a file that says the same. Mistakes are noted."""
+    return {key: _grown(value, _named(key, "", mistakes), 2, mistakes) for key, value in values.items()}
+
+
+def to_json(tree: Tree) -> Any:
+    """A file's tree as JSON. What has more than one reading, such as 007 or NO, is the text that was written."""
+    if isinstance(tree, dict):
+        return {key: to_json(each) for key, each in tree.items()}
+    if isinstance(tree, list):
+        return [to_json(each) for each in tree]
+    return _plainly(tree) if isinstance(tree, Plain) else tree
+
+
+def _plainly(plain: Plain) -> str | int | float | bool | None:
+    text = plain.text
+    if plain.kind == "null":
+        return None
+    if plain.kind == "bool" and text in ("true", "false"):
+        return text == "true"
+    with suppress(ValueError):
+        if plain.kind == "int" and str(int(text)) == text:
+            return int(text)
+        if plain.kind == "float" and repr(float(text)) == text:
+            return float(text)
+    return text
+
+
+def _grown(value: object, path: str, depth: int, mistakes: Mistakes) -> Tree:
+    if depth > MAX_DEPTH:
+        mistakes.note(path, f"is nested more than {MAX_DEPTH} deep; no key needs that")
+        return Plain("null", "")
+    if isinstance(value, dict):
+        return {key: _grown(each, _named(key, path, mistakes), depth + 1, mistakes) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_grown(each, join(path, number), depth + 1, mistakes) for number, each in enumerate(value)]
+    if isinstance(value, str):
+        return _writable(value, path, mistakes)
+    if isinstance(value, bool):
+        return Plain("bool", str(value).lower())
+    if value is None:
+        return Plain("null", "")
+    return Plain("int" if isinstance(value, int) else "float", str(value))
+
+
+def _named(key: str, path: str, mistakes: Mistakes) -> str:
+    place = join(path, key)
+    _writable(key, place, mistakes)
+    return place
+
+
+def _writable(text: str, path: str, mistakes: Mistakes) -> str:
+    if UNWRITABLE.search(text):
+        mistakes.note(path, "holds a null character or half of a surrogate pair; remove it")
+    return text
 
 
 def _text(path: Path) -> str:
@@ -152,8 +210,7 @@ class _Builder:
 
     def _scalar(self, node: yaml.Node, path: str) -> Tree:
         text: str = node.value
-        if UNWRITABLE.search(text):
-            self.mistakes.note(path, "holds a null character or half of a surrogate pair; remove it")
+        _writable(text, path, self.mistakes)
         if node.tag != TEXT and node.tag not in KINDS:
             self.mistakes.note(path, f"has the tag {quoted(node.tag)}, which means nothing here; write the plain value")
         kind = KINDS.get(node.tag)

@@ -23,7 +23,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from shared.config.catalogs import has_password, without_password
-from shared.config.document import read
+from shared.config.document import Tree, read
 from shared.config.fitting import fit_section
 from shared.config.lake_rules import World, complete_lake, section_of, text_of
 from shared.config.mistakes import Mistakes, join
@@ -65,13 +65,19 @@ def load_file(path: Path, environ: Mapping[str, str] = os.environ) -> Loaded:
     """The same, with what the file says and what it leaves to others."""
     mistakes = Mistakes()
     document = read(path, mistakes)
-    sections = fit_section(document.tree, Config, "", mistakes)
+    loaded = load_tree(document.tree, path, environ, mistakes)
+    if loaded is None:
+        raise mistakes.error(document.positions)
+    return loaded
+
+
+def load_tree(tree: dict[str, Tree], path: Path, environ: Mapping[str, str], mistakes: Mistakes) -> Loaded | None:
+    """The tree of a file that is, or is to be, at ``path``; None where there are mistakes, which are noted."""
+    sections = fit_section(tree, Config, "", mistakes)
     world = World(environ, Path(os.path.abspath(path)).parent)  # noqa: PTH100 - a link's own folder counts, not its target's
     check(sections, world, mistakes)
     config = _validated(_complete(sections, world.folder / path.name), mistakes)
-    if mistakes or config is None:
-        raise mistakes.error(document.positions)
-    return Loaded(config, frozenset(sections))
+    return None if mistakes or config is None else Loaded(config, frozenset(sections))
 
 
 def lake_of(config: Config, destination: Destination) -> LakeRef:

@@ -48,6 +48,14 @@ class Follower:
         """Set once everything that the topics held at the start has been handled; then stays set."""
 
     @property
+    def level(self) -> bool:
+        """Whether all has been handled that the topics held when they were last read from the beginning.
+
+        While it has not, what a handler hears may be long past.
+        """
+        return not self._unread
+
+    @property
     def problem(self) -> str | None:
         """Why the broker can't be used now; None while nothing is known to be wrong."""
         return self._watch.problem

@@ -1,4 +1,4 @@
-"""The four topics: their names, and how they are kept."""
+"""The five topics: their names, and how they are kept."""
 
 from __future__ import annotations
 
@@ -19,6 +19,10 @@ class Topics:
     @property
     def destinations(self) -> str:
         return f"{self.prefix}.destinations"
+
+    @property
+    def pipelines(self) -> str:
+        return f"{self.prefix}.pipelines"
 
     @property
     def work(self) -> str:
@@ -43,6 +47,7 @@ class Topics:
         by_time = {"cleanup.policy": "delete", "retention.ms": str(WEEK_MS)}
         return {
             self.destinations: compacted,
+            self.pipelines: compacted,
             self.work: by_time,
             self.progress: compacted,
             self.dead_letter: {**by_time, "retention.ms": str(4 * WEEK_MS)},

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psutil
 import pytest
+import yaml
 
 from services.cli.client import Control
 from services.cli.ports import free_port
-from services.cli.tree import APPLIER, CONTROL
+from services.cli.tree import APPLIER, CONTROL, READER, SERVICES
+from shared.client import Rejected
+from shared.config.catalogs import ResolvedLake
+from shared.config.copies import Copies
+from shared.kafka.embedded import EmbeddedBroker
+from shared.kafka.settings import BOOTSTRAP
+from shared.lake.catalog import CatalogReader
 from shared.lake.engine import connect
 from tests.e2e.test_up import Up, viaduck
 from tests.fast.waiting import eventually
@@ -77,6 +87,13 @@ class Two:
     def wait_until_exact(self, name: str, head: int) -> None:
         eventually(lambda: self.is_exact(name, head), WITHIN_S)
 
+    def holds(self, name: str, head: int) -> bool:
+        """Whether the lakes of both of a pipeline's destinations say so themselves, whoever else is there.
+
+        The last commit of a ``change`` is of the tenant a alone.
+        """
+        return all(_through(self.folder / name / f"{tenant}.sqlite") >= head - (tenant == "b") for tenant in "ab")
+
     def shows(self, sample: str) -> bool:
         """Whether ``/metrics`` does."""
         return sample in httpx.get(f"http://127.0.0.1:{self.port}/metrics", timeout=10.0).text
@@ -85,6 +102,13 @@ class Two:
         """What ``/readyz`` complains of."""
         checks = httpx.get(f"http://127.0.0.1:{self.port}/readyz", timeout=10.0).json()["checks"]
         return {name: wrong for name, wrong in checks.items() if wrong}
+
+
+def _through(catalog: Path) -> int:
+    """Up to which snapshot of the source the newest commit of a destination's lake goes."""
+    with closing(CatalogReader(ResolvedLake(f"sqlite:{catalog}"))) as lake:
+        stamped = lake.history('"viaduck"', 1, None)
+    return int(json.loads(stamped[0].extra_info)["through"]) if stamped else -1
 
 
 @pytest.fixture
@@ -187,3 +211,138 @@ def test_once_waits_for_every_pipeline_and_its_code_is_that_of_the_worst(two: Tw
     assert one.returncode == 3, one.stderr
     assert f"events: 2 destinations are exact at snapshot {head} or later" in one.stderr
     assert "orders: source: " in one.stderr
+
+
+# -- over REST --------------------------------------------------------------------------------------------------------
+
+
+def document(two: Two, name: str) -> dict[str, Any]:
+    """A pipeline as its file would say it, with whole paths."""
+    found: dict[str, Any] = yaml.safe_load(FILE.format(name=name).replace("../", f"{two.folder}/"))
+    return found
+
+
+def ended(up: Up) -> None:
+    up.process.terminate()
+    assert up.process.wait(40) == 143
+    assert up.left() == []
+
+
+@pytest.mark.parametrize("place", ["a folder", "one file"])
+def test_what_is_put_runs_beside_what_a_file_declares_survives_a_restart_and_goes_alone(two: Two, place: str) -> None:
+    (two.files / "orders.yaml").unlink()
+    files = two.files if place == "a folder" else two.files / "events.yaml"
+    for name in ("events", "orders"):
+        two.change(name)
+    up = Up(files)
+    try:
+        two.wait_until_exact("events", two.change("events"))
+        first = reader_of(up, "events")
+        services = {name: up.pid(name) for name in (APPLIER, CONTROL)}
+
+        with pytest.raises(Rejected) as refused:
+            two.control.put_pipeline("orders", {**document(two, "orders"), "routing": {"field": "compny"}})
+        assert [each["path"] for each in refused.value.problem["fields"]] == ["routing.field"]
+        assert two.control.pipelines() == ["events"]
+
+        assert two.control.put_pipeline("orders", document(two, "orders"))["managed_by"] == "api"
+        two.wait_until_exact("orders", two.change("orders"))
+        two.wait_until_exact("events", two.change("events"))
+        two.wait_until_exact("orders", two.change("orders"))
+        eventually(lambda: two.problems() == {}, WITHIN_S)
+        assert {name: up.pid(name) for name in services} == services
+        if place == "a folder":
+            assert reader_of(up, "events") == first
+
+        # everything starts again, with an empty broker, while both sources moved on
+        ended(up)
+        heads = {name: two.change(name) for name in ("events", "orders")}
+        up = Up(files)
+        for name, head in heads.items():
+            two.wait_until_exact(name, head)
+        assert two.control.pipelines() == ["events", "orders"]
+        assert two.control.pipeline("orders")["version"] == 1
+
+        two.control.remove_pipeline("orders")
+        assert two.control.pipelines() == ["events"]
+        eventually(lambda: reader_of(up, "orders") is None, WITHIN_S)
+        two.change("orders")
+        two.wait_until_exact("events", two.change("events"))
+
+        # another beginning: its tables are taken over anew
+        two.control.put_pipeline("orders", document(two, "orders"))
+        two.wait_until_exact("orders", two.change("orders"))
+        assert {each["generation"] for each in two.control.destinations("orders")} == {2}
+        ended(up)
+    finally:
+        if up.process.poll() is None:
+            up.process.terminate()
+        up.process.wait(40)
+    proof = viaduck("verify", "-c", str(files), "--json")
+    assert proof.returncode == 0, proof.stderr
+    proven = [json.loads(line) for line in proof.stdout.splitlines()]
+    assert [(each["pipeline"], each["destination"]) for each in proven] == [
+        ("events", "a"), ("events", "b"), ("orders", "a"), ("orders", "b"),
+    ]  # fmt: skip
+
+
+class Apart:
+    """The services of ``two`` one by one: each has folder, state and file of its own, and a broker beside them."""
+
+    def __init__(self, two: Two) -> None:
+        self.two, self.broker = two, EmbeddedBroker()
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def folder(self, service: str) -> Path:
+        return self.two.folder / service
+
+    def start(self, service: str) -> None:
+        folder = self.folder(service)
+        folder.mkdir(exist_ok=True)
+        ports = {"server": {"port": self.two.port}, "reader": {"port": 0}, "applier": {"port": 0}}
+        sections = {**document(self.two, "events"), **ports, "state_dir": str(self.two.folder / f"state of {service}")}
+        (folder / "events.yaml").write_text(yaml.safe_dump(sections))
+        command = [sys.executable, "-m", "services.cli.main", service, "-c", str(folder)]
+        environ = {**os.environ, BOOTSTRAP: self.broker.bootstrap}
+        with (self.two.folder / f"{service}.log").open("ab") as log:
+            self.processes[service] = subprocess.Popen(command, env=environ, stdout=log, stderr=log)
+
+    def end(self, service: str, number: signal.Signals = signal.SIGTERM) -> None:
+        process = self.processes.pop(service)
+        process.send_signal(number)
+        process.wait(40)
+
+    def copies(self) -> list[list[str]]:
+        return [Copies(self.two.folder / f"state of {service}").names() for service in SERVICES]
+
+    def close(self) -> None:
+        for service in list(self.processes):
+            self.end(service)
+
+
+def test_services_that_run_apart_hear_of_what_is_put_and_start_again_without_control(two: Two) -> None:
+    for name in ("events", "orders"):
+        two.change(name)
+    with closing(Apart(two)) as apart:
+        for service in SERVICES:
+            apart.start(service)
+        two.wait_until_exact("events", two.change("events"))
+        two.control.put_pipeline("orders", document(two, "orders"))
+        two.wait_until_exact("orders", two.change("orders"))
+        two.wait_until_exact("events", two.change("events"))
+        assert apart.copies() == [["orders"]] * len(SERVICES)
+
+        # control is away while the others start again: they go on with what they have
+        for service in SERVICES:
+            apart.end(service)
+        for service in (READER, APPLIER):
+            apart.start(service)
+        heads = {name: two.change(name) for name in ("events", "orders")}
+        eventually(lambda: all(two.holds(name, head) for name, head in heads.items()), WITHIN_S)
+
+        apart.start(CONTROL)
+        for name, head in heads.items():
+            two.wait_until_exact(name, head)
+        two.control.remove_pipeline("orders")
+        eventually(lambda: apart.copies() == [[]] * len(SERVICES), WITHIN_S)
+        two.wait_until_exact("events", two.change("events"))

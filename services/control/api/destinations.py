@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
 
+from services.control.api.conditions import etag
 from services.control.api.models import (
     After,
     Commit,
@@ -110,10 +111,6 @@ def commits_of(desk: Desk, destination: str, limit: int) -> list[Commit]:
 
 def shown_detail(view: View, destination: str) -> Detail:
     return detail(status(view, _known(view, destination)), view.destinations[destination])
-
-
-def etag(version: int) -> str:
-    return f'"{version}"'
 
 
 def _known(view: View, destination: str) -> str:

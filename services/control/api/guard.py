@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import re
 import secrets
 import time
 from collections import OrderedDict, deque
@@ -17,6 +18,9 @@ from services.control.tokens import RANK, Scope, Token
 OPEN = frozenset({"/healthz", "/readyz", "/metrics"})
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 ADMIN = ("/v1/tokens",)
+PIPELINE = re.compile(r"/v1/pipelines/[^/]*/?")
+"""Whoever puts a pipeline says what all services open, and with which of their variables."""
+
 LOGIN = frozenset({"/login", "/logout", "/assets/page.css", "/assets/mark.svg"})
 """What a browser needs before it can show a token."""
 
@@ -87,7 +91,9 @@ class Asked:
     def needs(self) -> Scope:
         if self.path.startswith(ADMIN):
             return "admin"
-        return "read" if self.method in READING else "write"
+        if self.method in READING:
+            return "read"
+        return "admin" if PIPELINE.fullmatch(self.path) else "write"
 
 
 ANONYMOUS = Asker("anonymous", "read")

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from services.control.api.paging import MAX_LIMIT
 from services.control.lifecycle import Registered
 from services.control.operations import Operation
-from services.control.status import Status
+from services.control.status import PipelineStatus, Status
 from services.control.trail import Entry as TrailEntry
 from shared.messages import LakeRef, Problem, SeedMode
 
@@ -31,6 +31,23 @@ class Page(BaseModel, Generic[T]):
 
     items: list[T]
     next: str | None
+
+
+class PipelineListed(PipelineStatus):
+    """A pipeline, and who may change it: ``file`` where a file declares it, ``api`` where it came over REST."""
+
+    managed_by: Literal["file", "api"]
+
+
+class PipelineDetail(PipelineListed):
+    """With what was put over REST, if it was. ``version`` is the ETag."""
+
+    version: int | None = None
+    author: str | None = None
+    """Who changed it last."""
+    updated_at: datetime | None = None
+    document: dict[str, Any] | None = None
+    """The keys of a file that are the pipeline's own."""
 
 
 class Detail(Status):

@@ -1,33 +1,108 @@
-"""``/v1/pipelines``: what there is, and what was done to it."""
+"""``/v1/pipelines``: what there is, what comes and goes over REST, and what was done to it."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Body, Query, Request, Response
 
-from services.control.api.models import After, Change, Limit, Page, PipelineName, change
+from services.control.api.conditions import IfMatch, IfNoneMatch, etag, matching
+from services.control.api.models import (
+    After,
+    Change,
+    Limit,
+    Page,
+    PipelineDetail,
+    PipelineListed,
+    PipelineName,
+    change,
+)
 from services.control.api.paging import DEFAULT_LIMIT, page, read_number, write_number
 from services.control.api.problems import declared
-from services.control.api.state import CurrentDesk, CurrentViews, PipelineView
-from services.control.status import PipelineStatus, pipeline_status
+from services.control.api.state import (
+    CurrentAsker,
+    CurrentDesk,
+    CurrentPipelineDesk,
+    CurrentViews,
+    served_of,
+    sources_of,
+    views_of,
+)
+from services.control.api.writes import unfit_problem
+from services.control.pipeline_desk import PipelineDesk
+from services.control.pipeline_entry import EXAMPLE
+from services.control.status import PipelineStatus, View, pipeline_status
+from services.control.strangers import Unfit
 
 router = APIRouter(prefix="/v1/pipelines", tags=["pipelines"])
 
 OfDestination = Annotated[str | None, Query(max_length=200, description="Of this destination alone")]
+PipelineEntry = Annotated[
+    dict[str, Any],
+    Body(
+        description="The keys of a configuration file that are the pipeline's own (docs/CONFIGURATION.md): `source`,"
+        " `routing`, `destinations` (which may come later), `template`, `appear`, `defaults`, `poll`, `state`.",
+        examples=[EXAMPLE],
+    ),
+]
+CHANGING = ("declared_by_file", "precondition_failed", "too_large")
 
 
 @router.get("")
-def list_pipelines(views: CurrentViews, limit: Limit = DEFAULT_LIMIT, after: After = None) -> Page[PipelineStatus]:
+def list_pipelines(
+    views: CurrentViews, request: Request, limit: Limit = DEFAULT_LIMIT, after: After = None
+) -> Page[PipelineListed]:
     """All pipelines of this control."""
-    names, following = page(list(views), limit, after)
-    return Page(items=[pipeline_status(views[name]) for name in names], next=following)
+    desk = sources_of(request).pipeline_desk
+    over_rest = frozenset() if desk is None else frozenset(desk.names)
+    names, following = page([*views, *(over_rest - views.keys())], limit, after)
+    return Page(items=[_listed(name, views, desk) for name in names], next=following)
 
 
 @router.get("/{pipeline}", responses=declared("not_found"))
-def show_pipeline(pipeline: PipelineName, view: PipelineView) -> PipelineStatus:  # noqa: ARG001 - the view is of it
-    """How far a pipeline is as a whole."""
-    return pipeline_status(view)
+def show_pipeline(pipeline: PipelineName, request: Request, response: Response) -> PipelineDetail:
+    """How far a pipeline is as a whole, and what was put over REST. The version of that is the ETag."""
+    return _shown(pipeline, request, response)
+
+
+@router.put(
+    "/{pipeline}",
+    responses={
+        201: {"description": "It was created.", "model": PipelineDetail},
+        **declared("not_found", "one_file_alone", *CHANGING),
+    },
+)
+def put_pipeline(
+    pipeline: PipelineName,
+    document: PipelineEntry,
+    desk: CurrentPipelineDesk,
+    asker: CurrentAsker,
+    request: Request,
+    response: Response,
+    check: Annotated[bool, Query(description="Look at its source first")] = True,
+    if_match: IfMatch = None,
+    if_none_match: IfNoneMatch = None,
+) -> PipelineDetail:
+    """Create or change a pipeline. The same again changes nothing."""
+    same, new = matching(if_match), if_none_match is not None
+    try:
+        done = desk.put(pipeline, document, asker.name, same, check=check, new=new)
+    except Unfit as unfit:
+        raise unfit_problem(unfit) from None
+    if done.created:
+        response.status_code = 201
+        response.headers["Location"] = f"/v1/pipelines/{pipeline}"
+    return _shown(pipeline, request, response)
+
+
+@router.delete("/{pipeline}", status_code=204, responses=declared("not_found", *CHANGING))
+def delete_pipeline(
+    pipeline: PipelineName, desk: CurrentPipelineDesk, asker: CurrentAsker, if_match: IfMatch = None
+) -> Response:
+    """Stop and forget a pipeline that came over REST, with all its destinations. What they wrote stays."""
+    desk.remove(pipeline, asker.name, matching(if_match))
+    return Response(status_code=204)
 
 
 @router.get("/{pipeline}/audit", responses=declared("not_found"))
@@ -38,7 +113,36 @@ def list_changes(
     after: After = None,
     destination: OfDestination = None,
 ) -> Page[Change]:
-    """Who did what to which destination, the newest first."""
+    """Who did what to which destination, or to the pipeline itself, the newest first."""
     found = desk.trail.entries(limit + 1, read_number(after), destination)
     following = write_number(found[limit - 1].id) if len(found) > limit else None
     return Page(items=[change(entry) for entry in found[:limit]], next=following)
+
+
+def _shown(pipeline: str, request: Request, response: Response) -> PipelineDetail:
+    desk, views = sources_of(request).pipeline_desk, views_of(request)
+    document = None if desk is None else desk.find(pipeline)
+    if document is None:
+        served_of(pipeline, request)  # or there is no such pipeline
+        return PipelineDetail(**_listed(pipeline, views, desk).model_dump())
+    response.headers["ETag"] = etag(document.version)
+    return PipelineDetail(
+        **_listed(pipeline, views, desk).model_dump(),
+        version=document.version,
+        author=document.author,
+        updated_at=document.at,
+        document=dict(document.content or {}),
+    )
+
+
+def _listed(pipeline: str, views: Mapping[str, View], desk: PipelineDesk | None) -> PipelineListed:
+    over_rest = desk is not None and desk.find(pipeline) is not None
+    return PipelineListed(**vars(_status(pipeline, views, desk)), managed_by="api" if over_rest else "file")
+
+
+def _status(pipeline: str, views: Mapping[str, View], desk: PipelineDesk | None) -> PipelineStatus:
+    """Of one that is registered and can't run here, or does not yet, it is known why."""
+    if pipeline in views:
+        return pipeline_status(views[pipeline])
+    trouble = () if desk is None else desk.trouble(pipeline)
+    return pipeline_status(View(pipeline=pipeline, in_force=False, refused=trouble))

@@ -13,9 +13,9 @@ from services.control.api.paging import DEFAULT_LIMIT, page
 from services.control.api.problems import Problem, declared
 from services.control.api.state import CurrentArrivals, CurrentAsker
 from services.control.api.writes import shown_done, unfit_problem
-from services.control.entry import Unfit
 from services.control.policy import Reason
 from services.control.proposals import Proposal, State
+from services.control.strangers import Unfit
 from shared.errors import DestinationError
 
 router = APIRouter(prefix="/v1/pipelines/{pipeline}/proposals", tags=["proposals"])

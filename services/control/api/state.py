@@ -13,6 +13,7 @@ from services.control.api.problems import Problem
 from services.control.arrivals import Arrivals
 from services.control.desk import Desk
 from services.control.page.pane import Pane
+from services.control.pipeline_desk import PipelineDesk
 from services.control.pulse import Pulse
 from services.control.status import View
 from services.control.tokens import Tokens
@@ -45,6 +46,7 @@ class Sources:
     checks: Callable[[], Mapping[str, str | None]]
     metrics: Callable[[], str]
     tokens: Tokens | None = None
+    pipeline_desk: PipelineDesk | None = None
 
 
 def sources_of(request: Request) -> Sources:
@@ -67,6 +69,14 @@ def served_of(pipeline: str, request: Request) -> Served:
         serves = f"this control serves {', '.join(sorted(there)[:MOST_NAMED])}{' …' if len(there) > MOST_NAMED else ''}"
         raise Problem("not_found", f"there is no pipeline {pipeline}", serves)
     return served
+
+
+def pipeline_desk_of(request: Request) -> PipelineDesk:
+    """Where pipelines come and go."""
+    desk = sources_of(request).pipeline_desk
+    if desk is None:
+        raise Problem("not_found", "this control's pipelines come from files alone")
+    return desk
 
 
 def views_of(request: Request) -> Mapping[str, View]:
@@ -110,6 +120,7 @@ async def _pipeline_view(pipeline: str, request: Request) -> View:
 CurrentViews = Annotated[Mapping[str, View], Depends(views_of)]
 PipelineView = Annotated[View, Depends(_pipeline_view)]
 CurrentDesk = Annotated[Desk, Depends(desk_of)]
+CurrentPipelineDesk = Annotated[PipelineDesk, Depends(pipeline_desk_of)]
 CurrentWork = Annotated[Work, Depends(work_of)]
 CurrentArrivals = Annotated[Arrivals, Depends(arrivals_of)]
 CurrentAsker = Annotated[Asker, Depends(asker_of)]

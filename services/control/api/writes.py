@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 
-from services.control.api.destinations import etag, shown_detail
+from services.control.api.conditions import IfMatch, IfNoneMatch, etag, matching
+from services.control.api.destinations import shown_detail
 from services.control.api.models import (
     Check,
     DestinationId,
@@ -26,22 +26,14 @@ from services.control.api.models import (
 from services.control.api.problems import FieldProblem, Problem, declared, said
 from services.control.api.state import CurrentAsker, CurrentDesk, desk_of, pipeline_view
 from services.control.desk import Desk, Done, Same, anything
-from services.control.entry import Entry, Unfit
+from services.control.entry import Entry
 from services.control.lifecycle import Refused, Registered
 from services.control.problems import KINDS
+from services.control.strangers import Unfit
 
 PREFIX = "/v1/pipelines/{pipeline}/destinations"
 router = APIRouter(prefix="/v1/pipelines/{pipeline}", tags=["destinations"])
 
-ETAG = r'(W/)?"[0-9]{1,18}"'
-ETAGS = rf"^(\*|{ETAG}( *, *{ETAG})*)$"
-IfMatch = Annotated[
-    str | None,
-    Header(alias="If-Match", pattern=ETAGS, description="The ETag that was seen: refused where it changed since"),
-]
-IfNoneMatch = Annotated[
-    Literal["*"] | None, Header(alias="If-None-Match", description="`*`: refused where it is there already")
-]
 MAX_LINES = 10_000
 
 CHANGING = ("not_found", "declared_by_file", "precondition_failed", "too_large")
@@ -237,14 +229,12 @@ def _field(location: tuple[int | str, ...], message: str) -> FieldProblem:
 
 def _same(if_match: str | None) -> Same:
     """Whether a destination is still at a version that the asker has seen."""
-    if if_match is None:
+    accepts = matching(if_match)
+    if accepts is None:
         return anything
-    if if_match == "*":
-        return lambda _: True
-    seen = {int(found) for found in re.findall(r'"([0-9]+)"', if_match)}
 
     def same(held: Registered) -> bool:
-        return held.version in seen
+        return accepts(held.version)
 
     return same
 

@@ -16,13 +16,13 @@ from services.control.api.problems import Problem, said
 from services.control.api.state import CurrentAsker, sources_of
 from services.control.api.writes import unfit_fields
 from services.control.desk import ACTIONS, Desk
-from services.control.entry import Unfit
 from services.control.lifecycle import Refused
 from services.control.page.login import form
 from services.control.page.pane import SORTS, STATES, Asked, Glance, Pane, Sort
 from services.control.page.place import base, served
 from services.control.page.templates import HEADERS, answer, render
 from services.control.status import State, Status
+from services.control.strangers import Unfit
 from shared.errors import DependencyError, ViaduckError
 
 EVERY_S = 1.0

@@ -14,12 +14,12 @@ from services.control.api.proposals import PROPOSAL
 from services.control.api.state import CurrentAsker
 from services.control.api.writes import unfit_fields
 from services.control.arrivals import Arrivals
-from services.control.entry import Unfit
 from services.control.lifecycle import Refused
 from services.control.page.pane import ROWS
 from services.control.page.place import base, served
 from services.control.page.templates import answer
 from services.control.proposals import State
+from services.control.strangers import Unfit
 from shared.config.mistakes import quoted
 from shared.errors import DependencyError, ViaduckError
 

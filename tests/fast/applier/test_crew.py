@@ -17,6 +17,7 @@ from services.applier.directory import Directory
 from services.applier.measure import OpenLakes
 from services.applier.task import Limits, TargetResult, Task, TaskResult, WorkerReport
 from shared.config.deployment import load_all
+from shared.config.model import Poll
 from shared.kafka.embedded import EmbeddedBroker
 from shared.kafka.follower import Follower
 from shared.kafka.publisher import Publisher
@@ -184,6 +185,18 @@ def test_what_is_no_item_is_told_of_and_blocks_nobody(applier: Applier) -> None:
     applier.sends("fine", "d")
     eventually(applier.answered("fine-d-0"), WITHIN_S)
     eventually(lambda: set(applier.unreadable) == {("fine", "fine/d"), ("hung", "fine/d")}, WITHIN_S)
+
+
+def test_another_source_takes_another_crew_where_it_came_over_rest_and_a_restart_where_a_file_says_it(
+    applier: Applier, tmp_path: Path
+) -> None:
+    crew, config = applier.crews[0], applier.crews[0]._config
+    polled = config.model_copy(update={"poll": Poll(interval_seconds=9)})
+    elsewhere = config.model_copy(update={"source": config.source.model_copy(update={"table": "elsewhere"})})
+    assert (crew.take(polled), crew._config) == (True, polled)
+    assert (crew.take(elsewhere), crew._config) == (True, polled)
+    put = elsewhere.model_copy(update={"path": config.state_dir / "pipelines" / "fine.yaml"})
+    assert (crew.take(put), crew._config) == (False, polled)
 
 
 def test_open_lakes_of_a_worker_count_once_for_the_pipeline_that_it_worked_for_last() -> None:

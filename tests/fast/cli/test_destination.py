@@ -137,6 +137,52 @@ def test_the_trail_is_shown(terminal: Terminal) -> None:
     assert terminal.json("pipeline", "list")[0]["name"] == PIPELINE
 
 
+PUT = """
+source: {catalog: "sqlite:/lakes/orders.sqlite", table: orders}
+routing: {field: company}
+destinations: [{id: a, routing_value: 007, catalog: "sqlite:/lakes/a.sqlite"}]
+poll: {interval_seconds: 0.5}
+"""
+
+
+def test_a_pipeline_is_put_from_a_file_shown_and_removed(terminal: Terminal, tmp_path: Path) -> None:
+    file = tmp_path / "orders.yaml"
+    file.write_text(PUT)
+    (put,) = terminal.json("pipeline", "put", "orders", "-f", str(file))
+    assert (put["name"], put["managed_by"], put["version"]) == ("orders", "api", 1)
+    assert put["document"]["destinations"][0]["routing_value"] == "007"
+    assert terminal.json("pipeline", "show", "orders") == [put]
+    assert "sqlite:/lakes/orders.sqlite" in terminal.run("pipeline", "show", "orders").stdout
+    assert [each["managed_by"] for each in terminal.json("pipeline", "list")] == ["file", "api"]
+    with Client(terminal.url) as client:
+        assert client.put_pipeline("orders", put["document"], check=False)["version"] == 1
+    assert "orders and its destinations are forgotten" in terminal.run("pipeline", "remove", "orders").stdout
+    refused = terminal.fails("pipeline", "remove", "orders")
+    assert isinstance(refused, Rejected)
+    assert refused.kind == "not_found"
+
+
+def test_waiting_for_a_pipeline_ends_when_it_is_refused_or_time_is_over(terminal: Terminal, tmp_path: Path) -> None:
+    file = tmp_path / "orders.yaml"
+    file.write_text(PUT)
+    words = ("pipeline", "put", "orders", "-f", str(file), "--wait", "--timeout", "0.5")
+    assert terminal.json(*words, code=1)[0]["caught_up"] is False
+
+
+def test_mistakes_of_a_file_that_is_put_are_told_by_their_place(terminal: Terminal, tmp_path: Path) -> None:
+    file = tmp_path / "orders.yaml"
+    for text, said in [
+        (PUT + "server: {port: 1}", "server: belongs to the deployment"),
+        (PUT + "poll: {}", "poll: is given twice, on lines 5 and 6"),
+        ("[]", "must be a mapping of sections"),
+        (PUT.replace("company", ""), "routing.field: is required and has no value"),
+    ]:
+        file.write_text(text)
+        assert said in str(terminal.fails("pipeline", "put", "orders", "-f", str(file)))
+    assert "there is no such file" in str(terminal.fails("pipeline", "put", "orders", "-f", "nowhere.yaml"))
+    assert [each["name"] for each in terminal.json("pipeline", "list")] == [PIPELINE]
+
+
 def test_proposals_are_listed_accepted_and_dismissed(terminal: Terminal) -> None:
     terminal.office.offered(acme=7, other=3, third=1)
     listed = terminal.json("proposal", "list")

@@ -10,13 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from services.cli.readers import Readers
+from services.cli.readers import Readers, hearing
 from services.cli.supervise import Spec
 from services.cli.tree import InForce
 from shared.config.deployment import load_all
 from shared.config.model import Config
-from tests.fast.config.test_deployment import write
+from shared.kafka.publisher import Publisher
+from shared.kafka.settings import BOOTSTRAP, KafkaSettings
+from shared.kafka.topics import Topics
+from shared.messages import PipelineDocument
+from shared.process import SUPERVISED
+from tests.fast.config.test_deployment import document, write
+from tests.fast.kafka.conftest import broker, publisher, settings
 from tests.fast.waiting import eventually
+
+__all__ = ["broker", "publisher", "settings"]
 
 STANDING_IN = """
 import json, sys
@@ -144,3 +152,52 @@ def test_a_reader_alone_says_plainly_source(tmp_path: Path) -> None:
         assert made.checks() == {"source": None, "reader of good": None}
     finally:
         made.stop()
+
+
+def test_what_comes_over_rest_gets_a_reader_and_loses_it_and_touches_no_other(readers: Readers, folder: Path) -> None:
+    soon(readers, fine(readers, "good", "bad"))
+    good = pid(readers, "good")
+    copies = load_all([folder], {}).copies
+    copies.write("put", document("put"), 1)
+    readers.look()
+    soon(readers, fine(readers, "good", "put"))
+    put = pid(readers, "put")
+
+    (folder / "good.yaml").write_text("{")  # nobody said to read it again
+    copies.write("put", document("put", poll={"interval_seconds": 9}), 2)
+    readers.look()
+    soon(readers, lambda: readers.supervisor["put"].pid not in (put, None))
+    soon(readers, fine(readers, "good", "put"))
+
+    copies.remove("put")
+    readers.look()
+    assert set(readers.checks()) == {"source (bad)", "reader of bad", "source (good)", "reader of good"}
+    assert pid(readers, "good") == good
+
+
+@pytest.mark.parametrize("supervised", [False, True])
+def test_on_their_own_they_hear_of_pipelines_from_the_broker(
+    folder: Path, settings: KafkaSettings, publisher: Publisher, monkeypatch: pytest.MonkeyPatch, supervised: bool
+) -> None:
+    """Under `viaduck up` control writes the copies for all."""
+    monkeypatch.setenv(BOOTSTRAP, settings.bootstrap)
+    monkeypatch.setenv(SUPERVISED, "1" if supervised else "0")
+    write(folder, "good.yaml", kafka={"topic_prefix": settings.prefix})
+    deployment = load_all([folder], {})
+    topic = Topics(settings.prefix).pipelines
+    with hearing(deployment) as settle:
+        publisher.send(topic, "put", b"garbage")
+        said = PipelineDocument(pipeline="put", version=1, document=document("put"))
+        publisher.send(topic, said.pipeline, said.to_bytes())
+        publisher.flush(10)
+        if supervised:
+            settle()
+            assert not deployment.copies_changed()
+            return
+
+        def settled() -> bool:
+            settle()
+            return deployment.copies_changed()
+
+        eventually(settled)
+    assert deployment.with_copies({}).find("put") is not None

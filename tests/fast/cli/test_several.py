@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from shared.config.deployment import load_all
 from tests.fast.cli.fake_control import FakeControl, serving, status
 from tests.fast.cli.test_main import viaduck
 from tests.fast.control.files import make_source
@@ -106,3 +107,17 @@ def test_what_only_a_source_shows_is_told_with_its_file(tmp_path: Path) -> None:
     assert done.returncode == 2
     said = "routing.field: the source table has no column compny; did you mean company?"
     assert done.stderr.splitlines() == [f"{folder}/orders.yaml: {said}"]
+
+
+def test_check_tells_what_keeps_a_pipeline_that_was_put_from_running_here(tmp_path: Path) -> None:
+    folder = folder_for(tmp_path)
+    for name in ("events", "orders"):
+        (tmp_path / name).mkdir()
+        make_source(tmp_path / name)
+    copies = load_all([folder], {}).copies
+    copies.write("put", {"source": {"catalog_env": "NOT_SET", "table": "t"}, "routing": {"field": "f"}}, 1)
+    refused = viaduck("check", "-c", str(folder))
+    assert refused.returncode == 2
+    assert refused.stderr.startswith(
+        f"{copies.file('put')}: source.catalog_env: the environment variable NOT_SET is not set"
+    )

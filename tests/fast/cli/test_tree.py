@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from services.cli.supervise import Spec, Supervisor
-from services.cli.tree import SERVICES, InForce, Ports, processes, take_over
-from shared.config.deployment import Deployment
+from services.cli.tree import SERVICES, InForce, Ports, processes, take_copies, take_over
+from shared.config.deployment import Deployment, load_all
 from shared.config.model import Config, FileDestination, Kafka, Poll, Routing, Server, Source
+from tests.fast.config.test_deployment import document, write
 from tests.fast.waiting import eventually
 
 NOTING = """
@@ -105,6 +106,31 @@ def test_a_pipeline_that_changes_leaves_it_to_the_reader_s_process_which_readers
     changed = other.model_copy(update={"poll": Poll(interval_seconds=1)})
     taken_over(supervisor, several(tmp_path, config, other), several(tmp_path, config, changed))
     soon(supervisor, lambda: [note(tmp_path, name) for name in SERVICES] == ["SH", "SS", "SS"])
+
+
+def over_rest(config: Config, interval_seconds: float = 1.0) -> Config:
+    """A pipeline beside ``config`` that was put."""
+    path = config.state_dir / "pipelines" / "put.yaml"
+    changes = {"pipeline": "put", "path": path, "poll": Poll(interval_seconds=interval_seconds)}
+    return config.model_copy(update=changes)
+
+
+def test_what_came_over_rest_and_changed_there_is_no_matter_of_the_files(
+    supervisor: Supervisor, config: Config, tmp_path: Path
+) -> None:
+    old, new = (several(tmp_path, config, over_rest(config, each)) for each in (1.0, 2.0))
+    taken_over(supervisor, old, new)
+    soon(supervisor, lambda: notes(tmp_path) == {"SH"})
+
+
+def test_the_reader_of_one_file_alone_makes_room_when_a_pipeline_is_put(supervisor: Supervisor, tmp_path: Path) -> None:
+    deployment = load_all([write(tmp_path, "a.yaml")], {})
+    in_force = InForce(deployment)
+    for version in (1, 2):
+        deployment.copies.write("put", document("put"), version)
+        take_copies(supervisor, in_force)
+        assert in_force.deployment.names == ("a", "put")
+        soon(supervisor, lambda: [note(tmp_path, name) for name in SERVICES] == ["SS", "S", "S"])
 
 
 def test_what_a_running_command_can_not_change_is_not_taken_over(

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from shared.config.deployment import Deployment, load_all
+from shared.config.copies import is_copy
+from shared.config.deployment import OF_THE_DEPLOYMENT, Deployment, load_all
 from shared.errors import ConfigError
 
 
@@ -202,3 +203,91 @@ def test_but_not_where_the_others_say_something_else_of_the_deployment_or_nothin
         lost.write_text("{")
         with pytest.raises(ConfigError):
             load_all([tmp_path], {}, accepted)
+
+
+# -- what came over REST ----------------------------------------------------------------------------------------------
+
+
+def document(name: str, **sections: Any) -> dict[str, Any]:
+    """A pipeline as it is put over REST."""
+    return {
+        "source": {"catalog": f"sqlite:/lakes/{name}.sqlite", "table": name},
+        "routing": {"field": "company"},
+        "destinations": [{"id": "d", "routing_value": "d", "catalog": f"sqlite:/lakes/{name}-d.sqlite"}],
+        **sections,
+    }
+
+
+def test_a_copy_is_a_pipeline_with_what_the_files_say_of_the_deployment(tmp_path: Path) -> None:
+    write(tmp_path, "a.yaml", server={"port": 9}, poll={"interval_seconds": 1})
+    before = load(tmp_path)
+    before.copies.write("over-rest", document("over-rest"), 1)
+    found = before.with_copies({})
+    (file, put) = found.configs
+    assert (found.names, found.declared) == (("a", "over-rest"), (file,))
+    assert (is_copy(file), is_copy(put)) == (False, True)
+    assert (put.server.port, put.state_dir, put.poll.interval_seconds) == (9, file.state_dir, 5.0)
+    assert found == load(tmp_path)
+    assert before.copies_changed()
+    assert not found.copies_changed()
+    found.copies.remove("over-rest")
+    assert found.copies_changed()
+    assert found.with_copies({}).names == ("a",)
+
+
+def test_beside_one_file_alone_a_copy_needs_a_reader_that_looks_after_several(tmp_path: Path) -> None:
+    found = load(write(tmp_path, "a.yaml"))
+    found.copies.write("over-rest", document("over-rest"), 1)
+    after = found.with_copies({})
+    assert (found.reads_alone, after.reads_alone, after.may_grow) == (True, False, False)
+    assert after.again().names == ("a", "over-rest")
+
+
+def test_a_copy_with_a_mistake_is_withheld_and_is_nobody_elses_trouble(tmp_path: Path) -> None:
+    write(tmp_path, "a.yaml")
+    copies = load(tmp_path).copies
+    copies.write("good", document("good"), 1)
+    copies.write("bad", document("bad", destinations=[{"id": "d", "routing_value": "d", "catalog_env": "NOT_SET"}]), 1)
+    copies.write("greedy", document("greedy", server={"port": 7}, state_dir="/elsewhere"), 1)
+    copies.file("good").rename(copies.file("renamed"))
+    copies.write("good", document("good"), 1)
+    found = load(tmp_path)
+    assert found.names == ("a", "good")
+    assert found.withheld == {
+        "bad": (
+            "destinations[0].catalog_env: the environment variable NOT_SET is not set; set it, or correct the name",
+        ),
+        "greedy": (f"server: {OF_THE_DEPLOYMENT}", f"state_dir: {OF_THE_DEPLOYMENT}"),
+        "renamed": ('pipeline: is "good", and the file is called renamed.yaml',),
+    }
+    with pytest.raises(ConfigError, match="NOT_SET is not set"):
+        found.of("bad")
+
+
+def test_a_name_or_a_table_that_a_file_has_is_the_files(tmp_path: Path) -> None:
+    file = write(tmp_path, "a.yaml")
+    copies = load(tmp_path).copies
+    copies.write("a", document("a"), 1)
+    copies.write("b", document("b"), 1)
+    taken = [{"id": "x", "routing_value": "x", "catalog": f"sqlite:{tmp_path}/a-d.sqlite", "table": "A"}]
+    copies.write("c", document("c", destinations=taken), 1)
+    copies.write(
+        "d", document("d", destinations=[{**taken[0], "catalog": "sqlite:/lakes/b-d.sqlite", "table": "b"}]), 1
+    )
+    found = load(tmp_path)
+    assert found.names == ("a", "b")
+    assert [config.path for config in found.declared] == [file]
+    advice = "write another catalog, schema or table"
+    said = "destinations[0].table: lake and table are those of destinations[0] in {} too; " + advice
+    assert found.withheld == {"c": (said.format(file),), "d": (said.format(copies.file("b")),)}
+
+
+def test_to_look_at_copies_takes_no_file_over(tmp_path: Path) -> None:
+    file = write(tmp_path, "a.yaml")
+    found = load(tmp_path)
+    file.write_text("{")
+    write(tmp_path, "b.yaml")
+    found.copies.write("over-rest", document("over-rest"), 1)
+    assert found.with_copies({}).names == ("a", "over-rest")
+    with pytest.raises(ConfigError, match="is not YAML"):
+        found.again()

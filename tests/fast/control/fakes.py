@@ -18,10 +18,11 @@ from shared.messages import Destination
 class FakeTopic:
     """What a publisher sent to one topic, and what compaction would leave of it."""
 
+    name: str = "viaduck.destinations"
     sent: list[tuple[str, bytes | None]] = field(default_factory=list)
 
     def send(self, topic: str, key: str, value: bytes | None) -> None:
-        assert topic == "viaduck.destinations"
+        assert topic == self.name
         self.sent.append((key, value))
 
     @property

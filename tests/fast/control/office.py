@@ -17,9 +17,12 @@ from services.control.api.guard import Guard
 from services.control.api.state import Served, Sources
 from services.control.arrivals import Arrivals
 from services.control.board import Board
+from services.control.clash import Neighbour
 from services.control.desk import Desk
+from services.control.documents import Documents
 from services.control.keeper import Keeper
 from services.control.operations import Operations
+from services.control.pipeline_desk import PipelineDesk
 from services.control.proposals import Proposals
 from services.control.publish import Announcer
 from services.control.pulse import Pulse
@@ -27,6 +30,7 @@ from services.control.registry import Registry
 from services.control.tokens import Tokens
 from services.control.trail import Trail
 from services.control.work import Work
+from shared.config.deployment import Deployment
 from shared.digest import value_digest
 from shared.messages import LONGEST_OFFERED, Destination, Frontier, Offer, Offered, Outcome, Progress
 from tests.fast.control.examples import PIPELINE, START, frontier, progress
@@ -48,6 +52,22 @@ def application(sources: Sources, guard: Guard) -> FastAPI:
     app = SPARE.pop()
     furnish(app, sources, guard)
     return app
+
+
+@dataclass
+class Fleet:
+    """As much of a fleet as the desk for pipelines needs: it takes up what is registered when it is told to."""
+
+    deployment: Deployment
+    board: Board
+    room: bool = True
+
+    def neighbours(self, pipeline: str) -> list[Neighbour]:
+        there = self.board.view().destinations.values()
+        return [(self.board.pipeline, each.declared) for each in there if pipeline != self.board.pipeline]
+
+    def settle(self, pipeline: str) -> None:
+        self.deployment = self.deployment.with_copies({})
 
 
 @dataclass
@@ -93,9 +113,15 @@ class Office:
         self.keeper.load()
         self.keeper.apply(self.config)
         work = None if self.work is None else self.work(self.board)
+        deployment = Deployment((self.folder,), (self.config,)).with_copies({})
+        self.fleet, self.pipelines_topic = Fleet(deployment, self.board), FakeTopic("viaduck.pipelines")
+        self.documents = Documents(
+            database, deployment.copies, self.pipelines_topic, "viaduck.pipelines", lambda: self.now
+        )
+        self.pipeline_desk = PipelineDesk(self.documents, self.fleet, self.environ, self.source.look)
         self.pulse = Pulse(self.board.view, self.clock)
         self.served = Served(self.board.view, self.desk, work, self.pulse, self.arrivals)
-        sources = Sources(lambda: {self.pipeline: self.served}, dict, str, self.tokens)
+        sources = Sources(lambda: {self.pipeline: self.served}, dict, str, self.tokens, self.pipeline_desk)
         self.guard = Guard(loopback=self.loopback, token=self.token, tokens=self.tokens)
         self.http = Http(application(sources, self.guard))
 

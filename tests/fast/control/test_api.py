@@ -84,6 +84,11 @@ def test_a_pipeline_shows_how_far_it_is() -> None:
         "frontier": {"head": 17, "cycle": 1, "at": "2026-01-01T00:00:20Z", "error": None},
         "refused": [],
         "destinations": {"running": 1, "total": 1},
+        "managed_by": "file",
+        "version": None,
+        "author": None,
+        "updated_at": None,
+        "document": None,
     }
 
 

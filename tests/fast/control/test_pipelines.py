@@ -10,16 +10,23 @@ from typing import Any
 
 import httpx
 import pytest
+import yaml
+from sqlalchemy.engine import make_url
 
 from services.control.api.app import build
 from services.control.api.guard import Guard
 from services.control.api.state import Sources
+from services.control.database import Database
+from services.control.documents import Documents
+from shared.config.copies import Copies
+from shared.kafka.embedded import EmbeddedBroker
 from shared.messages import Outcome
 from tests.fast.control.examples import progress
+from tests.fast.control.fakes import FakeTopic
 from tests.fast.control.files import destination, make_source, write
 from tests.fast.control.http import Http
 from tests.fast.control.office import Office, entry
-from tests.fast.control.test_service import Running, control, metrics
+from tests.fast.control.test_service import Running, control, generation, metrics
 from tests.fast.waiting import eventually
 
 __all__ = ["control"]
@@ -189,3 +196,176 @@ def test_a_file_that_goes_takes_its_destinations_with_it_and_a_new_one_brings_it
     eventually(lambda: 'viaduck_dead_letters_total{pipeline="three",topic="viaduck.progress"} 1.0' in metrics(control))
     assert control.end() == 143
     assert "Traceback" not in control.log()
+
+
+# -- over REST --------------------------------------------------------------------------------------------------------
+
+
+def url_of(control: Running, path: str) -> str:
+    return f"http://127.0.0.1:{control.port}/v1/pipelines/{path}"
+
+
+def document(control: Running, pipeline: str, *names: str, **sections: Any) -> dict[str, Any]:
+    """A pipeline as it is put; its source is the one in the folder of its name."""
+    folder = control.folder / pipeline
+    return {
+        "source": {"catalog": f"sqlite:{folder}/source.sqlite", "table": "events"},
+        "routing": {"field": "company", "key_columns": ["event_id"]},
+        "destinations": [
+            {"id": each, "routing_value": each, "catalog": f"sqlite:{folder}/{each}.sqlite"} for each in names
+        ],
+        **sections,
+    }
+
+
+def put(control: Running, pipeline: str, *names: str, **sections: Any) -> httpx.Response:
+    return httpx.put(url_of(control, pipeline), json=document(control, pipeline, *names, **sections), timeout=20.0)
+
+
+def there(control: Running) -> list[tuple[str, str]]:
+    return [(each["name"], each["managed_by"]) for each in control.get("/v1/pipelines")["items"]]
+
+
+@pytest.fixture
+def running(control: Running) -> Running:
+    """One that runs on a folder with one file."""
+    make(control, "one", "put")
+    declare(control, "one", "a")
+    control.serving_folder(control.folder / "files")
+    eventually(lambda: control.kept.keys() == {"a"})
+    return control
+
+
+def test_a_pipeline_that_is_put_runs_at_once_and_goes_with_everything_when_it_is_deleted(running: Running) -> None:
+    put_at = put(running, "put", "b")
+    assert (put_at.status_code, put_at.json()["refused"]) == (201, []), put_at.text
+    eventually(lambda: destinations(running, "put") == ["b"])
+    over_rest = {"routing_value": "c", "catalog": f"sqlite:{running.folder}/put/c.sqlite"}
+    assert httpx.put(url_of(running, "put/destinations/c?check=false"), json=over_rest).status_code == 201
+    running.say(progress(Outcome.APPLIED, "b", position=7).model_copy(update={"pipeline": "put"}))
+    eventually(lambda: running.get("/v1/pipelines/put/destinations/b")["position"] == 7)
+    assert running.said("put")[-1].document == document(running, "put", "b")
+
+    # with a mistake nothing changes; with another source it begins anew, and the file's goes on
+    before = running.get("/v1/pipelines/put")
+    refused = put(running, "put", "b", routing={"field": "compny"})
+    assert refused.json()["fields"][0]["path"] == "routing.field"
+    assert running.get("/v1/pipelines/put") == before
+    make(running, "other")
+    source = document(running, "other")["source"]
+    assert put(running, "put", "b", source=source).headers["etag"] == '"2"'
+    eventually(lambda: running.log().count("pipeline is new") == 2)
+    eventually(lambda: running.get("/v1/pipelines/put/destinations/b")["position"] == 7)
+
+    assert httpx.delete(url_of(running, "put")).status_code == 204
+    eventually(lambda: running.kept["b"] is None and running.kept["c"] is None)
+    assert (there(running), running.said("put")[-1].document) == ([("one", "file")], None)
+    assert running.kept["a"] is not None
+
+    assert put(running, "put", "b").status_code == 201
+    eventually(lambda: generation(running, "b") == 2)
+    assert destinations(running, "put") == ["b"]
+    assert "Traceback" not in running.log()
+
+
+def test_it_is_there_after_a_crash_and_after_its_registry_was_lost(running: Running) -> None:
+    assert put(running, "put", "b").status_code == 201
+    eventually(lambda: running.kept.keys() == {"a", "b"})
+    running.end(signal.SIGKILL)
+    copy = running.folder / "state" / "pipelines" / "put.yaml"
+    copy.unlink()
+    running.serving_folder(running.folder / "files")
+    assert (there(running), copy.exists()) == ([("one", "file"), ("put", "api")], True)
+    nobodys = copy.with_name("nobodys.yaml")
+    nobodys.write_text(copy.read_text().replace("put", "nobodys"))
+    eventually(lambda: not nobodys.exists())
+    assert there(running) == [("one", "file"), ("put", "api")]
+
+    for lost in ([copy], []):  # the topic remembers it, and so does the copy
+        running.end(signal.SIGKILL)
+        for file in [*lost, *(running.folder / "state").glob("registry.sqlite*")]:
+            file.unlink()
+        running.serving_folder(running.folder / "files")
+        assert there(running) == [("one", "file"), ("put", "api")]
+        shown = running.get("/v1/pipelines/put")
+        assert (shown["version"], shown["author"]) == (1, "rebuild")
+        eventually(lambda: destinations(running, "put") == ["b"])
+        assert generation(running, "b") == 1
+
+    running.end(signal.SIGKILL)  # the broker as well: there is the copy alone
+    for file in (running.folder / "state").glob("registry.sqlite*"):
+        file.unlink()
+    broker = EmbeddedBroker()
+    with closing(Running(running.folder, broker.bootstrap, running.port)) as again:
+        again.serving_folder(running.folder / "files")
+        assert there(again) == [("one", "file"), ("put", "api")]
+        eventually(lambda: again.kept.keys() == {"a", "b"})
+    assert running.log().count("pipelines that came over REST are back") == 3
+
+
+def test_a_removal_that_a_crash_cut_short_is_finished_at_the_next_start(running: Running) -> None:
+    assert put(running, "put", "b").status_code == 201
+    eventually(lambda: running.kept.keys() == {"a", "b"})
+    running.end(signal.SIGKILL)
+    state = running.folder / "state"
+    with closing(Database(make_url(f"sqlite:///{state}/registry.sqlite"))) as database:
+        documents = Documents(database, Copies(state), FakeTopic("viaduck.pipelines"), "viaduck.pipelines")
+        documents.end("put", "deleted", "somebody")
+    running.serving_folder(running.folder / "files")
+    eventually(lambda: running.kept["b"] is None)
+    assert there(running) == [("one", "file")]
+    assert put(running, "put", "b").status_code == 201
+    eventually(lambda: generation(running, "b") == 2)
+
+
+def test_a_put_waits_for_no_file_and_takes_none_over(running: Running) -> None:
+    (running.folder / "files" / "one.yaml").write_text("{")
+    assert put(running, "put", "b").status_code == 201
+    eventually(lambda: destinations(running, "put") == ["b"])
+    assert destinations(running, "one") == ["a"]
+    hang_up(running)
+    eventually(lambda: "the files have mistakes" in running.log())
+    assert there(running) == [("one", "file"), ("put", "api")]
+
+
+def test_a_file_takes_over_what_came_over_rest_and_its_destinations_live_on(running: Running) -> None:
+    assert put(running, "put", "b").status_code == 201
+    eventually(lambda: running.kept.keys() == {"a", "b"})
+    there_before = document(running, "put", "b")
+    file = running.folder / "files" / "put.yaml"
+    file.write_text(yaml.safe_dump({"pipeline": "put", **there_before}))
+    hang_up(running)
+    eventually(lambda: there(running) == [("one", "file"), ("put", "file")])
+    assert put(running, "put", "b").json()["type"] == "/docs/errors#declared_by_file"
+    assert not (running.folder / "state" / "pipelines" / "put.yaml").exists()
+    eventually(lambda: running.get("/v1/pipelines/put")["refused"] == [])
+    assert (destinations(running, "put"), generation(running, "b")) == (["b"], 1)
+    file.unlink()
+    hang_up(running)
+    eventually(lambda: there(running) == [("one", "file")])
+    eventually(lambda: running.kept["b"] is None)
+    assert running.end() == 143
+    assert "Traceback" not in running.log()
+
+
+def test_two_controls_take_over_from_each_other_what_is_put(running: Running, tmp_path: Path) -> None:
+    other = Running(tmp_path / "second", running.bootstrap)
+    try:
+        files = tmp_path / "second" / "files"
+        files.mkdir(parents=True)
+        text = (running.folder / "files" / "one.yaml").read_text()
+        sections = yaml.safe_load(text) | {
+            "server": {"port": other.port}, "state_dir": str(tmp_path / "second" / "state"),
+            "registry": {"url": f"sqlite:///{running.folder}/state/registry.sqlite"},
+        }  # fmt: skip
+        (files / "one.yaml").write_text(yaml.safe_dump(sections))
+        other.serving_folder(files)
+        assert put(running, "put", "b").status_code == 201
+        eventually(lambda: there(other) == [("one", "file"), ("put", "api")])
+        eventually(lambda: destinations(other, "put") == ["b"])
+        assert httpx.delete(url_of(other, "put")).status_code == 204
+        eventually(lambda: there(running) == [("one", "file")])
+        eventually(lambda: running.kept["b"] is None)
+    finally:
+        other.close()
+    assert "Traceback" not in running.log() + other.log()

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from services.control.board import Board
+from services.control.trail import Trail
 from services.control.work import Work
 from shared.digest import value_digest
 from tests.fast.control.examples import PIPELINE
@@ -28,6 +29,15 @@ headers = { Authorization = "Bearer admin" }
 [[operations]]
 include-operation-id = "import_destinations"
 generation.mode = "positive"
+
+# A pipeline that no file declares; the other one is the file's.
+[[operations]]
+include-operation-id = "put_pipeline"
+parameters = { "path.pipeline" = "orders" }
+
+[[operations]]
+include-operation-id = "delete_pipeline"
+parameters = { "path.pipeline" = "orders" }
 
 [parameters]
 "path.pipeline" = "events"
@@ -58,8 +68,9 @@ def office(tmp_path: Path) -> Iterator[Office]:
         "template": {"catalog": "sqlite:lakes/{routing_value}.sqlite", "data_path": "data/{routing_value}"},
         "appear": {"policy": "propose"},
     }
+    environ = {"ORDERS_CATALOG": "dbname=orders", "QUACKSWORTH_CATALOG": "dbname=quacksworth"}  # the examples' own
     with closing(
-        Office(tmp_path, file=("filed",), sections=sections, work=work, token="admin", source=source)
+        Office(tmp_path, file=("filed",), sections=sections, work=work, token="admin", source=source, environ=environ)
     ) as office:
         office.offers([offered(STRANGER), offered("nul\x00\u202e"), offered("x" * 300)])
         yield office
@@ -76,3 +87,4 @@ def test_no_request_makes_it_break_its_own_schema(office: Office, tmp_path: Path
             cwd=tmp_path, capture_output=True, text=True, timeout=280, check=False,
         )  # fmt: skip
     assert done.returncode == 0, done.stdout[-12_000:] + done.stderr[-2_000:]
+    assert {"added", "removed"} <= {each.deed for each in Trail(office.registry.database, "orders").entries(100)}

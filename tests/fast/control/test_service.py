@@ -22,7 +22,7 @@ from shared.kafka.publisher import Publisher
 from shared.kafka.record import Record
 from shared.kafka.settings import BOOTSTRAP, KafkaSettings
 from shared.kafka.topics import Topics, ensure
-from shared.messages import DeadLetter, Destination, Frontier, Outcome, Progress
+from shared.messages import DeadLetter, Destination, Frontier, Outcome, PipelineDocument, Progress
 from tests.fast.control.examples import frontier, problem, progress
 from tests.fast.control.files import destination, make_source, write
 from tests.fast.waiting import eventually
@@ -41,18 +41,22 @@ class Running:
     process: subprocess.Popen[bytes] | None = None
     kept: dict[str, Destination | None] = field(default_factory=dict)
     letters: list[DeadLetter] = field(default_factory=list)
+    documents: list[PipelineDocument] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.settings = KafkaSettings(self.bootstrap, embedded=True)
         self.topics = Topics(self.settings.prefix)
         ensure(self.settings)
         self.publisher = Publisher(self.settings, "test")
-        self.follower = Follower(self.settings, "test", [self.topics.destinations, self.topics.dead_letter])
+        topics = [self.topics.destinations, self.topics.dead_letter, self.topics.pipelines]
+        self.follower = Follower(self.settings, "test", topics)
         self.follower.start(self._hear)
 
     def _hear(self, record: Record) -> None:
         if record.topic == self.topics.dead_letter:
             self.letters.append(DeadLetter.from_bytes(record.value or b""))
+        elif record.topic == self.topics.pipelines:
+            self.documents.append(PipelineDocument.from_bytes(record.value or b""))
         else:
             name = (record.key or "").split("/")[1]
             self.kept[name] = None if record.value is None else Destination.from_bytes(record.value)
@@ -85,6 +89,10 @@ class Running:
             return httpx.get(f"http://127.0.0.1:{self.port}{path}", timeout=5.0).json()
         except httpx.HTTPError:
             return None
+
+    def said(self, pipeline: str) -> list[PipelineDocument]:
+        """What it published of a pipeline that came over REST."""
+        return [each for each in self.documents if each.pipeline == pipeline]
 
     def status(self, id: str) -> Any:
         return self.get(f"/v1/pipelines/events/destinations/{id}")

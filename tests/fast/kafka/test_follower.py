@@ -85,3 +85,22 @@ def test_a_follower_waits_for_a_broker_that_is_not_there_yet(topics: Topics) -> 
     assert not follower.caught_up.is_set()
     follower.stop()
     assert not [thread for thread in threading.enumerate() if thread.name == "follower test" and thread.is_alive()]
+
+
+def test_a_follower_is_level_only_when_all_that_there_was_is_handled_also_when_it_reads_again(
+    settings: KafkaSettings, topics: Topics, publisher: Publisher
+) -> None:
+    publisher.send(topics.pipelines, "p", b"state")
+    publisher.flush(30)
+    follower = Follower(settings, "test", [topics.pipelines])
+    seen: list[bool] = []
+    follower.start(lambda _: seen.append(follower.level))
+    assert follower.caught_up.wait(30)
+    assert follower.level
+    follower.renew()
+    eventually(lambda: len(seen) == 2 and follower.level)
+    assert seen == [False, False]
+    publisher.send(topics.pipelines, "p", b"news")
+    eventually(lambda: len(seen) == 3)
+    assert seen[2]
+    follower.stop()

@@ -1,0 +1,33 @@
+"""Versions in headers: what somebody has seen, and only means to change as it was then."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Annotated, Literal
+
+from fastapi import Header
+
+ETAG = r'(W/)?"[0-9]{1,18}"'
+ETAGS = rf"^(\*|{ETAG}( *, *{ETAG})*)$"
+IfMatch = Annotated[
+    str | None,
+    Header(alias="If-Match", pattern=ETAGS, description="The ETag that was seen: refused where it changed since"),
+]
+IfNoneMatch = Annotated[
+    Literal["*"] | None, Header(alias="If-None-Match", description="`*`: refused where it is there already")
+]
+
+
+def etag(version: int) -> str:
+    return f'"{version}"'
+
+
+def matching(if_match: str | None) -> Callable[[int], bool] | None:
+    """Whether a version is one that the asker has seen; None where that does not matter to him."""
+    if if_match is None:
+        return None
+    if if_match == "*":
+        return lambda _: True
+    seen = {int(found) for found in re.findall(r'"([0-9]+)"', if_match)}
+    return lambda version: version in seen

@@ -1,0 +1,107 @@
+"""A pipeline as somebody asks for it over REST: checked by the rules that check a file, and by those for strangers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from services.control.clash import Neighbour, Taken
+from services.control.declared import declarations
+from services.control.lifecycle import Declared
+from services.control.strangers import Fault, Section, Unfit, foreign, relative, secret
+from shared.config.deployment import NOT_ITS_OWN, OF_THE_DEPLOYMENT, Deployment
+from shared.config.document import from_json
+from shared.config.loading import load_tree
+from shared.config.mistakes import Mistakes, join, quoted
+from shared.config.model import Config
+from shared.errors import ConfigError, SourceError
+from shared.lake.source import SourceLook
+
+Document = Mapping[str, Any]
+Look = Callable[[Config, Mapping[str, str]], SourceLook]
+
+EXAMPLE: dict[str, Any] = {
+    "source": {"catalog_env": "ORDERS_CATALOG", "table": "orders"},
+    "routing": {"field": "company", "key_columns": ["order_id"]},
+    "destinations": [
+        {
+            "id": "quacksworth-orders",
+            "routing_value": "quacksworth",
+            "catalog_env": "QUACKSWORTH_CATALOG",
+            "data_path": "s3://quacksworth-orders/",
+        }
+    ],
+}
+
+
+def declare_pipeline(name: str, document: Document, deployment: Deployment, environ: Mapping[str, str]) -> Config:
+    """The pipeline as it would be in this deployment. Raises ``Unfit``."""
+    faults, mistakes = list(_misplaced(name, document)), Mistakes()
+    tree = from_json({key: value for key, value in document.items() if key not in NOT_ITS_OWN}, mistakes)
+    file = deployment.copies.file(name)
+    secrets = [fault for path, lake in _lakes(document) for fault in _at(path, secret(lake, file.parent))]
+    if mistakes or secrets:  # first, so that nothing else quotes what is in them
+        raise Unfit([*faults, *secrets, *_faults(mistakes)])
+    loaded = load_tree({**tree, "pipeline": name}, file, environ, mistakes)
+    faults += _faults(mistakes)
+    for path, lake in _lakes(document):
+        faults += _at(path, foreign(lake, deployment.common.server, file.parent))
+        faults += _at(path, relative(lake, environ))
+    if faults or loaded is None:
+        raise Unfit(faults)
+    return deployment.joined(loaded.config)
+
+
+def source_faults(config: Config, environ: Mapping[str, str], look: Look) -> list[Fault]:
+    """What a look at the source says against it."""
+    try:
+        look(config, environ)
+    except ConfigError as error:
+        return [_fault(line) for line in error.mistakes]
+    except SourceError as error:
+        return [Fault("source", f"{error.type}: {error.message}; {error.hint}", "check_failed")]
+    return []
+
+
+def clash_faults(config: Config, neighbours: Iterable[Neighbour], environ: Mapping[str, str]) -> Iterator[Fault]:
+    """Its destinations in tables of other pipelines."""
+    taken = Taken((), neighbours)
+    for number, declared in enumerate(declared_in(config, environ)):
+        place = join("destinations", number)
+        yield from (Fault(join(place, path), said) for path, said in taken.clashes(declared))
+
+
+def declared_in(config: Config, environ: Mapping[str, str]) -> list[Declared]:
+    """A file's destinations, their routing values as they are written: for where they lie alone."""
+    return declarations(config, {each.id: each.routing_value for each in config.destinations}, environ)
+
+
+def _misplaced(name: str, document: Document) -> Iterator[Fault]:
+    given = document.get("pipeline", name)
+    if given != name:
+        yield Fault("pipeline", f"is {quoted(str(given))}, and the path names {name}; leave it out")
+    yield from (Fault(key, OF_THE_DEPLOYMENT) for key in NOT_ITS_OWN if key in document)
+
+
+def _lakes(document: Document) -> Iterator[tuple[str, Section]]:
+    """What names lakes, or settings of lakes, and where it stands."""
+    for key in ("source", "template", "defaults"):
+        if isinstance(section := document.get(key), dict):
+            yield key, section
+    entries = document.get("destinations")
+    for number, entry in enumerate(entries if isinstance(entries, list) else []):
+        if isinstance(entry, dict):
+            yield join("destinations", number), entry
+
+
+def _at(path: str, faults: Iterable[Fault]) -> Iterator[Fault]:
+    return (Fault(f"{path}.{fault.path}", fault.message, fault.kind) for fault in faults)
+
+
+def _faults(mistakes: Mistakes) -> list[Fault]:
+    return [Fault(path, text) for path, text in mistakes.items()]
+
+
+def _fault(line: str) -> Fault:
+    path, _, said = line.partition(": ")
+    return Fault(path, said)
