@@ -131,6 +131,20 @@ class SingleProcess:
         self._commit(alias, tenant, through)
         where = f"schema => {literal(self.source.schema)}, table_name => {literal(self.source.table)}"
         self.con.execute(f"CALL {ident(alias)}.set_option('data_inlining_row_limit', 0, {where})")
+        self._spare_lookups(alias)
+
+    def _spare_lookups(self, alias: str) -> None:
+        """As Viaduck does (``services/applier/settle.py``): DuckLake looks for these tables in every transaction."""
+        metadata = f"__ducklake_metadata_{alias}"
+        kind = self.con.execute("SELECT type FROM duckdb_databases() WHERE database_name = ?", [metadata]).fetchall()
+        if kind != [("postgres",)]:
+            return
+        for (table_id,) in self.con.execute(f"SELECT table_id FROM ducklake_table_info({literal(alias)})").fetchall():
+            made = (
+                f"CREATE TABLE IF NOT EXISTS public.ducklake_inlined_delete_{table_id}"
+                " (file_id BIGINT, row_id BIGINT, begin_snapshot BIGINT)"
+            )
+            self.con.execute(f"CALL postgres_execute({literal(metadata)}, {literal(made)})").fetchall()
 
     def _insert(self, tenant: str, table: str) -> None:
         routing = ident(self.source.routing_field)

@@ -29,7 +29,7 @@ from shared.process import is_supervised
 
 log = structlog.get_logger(__name__)
 
-LOOK_EVERY_S = 0.5
+LOOK_EVERY_S = 2.0
 """How soon what another control put into the registry is taken up here."""
 
 AGAIN_S = 1.0

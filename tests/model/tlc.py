@@ -71,13 +71,14 @@ def changed(config: str, constants: Mapping[str, str]) -> str:
     return config
 
 
-def check(module: Path, config: str, scratch: Path, *, within_s: float) -> Verdict:
+def check(module: Path, config: str, scratch: Path, *, within_s: float, workers: int = WORKERS) -> Verdict:
     """Check ``module`` with the configuration ``config``; ``scratch`` is a folder that no other run uses.
 
+    With one worker the same behaviour is found each time; more look at states in an order that is chance.
     Raises ``RuntimeError`` if TLC could not do its work, be it that the time was up.
     """
     _prepare(scratch, config)
-    said = _run(_command(module, scratch), module.parent, within_s)
+    said = _run(_command(module, scratch, workers), module.parent, within_s)
     verdict = read(said)
     if verdict.broken is None and not verdict.is_complete:
         raise RuntimeError(f"TLC gave no verdict on {module.name}:\n{said[-4000:]}")
@@ -114,14 +115,14 @@ def _prepare(scratch: Path, config: str) -> None:
     (scratch / "model.cfg").write_text(config)
 
 
-def _command(module: Path, scratch: Path) -> list[str]:
+def _command(module: Path, scratch: Path, workers: int = WORKERS) -> list[str]:
     return [
         str(java_home() / "bin" / "java"),
         "-XX:+UseParallelGC",
         f"-Djava.io.tmpdir={scratch / 'tmp'}",  # it unpacks its own modules there
         f"-DTLA-Library={SPECIFICATIONS}",
         *("-cp", str(jar()), "tlc2.TLC"),
-        *("-workers", str(WORKERS)),
+        *("-workers", str(workers)),
         *("-metadir", str(scratch / "states")),
         *("-config", str(scratch / "model.cfg")),
         "-deadlock",  # a model that has come to its end is no finding
