@@ -12,11 +12,12 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 
+import duckdb
 from rich.console import Console
 from rich.table import Table
 
@@ -27,12 +28,13 @@ from bench.results import RESULTS, machine
 from bench.setting import prepared
 from bench.stand import open_lake, standing
 from bench.viaduck import PATIENCE_S, PIPELINE, entry, running_viaduck
-from bench.workload import SOURCE
+from bench.workload import SCHEMA, SOURCE, TABLE
 from services.cli.running import RunningViaduck
 from shared.client import Client
 from shared.lake.engine import connect
 
 MEDIAN_S = 5.0
+ROWS, FIRST_ID = 100_000, 1_000_000_000
 
 
 @dataclass
@@ -64,12 +66,22 @@ def measure(others: int, newcomers: int, per_second: float) -> Arrivals:
     with prepared(Size.FULL, 1, "postgres") as setting, standing(setting.on_postgres, running) as stand:
         new = {f"newcomer{number:02d}": stand.lakes.new(f"n_{number}") for number in range(newcomers)}
         create(stand.con, [*running, *new])
+        _fill(stand.con, [*running, *new])
         with running_viaduck(setting.folder, stand.source, stand.mirror) as viaduck:
             wait_seeded(viaduck.destinations, stand.mirror)
             with _stream(stand.source, running, per_second), Client(viaduck.url) as operator:
                 for name, lake in new.items():
                     _come(viaduck, operator, setting.on_postgres, name, lake, found)
     return found
+
+
+def _fill(con: duckdb.DuckDBPyConnection, tenants: Sequence[str]) -> None:
+    """Rows of everybody, so that a seed has a table to read."""
+    con.execute(
+        f"INSERT INTO {SOURCE}.{SCHEMA}.{TABLE} SELECT {FIRST_ID} + i, (?)[1 + i % {len(tenants)}], i, 'filled',"
+        f" TIMESTAMP '2026-01-01' FROM range({ROWS}) r(i)",
+        [list(tenants)],
+    )
 
 
 def _come(
