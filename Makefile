@@ -43,7 +43,7 @@ lint: $(READY) ## ruff and mypy over source and tests
 bench: $(READY) ## every case quickly, beside its target; ARGS="--case dense --catalog sqlite"
 	$(BIN)/python -m bench.run --quick $(ARGS)
 
-bench-full: $(READY) ## the same in the sizes that the targets name, medians of five: an hour or so
+bench-full: $(READY) ## the same in the sizes that the targets name, medians of five; takes long
 	$(BIN)/python -m bench.run --full $(ARGS)
 
 bench-page: $(READY) ## tables and plots of docs/PERFORMANCE.md, from the newest results

@@ -276,13 +276,10 @@ class CatalogReader:
 
     def table_ids(self, names: Iterable[tuple[str, str]]) -> tuple[int, ...]:
         """The ids of those tables, each (schema, table), that are there now."""
-        rows = self._all(
-            "SELECT t.table_id, s.schema_name, t.table_name FROM {0}ducklake_table t JOIN {0}ducklake_schema s"
-            " ON s.schema_id = t.schema_id WHERE t.end_snapshot IS NULL AND s.end_snapshot IS NULL"
-        )
         wanted = {(schema.lower(), table.lower()) for schema, table in names}
+        there = self._present_tables()
         return tuple(
-            int(row["table_id"]) for row in rows if (row["schema_name"].lower(), row["table_name"].lower()) in wanted
+            int(row["table_id"]) for row in there if (row["schema_name"].lower(), row["table_name"].lower()) in wanted
         )
 
     def live_rows(self, schema: str, table: str) -> int:
@@ -369,11 +366,13 @@ class CatalogReader:
 
     def tables(self) -> tuple[tuple[str, str], ...]:
         """(schema, table) of every table that is there now."""
-        rows = self._all(
-            "SELECT s.schema_name, t.table_name FROM {0}ducklake_table t JOIN {0}ducklake_schema s"
+        return tuple((row["schema_name"], row["table_name"]) for row in self._present_tables())
+
+    def _present_tables(self) -> Sequence[Row]:
+        return self._all(
+            "SELECT t.table_id, s.schema_name, t.table_name FROM {0}ducklake_table t JOIN {0}ducklake_schema s"
             " ON s.schema_id = t.schema_id WHERE t.end_snapshot IS NULL AND s.end_snapshot IS NULL"
         )
-        return tuple((row["schema_name"], row["table_name"]) for row in rows)
 
     def files_of(self, snapshot: int) -> frozenset[str]:
         """Names (last path part) of the data and delete files that the snapshot added."""
