@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import shlex
 import signal
 import subprocess
@@ -29,7 +28,7 @@ import yaml
 from rich.console import Console
 
 from bench.outcome import Check, Outcome, Size, at_most
-from bench.processes import frozen, tree
+from bench.processes import frozen, started, tree
 from bench.report import outcomes_table
 from bench.results import keep, machine
 from bench.setting import Setting, prepared
@@ -204,20 +203,8 @@ def running_original(
     document, variables = configuration(stand, setting.on_postgres.server.uri, free_port())
     file.write_text(yaml.safe_dump(document))
     words = [word.format(python=python, config=file, checkout=checkout) for word in shlex.split(command)]
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            words, cwd=checkout, env={**os.environ, **variables}, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
-            start_new_session=True,
-        )  # fmt: skip
-    try:
+    with started(words, log, variables, end_within_s=END_WITHIN_S, cwd=checkout) as process:
         yield Original(stand, process, log)
-    finally:
-        process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(END_WITHIN_S)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
 
 
 def configuration(stand: Stand, uri: Callable[[str], str], port: int) -> tuple[dict[str, Any], Mapping[str, str]]:

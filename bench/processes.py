@@ -1,12 +1,15 @@
-"""What a tree of processes uses: memory by process, and CPU."""
+"""Trees of processes: started and ended, held still, and what they use of memory and CPU."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
+import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 import psutil
 
@@ -39,6 +42,27 @@ def cpu_seconds(pid: int) -> float:
             times = process.cpu_times()
             spent += times.user + times.system
     return spent
+
+
+@contextmanager
+def started(
+    command: Sequence[str], log: Path, variables: Mapping[str, str], *, end_within_s: float, cwd: Path | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A process with a session of its own, told to end with the block, and then ended with all that it started."""
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            command, cwd=cwd, env={**os.environ, **variables}, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+            start_new_session=True,
+        )  # fmt: skip
+    try:
+        yield process
+    finally:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(end_within_s)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def pid_of(pid: int, kind: str) -> int:

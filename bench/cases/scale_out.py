@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -17,6 +13,7 @@ import httpx
 from bench.cases.changes import bring
 from bench.delay import FarAway
 from bench.outcome import Case, Check, Measured, at_least
+from bench.processes import started
 from bench.setting import Setting
 from bench.stand import Stand, standing
 from bench.viaduck import FILE, PATIENCE_S, Options, running_viaduck, wait_settled
@@ -96,21 +93,10 @@ def _another_applier(folder: Path, viaduck: RunningViaduck) -> Iterator[None]:
     """Beside the one of ``viaduck up``, on the same file."""
     port = free_port()
     command = [sys.executable, "-m", "services.cli.main", "applier", "-c", str(folder / FILE)]
-    with (folder / f"applier-{port}.log").open("wb") as log:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, OWN_PORT: str(port)},
-            start_new_session=True,
-        )  # fmt: skip
-        try:
-            viaduck.wait_until("another applier", lambda: _is_ready(port), PATIENCE_S)
-            yield
-        finally:
-            process.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(END_WITHIN_S)
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+    log = folder / f"applier-{port}.log"
+    with started(command, log, {OWN_PORT: str(port)}, end_within_s=END_WITHIN_S):
+        viaduck.wait_until("another applier", lambda: _is_ready(port), PATIENCE_S)
+        yield
 
 
 def _is_ready(port: int) -> bool:
