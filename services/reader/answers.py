@@ -32,7 +32,7 @@ def accept(tracked: Tracked, asked: InFlight, progress: Progress, now_s: float) 
             tracked.dropped = True
             return Next.GO_ON
         case Outcome.APPLIED | Outcome.ALREADY_APPLIED:
-            tracked.applies = 0 if asked.kind is ItemKind.UPKEEP else tracked.applies + (asked.kind is ItemKind.CHANGES)
+            tracked.applies += asked.kind is ItemKind.CHANGES
             return _at(tracked, progress, now_s)
         case Outcome.EMPTY:
             tracked.exact = max(tracked.exact, asked.through if progress.through is None else progress.through)

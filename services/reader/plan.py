@@ -19,7 +19,7 @@ from services.reader.problems import cannot_begin, contradiction, is_of_another_
 from services.reader.steps import Step
 from services.reader.timers import Timers
 from services.reader.tracked import Tracked
-from shared.messages import DesiredState, Destination, Problem, Progress
+from shared.messages import DesiredState, Destination, ItemKind, Problem, Progress
 from shared.ranges import Range
 
 MOST_RESEND_DOUBLINGS = 4
@@ -220,6 +220,8 @@ class Planner:
         tracked, draft = candidate
         item, until_s = self._new_id(), now_s + self._patience_s(tracked)
         tracked.in_flight = self._hold.take(item, tracked, draft, until_s)
+        if draft.kind is ItemKind.UPKEEP:
+            tracked.applies = 0  # whatever comes of it: one that fails must not stand before every change
         self._timers.at(until_s, tracked.name)
         return Send(
             item,

@@ -42,7 +42,7 @@ class Tracked:
     """When the oldest snapshot was committed that may hold an unapplied change; None where none is known."""
     in_flight: InFlight | None = None
     applies: int = 0
-    """Changes applied since its files were last merged, or since this reader began."""
+    """Changes applied since its files were last to be merged, or since this reader began."""
     attempts: int = 0
     """Failures in a row."""
     resends: int = 0

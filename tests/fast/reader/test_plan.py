@@ -154,7 +154,12 @@ class TestUpkeep:
         (upkeep,) = reader.plan()
         reader.hear(upkeep, Outcome.FAILED)
         reader.now_s += 60
-        assert [send.draft.kind for send in reader.plan()] == [ItemKind.CHANGES]
+        for through in (8, 9):
+            (send,) = reader.plan()
+            assert send.draft.kind is ItemKind.CHANGES, "and not upkeep again, before every one of them"
+            reader.hear(send, Outcome.APPLIED, through, through=through)
+            reader.count(through, through + 1, {"a": 1})
+        assert [send.draft.kind for send in reader.plan()] == [ItemKind.UPKEEP], "but after as many as before"
 
     def test_is_left_to_others_where_nobody_asked_for_it(self) -> None:
         reader = reader_at(5, "a", rules=Rules(upkeep_after=0))
