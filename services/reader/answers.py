@@ -41,6 +41,8 @@ def accept(tracked: Tracked, asked: InFlight, progress: Progress, now_s: float) 
             return _gap(tracked, asked, progress, now_s)
         case Outcome.FENCED:
             return _fenced(tracked, progress, now_s)
+        case Outcome.PARKED if now_s < tracked.settles_s:
+            return Next.BACK_OFF
         case Outcome.PARKED:
             tracked.parked = progress.error or UNEXPLAINED
             return Next.PARK

@@ -24,6 +24,10 @@ from shared.ranges import Range
 
 MOST_RESEND_DOUBLINGS = 4
 
+SETTLES_WITHIN_S = 10.0
+"""The topics are not ordered among each other, nor files read by all at once: an applier may get the item that tries a
+mended destination before it knows what was mended."""
+
 
 class Planner:
     """Plans the destinations of one reader's share. Used by one thread."""
@@ -68,7 +72,8 @@ class Planner:
             self._dirty.add(spec.destination)
             return
         self.forget(spec.destination)
-        self._tracked[spec.destination] = Tracked(spec, now_s)
+        settles_s = 0.0 if known is None else now_s + SETTLES_WITHIN_S
+        self._tracked[spec.destination] = Tracked(spec, now_s, settles_s=settles_s)
         self._dirty.add(spec.destination)
 
     def forget(self, name: str) -> None:

@@ -48,6 +48,8 @@ class Tracked:
     resends: int = 0
     """Items in a row that nobody answered in time."""
     not_before_s: float = 0.0
+    settles_s: float = 0.0
+    """Until then an applier may still go by what was said of it before: nothing parks it for good."""
     is_suspect: bool = False
     """What we believe of it leaves no way on; its cursor is asked once more before it is parked for that."""
     parked: Problem | None = None

@@ -37,7 +37,6 @@ def attach(
     try:
         if sqlite_file is not None:
             _prepare_sqlite(con, alias, sqlite_file, read_only=read_only, create=create)
-        _create_secret(con, alias, lake)
         statement = _statement(alias, lake, read_only=read_only, create=create)
         try:
             con.execute(statement)
@@ -45,6 +44,7 @@ def attach(
             if not _stored_relative(error):
                 raise
             con.execute(statement.removesuffix(")") + ", OVERRIDE_DATA_PATH true)")
+        _create_secret(con, alias, lake)
     except (duckdb.Error, OSError) as error:
         drop_secret(con, alias)
         raise classify(error, f"opening the lake at {lake}") from None
@@ -121,12 +121,18 @@ def _with_timeout(catalog: str) -> str:
 
 
 def _create_secret(con: duckdb.DuckDBPyConnection, alias: str, lake: ResolvedLake) -> None:
+    """Keys for the files below the lake's data path, and for no other: this instance holds other tenants' lakes too.
+
+    The slash at the end is part of that: to DuckDB ``s3://b/tenant-1`` is the beginning of ``s3://b/tenant-10/file``.
+    """
     given = {S3_SETTINGS[key]: value for key, value in lake.properties.items() if key in S3_SETTINGS}
     if not given:
         return
+    data_path = con.execute(f"SELECT data_path FROM ducklake_settings({literal(alias)})").fetchall()[0][0]
+    if "://" not in data_path:
+        return
     parts = [f"{name} {literal(value)}" for name, value in given.items()]
-    if lake.data_path is not None and lake.data_path.startswith("s3://"):
-        parts.append(f"SCOPE {literal(lake.data_path)}")
+    parts.append(f"SCOPE {literal(data_path.rstrip('/') + '/')}")
     con.execute(f"CREATE OR REPLACE SECRET {ident(_secret_name(alias))} (TYPE s3, {', '.join(parts)})")
 
 

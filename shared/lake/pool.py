@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import duckdb
 
 from shared.config.catalogs import ResolvedLake
-from shared.lake.attach import attach, detach
+from shared.lake.attach import attach, detach, drop_secret
 from shared.lake.catalog import CatalogReader
 from shared.lake.failure import LakeAbsent
 
@@ -67,9 +67,12 @@ class LakePool:
 
         One that nobody is ``sure`` of is looked for first: an ATTACH that finds no lake is dear.
         One that is only read belongs to somebody else, who may flush it: it is attached anew where that shows (H12).
+        One that comes with new keys displaces the one with the old: DuckDB looks for keys by a file's path alone.
         """
         key = _Key(lake, read_only)
-        if read_only:
+        if key not in self._lakes:
+            self._evict_contradicting(lake)
+        elif read_only:
             self._evict_outdated(key)
         entry = self._take(key)
         try:
@@ -103,6 +106,16 @@ class LakePool:
             if entry.catalog.inlined_tables() != entry.inlined_tables:
                 self.evict(entry)
         finally:
+            self._give_back(key, entry)
+
+    def _evict_contradicting(self, lake: ResolvedLake) -> None:
+        with self._lock:
+            found = [(key, entry) for key, entry in self._lakes.items() if key.lake.contradicts(lake)]
+            for _, entry in found:
+                entry.users += 1
+        for key, entry in found:
+            self.evict(entry)
+            drop_secret(self._con.cursor(), entry.alias)
             self._give_back(key, entry)
 
     def close(self) -> None:

@@ -61,9 +61,9 @@ class Counter:
         self._postgres, self._bed = postgres, bed
 
     def during(self, work: Callable[[], object], *lakes: str) -> list[int]:
-        before = [self._postgres.statements(self.database(lake)) for lake in lakes]
+        self._postgres.count_statements()
         work()
-        return [self._postgres.statements(self.database(lake)) - n for lake, n in zip(lakes, before, strict=True)]
+        return [self._postgres.statements(self.database(lake)) for lake in lakes]
 
     def database(self, lake: str) -> str:
         resolved = self._bed.source if lake == "source" else self._bed.lake(lake)

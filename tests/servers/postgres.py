@@ -140,14 +140,23 @@ class Postgres:
     def log(self) -> str:
         return self._ours.log()
 
-    def statements(self, database: str) -> int:
-        """Statements that the database has run so far, whoever sent them. Skips where the server counts none."""
+    def count_statements(self) -> None:
+        """Begin to count, from zero. Skips where the server cannot.
+
+        The server forgets the rarest statements once it knows 5,000 different ones, and their counts with them: whoever
+        compares two counts without beginning anew may see fewer after than before.
+        """
         with self.connect() as con:
             try:
                 con.execute("CREATE EXTENSION IF NOT EXISTS pg_stat_statements")
-                counted = con.execute(COUNTED, [database]).fetchone()
+                con.execute("SELECT pg_stat_statements_reset()")
             except psycopg.Error as error:
                 pytest.skip(f"pg_stat_statements is needed: load it with shared_preload_libraries ({error})")
+
+    def statements(self, database: str) -> int:
+        """Statements that the database has run since ``count_statements``, whoever sent them."""
+        with self.connect() as con:
+            counted = con.execute(COUNTED, [database]).fetchone()
         assert counted is not None, "a sum has one row"
         return int(counted[0])
 

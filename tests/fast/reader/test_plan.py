@@ -8,7 +8,7 @@ import pytest
 
 from services.reader.actions import Park, Send
 from services.reader.choose import Draft, Rules
-from services.reader.plan import Planner
+from services.reader.plan import SETTLES_WITHIN_S, Planner
 from shared.errors import MAX_ATTEMPTS
 from shared.messages import DesiredState, Destination, ItemKind, Outcome, Problem, SeedMode
 from shared.ranges import NOT_SEEDED, Range
@@ -329,6 +329,24 @@ def test_a_parked_destination_rests_until_it_is_touched() -> None:
     assert reader.plan() == []
     reader.planner.destination(spec("a", revision="2"), reader.now_s)
     assert [send.draft.kind for send in reader.plan()] == [ItemKind.PROBE]
+
+
+def test_what_was_just_mended_is_not_parked_by_an_applier_that_has_not_heard_of_it() -> None:
+    reader = reader_at(5, "a")
+    reader.count(5, 8, {"a": 1})
+    (send,) = reader.plan()
+    reader.hear(send, Outcome.PARKED, error=PROBLEM)
+    reader.now_s = 100.0
+    reader.planner.destination(spec("a", revision="2"), reader.now_s)
+    (probe,) = reader.plan()
+    reader.hear(probe, Outcome.PARKED, error=PROBLEM)
+    reader.now_s += 2.0
+    (again,) = reader.plan()
+    reader.now_s = 100.0 + SETTLES_WITHIN_S
+    reader.hear(again, Outcome.PARKED, error=PROBLEM)
+    reader.now_s += 1e6
+    assert reader.plan() == []
+    assert reader.planner.tracked["a"].parked == PROBLEM
 
 
 def test_a_destination_that_is_published_again_unchanged_is_left_alone() -> None:
