@@ -12,12 +12,15 @@ NotSeeded == -1
 \* A position that nobody looked up.
 Unknown == -2
 
-\* A destination without a cursor is in generation 0, which no item has.
-NoCursor == [gen |-> 0, pos |-> NotSeeded]
+\* A destination without a cursor is in generation 0, which no item has. A drop takes the cursor away; what remains of it
+\* is its stamp, which says in which generation the lives before were buried.
+NoCursor == [gen |-> 0, pos |-> NotSeeded, buried |-> 0]
+Buried(gen) == [gen |-> 0, pos |-> NotSeeded, buried |-> gen]
 
-\* decide._decide_seed: a seed replaces an older life, and is done where its own has begun.
+\* decide._decide_seed: a seed replaces an older life, and is done where its own has begun; none digs up what is buried.
 DecideSeed(cursor, item) ==
-    IF cursor.gen < item.gen THEN "apply"
+    IF cursor.gen = 0 THEN IF item.gen > cursor.buried THEN "apply" ELSE "fenced"
+    ELSE IF cursor.gen < item.gen THEN "apply"
     ELSE IF cursor.gen = item.gen THEN "already_applied"
     ELSE "fenced"
 
@@ -34,5 +37,5 @@ Decide(cursor, item) ==
 Passes(cursor, item) == Decide(cursor, item) = "apply"
 
 \* What a commit makes of the cursor: it stores the item's generation, and up to where the source was read.
-Moved(item, upto) == [gen |-> item.gen, pos |-> upto]
+Moved(item, upto) == [gen |-> item.gen, pos |-> upto, buried |-> 0]
 =============================================================================

@@ -76,6 +76,15 @@ Commit(e) ==
     /\ tokens' = tokens \cup {e.token}
     /\ applied' = applied \cup {[d |-> e.destination, item |-> e.item, gen |-> e.gen, pos |-> e.through]}
 
+\* Viaduck.TakeDrop: what there is ends with this life or one before it.
+IsDrop(e) == e.kind = "drop" /\ Now(e.destination).gen \in 1 .. e.gen /\ IsNew(e)
+
+Drop(e) ==
+    /\ IsDrop(e)
+    /\ lives' = [lives EXCEPT ![e.destination] = Append(@, Buried(e.gen))]
+    /\ tokens' = tokens \cup {e.token}
+    /\ applied' = applied \cup {[d |-> e.destination, item |-> e.item, gen |-> e.gen, pos |-> NotSeeded]}
+
 \* Making tables and compaction move nothing.
 IsUpkeep(e) == e.kind \in {"provision", "maintenance"} /\ e.token \notin tokens
 
@@ -89,21 +98,24 @@ Upkeep(e) ==
 Seen(e) == {lives[e.destination][n] : n \in e.since + 1 .. Len(lives[e.destination])}
 
 SaysApplied(e) ==
-    /\ e.through = e.position
+    /\ e.through = e.position \/ e.position = NotSeeded
     /\ [d |-> e.destination, item |-> e.item, gen |-> e.gen, pos |-> e.position] \in applied
 
 SaysEmpty(e, item) == item.kind = "changes" /\ e.position = item.expected /\ e.through >= item.through
 
 \* admit.admit fences by what control wants; that needs no look at the cursor.
 SaysFenced(e, item) ==
-    \/ \E cursor \in Seen(e) : Decide(cursor, item) = "fenced" /\ cursor.gen = e.gen /\ cursor.pos = e.position
+    \/ \E cursor \in Seen(e) :
+          /\ Decide(cursor, item) = "fenced"
+          /\ e.gen = IF cursor.gen = 0 THEN cursor.buried + 1 ELSE cursor.gen
+          /\ cursor.pos = e.position
     \/ e.gen > item.gen /\ e.position = Unknown
 
 SaysWhereItIs(e, item) ==
     \E cursor \in Seen(e) :
         /\ cursor.pos = e.position
         /\ \/ Decide(cursor, item) = e.outcome
-           \/ item.kind = "probe" /\ cursor = NoCursor /\ e.outcome = "already_applied"
+           \/ item.kind \in {"probe", "drop"} /\ cursor.gen = 0 /\ e.outcome = "already_applied"
 
 Agrees(e, item) ==
     /\ e.outcome # "fenced" => e.gen = item.gen
@@ -122,14 +134,14 @@ Answer(e) ==
 
 Explain ==
     /\ next <= Len(Log)
-    /\ LET e == Log[next] IN IF e.event = "commit" THEN Commit(e) \/ Upkeep(e) ELSE Answer(e)
+    /\ LET e == Log[next] IN IF e.event = "commit" THEN Commit(e) \/ Drop(e) \/ Upkeep(e) ELSE Answer(e)
     /\ next' = next + 1
     /\ UNCHANGED run
 
 Spec == Init /\ [][Explain]_vars
 
 \* That Explain is enabled; TLC takes minutes of a long log to find that out from the actions.
-IsExplained(e) == IF e.event = "commit" THEN IsCommit(e) \/ IsUpkeep(e) ELSE IsAnswer(e)
+IsExplained(e) == IF e.event = "commit" THEN IsCommit(e) \/ IsDrop(e) \/ IsUpkeep(e) ELSE IsAnswer(e)
 
 \* Always true; says how each log ends.
 Verdict ==
@@ -141,4 +153,5 @@ PositionsOnlyGrow ==
     \A d \in DOMAIN lives : \A n \in 1 .. Len(lives[d]) - 1 :
         \/ lives[d][n + 1].gen > lives[d][n].gen
         \/ lives[d][n + 1].gen = lives[d][n].gen /\ lives[d][n + 1].pos > lives[d][n].pos
+        \/ lives[d][n + 1].gen = 0 /\ lives[d][n + 1].buried >= lives[d][n].gen
 =============================================================================

@@ -20,7 +20,7 @@ CONSTANTS
     MaxBag,         \* messages of one topic that are under way at once
     Pins,           \* whether items are pinned: {FALSE}, or BOOLEAN where a range can end before the head
     MaxRewind,       \* how many snapshots before the head a pinned seed may begin: a rewind
-    Faults,         \* which of "crash", "cut", "lose", "wipe", "expire", "forget", "operate", "registry", "calm" happen
+    Faults,         \* which of "crash", "cut", "lose", "wipe", "expire", "forget", "operate", "drop", "registry", "calm" happen
     OnGap,          \* "park" or "reseed"
     SeededAt,       \* where destinations are at the start: NotSeeded, or a snapshot that their first life holds already
     Mutant          \* "none", or the one mistake that is planted
@@ -29,8 +29,8 @@ VARIABLES
     script,     \* which history the source's owners will make, chosen at the start
     head,       \* the source's newest snapshot
     oldest,     \* the source's oldest retained snapshot
-    want,       \* control's registry: a destination's generation, whether it runs, whether it is parked
-    dest,       \* the destination lakes: cursor, rows, damage
+    want,       \* control's registry: a destination's generation, whether it runs, is parked, is to be dropped
+    dest,       \* the destination lakes: cursor, rows, damage, and where its lives before were dropped
     pending,    \* the COMMIT of a destination's catalog that was sent and is neither durable nor refused yet
     work,       \* viaduck.work
     progress,   \* viaduck.progress
@@ -95,7 +95,10 @@ Idle == [phase |-> "idle"]
 \* What a reader knows of a destination that it has not heard of.
 Stranger == [gen |-> 0, pos |-> Unknown, exact |-> Unknown]
 
-Cursor(d) == [gen |-> dest[d].gen, pos |-> dest[d].pos]
+Cursor(d) == [gen |-> dest[d].gen, pos |-> dest[d].pos, buried |-> dest[d].buried]
+
+\* The last life that a lake tells of.
+Life(d) == Max2(dest[d].gen, dest[d].buried)
 
 \* The job of `a`, on `d`: idle ones have no item.
 Works(a, d) == job[a].phase # "idle" /\ job[a].item.d = d
@@ -111,10 +114,10 @@ Init ==
     /\ script \in 1..Len(Scripts)
     /\ head = Max2(0, SeededAt)
     /\ oldest = 0
-    /\ want = [d \in Destinations |-> [gen |-> 1, runs |-> TRUE, parked |-> FALSE]]
+    /\ want = [d \in Destinations |-> [gen |-> 1, runs |-> TRUE, parked |-> FALSE, drops |-> FALSE]]
     /\ dest = [d \in Destinations |->
                  [gen |-> IF SeededAt = NotSeeded THEN 0 ELSE 1, pos |-> SeededAt, rows |-> Slice(d, head),
-                  gone |-> {}, twice |-> FALSE]]
+                  gone |-> {}, twice |-> FALSE, buried |-> 0]]
     /\ pending = [d \in Destinations |-> None]
     /\ work = {}
     /\ progress = {}
@@ -143,7 +146,7 @@ ExpireSource ==
 (***************************************************************************)
 NextLife(d) ==
     /\ want[d].gen < MaxGeneration
-    /\ want' = [want EXCEPT ![d] = [gen |-> @.gen + 1, runs |-> TRUE, parked |-> FALSE]]
+    /\ want' = [want EXCEPT ![d] = [gen |-> @.gen + 1, runs |-> TRUE, parked |-> FALSE, drops |-> FALSE]]
 
 \* lifecycle.reseed by an operator; a rewind is one whose seed begins at an older snapshot.
 Reseed(d) ==
@@ -161,6 +164,15 @@ Remove(d) ==
     /\ want' = [want EXCEPT ![d].runs = FALSE]
     /\ UNCHANGED <<sourceVars, dest, pending, kafkaVars, known, job, calm>>
 
+\* lifecycle.drop: a last life, in which an applier takes away what is there. It leaves a generation to begin in.
+Bury(d) ==
+    /\ "drop" \in Faults
+    /\ ~calm
+    /\ want[d].runs
+    /\ want[d].gen + 1 < MaxGeneration
+    /\ want' = [want EXCEPT ![d] = [gen |-> @.gen + 1, runs |-> FALSE, parked |-> FALSE, drops |-> TRUE]]
+    /\ UNCHANGED <<sourceVars, dest, pending, kafkaVars, known, job, calm>>
+
 \* lifecycle.declare, of a destination that was removed.
 Declare(d) ==
     /\ ~calm
@@ -172,7 +184,7 @@ Declare(d) ==
 LoseRegistry(d) ==
     /\ "registry" \in Faults
     /\ ~calm
-    /\ want' = [want EXCEPT ![d] = [gen |-> 1, runs |-> TRUE, parked |-> FALSE]]
+    /\ want' = [want EXCEPT ![d] = [gen |-> 1, runs |-> TRUE, parked |-> FALSE, drops |-> FALSE]]
     /\ UNCHANGED <<sourceVars, dest, pending, kafkaVars, known, job, calm>>
 
 \* lifecycle.answer and lifecycle.adopt
@@ -255,6 +267,14 @@ Seed(r, d) ==
            \/ \E at \in IF TRUE \in Pins THEN Max2(oldest, head - MaxRewind) .. head ELSE {} :
                  Send(Item("seed", d, k.gen, NotSeeded, NotSeeded, at, TRUE))
 
+Drop(d) ==
+    LET item == Item("drop", d, want[d].gen, NotSeeded, NotSeeded, 0, FALSE)
+    IN  /\ want[d].drops
+        /\ item \notin work
+        /\ Cardinality(work) < MaxBag
+        /\ work' = work \cup {item}
+        /\ UNCHANGED <<sourceVars, want, dest, pending, progress, known, job, calm>>
+
 \* The next range begins where the destination is known to be exact, or later where nothing of it changed in between.
 \* It ends where the reader cuts it. What it counted may be too much, so there may be nothing in the range after all.
 Changes(r, d) ==
@@ -334,7 +354,9 @@ Whole(d) == dest[d].pos \notin dest[d].gone
 OfCursor(item) ==
     LET d == item.d
         decided == Decide(Cursor(d), item)
-    IN  IF decided = "fenced" THEN Progress(d, "fenced", dest[d].gen, NotSeeded, NotSeeded)
+        \* After a drop: the first generation that may begin.
+        life == IF dest[d].gen = 0 THEN dest[d].buried + 1 ELSE dest[d].gen
+    IN  IF decided = "fenced" THEN Progress(d, "fenced", life, NotSeeded, NotSeeded)
         ELSE IF ~Whole(d) /\ Mutant # "answer_unlooked" /\ ~(item.kind = "probe" /\ Mutant = "probe_unlooked")
                           /\ ~(decided = "gap" /\ Mutant = "gap_unlooked")
         THEN Progress(d, "damaged", item.gen, NotSeeded, NotSeeded)
@@ -374,6 +396,23 @@ TakeChanges(a, item) ==
            THEN Publish(Progress(item.d, "empty", item.gen, item.expected, upto)) /\ UNCHANGED job
            ELSE Reads(a, item, upto, keys)
 
+\* What the conflict check would find from now on, were nothing expired.
+Rivals(d) == {a \in Appliers : job[a].phase \in {"open", "checked"} /\ job[a].item.d = d
+                               /\ ~(Mutant = "cursor_born_without_its_table" /\ job[a].base.gen = 0)}
+
+\* drop.drop: table and cursor go in one transaction; whoever has one open has written to a table that is gone. Without a
+\* cursor there is nothing to drop. Its answer carries no knowledge.
+TakeDrop(item) ==
+    LET d == item.d
+    IN  /\ item.kind = "drop"
+        /\ pending[d] = None
+        /\ dest[d].gen \in 1 .. item.gen
+        /\ dest' = [dest EXCEPT ![d] = [gen |-> 0, pos |-> NotSeeded, rows |-> [k \in Keys |-> 0], gone |-> {},
+                                        twice |-> FALSE, buried |-> item.gen]]
+        /\ job' = [a \in Appliers |-> IF a \in Rivals(d) THEN [job[a] EXCEPT !.conflict = TRUE] ELSE job[a]]
+        /\ Delivered(item)
+        /\ UNCHANGED <<sourceVars, want, pending, progress, known, calm>>
+
 Take(a, item) ==
     /\ job[a].phase = "idle"
     /\ Delivered(item)
@@ -386,6 +425,7 @@ LetsThrough(cursor, item) ==
     \/ Mutant = "no_generation_check" /\ item.kind # "seed" /\ cursor.gen > 0 /\ cursor.pos = item.expected
     \/ Mutant = "trust_kafkas_offset" /\ item.kind # "seed" /\ cursor.gen = item.gen
     \/ Mutant = "reseed_without_fence" /\ item.kind = "seed"
+    \/ Mutant = "drop_is_forgotten" /\ item.kind = "seed" /\ cursor.gen = 0
 
 \* BEGIN, then the first write: the destination's snapshot is pinned, the cursor compared and set in it.
 MoveCursor(a) ==
@@ -433,10 +473,6 @@ SendCommit(a) ==
 \* Who waits for the COMMIT of `d` that is under way; nobody where its applier died or gave up.
 Sender(d) == {a \in Appliers : job[a].phase \in {"sent", "unknown"} /\ job[a].item.d = d /\ job[a].fate = "under way"}
 
-\* What the conflict check would find from now on, were nothing expired.
-Rivals(d) == {a \in Appliers : job[a].phase \in {"open", "checked"} /\ job[a].item.d = d
-                               /\ ~(Mutant = "cursor_born_without_its_table" /\ job[a].base.gen = 0)}
-
 \* The catalog makes a COMMIT durable. Files that its sender deleted, taking a lost answer for a refusal, are gone (H7).
 Commit(d) ==
     LET p == pending[d]
@@ -445,7 +481,7 @@ Commit(d) ==
         doubled == p.base # Cursor(d)
         moved == IF Mutant = "cursor_apart" /\ p.kind # "seed" THEN Cursor(d) ELSE p.cursor
     IN  /\ p # None
-        /\ dest' = [dest EXCEPT ![d] = [gen |-> moved.gen, pos |-> moved.pos, rows |-> p.rows,
+        /\ dest' = [dest EXCEPT ![d] = [gen |-> moved.gen, pos |-> moved.pos, buried |-> moved.buried, rows |-> p.rows,
                                         gone |-> IF born THEN lost ELSE @.gone \cup lost,
                                         twice |-> (@.twice /\ ~born) \/ doubled]]
         /\ pending' = [pending EXCEPT ![d] = None]
@@ -547,17 +583,18 @@ Calm ==
 Plan(r, d) == Probe(r, d) \/ Seed(r, d) \/ Changes(r, d) \/ Judge(r, d)
 
 Work(a) ==
-    \/ \E item \in work : Take(a, item)
+    \/ \E item \in work : Take(a, item) \/ TakeDrop(item)
     \/ MoveCursor(a) \/ DecideAnew(a) \/ CheckDeadline(a) \/ SendCommit(a) \/ Acknowledge(a) \/ Cut(a)
     \/ ResolveUnknown(a)
 
-Operators == \E d \in Destinations : Reseed(d) \/ Remove(d) \/ Declare(d) \/ LoseRegistry(d)
+Operators == \E d \in Destinations : Reseed(d) \/ Remove(d) \/ Bury(d) \/ Declare(d) \/ LoseRegistry(d)
 
 Next ==
     \/ Write
     \/ ExpireSource
     \/ Operators
     \/ \E d \in Destinations, m \in progress : Answer(d, m)
+    \/ \E d \in Destinations : Drop(d)
     \/ \E r \in Readers : Restart(r)
     \/ \E r \in Readers, d \in Destinations : Destination(r, d) \/ Settle(r, d) \/ Plan(r, d) \/ Advance(r, d)
     \/ \E r \in Readers, m \in progress : Accept(r, m)
@@ -599,7 +636,7 @@ Holds(d, gen, told) ==
 NobodyAhead ==
     /\ \A r \in Readers, d \in Destinations :
           known[r][d].pos >= 0 =>
-              /\ known[r][d].gen <= dest[d].gen
+              /\ known[r][d].gen <= Life(d)
               /\ known[r][d].gen = dest[d].gen => known[r][d].pos <= dest[d].pos
               /\ Holds(d, known[r][d].gen, known[r][d].exact)
     /\ \A m \in progress : m.outcome \in {"applied", "already_applied", "gap"} /\ m.gen = dest[m.d].gen
@@ -620,23 +657,26 @@ NotServedExpired ==
 TypeOK ==
     /\ head \in 0..Len(Scripts[script]) /\ oldest \in 0..head
     /\ \A d \in Destinations : dest[d].gen \in 0..MaxGeneration /\ dest[d].pos \in NotSeeded..head
+                               /\ dest[d].buried \in 0..MaxGeneration
                                /\ want[d].gen \in 1..MaxGeneration
     /\ Cardinality(work) <= MaxBag /\ Cardinality(progress) <= MaxBag
     /\ \A d \in Destinations : Cardinality(Sender(d)) <= 1 /\ (Sender(d) # {} => pending[d] # None)
 
 \* Positions only grow within a generation, and generations never fall.
 Grows(d) ==
-    \/ dest'[d].gen > dest[d].gen
+    \/ Life(d)' > Life(d)
     \/ dest'[d].gen = dest[d].gen /\ dest'[d].pos >= dest[d].pos
 
 PositionsOnlyGrow == [][\A d \in Destinations : Grows(d)]_dest
 
-\* What an older life sent changes nothing: a commit is of this life, or of a later one that it begins.
+\* What an older life sent changes nothing: a commit is of this life, or of a later one that it begins, and a drop is of
+\* one that ends it.
 Belongs(d) ==
     Cursor(d)' # Cursor(d) \/ dest'[d].rows # dest[d].rows =>
-        /\ pending[d] # None
-        /\ IF pending[d].kind = "seed" THEN pending[d].cursor.gen > dest[d].gen
-                                       ELSE pending[d].cursor.gen = dest[d].gen
+        \/ dest'[d].gen = 0 /\ dest'[d].buried >= Life(d)
+        \/ /\ pending[d] # None
+           /\ IF pending[d].kind = "seed" THEN pending[d].cursor.gen > Life(d)
+                                          ELSE pending[d].cursor.gen = dest[d].gen
 
 OldLivesAreFenced == [][\A d \in Destinations : Belongs(d)]_dest
 

@@ -194,7 +194,7 @@ class Applier:
         item, destination, reading = change.target.item, change.target.destination, change.reading
         assert reading is not None  # noqa: S101 - a seed always carries the rows that it found, if only none
         seen = _stored(con, lake, destination)
-        if decide(seen, item) is not Decision.APPLY:
+        if decide(seen, item, _buried_in(lake, destination, seen)) is not Decision.APPLY:
             raise fence.CursorMoved
         rows = change.counts.upserts
         if seen is None:
@@ -261,11 +261,13 @@ class Applier:
         """Read the cursor and say what it means for the item (DESIGN §5.1). TLA: ``DecideAnew``, ``OfCursor``."""
         cursor = self._guarded(lake, "reading the cursor", lambda con: _stored(con, lake, target.destination))
         position = NOT_SEEDED if cursor is None else cursor.position
-        decision = decide(cursor, target.item)
         if target.item.kind is ItemKind.PROBE and cursor is None:
             return Applied(Outcome.ALREADY_APPLIED, position)
-        if decision is Decision.FENCED and cursor is not None:
-            return Applied(Outcome.FENCED, position, generation=cursor.generation)
+        buried = _buried_in(lake, target.destination, cursor)
+        decision = decide(cursor, target.item, buried)
+        if decision is Decision.FENCED:
+            # After a drop: the first generation that may begin, for a control that does not know of the drop.
+            return Applied(Outcome.FENCED, position, generation=buried + 1 if cursor is None else cursor.generation)
         if cursor is not None:
             _require_same(cursor, target, source)
         if decision is Decision.APPLY:
@@ -375,6 +377,10 @@ def _require_same(cursor: Cursor, target: Target, source: TableInfo | None) -> N
             f"the destination holds the rows of {cursor.routing_value!r}, not of {target.destination.routing_value!r}",
             "reseed the destination, or give it its old routing_value back",
         )
+
+
+def _buried_in(lake: OpenLake, destination: Destination, cursor: Cursor | None) -> int:
+    return 0 if cursor is not None else fence.buried_in(lake.catalog, destination)
 
 
 def _rollback(con: duckdb.DuckDBPyConnection) -> None:

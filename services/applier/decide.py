@@ -32,8 +32,8 @@ class Decision(StrEnum):
     FENCED = "fenced"
 
 
-def decide(cursor: Cursor | None, item: WorkItem) -> Decision:
-    """Whether ``item`` may be applied on top of ``cursor``.
+def decide(cursor: Cursor | None, item: WorkItem, buried: int = 0) -> Decision:
+    """Whether ``item`` may be applied on top of ``cursor``, or where there is none after a drop in ``buried``.
 
     Positions of one generation only grow, so a position at or beyond the item's end means that this range is in the
     table already, whoever put it there; a position that is neither there nor where the item begins is a gap.
@@ -41,7 +41,7 @@ def decide(cursor: Cursor | None, item: WorkItem) -> Decision:
     TLA: ``Decide``.
     """
     if item.kind is ItemKind.SEED:
-        return _decide_seed(cursor, item)
+        return _decide_seed(cursor, item, buried)
     if cursor is None:
         return Decision.GAP
     if cursor.generation != item.generation:
@@ -51,11 +51,15 @@ def decide(cursor: Cursor | None, item: WorkItem) -> Decision:
     return Decision.APPLY if cursor.position == item.expected else Decision.GAP
 
 
-def _decide_seed(cursor: Cursor | None, item: WorkItem) -> Decision:
+def _decide_seed(cursor: Cursor | None, item: WorkItem, buried: int) -> Decision:
     """A seed begins a generation: it replaces an older life, and is done where its own life has begun.
+
+    A drop takes the cursor away too, so a seed of the life that it ended must not find an empty place.
 
     TLA: ``DecideSeed``.
     """
-    if cursor is None or cursor.generation < item.generation:
+    if cursor is None:
+        return Decision.APPLY if item.generation > buried else Decision.FENCED
+    if cursor.generation < item.generation:
         return Decision.APPLY
     return Decision.ALREADY_APPLIED if cursor.generation == item.generation else Decision.FENCED

@@ -26,7 +26,10 @@ GONE = Applied(Outcome.ALREADY_APPLIED, NOT_SEEDED)
 
 
 def drop(con: duckdb.DuckDBPyConnection, pool: LakePool, target: Target) -> Applied:
-    """Drop what ``target`` holds, or say why not. Raises a ``ViaduckError`` when it can't be done."""
+    """Drop what ``target`` holds, or say why not. Raises a ``ViaduckError`` when it can't be done.
+
+    TLA: ``TakeDrop``.
+    """
     for attempt in range(1, BUSY_TRIES + 1):
         try:
             with pool.use(target.lake, read_only=False) as lake:

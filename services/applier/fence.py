@@ -13,7 +13,7 @@ import duckdb
 
 from services.applier.decide import Cursor
 from shared.errors import DestinationError
-from shared.lake.catalog import TableInfo
+from shared.lake.catalog import CatalogReader, TableInfo
 from shared.lake.cursor import SCHEMA, cursor_name
 from shared.lake.sql import literal, path
 from shared.messages import Destination, WorkItem
@@ -97,6 +97,14 @@ def read_cursor(con: duckdb.DuckDBPyConnection, alias: str, destination: Destina
             "somebody else wrote to the schema _viaduck; reseed the destination",
         )
     return Cursor(*rows[0])
+
+
+def buried_in(catalog: CatalogReader, destination: Destination) -> int:
+    """The generation in which the destination's data was dropped last, as the lake's stamps tell; 0 if it never was."""
+    part = f'"destination": "{destination.destination}", "kind": "drop"'
+    drops = (json.loads(text) for text in catalog.stamps(part))
+    return max((drop["generation"] for drop in drops if f"{drop['pipeline']}/{drop['destination']}" == destination.key),
+               default=0)  # fmt: skip
 
 
 def create_cursor(con: duckdb.DuckDBPyConnection, alias: str, move: Move) -> None:

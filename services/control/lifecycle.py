@@ -193,7 +193,7 @@ def all_removed(held: Mapping[str, Registered], revision: Revision) -> list[Regi
 def drop(held: Registered, revision: Revision) -> Registered:
     """A last life, in which an applier takes away what the destination holds; the one before it is fenced.
 
-    Asked for again it is tried again.
+    Asked for again it is tried again. TLA: ``Bury``.
     """
     if held.removing:
         return replace(held, revision=revision)

@@ -27,6 +27,8 @@ UNEXPLAINED = Problem(
 
 def accept(tracked: Tracked, asked: InFlight, progress: Progress, now_s: float) -> Next:
     """Take over the answer to the item that was in flight. TLA: ``Accept``, ``Learns``."""
+    if tracked.spec.drop and asked.kind is not ItemKind.DROP:
+        return Next.GO_ON
     match progress.outcome:
         case Outcome.APPLIED | Outcome.ALREADY_APPLIED if asked.kind is ItemKind.DROP:
             tracked.dropped = True

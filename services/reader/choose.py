@@ -61,7 +61,7 @@ class Draft:
 def choose(tracked: Tracked, sight: Sight | None, ledger: Ledger | None, rules: Rules, now_s: float) -> Draft | None:
     """The next item of ``tracked``; None where there is nothing to do, or not yet.
 
-    TLA: ``Probe``, ``Seed``, ``Changes``, ``Advance``.
+    TLA: ``Probe``, ``Seed``, ``Changes``, ``Advance``, ``Drop``.
     """
     if tracked.in_flight is not None or now_s < tracked.not_before_s:
         return None

@@ -62,6 +62,8 @@ class Planner:
     def destination(self, spec: Destination, now_s: float) -> None:
         """Somebody wants ``spec``. Whatever is new about it, a running one is probed and tried again.
 
+        Where its data is to go, what is in flight is awaited: a seed that came after the drop would bring it back.
+
         TLA: ``Destination``.
         """
         known = self._tracked.get(spec.destination)
@@ -71,9 +73,11 @@ class Planner:
             known.spec, known.parked, known.attempts = spec, None, 0
             self._dirty.add(spec.destination)
             return
-        self.forget(spec.destination)
+        awaited = known.in_flight if known is not None and spec.drop else None
+        if known is not None and awaited is None:
+            self._release(known)
         settles_s = 0.0 if known is None else now_s + SETTLES_WITHIN_S
-        self._tracked[spec.destination] = Tracked(spec, now_s, settles_s=settles_s)
+        self._tracked[spec.destination] = Tracked(spec, now_s, settles_s=settles_s, in_flight=awaited)
         self._dirty.add(spec.destination)
 
     def forget(self, name: str) -> None:

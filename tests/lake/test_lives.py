@@ -70,6 +70,31 @@ def test_a_delayed_drop_of_an_old_life_does_no_harm_to_a_later_one(bed: Bed) -> 
     assert bed.rows("a") == bed.expected("a")
 
 
+def test_a_delayed_seed_does_not_bring_back_what_was_dropped(bed: Bed) -> None:
+    """Nor does one of a control that lost its registry; it is told which life may begin."""
+    late = bed.target("a", ItemKind.SEED, through=bed.head)
+    bed.add("a", generation=2)
+    bed.run(ItemKind.DROP, "a", through=0)
+    before = bed.commits("a")
+    (fenced,) = bed.run_targets(ItemKind.SEED, [late])
+    assert (fenced.outcome, fenced.generation, fenced.position) == (Outcome.FENCED, 3, -1)
+    assert (tables(bed, "a"), bed.commits("a")) == (0, before)
+    bed.add("a", generation=3)
+    (seeded,) = bed.seed("a")
+    assert seeded.outcome is Outcome.APPLIED
+    assert bed.rows("a") == bed.expected("a")
+
+
+def test_a_drop_buries_nobody_else_in_the_lake(bed: Bed) -> None:
+    bed.add("b_", lake=bed.lake("a"), table="b")
+    bed.add("b-", lake=bed.lake("a"), table="b")
+    bed.seed("b_")
+    bed.add("b_", lake=bed.lake("a"), table="b", generation=2)
+    bed.run(ItemKind.DROP, "b_", through=0)
+    (seeded,) = bed.seed("b-")
+    assert seeded.outcome is Outcome.APPLIED, "its name only looks alike to LIKE"
+
+
 @pytest.mark.parametrize("kind", [ItemKind.SEED, ItemKind.CHANGES, ItemKind.ADVANCE])
 def test_a_delayed_item_of_an_old_life_is_fenced_after_the_id_came_back(bed: Bed, kind: ItemKind) -> None:
     position = bed.head

@@ -34,6 +34,12 @@ MISTAKES = (
     Mistake(
         "reseed_without_fence", "a seed replaces whatever is there, be it a later life", "OldLivesAreFenced", RESEED
     ),
+    Mistake(
+        "drop_is_forgotten",
+        "a seed begins wherever no cursor is, though a later life was dropped there",
+        "PositionsOnlyGrow",
+        {"Faults": '{"lose", "drop"}', "MaxGeneration": "3", "Pins": "{FALSE}"},
+    ),
     Mistake("inclusive_after", "a range begins at the first change instead of before it", "Exact", TWO_KEYS),
     Mistake(
         "no_history_check",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from shared.messages import Progress, WorkItem
+from shared.messages import Outcome, Progress, WorkItem
 from shared.ranges import NOT_SEEDED
 from tests.model.trace import Anything, Committed, answered, sent
 from tests.world.lake import opened
@@ -26,7 +26,7 @@ class Recorder:
         since = self._commits[item.key]
         self.events.append(sent(item))
         answer = self._scene.send(one, item)
-        if answer.position != NOT_SEEDED:
+        if answer.position != NOT_SEEDED or answer.outcome is Outcome.APPLIED:
             self._look(one)
         self.events.append(answered(answer, since))
         return answer

@@ -34,7 +34,7 @@ def changes(scene: Scene, one: Receiver, expected: int) -> WorkItem:
 
 
 def played(scene: Scene) -> list[Anything]:
-    """Two destinations, and all that Kafka and an operator may do to them: late, twice, out of order, another life."""
+    """Two destinations, and all that Kafka and an operator may do to them: late, twice, out of order, other lives."""
     writes(scene, "a")
     one, two = scene.destination("one"), scene.destination("two", "b")
     recorder = Recorder(scene)
@@ -64,6 +64,12 @@ def played(scene: Scene) -> list[Anything]:
     writes(scene, "a")
     recorder.send(one, one.item(ItemKind.CHANGES, scene.head, expected=reseeded, generation=1))
     recorder.send(one, changes(scene, one, reseeded))
+    one.begin_again(replace=False)
+    recorder.send(one, one.item(ItemKind.DROP, 0))
+    recorder.send(one, one.item(ItemKind.SEED, scene.head, generation=2))
+    recorder.send(one, one.item(ItemKind.DROP, 0))
+    one.begin_again(replace=False)
+    recorder.send(one, one.item(ItemKind.SEED, scene.head))
     return recorder.events
 
 

@@ -50,7 +50,17 @@ RIGHT: list[Anything] = [
     commit("s2", 9, 7, "seed", gen=2),  # a rewind: another life may begin earlier
     says("late", Outcome.FENCED, 7, gen=2),
     commit("upkeep", 0, 0, "maintenance", gen=2),
+    work("d", -1, 0, ItemKind.DROP, gen=3),
+    commit("d", 7, 7, "drop", gen=3),
+    says("d", Outcome.APPLIED, -1, gen=3),
+    says("s2", Outcome.FENCED, -1, gen=4),  # the first life that may begin
+    work("again", -1, 0, ItemKind.DROP, gen=3),
+    says("again", Outcome.ALREADY_APPLIED, -1, gen=3),
+    work("s4", -1, 9, ItemKind.SEED, gen=4),
+    commit("s4", -1, 9, "seed", gen=4),
 ]
+
+DROPPED: list[Anything] = [*SEEDED, commit("d", 3, 3, "drop", gen=2)]
 
 WRONG: dict[str, tuple[list[Anything], int]] = {
     "changes before the first seed": ([commit("c", -1, 4)], 1),
@@ -78,6 +88,12 @@ WRONG: dict[str, tuple[list[Anything], int]] = {
     "`gap` where the item fits": ([*SEEDED, work("c", 3, 6), says("c", Outcome.GAP, 3)], 2),
     "`fenced` by the life that the item is of": ([*SEEDED, work("c", 3, 6), says("c", Outcome.FENCED, 3)], 2),
     "`empty` short of the item's end": ([*SEEDED, work("c", 3, 6), says("c", Outcome.EMPTY, 3, through=5)], 2),
+    "a seed of a life that was dropped": ([*DROPPED, commit("late", -1, 4, "seed", gen=1)], 3),
+    "changes of what was dropped": ([*DROPPED, commit("c", 3, 6)], 3),
+    "a drop of a later life": ([*DROPPED, commit("s3", -1, 5, "seed", gen=3), commit("d2", 5, 5, "drop", gen=2)], 4),
+    "a drop of nothing": ([commit("d", -1, 0, "drop")], 1),
+    "`applied` of a drop that was none": (
+        [*SEEDED, work("d", -1, 0, ItemKind.DROP, gen=2), says("d", Outcome.APPLIED, -1, gen=2)], 2),
     "an answer from before the item was sent": (
         [*SEEDED, commit("c", 3, 6), work("d", 6, 9),
          says("d", Outcome.GAP, 3).model_copy(update={"since": 2})], 3),

@@ -38,7 +38,7 @@ class Event(BaseModel):
 
 class Committed(Event):
     event: Literal["commit"] = "commit"
-    kind: Literal["seed", "changes", "advance", "provision", "maintenance"]
+    kind: Literal["seed", "changes", "advance", "drop", "provision", "maintenance"]
     generation: int
     after: int
     through: int

@@ -78,3 +78,9 @@ def test_changes_that_begin_elsewhere_are_a_gap() -> None:
 def test_a_probe_only_asks(stored: Cursor, through: int) -> None:
     asked = item(ItemKind.PROBE, stored.generation, -1, through)
     assert decide(stored, asked) is Decision.ALREADY_APPLIED
+
+
+@given(GENERATIONS, GENERATIONS, POSITIONS)
+def test_a_seed_of_a_life_that_was_dropped_does_not_bring_it_back(buried: int, generation: int, through: int) -> None:
+    decision = decide(None, item(ItemKind.SEED, generation, -1, through), buried)
+    assert decision is (Decision.APPLY if generation > buried else Decision.FENCED)

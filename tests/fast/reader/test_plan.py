@@ -605,6 +605,32 @@ def test_data_that_is_to_go_is_dropped_once_and_tried_again_until_it_is() -> Non
     assert reader.plan() == []
 
 
+def seeding(reader: Reader) -> list[Send]:
+    reader.saw(5)
+    reader.probed(a=NOT_SEEDED)
+    reader.plan()
+    reader.planner.sized({"a": 2})
+    return reader.plan()
+
+
+@pytest.mark.parametrize("outcome", [Outcome.APPLIED, Outcome.FENCED, Outcome.PARKED, Outcome.FAILED])
+def test_a_seed_that_is_under_way_is_awaited_before_its_data_is_dropped(outcome: Outcome) -> None:
+    reader = Reader(spec("a"))
+    (seed,) = seeding(reader)
+    reader.planner.destination(spec("a", generation=2, state=DesiredState.STOPPED, drop=True), reader.now_s)
+    assert (seed.draft.kind, reader.plan()) == (ItemKind.SEED, [])
+    reader.hear(seed, outcome, 5)
+    assert [send.draft.kind for send in reader.plan()] == [ItemKind.DROP]
+
+
+def test_a_seed_that_nobody_answers_does_not_hold_up_the_drop_for_ever() -> None:
+    reader = Reader(spec("a"))
+    seeding(reader)
+    reader.planner.destination(spec("a", generation=2, state=DesiredState.STOPPED, drop=True), reader.now_s)
+    reader.now_s += Rules().confirm_within_s
+    assert [send.draft.kind for send in reader.plan()] == [ItemKind.DROP]
+
+
 def test_a_drop_that_was_parked_is_tried_again_when_an_operator_asks_again() -> None:
     reader = Reader(spec("a", state=DesiredState.STOPPED, drop=True))
     (drop,) = reader.plan()
