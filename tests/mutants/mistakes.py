@@ -124,9 +124,9 @@ def _no_generation_check() -> None:
 def _decide_without_generation() -> None:
     decided = decide.decide
 
-    def careless(cursor: Cursor | None, item: WorkItem) -> Decision:
+    def careless(cursor: Cursor | None, item: WorkItem, buried: int = 0) -> Decision:
         same = item if cursor is None else item.model_copy(update={"generation": cursor.generation})
-        return decided(cursor, same)
+        return decided(cursor, same, buried)
 
     _put(decide, "decide", careless)
 
