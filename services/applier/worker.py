@@ -139,7 +139,6 @@ class _Run:
     task: Task
     tally: _Tally = field(default_factory=_Tally)
     done: dict[int, TargetResult] = field(default_factory=dict)
-    readings: list[Reading] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
 
     def results(self) -> list[TargetResult]:
@@ -148,8 +147,6 @@ class _Run:
             self._do(targets)
         except Exception as error:
             self._fail(targets, self._explain(error, f"{self.task.kind} items of {self.task.source.table}"))
-        finally:
-            self._forget_readings()
         return [self.done[number] for number, _ in targets]
 
     def _do(self, targets: Sequence[Numbered]) -> None:
@@ -209,11 +206,27 @@ class _Run:
             self._change(group)
 
     def _change(self, group: Sequence[Numbered]) -> None:
+        """Read the range once for the whole group; one that memory and disk can't hold, in parts by routing value."""
         try:
             reading = self._read(group)
+        except duckdb.OutOfMemoryException as error:
+            if len(group) == 1:
+                self._fail(group, self._explain(error, "reading the source"))
+                return
+            half = len(group) // 2
+            self.log.append(f"a range of {len(group)} destinations does not fit into memory; it is read in two parts")
+            self._change(group[:half])
+            self._change(group[half:])
+            return
         except Exception as error:
             self._fail(group, self._explain(error, "reading the source", source=True))
             return
+        try:
+            self._apply_all(reading, group)
+        finally:
+            self._forget(reading)
+
+    def _apply_all(self, reading: Reading, group: Sequence[Numbered]) -> None:
         ready = []
         for number, target in group:
             refused = reading.refused.get(number)
@@ -246,7 +259,6 @@ class _Run:
                     raise
         finally:
             release(con)
-        self.readings.append(reading)
         if self.task.counts_shared:
             self.tally.rows_read += reading.rows_read
             self.tally.read_seconds += time.perf_counter() - began
@@ -345,11 +357,10 @@ class _Run:
         gone = max(0, counts.touched - counts.upserts)
         return TargetResult(progress, matched, gone, seconds if wrote else None)
 
-    def _forget_readings(self) -> None:
+    def _forget(self, reading: Reading) -> None:
         con = self.me.con.cursor()
         try:
-            for reading in self.readings:
-                reading.drop(con)
+            reading.drop(con)
         except duckdb.Error:
             self.me.broken = True  # the next task gets a new instance, and this one's memory with it
         finally:

@@ -117,7 +117,12 @@ PATTERNS = (
     ),
     _pattern(
         "storage_failed",
-        r"IO Error|OSError|InternalException|INTERNAL Error|Out of Memory|could not allocate",
+        r"Out of Memory|could not allocate",
+        "raise applier.memory_limit, or give the applier's temporary folder more room; it is tried again by itself",
+    ),
+    _pattern(
+        "storage_failed",
+        r"IO Error|OSError|InternalException|INTERNAL Error",
         "see the message; it is tried again by itself",
     ),
 )

@@ -16,6 +16,9 @@ ComesAndGoes == <<<<To("k", "a"), To("k", "a"), To("k", Nobody)>>>>
 \* Two keys in turn.
 TwoKeys == <<<<To("k", "a"), To("l", "a"), To("k", "a")>>>>
 
+\* Two tenants: a row of the one goes to the other.
+MovesOnce == <<<<To("k", "a"), To("k", "b")>>>>
+
 \* Two tenants: a row moves from one to the other and back, is deleted, another table is written in between.
 Moves == <<
     <<To("k", "a"), To("l", "b"), To("k", "b"), To("k", "a")>>,

@@ -1,0 +1,84 @@
+"""A range that a worker's memory can't hold goes to disk, or in parts by routing value; both give the same result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import duckdb
+import pytest
+
+from services.applier import worker
+from services.applier.feed import Feed, SourceTable
+from services.applier.reading import Reading
+from services.applier.task import Limits, Target, Task
+from shared.messages import ItemKind, Outcome
+from tests.lake.bed import Bed
+from tests.lake.conftest import MakeBed
+
+TENANTS = tuple("abcdefg")
+CHARACTERS = 5_000
+"""Of one value."""
+
+ON_SQLITE = pytest.mark.parametrize("make_lake", ["sqlite"], indirect=True)
+
+
+def ranged(make_bed: MakeBed, limits: Limits, *, snapshots: int, rows: int) -> tuple[Bed, Task]:
+    """A bed whose destinations are to take over ``snapshots`` of ``rows`` wide rows each, and the task that does it."""
+    bed = make_bed(limits=limits)
+    bed.sql("CREATE TABLE src.main.t (id BIGINT, tenant VARCHAR, v VARCHAR)")
+    for name in TENANTS:
+        bed.add(name)
+    bed.seed()
+    before = bed.head
+    for number in range(snapshots):
+        bed.sql(
+            f"INSERT INTO src.main.t SELECT i, chr((97 + i % {len(TENANTS)})::INTEGER),"
+            f" repeat(md5(i::VARCHAR), {CHARACTERS // 32}) FROM range({number * rows}, {(number + 1) * rows}) r(i)"
+        )
+    bed.sql("UPDATE src.main.t SET v = 'touched' WHERE id % 10 = 0", "DELETE FROM src.main.t WHERE id % 10 = 1")
+    targets = tuple(bed.target(name, ItemKind.CHANGES, expected=before, after=before) for name in TENANTS)
+    return bed, Task(ItemKind.CHANGES, SourceTable(bed.source, "main", "t", bed.routing), targets, bed.limits)
+
+
+def exact(bed: Bed) -> bool:
+    return all(bed.rows(name) == bed.expected(name) for name in TENANTS)
+
+
+@ON_SQLITE
+def test_a_range_of_twice_the_memory_goes_to_disk(make_bed: MakeBed) -> None:
+    limits = Limits(memory_limit="100MB")
+    bed, task = ranged(make_bed, limits, snapshots=10, rows=4_000)
+    done = worker.run_task(task)
+    assert [result.progress.outcome for result in done.results] == [Outcome.APPLIED] * len(TENANTS)
+    assert exact(bed)
+
+
+@ON_SQLITE
+def test_a_range_that_does_not_fit_is_read_in_parts(make_bed: MakeBed, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, parts = Feed.read, []
+
+    def cramped(self: Feed, kind: ItemKind, targets: Sequence[tuple[int, Target]]) -> Reading:
+        if len(targets) > 2:
+            raise duckdb.OutOfMemoryException("failed to allocate")
+        parts.append(len(targets))
+        return read(self, kind, targets)
+
+    bed, task = ranged(make_bed, Limits(), snapshots=2, rows=100)
+    monkeypatch.setattr(Feed, "read", cramped)
+    done = worker.run_task(task)
+    assert [result.progress.outcome for result in done.results] == [Outcome.APPLIED] * len(TENANTS)
+    assert parts == [1, 2, 2, 2]
+    assert exact(bed)
+
+
+@ON_SQLITE
+def test_one_destination_that_does_not_fit_says_what_to_do(make_bed: MakeBed, monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_small(*_: object) -> Reading:
+        raise duckdb.OutOfMemoryException("Out of Memory Error: failed to allocate data of size 128.0 MiB")
+
+    _, task = ranged(make_bed, Limits(), snapshots=1, rows=100)
+    monkeypatch.setattr(Feed, "read", too_small)
+    for result in worker.run_task(task).results:
+        assert result.progress.outcome is Outcome.FAILED
+        assert result.progress.error is not None
+        assert "applier.memory_limit" in result.progress.error.hint
