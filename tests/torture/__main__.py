@@ -41,8 +41,8 @@ def main() -> int:
 
 def _count(fault: Fault, asked: argparse.Namespace) -> int:
     if fault.by_clock and asked.minutes is not None:
-        return max(1, round(60 * asked.minutes))
-    return asked.count or max(1, round(fault.full * asked.share))
+        return max(1, round(60 * float(asked.minutes)))
+    return int(asked.count or max(1, round(fault.full * asked.share)))
 
 
 def _arguments() -> argparse.Namespace:

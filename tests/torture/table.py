@@ -87,8 +87,9 @@ def _done(records: Sequence[Record]) -> str:
 
 def _compared(records: Sequence[Record]) -> str:
     """``~`` where a record of old is among them: it has the destinations' newest snapshot numbers, summed."""
-    total = sum(record.get("compared_snapshots", record.get("destination_snapshots")) for record in records)
-    return f"{'' if all('compared_snapshots' in record for record in records) else '~'}{total}"
+    exact = all("compared_snapshots" in record for record in records)
+    total = sum(int(record.get("compared_snapshots", record.get("destination_snapshots", 0))) for record in records)
+    return f"{'' if exact else '~'}{total}"
 
 
 def _behind(records: Sequence[Record]) -> str:

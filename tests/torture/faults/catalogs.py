@@ -48,9 +48,10 @@ def postgres_in_trouble(arena: Arena, count: int) -> Done:
             continue
         for _ in range(2):
             arena.step()
-        done["hints"] += trouble(arena)
+        kind = trouble.__name__.strip("_")
+        done += Counter({f"hints while {kind}": trouble(arena)})
         arena.wait_until_exact()
-        done[trouble.__name__.strip("_")] += 1
+        done[kind] += 1
     return done
 
 

@@ -62,7 +62,8 @@ def frozen_at(arena: Arena, point: Point) -> set[str]:
     held = {each.id for each in arena.site.destinations if arena.site.is_held(each, HELD_FOR_S)}
     if len(held) > 1:
         raise AssertionError(f"one frozen transaction holds more than one tenant: {sorted(held)}")
-    arena.wait_for({each.id for each in arena.site.destinations} - held, arena.site.source.head())
+    others = {each.id for each in arena.site.destinations} - held
+    arena.healed_s.append(arena.wait_for(others, arena.site.source.head()))
     if frozen.pid != pid:
         raise AssertionError(f"{frozen.name} died while it was frozen: it is no zombie")
     frozen.send(signal.SIGCONT)
