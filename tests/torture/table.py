@@ -87,9 +87,9 @@ def _done(records: Sequence[Record]) -> str:
 
 def _compared(records: Sequence[Record]) -> str:
     """``~`` where a record of old is among them: it has the destinations' newest snapshot numbers, summed."""
-    exact = all("compared_snapshots" in record for record in records)
-    total = sum(int(record.get("compared_snapshots", record.get("destination_snapshots", 0))) for record in records)
-    return f"{'' if exact else '~'}{total}"
+    of_old = [record["destination_snapshots"] for record in records if "compared_snapshots" not in record]
+    of_now = [record["compared_snapshots"] for record in records if "compared_snapshots" in record]
+    return f"{'~' if of_old else ''}{sum(of_old) + sum(of_now)}"
 
 
 def _behind(records: Sequence[Record]) -> str:
