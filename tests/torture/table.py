@@ -71,7 +71,7 @@ def _row(records: Sequence[Record]) -> str:
         _behind(records),
         _minutes(records),
         _span(sorted(str(record["at"])[:10] for record in records if record["at"])),
-        _span(sorted({str(record["commit"]) for record in records if record["commit"]}), ", "),
+        _span(sorted({str(record["commit"]) for record in records if record.get("commit")}), ", "),
     )
     return "| " + " | ".join(map(str, cells)) + " |"
 
