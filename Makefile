@@ -59,8 +59,8 @@ bench-control: $(LOAD_READY) ## control with 5,000 destinations, under load
 mutants: $(READY) ## plant one mistake at a time, and show the test that catches it
 	$(BIN)/python -m tests.mutants $(ARGS)
 
-torture: $(READY) ## the fault matrix in full, hours; ARGS="--fault kill --share 0.1 --seed 7"
-	$(BIN)/python -m tests.torture $(ARGS)
+torture: $(READY) ## the fault matrix in full, hours; FAULT=kill COUNT=5 SEED=7 or FAULT=scale MINUTES=5, and ARGS="--share 0.1"
+	$(BIN)/python -m tests.torture $(FAULT:%=--fault %) $(COUNT:%=--count %) $(SEED:%=--seed %) $(MINUTES:%=--minutes %) $(ARGS)
 
 model-check: $(READY) ## the specification in larger models, an hour at most for each; ARGS="--minutes 10"
 	$(BIN)/python -m tests.model $(ARGS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
@@ -52,6 +53,8 @@ class Deployment:
         self.file = folder / "viaduck.yaml"
         self.declare(self.destinations)
         self.log = folder / "up.log"
+        self.compared: Counter[str] = Counter()
+        """How many stamped snapshots of each destination the oracle compared when it looked last."""
 
     def run(self) -> RunningViaduck:
         return RunningViaduck(self.file, f"http://127.0.0.1:{self.port}", "events", self.log, self.environ)
@@ -89,7 +92,10 @@ class Deployment:
     def findings(self, *, may_lose_files: bool = False) -> list[str]:
         """What the oracle finds wrong, at any snapshot of any destination, and at the source."""
         head = self.source.head()
-        found = check_all(self._con, self.destinations, self.source.truth, may_lose_files=may_lose_files)
+        self.compared = Counter()
+        found = check_all(
+            self._con, self.destinations, self.source.truth, may_lose_files=may_lose_files, compared=self.compared
+        )
         found += check_source(self._con, self.source.lake, self.source.truth)
         assert self.source.truth.head == head
         return [*map(str, found), *self.source.differences()]

@@ -7,6 +7,7 @@ destination holds exactly what its stamp says.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from tests.torture.arena import Arena, Servers
 from tests.torture.faults.all import FAULTS
 from tests.torture.faults.processes import coming_and_going, frozen_at
 from tests.torture.points import Point
+from tests.torture.verdict import again
 from tests.torture.witness import trace
 
 SEED = 5
@@ -38,14 +40,25 @@ def arena(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield arena
 
 
+@contextmanager
+def repeatable(name: str) -> Iterator[None]:
+    """A failure tells the command that plays the fault alone, on a site that no other has met before."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"again, on a site of its own: {again(name, FAULTS[name].brief, SEED)}")
+        raise
+
+
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", [name for name in FAULTS if name not in ELSEWHERE])
 def test_nothing_is_lost_or_doubled_under(name: str, arena: Arena) -> None:
     fault = FAULTS[name]
-    done = fault.play(arena, fault.brief)
-    arena.wait_until_exact()
-    assert done.total() >= fault.brief
-    assert arena.findings(may_lose_files=True) == []
+    with repeatable(name):
+        done = fault.play(arena, fault.brief)
+        arena.wait_until_exact()
+        assert done.total() >= fault.brief
+        assert arena.findings(may_lose_files=True) == []
 
 
 class TestIncidents:
@@ -54,35 +67,35 @@ class TestIncidents:
     @pytest.mark.timeout(600)
     def test_files_referenced_twice_after_a_retry(self, arena: Arena) -> None:
         """A commit whose outcome was unknown is looked up, not repeated."""
-        FAULTS["lost-commit"].play(arena, 2)
-        arena.wait_until_exact()
-        assert arena.findings(may_lose_files=True) == []
-        assert arena.site.files_referenced_twice() == []
+        with repeatable("lost-commit"):
+            FAULTS["lost-commit"].play(arena, 2)
+            arena.wait_until_exact()
+            assert arena.findings(may_lose_files=True) == []
+            assert arena.site.files_referenced_twice() == []
 
     @pytest.mark.timeout(600)
     def test_zombie_coordinator(self, arena: Arena) -> None:
         """Whoever wakes up with an open transaction after others have gone on can't commit it."""
-        frozen_at(arena, Point.BEFORE_COMMIT)
-        assert arena.findings(may_lose_files=True) == []
+        with repeatable("zombie"):
+            held = frozen_at(arena, Point.BEFORE_COMMIT)
+            assert held == set(), "a transaction that has not begun to commit locks nobody"
+            assert arena.findings(may_lose_files=True) == []
 
     @pytest.mark.timeout(600)
     def test_two_coordinators_after_one_rebalance(self, arena: Arena) -> None:
         """Two readers plan everything twice while appliers come and go: twice the messages, once the rows."""
         second = arena.fleet.add_reader()
-        coming_and_going(arena, 2)
-        arena.fleet.dismiss(second)
-        assert arena.findings(may_lose_files=True) == []
+        with repeatable("scale"):
+            coming_and_going(arena, FAULTS["scale"].brief)
+            arena.fleet.dismiss(second)
+            assert arena.findings(may_lose_files=True) == []
 
     @pytest.mark.timeout(600)
     def test_silent_stall_after_the_cluster_was_recreated(self, arena: Arena) -> None:
         """Everybody begins anew on the new cluster, in a minute and without a restart."""
-        starts = {name: member.starts for name, member in arena.fleet.members.items()}
-        arena.servers.kafka.wipe()
-        for _ in range(5):
-            arena.step()
-        arena.wait_until_exact()
-        assert {name: member.starts for name, member in arena.fleet.members.items()} == starts
-        assert arena.findings(may_lose_files=True) == []
+        with repeatable("broker-wipe"):
+            FAULTS["broker-wipe"].play(arena, 1)
+            assert arena.findings(may_lose_files=True) == []
 
 
 @pytest.mark.timeout(600)

@@ -1,9 +1,13 @@
-"""What the benchmark of control makes of its figures."""
+"""What benchmarks make of their figures."""
 
 from __future__ import annotations
 
+import pytest
+
+from bench import freshness
 from bench.control import NONE, Figures, Requests, percentile
 from bench.control_site import kinds_of_lists
+from bench.freshness import Freshness, Stream
 
 GOOD = Requests(100, 0, 200.0, 10.0, 150.0)
 
@@ -32,3 +36,24 @@ def test_a_target_that_is_missed_is_named_and_so_is_what_nobody_measured() -> No
     assert missed(slow) == [
         "page, p99", "REST, sorted, p99", "failed requests", "watchers at once", "largest update", "memory of control"
     ]  # fmt: skip
+
+
+class TestABrokenTenant:
+    def found(self, p99_s: float, *, broken: bool) -> Freshness:
+        return Freshness(Stream(200, 5.0, 600.0), broken, 45 if broken else 0, 9000, 1.0, p99_s, 9.0, 5.0, 200)
+
+    @pytest.mark.parametrize(("p99_s", "said"), [(2.4, "1.20 times"), (1.0, "0.50 times")])
+    def test_may_cost_the_others_a_fifth(self, p99_s: float, said: str) -> None:
+        told = freshness.compared(self.found(2.0, broken=False), self.found(p99_s, broken=True))
+        assert said in told
+        assert told.endswith("met")
+
+    def test_that_costs_them_more_is_told(self) -> None:
+        assert freshness.compared(self.found(2.0, broken=False), self.found(2.5, broken=True)).endswith("MISSED")
+
+    def test_has_shown_nothing_where_no_row_of_its_came_or_where_it_got_them(self) -> None:
+        freshness._require_broken([{"id": "broken", "position": None}], {7: {"broken", "tenant001"}})
+        with pytest.raises(AssertionError, match="no row"):
+            freshness._require_broken([{"id": "broken", "position": None}], {7: {"tenant001"}})
+        with pytest.raises(AssertionError, match="is not broken"):
+            freshness._require_broken([{"id": "broken", "position": 7}], {7: {"broken"}})

@@ -13,6 +13,7 @@ from services.control.api.guard import Guard
 from services.control.api.state import Sources
 from services.control.problems import KINDS
 from shared.errors import POLICY, Action
+from tests.torture import table
 
 ROOT = Path(__file__).resolve().parents[2]
 OPERATIONS = (ROOT / "docs/OPERATIONS.md").read_text()
@@ -59,3 +60,8 @@ def test_every_kind_of_problem_is_explained(kind: str) -> None:
     section = (ROOT / "docs/ERRORS.md").read_text().split(f"### {kind}\n")[1].split("###")[0]
     assert f"{known.status}, " in section
     assert known.means in section
+
+
+def test_the_fault_matrix_is_what_its_runs_have_left() -> None:
+    page = (ROOT / "docs/SAFETY.md").read_text()
+    assert table.put_into(page, table.made(table.kept())) == page, "run python -m tests.torture.table"

@@ -29,7 +29,7 @@ STEP_EVERY_S = (0.05, 0.5)
 
 @dataclass(frozen=True)
 class Servers:
-    """Shared by all arenas of a run."""
+    """What arenas stand on; those of a test run share them."""
 
     kafka: Kafka
     postgres: Postgres
@@ -52,11 +52,16 @@ class Arena:
             self.site.file, folder / "logs", self.site.port, environ, appliers=appliers
         )  # fmt: skip
         self.healed_s: list[float] = []
+        self.worst_lag_s: dict[str, float] = {}
+        """The longest wait of each destination, of faults that look at it while they go on."""
         self.steps = 0
 
     def __enter__(self) -> Self:
-        self._closing.enter_context(self.fleet)
-        self.wait_for({each.id for each in self.site.destinations}, self.site.source.head(), READY_WITHIN_S)
+        with ExitStack() as unless_ready:
+            unless_ready.push(self._closing)
+            self._closing.enter_context(self.fleet)
+            self.wait_for({each.id for each in self.site.destinations}, self.site.source.head(), READY_WITHIN_S)
+            unless_ready.pop_all()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:

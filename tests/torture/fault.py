@@ -16,13 +16,17 @@ Done = Counter[str]
 class Fault:
     """``play`` does it ``count`` times and returns what it did; the arena's verdict comes afterwards.
 
-    ``full`` is the count of a full run and ``brief`` that of ``make test``."""
+    ``full`` is the count of a full run and ``brief`` that of ``make test``: seconds, of a fault that goes ``by_clock``.
+    """
 
     name: str
     what: str
     play: Callable[[Arena, int], Done]
     full: int
     brief: int
+    by_clock: bool = False
+    durable: bool = False
+    """Postgres keeps what it acknowledged, as a user's does (fsync)."""
     appliers: int = 2
     may_lose_files: bool = False
     """DuckLake itself removes files that it committed (H7): the destination must be found and seeded anew."""

@@ -145,6 +145,10 @@ class Fleet:
         for member in [each for each in self.appliers if each.held and each.pid is None]:
             del self.members[member.name]
 
+    def starts(self) -> dict[str, int]:
+        """How often each service was started so far."""
+        return {name: member.starts for name, member in self.members.items()}
+
     def destinations(self) -> list[dict[str, Any]]:
         """The status of each destination; empty while control does not answer."""
         try:

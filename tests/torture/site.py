@@ -74,6 +74,16 @@ class Site(Deployment):
                 found += [f"{each.id}: {path}" for (path,) in con.execute(sql)]
         return found
 
+    def is_held(self, destination: Destination, for_s: float) -> bool:
+        """Whether a transaction that has written to a destination's catalog has been silent for so long."""
+        sql = (
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = %s AND backend_xid IS NOT NULL"
+            " AND state LIKE 'idle in transaction%%' AND clock_timestamp() - state_change > make_interval(secs => %s)"
+        )
+        with self._postgres.connect(self.database_of(destination)) as con:
+            row = con.execute(sql, (self.database_of(destination), for_s)).fetchone()
+        return row is not None and row[0] > 0
+
     def database_of(self, destination: Destination) -> str:
         return self.parts.database(destination.id)
 

@@ -6,6 +6,7 @@ services it knows nothing. It trusts nothing in between: neither counts, nor out
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,10 +48,12 @@ def check_all(
     *,
     head: int | None = None,
     may_lose_files: bool = False,
+    compared: Counter[str] | None = None,
 ) -> list[Finding]:
     """``check`` for each of them, those that share a lake together.
 
     With ``may_lose_files`` a snapshot may lack files that DuckLake itself removed (H7), if a later seed replaced it.
+    ``compared`` counts, by destination, the stamped snapshots whose rows were compared with the truth.
     """
     by_lake: dict[Lake, list[Destination]] = {}
     for destination in destinations:
@@ -58,11 +61,11 @@ def check_all(
     findings = []
     for lake, mine in by_lake.items():
         with opened(con, lake) as alias:
-            findings += [
-                finding
-                for one in mine
-                for finding in _Check(con, alias, one, truth, ours=True, may_lose_files=may_lose_files).run(head)
-            ]
+            for one in mine:
+                checking = _Check(con, alias, one, truth, ours=True, may_lose_files=may_lose_files)
+                findings += checking.run(head)
+                if compared is not None:
+                    compared[one.id] += checking.compared
     return findings
 
 
@@ -104,6 +107,8 @@ class _Check:
     """The generation of the last drop."""
     columns: tuple[Column, ...] = ()
     size: int = 0
+    compared: int = 0
+    """Stamped snapshots whose rows were compared with the truth."""
     tokens: dict[str, int] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
@@ -174,7 +179,9 @@ class _Check:
             self._continues(snapshot, last, stamp)
         self.stamp = stamp
         self.seed = stamp if stamp.kind == "seed" or self.seed is None else self.seed
-        if self._holds(commit) and known_before and stamp.inserted - stamp.deleted != self.size - before:
+        could_be_read = self._holds(commit)
+        self.compared += could_be_read
+        if could_be_read and known_before and stamp.inserted - stamp.deleted != self.size - before:
             said = f"{stamp.inserted} in and {stamp.deleted} out"
             self._find("growth", snapshot, f"{said}, but the table went from {before} to {self.size} rows")
 

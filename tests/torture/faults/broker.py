@@ -7,6 +7,7 @@ from collections import Counter
 
 from confluent_kafka.admin import AdminClient
 
+from shared.kafka.topics import Topics
 from tests.torture.arena import Arena
 from tests.torture.fault import Done
 
@@ -15,6 +16,7 @@ GONE_WITHIN_S = 10.0
 
 def killed_and_restarted(arena: Arena, count: int) -> Done:
     """SIGKILL, a while without a broker, start: what was acknowledged is there."""
+    before = arena.fleet.starts()
     for _ in range(count):
         _steps(arena)
         arena.servers.kafka.kill()
@@ -22,36 +24,42 @@ def killed_and_restarted(arena: Arena, count: int) -> Done:
         arena.servers.kafka.start()
         _steps(arena)
         arena.wait_until_exact()
+    _nobody_restarted(arena, before)
     return Counter({"restarts": count})
 
 
 def wiped(arena: Arena, count: int) -> Done:
     """Another cluster, with nothing in it, answers under the same address. Nobody restarts a service."""
-    before = _starts(arena)
+    before = arena.fleet.starts()
     for _ in range(count):
         _steps(arena)
         arena.servers.kafka.wipe()
         _steps(arena)
         arena.wait_until_exact()
-    return Counter({"wipes": count, "services restarted": _starts(arena) - before})
+    _nobody_restarted(arena, before)
+    return Counter({"wipes": count})
 
 
 def topics_deleted(arena: Arena, count: int) -> Done:
     """All topics of ours are deleted. Whoever notices makes them again."""
     admin = AdminClient({**arena.servers.kafka.client()})
-    names = [f"{arena.prefix}.{kind}" for kind in ("work", "progress", "destinations", "dead-letter")]
-    before = _starts(arena)
+    names = list(Topics(arena.prefix).all)
+    before = arena.fleet.starts()
     for _ in range(count):
         _steps(arena)
         for future in admin.delete_topics(names, operation_timeout=GONE_WITHIN_S).values():
             future.result(GONE_WITHIN_S)
         _steps(arena)
         arena.wait_until_exact()
-    return Counter({"deletions": count, "services restarted": _starts(arena) - before})
+    _nobody_restarted(arena, before)
+    return Counter({"deletions": count})
 
 
-def _starts(arena: Arena) -> int:
-    return sum(member.starts for member in arena.fleet.members.values())
+def _nobody_restarted(arena: Arena, before: dict[str, int]) -> None:
+    """It healed by itself: nobody had to die for it and be started again."""
+    restarted = [name for name, starts in arena.fleet.starts().items() if starts > before[name]]
+    if restarted:
+        raise AssertionError(f"not healed by itself: {', '.join(restarted)} ended and had to be started again")
 
 
 def _steps(arena: Arena) -> None:

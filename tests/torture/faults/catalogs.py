@@ -10,12 +10,13 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tests.torture.arena import Arena
 from tests.torture.fault import Done
 
 LOST_WITHIN_S = 60.0
-SMALL_DISK = "64m"
+MOUNT = ("mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs")
 SETTLE_EVERY = 10
 FELT_WITHIN_S = 60.0
 OURS = b'"viaduck": 1'
@@ -38,57 +39,71 @@ def acknowledgements_lost(arena: Arena, count: int) -> Done:
 def postgres_in_trouble(arena: Arena, count: int) -> Done:
     """In turn: restarted, killed, connections cut, falls silent; locks held; a data path not writable; a full disk."""
     done: Done = Counter()
-    troubles = [_restarted, _killed, _cut, _silent, _locked, _unwritable]
-    if os.geteuid() == 0:
-        troubles.append(_full)  # a small disk has to be mounted
+    troubles = [_restarted, _killed, _cut, _silent, _locked, _unwritable, _full]
+    no_disk = _why_no_small_disk()
     for number in range(count):
         trouble = troubles[number % len(troubles)]
+        if trouble is _full and no_disk is not None:
+            done[f"full not played: {no_disk}"] += 1
+            continue
         for _ in range(2):
             arena.step()
-        trouble(arena)
+        kind = trouble.__name__.strip("_")
+        done += Counter({f"hints while {kind}": trouble(arena)})
         arena.wait_until_exact()
-        done[trouble.__name__.strip("_")] += 1
+        done[kind] += 1
     return done
 
 
-def _restarted(arena: Arena) -> None:
+def _restarted(arena: Arena) -> int:
     with arena.site.away():
         arena.servers.postgres.stop()
         time.sleep(arena.rng.uniform(0.2, 2.0))
         arena.servers.postgres.start()
+    return _hints(arena)
 
 
-def _killed(arena: Arena) -> None:
+def _killed(arena: Arena) -> int:
     with arena.site.away():
         arena.servers.postgres.kill()
         time.sleep(arena.rng.uniform(0.2, 2.0))
         arena.servers.postgres.start()
+    return _hints(arena)
 
 
-def _cut(arena: Arena) -> None:
+def _cut(arena: Arena) -> int:
+    hints = 0
     for _ in range(5):
         arena.proxy.reset()
         arena.step()
+        hints += _hints(arena)
+    return hints
 
 
-def _silent(arena: Arena) -> None:
+def _silent(arena: Arena) -> int:
     arena.proxy.silence()
+    hints = 0
     for _ in range(3):
         arena.step()
+        hints += _hints(arena)
     arena.proxy.heal()
+    return hints
 
 
-def _locked(arena: Arena) -> None:
+def _locked(arena: Arena) -> int:
     """Somebody holds a lock on one tenant's catalog; only that tenant waits."""
     victim = arena.rng.choice(arena.site.destinations)
     with arena.servers.postgres.connect(arena.site.database_of(victim)) as con, con.transaction():
         con.execute("LOCK TABLE ducklake_snapshot IN ACCESS EXCLUSIVE MODE")
+        hints = 0
         for _ in range(4):
             arena.step()
+            hints += _hints(arena)
         _others_go_on(arena, victim.id)
+        return hints + _hints(arena)
 
 
-def _unwritable(arena: Arena) -> None:
+def _unwritable(arena: Arena) -> int:
     """A file stands where one tenant's data belongs; only that tenant waits, and its status says why."""
     victim = arena.rng.choice(arena.site.destinations)
     place = Path(str(victim.lake.data_path))
@@ -106,9 +121,10 @@ def _unwritable(arena: Arena) -> None:
         if away.exists():
             away.rename(place)
     arena.try_again(victim)  # it was parked: what is not writable may stay so
+    return 1
 
 
-def _full(arena: Arena) -> None:
+def _full(arena: Arena) -> int:
     """One tenant's disk is full for a while; it goes on by itself once there is room."""
     victim = arena.rng.choice(arena.site.destinations)
     arena.wait_until_exact()
@@ -124,6 +140,7 @@ def _full(arena: Arena) -> None:
         _others_go_on(arena, victim.id)
         filler.unlink()
         arena.wait_until_exact()
+    return 1
 
 
 @contextmanager
@@ -132,7 +149,7 @@ def _small_disk(place: Path) -> Iterator[None]:
     place.mkdir(parents=True, exist_ok=True)
     aside = place.with_name(f"{place.name}.aside")
     shutil.copytree(place, aside)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SMALL_DISK}", "tmpfs", str(place)], check=True)
+    subprocess.run([*MOUNT, str(place)], check=True)
     try:
         shutil.copytree(aside, place, dirs_exist_ok=True)
         yield
@@ -141,6 +158,27 @@ def _small_disk(place: Path) -> Iterator[None]:
         subprocess.run(["umount", "--lazy", str(place)], check=True)
     shutil.copytree(aside, place, dirs_exist_ok=True)
     shutil.rmtree(aside)
+
+
+def _why_no_small_disk() -> str | None:
+    """A full disk is played on a small one, which has to be mounted. None where that can be done."""
+    if os.geteuid() != 0:
+        return "only root may mount a small disk"
+    with TemporaryDirectory() as place:
+        tried = subprocess.run([*MOUNT, place], check=False, capture_output=True, text=True)
+        if tried.returncode == 0:
+            subprocess.run(["umount", place], check=True)
+            return None
+    return f"no small disk can be mounted here: {tried.stderr.strip()}"
+
+
+def _hints(arena: Arena) -> int:
+    """How many destinations say now why they wait. Raises ``AssertionError`` where one has an error without a hint."""
+    errors = {status["id"]: status["error"] for status in arena.fleet.destinations() if status["error"] is not None}
+    mute = [(who, error) for who, error in errors.items() if not (error["type"] and error["message"] and error["hint"])]
+    if mute:
+        raise AssertionError(f"destinations wait and don't say why, or what to do: {mute}")
+    return len(errors)
 
 
 def _complains(arena: Arena, id: str) -> bool:

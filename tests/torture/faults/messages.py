@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 
+from shared.kafka.topics import Topics
+from shared.messages import DeadLetter
 from tests.torture.arena import Arena
 from tests.torture.fault import Done
+from tests.torture.lags import Lags
 from tests.torture.wire import HUGE, READ_WITHIN_S, everything, send, worked_off
+
+STEP_EVERY = 5
+"""Messages of poison between two steps of the source."""
+
+FLOWS_AT_MOST = 20
+"""Times the wanted count of messages: as long as that they go on where nothing else does."""
+
+PUT_ASIDE_WITHIN_S = 60.0
 
 
 def replayed(arena: Arena, count: int) -> Done:
@@ -32,21 +44,44 @@ def replayed(arena: Arena, count: int) -> Done:
 
 
 def poisoned(arena: Arena, count: int) -> Done:
-    """``count`` messages that are garbage, huge, or of another version, over all topics: dead letters, nobody waits."""
-    done: Done = Counter()
-    for number in range(count):
-        topic = arena.rng.choice(["work", "progress", "destinations"])
-        kind, key, value = _poison(arena, number)
-        send(arena, f"{arena.prefix}.{topic}", [(key, value)])
+    """``count`` messages that are garbage, huge, or of another version, over all topics: dead letters, nobody waits.
+
+    The source changes meanwhile; they go on until everybody has reached a head that was made while they came.
+    """
+    topics, sent, done = Topics(arena.prefix), Counter[str](), Counter[str]()
+    lags, head = Lags(arena), arena.site.source.head()
+    while sent.total() < count or not lags.arrived:
+        if sent.total() >= FLOWS_AT_MOST * count:
+            moved = f"from {head} to {arena.site.source.head()}"
+            raise AssertionError(f"nobody got on while {sent.total()} messages of poison came; the source went {moved}")
+        topic = arena.rng.choice([topics.work, topics.progress, topics.destinations, topics.pipelines])
+        kind, key, value = _poison(arena, sent.total())
+        send(arena, topic, [(key, value)])
+        sent[topic] += 1
         done[kind] += 1
-        if number % 50 == 0:
+        if sent.total() % STEP_EVERY == 0:
             arena.step()
+        lags.look()
     arena.wait_until_exact()
-    letters = len(everything(arena, f"{arena.prefix}.dead-letter"))
-    if letters < count:
-        raise AssertionError(f"{count} messages can't be read, but there are only {letters} dead letters")
-    done["dead letters"] = letters
+    done["dead letters"] = _all_put_aside(arena, sent)
+    done["heads reached meanwhile"] = lags.arrived
     return done
+
+
+def _all_put_aside(arena: Arena, sent: Counter[str]) -> int:
+    """Wait until every message of each topic is a dead letter; more than one service may put the same aside."""
+    deadline = time.monotonic() + PUT_ASIDE_WITHIN_S
+    while missing := sent - _put_aside(arena):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"messages that can't be read are no dead letters: {dict(missing)}")
+        time.sleep(1.0)
+    return len(everything(arena, Topics(arena.prefix).dead_letter))
+
+
+def _put_aside(arena: Arena) -> Counter[str]:
+    """How many messages of each topic are dead letters."""
+    letters = [DeadLetter.from_bytes(value or b"") for _, value in everything(arena, Topics(arena.prefix).dead_letter)]
+    return Counter(topic for topic, _, _ in {(each.topic, each.partition, each.offset) for each in letters})
 
 
 def _poison(arena: Arena, number: int) -> tuple[str, bytes, bytes]:

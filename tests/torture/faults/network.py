@@ -15,12 +15,13 @@ STEPS = 3
 
 
 def disturbed(arena: Arena, count: int) -> Done:
-    """Each kind of trouble in turn, in front of Kafka and in front of the tenants' catalogs."""
+    """Each kind of trouble in turn, in front of Kafka and of the tenants' catalogs by turns; twelve are all."""
     assert arena.servers.kafka.proxy is not None, "the broker needs a faulty way in"
     done: Done = Counter()
     for number in range(count):
-        where, proxy = [("kafka", arena.servers.kafka.proxy), ("postgres", arena.proxy)][number % 2]
-        kind, trouble = TROUBLES[number // 2 % len(TROUBLES)]
+        turn, which = divmod(number, len(TROUBLES))
+        where, proxy = [("kafka", arena.servers.kafka.proxy), ("postgres", arena.proxy)][(turn + which) % 2]
+        kind, trouble = TROUBLES[which]
         trouble(arena, proxy)
         proxy.heal()
         arena.wait_until_exact()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
 import time
 from collections import Counter
@@ -9,6 +10,7 @@ from collections import Counter
 from tests.torture.arena import READY_WITHIN_S, Arena
 from tests.torture.fault import Done
 from tests.torture.fleet import Member
+from tests.torture.lags import Lags
 from tests.torture.points import Deed, Point
 
 PASSED_WITHIN_S = 120.0
@@ -18,6 +20,9 @@ SESSION_IS_OVER_S = 12.0
 
 ZOMBIE_POINTS = (Point.AFTER_READ, Point.AFTER_FENCE, Point.BEFORE_COMMIT, Point.DURING_COMMIT, Point.BEFORE_PROGRESS)
 SCALES = (1, 4, 2)
+ANOTHER_EVERY_S = (1.0, 4.0)
+HELD_FOR_S = 5.0
+"""A transaction that has written and said nothing for so long belongs to somebody who stands still."""
 
 
 def killed_at_points(arena: Arena, count: int) -> Done:
@@ -38,26 +43,41 @@ def frozen_until_replaced(arena: Arena, count: int) -> Done:
     done: Done = Counter()
     for _ in range(count):
         point = arena.rng.choice(ZOMBIE_POINTS)
-        frozen_at(arena, point)
+        held = frozen_at(arena, point)
         done[f"zombie {point}"] += 1
+        done["of them with a tenant locked by its own half COMMIT"] += bool(held)
     return done
 
 
-def frozen_at(arena: Arena, point: Point) -> None:
-    """Freeze the applier that passes the point for longer than its session lasts, and wake it."""
+def frozen_at(arena: Arena, point: Point) -> set[str]:
+    """Freeze the applier that passes the point for longer than its session lasts, and wake it once others go on for it.
+
+    Returns whose catalog it had locked meanwhile: a COMMIT that stands still in the middle lets nobody else write
+    there until its connection ends. Everybody else has to be at the head before it wakes.
+    """
     pid = _pass(arena, point, Deed.FREEZE_ALL)
     frozen = next(member for member in arena.fleet.appliers if member.pid == pid)
     over = time.monotonic() + SESSION_IS_OVER_S
     arena.step_until(lambda: time.monotonic() > over, 2 * SESSION_IS_OVER_S)
+    held = {each.id for each in arena.site.destinations if arena.site.is_held(each, HELD_FOR_S)}
+    if len(held) > 1:
+        raise AssertionError(f"one frozen transaction holds more than one tenant: {sorted(held)}")
+    others = {each.id for each in arena.site.destinations} - held
+    arena.healed_s.append(arena.wait_for(others, arena.site.source.head()))
+    if frozen.pid != pid:
+        raise AssertionError(f"{frozen.name} died while it was frozen: it is no zombie")
     frozen.send(signal.SIGCONT)
     arena.wait_until_exact()
+    return held
 
 
-def coming_and_going(arena: Arena, count: int) -> Done:
-    """Appliers join and leave under load, 1 → 4 → 2 and again, one every few seconds."""
+def coming_and_going(arena: Arena, seconds: int) -> Done:
+    """Appliers join and leave, 1 → 4 → 2 and again, one every few seconds, under load that never stops."""
     done: Done = Counter()
-    for turn in range(count):
-        wanted = SCALES[turn % len(SCALES)]
+    lags, end = Lags(arena), time.monotonic() + seconds
+    scales = itertools.cycle(SCALES)
+    while time.monotonic() < end:
+        wanted = next(scales)
         while len(_serving(arena)) != wanted:
             if len(_serving(arena)) < wanted:
                 arena.fleet.add_applier()
@@ -65,11 +85,20 @@ def coming_and_going(arena: Arena, count: int) -> Done:
             else:
                 arena.fleet.dismiss(arena.rng.choice(_serving(arena)))
                 done["left"] += 1
-            until = time.monotonic() + arena.rng.uniform(1.0, 4.0)
-            arena.step_until(lambda until=until: time.monotonic() > until, 10.0)  # type: ignore[misc]
+            _load(arena, lags, arena.rng.uniform(*ANOTHER_EVERY_S))
+        done[f"times {wanted} appliers"] += 1
         arena.fleet.forget_ended()
-        arena.wait_until_exact()
+    done["heads reached meanwhile"] = lags.arrived
+    arena.wait_until_exact()
     return done
+
+
+def _load(arena: Arena, lags: Lags, seconds: float) -> None:
+    """Change the source for so long, and look whether anybody starves."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        arena.step()
+        lags.look()
 
 
 def _serving(arena: Arena) -> list[Member]:
