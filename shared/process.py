@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -9,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from pathlib import Path
 
 SUPERVISED = "VIADUCK_SUPERVISED"
 """Set to 1 in the environment of the processes that ``viaduck up`` starts."""
@@ -44,6 +46,17 @@ def ignore_hangups() -> None:
     """What SIGHUP does until a service has a handler of its own: nothing. ``viaduck up`` starts us with it blocked."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
+
+
+def end_children() -> None:
+    """Kill what this process has started and not handed over to anybody; on Linux, elsewhere nothing happens.
+
+    A JVM whose start PySpark was waiting for when we were told to end waits for us for ever.
+    """
+    for listed in Path("/proc/self/task").glob("*/children"):
+        for child in listed.read_text().split():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(child), signal.SIGKILL)
 
 
 class _Watch:

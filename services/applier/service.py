@@ -36,7 +36,7 @@ from shared.kafka.settings import KafkaSettings
 from shared.kafka.topics import Topics, ensure
 from shared.messages import UnreadableMessage
 from shared.metrics import Metrics, together
-from shared.process import is_supervised
+from shared.process import end_children, is_supervised
 from shared.spark import ALL_CORES, cores, is_local, session
 
 log = structlog.get_logger(__name__)
@@ -78,6 +78,7 @@ class Service:
         try:
             self._run(config)
         except StoppedEarlyError:
+            end_children()
             log.info("stopped before Spark was ready")
         finally:
             server.stop()
