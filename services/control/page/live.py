@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Hashable, Mapping
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
+from markupsafe import Markup
 from starlette.concurrency import run_in_threadpool
 
 from services.control.api.destinations import commits_of
@@ -17,6 +18,7 @@ from services.control.api.state import CurrentAsker, sources_of
 from services.control.api.writes import unfit_fields
 from services.control.desk import ACTIONS, Desk
 from services.control.lifecycle import Refused
+from services.control.page.fitted import OVERVIEW, PIPELINES, ROWS, event, fitted
 from services.control.page.login import form
 from services.control.page.pane import SORTS, STATES, Asked, Glance, Pane, Sort
 from services.control.page.place import base, served
@@ -63,16 +65,14 @@ async def show_all(request: Request, asked: CurrentAsked) -> HTMLResponse:
     """All pipelines; the only one at once."""
     if len(sources_of(request).pipelines()) == 1:
         return await show_list(request, asked)
-    return answer(request, "pipelines.html", pipelines=_glances(request))
+    return answer(request, "pipelines.html", rows=_pipelines(request))
 
 
 @overview.get("/events")
 async def all_events(request: Request, asked: CurrentAsked) -> StreamingResponse:
     if len(sources_of(request).pipelines()) == 1:
         return await list_events(request, asked)
-    return _stream(
-        request, "pipelines", lambda: {"pipelines": render("pipeline_rows.html", pipelines=_glances(request))}
-    )
+    return _stream(request, "pipelines", lambda: {"pipelines": _pipelines(request)})
 
 
 @router.get("/", response_class=HTMLResponse)
@@ -82,12 +82,13 @@ async def show_list(request: Request, asked: CurrentAsked) -> HTMLResponse:
     return answer(
         request,
         "list.html",
-        **_overview(request, glance),
+        pipeline=glance.pipeline,
+        base=base(request),
+        overview=_overview(glance),
+        rows=_rows(glance, rows),
         asked=asked,
         states=STATES,
         sorts=SORTS,
-        destinations=rows,
-        total=len(glance.statuses),
         query=asked.query(asked.after),
         first=asked.query(),
         following=following and asked.query(following),
@@ -101,8 +102,7 @@ async def list_events(request: Request, asked: CurrentAsked) -> StreamingRespons
     def now() -> Mapping[str, str]:
         glance = pane.look()
         rows, _ = glance.rows(asked)
-        table = render("rows.html", destinations=rows, total=len(glance.statuses), base=place)
-        return {"overview": render("overview.html", **_overview(request, glance)), "rows": table}
+        return {"overview": _overview(glance), "rows": _rows(glance, rows)}
 
     return _stream(request, (place, asked), now)
 
@@ -190,13 +190,18 @@ def _confirm(request: Request, destination: str, action: str, refused: str | Non
                   grave=grave, base=base(request))  # fmt: skip
 
 
-def _overview(request: Request, glance: Glance) -> dict[str, Any]:
-    return {"pipeline": glance.pipeline, "worst": glance.worst, "pulse": glance.pulse, "base": base(request)}
+def _overview(glance: Glance) -> Markup:
+    shown = {"pipeline": glance.pipeline, "worst": glance.worst, "pulse": glance.pulse}
+    return fitted("overview.html", OVERVIEW, **shown)
 
 
-def _glances(request: Request) -> list[Glance]:
+def _rows(glance: Glance, rows: Sequence[Status]) -> Markup:
+    return fitted("rows.html", ROWS, destinations=rows, total=len(glance.statuses))
+
+
+def _pipelines(request: Request) -> Markup:
     there = sources_of(request).pipelines()
-    return [there[name].pane.look() for name in sorted(there)]
+    return fitted("pipeline_rows.html", PIPELINES, pipelines=[there[name].pane.look() for name in sorted(there)])
 
 
 def _commits(desk: Desk, destination: str) -> tuple[list[Any], str | None]:
@@ -249,5 +254,4 @@ async def _events(request: Request, shown: Hashable, now: Callable[[], Mapping[s
 
 def _encoded(parts: Mapping[str, str]) -> dict[str, bytes]:
     """Events by name, as they travel."""
-    lines = {name: "".join(f"data: {line}\n" for line in html.splitlines()) for name, html in parts.items()}
-    return {name: f"event: {name}\n{data}\n".encode() for name, data in lines.items()}
+    return {name: event(name, html) for name, html in parts.items()}

@@ -9,14 +9,16 @@ from pathlib import Path
 
 import httpx
 import pytest
+from markupsafe import escape
 
 from services.control.api.guard import SESSION
 from services.control.board import Board
+from services.control.page.fitted import clip
 from services.control.page.templates import breakable, count, duration, moment
 from services.control.pulse import EVERY_S, Pulse
 from services.control.status import View
-from shared.messages import Outcome
-from tests.fast.control.examples import PIPELINE, START, by_id, frontier, problem, progress, registered
+from shared.messages import LakeRef, Outcome, Problem
+from tests.fast.control.examples import PIPELINE, START, by_id, declared, frontier, problem, progress, registered
 from tests.fast.control.office import Office
 from tests.fast.control.served import served
 
@@ -125,6 +127,84 @@ def test_five_thousand_destinations_are_one_small_page(office: Office) -> None:
                         headers={"Content-Type": "application/x-ndjson"})  # fmt: skip
     office.said(frontier(office.registry.destinations().values(), head=5))
     assert len(office.http.get("/").content) < LINE_LIMIT
+
+
+WORST = {
+    "Japanese": "株式会社" * 500,
+    "quotes": "\"'" * 1_000,
+    "tags": "<script>" * 500,
+    "lines": "a\n" * 1_000,
+    "one word": "x" * 4_000,
+    "four bytes each": "🦆" * 1_000,
+}
+
+
+@pytest.mark.parametrize("kind", WORST)
+def test_an_update_is_small_whatever_ids_values_and_messages_hold(tmp_path: Path, kind: str) -> None:
+    text = WORST[kind]
+    with closing(Office(tmp_path, pipeline="p" * 200)) as office:
+        park_all(office, text)
+        office.board.refused = tuple(f"destinations[{number}]: {text}" for number in range(1_000))
+        with served(office) as url, httpx.stream("GET", f"{url}/events?sort=lag", timeout=20) as stream:
+            lines = stream.iter_lines()
+            events = dict([next_event(lines), next_event(lines)])
+        assert events["rows"].count("<tr>") == 50
+        assert events["rows"].count(f": {escape(text[0])}") == 50
+        assert sum(weight(name, html) for name, html in events.items()) < LINE_LIMIT
+        with served(office) as url, httpx.stream("GET", f"{url}/events/destinations/{long(0)}", timeout=20) as stream:
+            assert weight(*next_event(stream.iter_lines())) < LINE_LIMIT
+
+
+def weight(name: str, html: str) -> int:
+    """Bytes of an event as it travels."""
+    return len(f"event: {name}\n".encode()) + sum(len(f"data: {line}\n".encode()) for line in html.split("\n")) + 1
+
+
+def long(number: int) -> str:
+    return f"{'x:' * 97}{number:02}"
+
+
+def park_all(office: Office, text: str) -> None:
+    held = [
+        registered(declared=declared(long(n), routing_value=text[:4_000] + str(n), lake=LakeRef(catalog="sqlite:/x")))
+        for n in range(60)
+    ]
+    error = Problem(type="destination_unreachable", message=text, hint=text, retryable=False)
+    office.board.hold(by_id(held))
+    figures = {"position": 2**62, "rows_applied": 2**62, "through": 2**62}
+    for each in held:
+        said = progress(Outcome.PARKED, each.id, error=error, **figures)
+        office.board.note(said.model_copy(update={"pipeline": office.pipeline}))
+    word = frontier(held, head=2**62, lagging={each.id: 1 for each in held})
+    trouble = {"pipeline": office.pipeline, "error": error}
+    office.board.note(word.model_copy(update=trouble))
+
+
+def test_an_ordinary_message_is_shown_whole_in_the_list_and_a_long_one_on_its_own_page(office: Office) -> None:
+    said = Problem(type="access_denied", message="m" * 200, hint="h" * 200, retryable=False)
+    office.said(progress(Outcome.PARKED, error=said))
+    assert all(text in office.http.get("/").text for text in ("m" * 200, "h" * 200))
+    office.said(progress(Outcome.PARKED, error=said.model_copy(update={"message": "m" * 5_000})))
+    office.served.pane.forget()
+    assert "m" * 300 not in office.http.get("/").text
+    assert "m" * 5_000 in office.http.get("/destinations/a").text
+
+
+@pytest.mark.parametrize(
+    ("text", "room", "shown"),
+    [
+        ("short", 24, "short"),
+        ("exactly 24 bytes, not 25", 24, "exactly 24 bytes, not 25"),
+        ("more than twenty-four bytes", 24, "more than twenty-four…"),
+        ("株式会社株式会社株式会社", 24, "株式会社株式会…"),
+        ('"' * 24, 24, '""""…'),
+        ("two\nlines\u2028or three", 24, "two lines or three"),
+        ("", 24, ""),
+    ],
+)
+def test_a_text_is_cut_by_what_it_weighs_as_html(text: str, room: int, shown: str) -> None:
+    assert clip(text, room) == shown
+    assert len(str(escape(clip(text, room))).encode()) <= room
 
 
 def test_the_pulse_keeps_lag_and_rows_per_second() -> None:
