@@ -11,7 +11,8 @@
         viaduck.wait("events", begun["id"])
 
 Answers are the JSON that docs/API.md and ``/openapi.json`` describe. What control refuses is ``Rejected``, with its
-problem document; where it does not answer, or can't at the moment, is ``DependencyError``.
+problem document; where it does not answer, or can't at the moment, is ``DependencyError``. ``if_match`` is the
+``version`` that was seen: a change of what somebody else has changed since is refused (412).
 """
 
 from __future__ import annotations
@@ -59,13 +60,14 @@ class Rejected(ConfigError):
     def __init__(self, path: str, status: int, problem: Mapping[str, Any]) -> None:
         said = str(problem.get("detail") or problem.get("title") or f"{status}")
         hint = str(problem.get("hint") or "")
-        super().__init__([f"{path}: {said}" + (f" ({hint})" if hint else "")])
+        kind = _kind(problem)
+        super().__init__([f"{path}: " + (f"{kind}: " if kind else "") + said + (f" ({hint})" if hint else "")])
         self.status, self.problem = status, dict(problem)
 
     @property
     def kind(self) -> str:
         """The word behind the # of the problem's type."""
-        return str(self.problem.get("type", "")).rpartition("#")[2]
+        return _kind(self.problem)
 
 
 class Client:
@@ -106,13 +108,16 @@ class Client:
         """How far it is, and of one that came over REST its ``document``."""
         return self._get(_pipeline(name))
 
-    def put_pipeline(self, name: str, document: Mapping[str, Any], *, check: bool = True) -> dict[str, Any]:
+    def put_pipeline(
+        self, name: str, document: Mapping[str, Any], *, check: bool = True, if_match: int | None = None
+    ) -> dict[str, Any]:
         """Create or change; ``document`` has the keys of a configuration file that are the pipeline's own."""
-        return self._ask("PUT", _pipeline(name), {"check": str(check).lower()}, json=dict(document))
+        asked = {"check": str(check).lower()}
+        return self._ask("PUT", _pipeline(name), asked, json=dict(document), headers=_seen(if_match))
 
-    def remove_pipeline(self, name: str) -> None:
+    def remove_pipeline(self, name: str, *, if_match: int | None = None) -> None:
         """Stop and forget one that came over REST, with all its destinations; what they wrote stays."""
-        self._ask("DELETE", _pipeline(name))
+        self._ask("DELETE", _pipeline(name), headers=_seen(if_match))
 
     def audit(self, pipeline: str, destination: str | None = None, limit: int = 100) -> list[dict[str, Any]]:
         """Who did what, the newest first."""
@@ -121,15 +126,18 @@ class Client:
     # -- destinations -------------------------------------------------------------------------------------------------
 
     def destinations(self, pipeline: str, **filters: str) -> list[Status]:
-        """The status of each; ``filters`` as the list takes them: ``state``, ``prefix``, ``search``, ``sort``."""
+        """The status of each; ``filters`` as the list takes them: ``state``, ``prefix``, ``search``, ``min_lag``…"""
         return list(self._items(_destinations(pipeline), **filters))
 
     def destination(self, pipeline: str, id: str) -> Status:
         return self._get(_destination(pipeline, id))
 
-    def put(self, pipeline: str, id: str, entry: Mapping[str, Any], *, check: bool = True) -> Status:
+    def put(
+        self, pipeline: str, id: str, entry: Mapping[str, Any], *, check: bool = True, if_match: int | None = None
+    ) -> Status:
         """Create or change; ``entry`` has the keys of a ``destinations`` entry of the configuration file."""
-        return self._ask("PUT", _destination(pipeline, id), {"check": str(check).lower()}, json=dict(entry))
+        asked = {"check": str(check).lower()}
+        return self._ask("PUT", _destination(pipeline, id), asked, json=dict(entry), headers=_seen(if_match))
 
     def validate(self, pipeline: str, entry: Mapping[str, Any]) -> dict[str, Any]:
         """What speaks against a destination; its ``id`` is in the entry."""
@@ -151,18 +159,20 @@ class Client:
             headers={"Content-Type": "application/x-ndjson"},
         )
 
-    def act(self, pipeline: str, id: str, action: Action) -> Status:
-        return self._ask("POST", f"{_destination(pipeline, id)}/{action}")
+    def act(self, pipeline: str, id: str, action: Action, *, if_match: int | None = None) -> Status:
+        return self._ask("POST", f"{_destination(pipeline, id)}/{action}", headers=_seen(if_match))
 
-    def reseed(self, pipeline: str, id: str) -> Operation:
-        return self._operation(self._ask("POST", f"{_destination(pipeline, id)}/reseed"))
+    def reseed(self, pipeline: str, id: str, *, if_match: int | None = None) -> Operation:
+        return self._operation(self._ask("POST", f"{_destination(pipeline, id)}/reseed", headers=_seen(if_match)))
 
-    def rewind(self, pipeline: str, id: str, to: int) -> Operation:
-        return self._operation(self._ask("POST", f"{_destination(pipeline, id)}/rewind", json={"to": to}))
+    def rewind(self, pipeline: str, id: str, to: int, *, if_match: int | None = None) -> Operation:
+        place = f"{_destination(pipeline, id)}/rewind"
+        return self._operation(self._ask("POST", place, json={"to": to}, headers=_seen(if_match)))
 
-    def remove(self, pipeline: str, id: str, *, drop: bool = False) -> Operation | None:
+    def remove(self, pipeline: str, id: str, *, drop: bool = False, if_match: int | None = None) -> Operation | None:
         """Forget a destination; with ``drop`` an operation takes its data away first."""
-        found = self._ask("DELETE", _destination(pipeline, id), {"data": "drop" if drop else "keep"})
+        asked = {"data": "drop" if drop else "keep"}
+        found = self._ask("DELETE", _destination(pipeline, id), asked, headers=_seen(if_match))
         return self._operation(found) if drop else None
 
     def history(self, pipeline: str, id: str, limit: int = 50) -> list[dict[str, Any]]:
@@ -185,8 +195,12 @@ class Client:
 
     # -- operations ---------------------------------------------------------------------------------------------------
 
+    def operations(self, pipeline: str, destination: str | None = None, limit: int = 100) -> list[Operation]:
+        """The newest, the newest first."""
+        return cast(list[Operation], self._some(f"{_pipeline(pipeline)}/operations", limit, destination=destination))
+
     def operation(self, pipeline: str, id: str) -> Operation:
-        return self._operation(self._get(f"/v1/pipelines/{_part(pipeline)}/operations/{_part(id)}"))
+        return self._operation(self._get(f"{_pipeline(pipeline)}/operations/{_part(id)}"))
 
     def wait(
         self,
@@ -277,7 +291,18 @@ class Client:
         if answer.is_client_error:
             return Rejected(answer.url.path, answer.status_code, problem)
         said = str(problem.get("detail") or problem.get("title") or f"{answer.status_code} {answer.reason_phrase}")
-        return DependencyError("control", f"{self._url}{answer.url.path}: {said}", str(problem.get("hint", "")))
+        kind = _kind(problem)
+        told = f"{self._url}{answer.url.path}: " + (f"{kind}: " if kind else "") + said
+        return DependencyError("control", told, str(problem.get("hint", "")))
+
+
+def _kind(problem: Mapping[str, Any]) -> str:
+    return str(problem.get("type", "")).rpartition("#")[2]
+
+
+def _seen(version: int | None) -> dict[str, str]:
+    """The header that refuses a change of what somebody else has changed since ``version``."""
+    return {} if version is None else {"If-Match": f'"{version}"'}
 
 
 def _part(name: str) -> str:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
+from services.cli.legible import legible
 from services.cli.listing import show_list
 from services.cli.status import print_json, show_one
 from shared.client import ASK_EVERY_S, Client, Operation
@@ -19,6 +20,9 @@ from shared.errors import ConfigError
 
 DONE, FAILED = 0, 1
 CHECKS = ("check", "ok", "message", "hint")
+
+Tell = Callable[[int, int], None]
+"""Takes how much is done, and of how much."""
 
 
 def add(
@@ -28,11 +32,12 @@ def add(
     entry: Mapping[str, Any],
     *,
     check: bool,
+    if_match: int | None,
     wait_s: float | None,
     as_json: bool,
 ) -> int:
     """Returns the exit code: 1 if it does not run in the time that there is to wait."""
-    found = client.put(pipeline, id, entry, check=check)
+    found = client.put(pipeline, id, entry, check=check, if_match=if_match)
     if wait_s is not None:
         found = _until_running(client, pipeline, id, wait_s)
     show_one(found, as_json)
@@ -58,14 +63,16 @@ def import_(client: Client, pipeline: str, file: Path, all_or_nothing: bool, as_
     else:
         for line in found["lines"]:
             if line["detail"]:
-                sys.stderr.write(f"line {line['line']}: {line['detail']}\n")
+                sys.stderr.write(legible(f"line {line['line']}: {line['detail']}") + "\n")
         said = f"{found['created']} created, {found['changed']} changed, {found['failed']} failed"
         print(said if found["applied"] else f"nothing was changed: {found['failed']} lines failed")
     return FAILED if found["failed"] else DONE
 
 
-def remove(client: Client, pipeline: str, id: str, *, drop: bool, wait_s: float | None, as_json: bool) -> int:
-    begun = client.remove(pipeline, id, drop=drop)
+def remove(
+    client: Client, pipeline: str, id: str, *, drop: bool, if_match: int | None, wait_s: float | None, as_json: bool
+) -> int:
+    begun = client.remove(pipeline, id, drop=drop, if_match=if_match)
     if begun is not None:
         return follow(client, begun, wait_s, as_json)
     if not as_json:
@@ -77,20 +84,21 @@ def follow(client: Client, operation: Operation, wait_s: float | None, as_json: 
     """Show an operation, after it is over where there is time to wait. Returns the exit code: 1 if it failed."""
     if wait_s is not None:
         what = f"{operation['kind']} of {operation['destination']}"
-        with spinning(what):
+        with progress(what):
             operation = client.wait(operation["pipeline"], operation["id"], wait_s)
     if as_json:
         print_json([dict(operation)])
     else:
         error = operation["error"]
         reason = f": {error['type']}: {error['message']} → {error['hint']}" if error else ""
-        print(f"{operation['kind']} of {operation['destination']}: {operation['state']}{reason} ({operation['id']})")
+        what = f"{operation['kind']} of {operation['destination']}"
+        print(legible(f"{what}: {operation['state']}{reason} ({operation['id']})"))
     return DONE if wait_s is None or operation["state"] == "succeeded" else FAILED
 
 
 def _until_running(client: Client, pipeline: str, id: str, wait_s: float) -> dict[str, Any]:
     deadline = time.monotonic() + wait_s
-    with spinning(f"seeding {id}"):
+    with progress(f"seeding {id}"):
         while True:
             found = client.destination(pipeline, id)
             if found["state"] != "seeding" or time.monotonic() >= deadline:
@@ -99,10 +107,11 @@ def _until_running(client: Client, pipeline: str, id: str, wait_s: float) -> dic
 
 
 @contextmanager
-def spinning(what: str) -> Iterator[None]:
-    """On a terminal something moves meanwhile, on standard error."""
-    console = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        progress.add_task(what, total=None)
-        yield
+def progress(what: str, console: Console | None = None) -> Iterator[Tell]:
+    """On a terminal something moves meanwhile, on standard error: a bar from when somebody tells how far it is."""
+    console = console or Console(stderr=True)
+    said = TextColumn("{task.description}", markup=False)
+    columns = (SpinnerColumn(), said, BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as shown:
+        task = shown.add_task(legible(what), total=None)
+        yield lambda done, total: shown.update(task, completed=done, total=total)

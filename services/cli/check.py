@@ -15,6 +15,7 @@ from sqlalchemy import create_engine
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
+from services.cli.legible import cell
 from shared.config.catalogs import resolve, scrub
 from shared.config.deployment import Deployment
 from shared.config.model import Config, FileDestination
@@ -147,7 +148,7 @@ def _answered(what: str, ask: Callable[[], str]) -> Finding:
 def _show(found: list[Finding]) -> None:
     table = Table(box=None, pad_edge=False, show_header=False)
     for finding in found:
-        table.add_row("ok" if finding.fine else "[bold red]no[/]", finding.what, finding.said)
+        table.add_row("ok" if finding.fine else "[bold red]no[/]", cell(finding.what), cell(finding.said))
         if not finding.fine and finding.hint:
-            table.add_row("", "", f"→ {finding.hint}")
+            table.add_row("", "", cell(f"→ {finding.hint}"))
     Console(soft_wrap=True).print(table)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from services.cli.options import Id, Json, MaybeFile, Pipeline, Timeout, Url, Wait, end, target
+from services.cli.options import Id, IfMatch, Json, MaybeFile, Pipeline, Timeout, Url, Wait, end, target
 
 app = typer.Typer(help="Destinations: look at them, add them, change them, remove them.", no_args_is_help=True)
 
@@ -22,14 +22,18 @@ def list_(
     pipeline: Pipeline = None,
     state: Annotated[str | None, typer.Option(help="Only those in this state.")] = None,
     prefix: Annotated[str | None, typer.Option(help="Only ids that begin with this.")] = None,
+    search: Annotated[str | None, typer.Option(help="Only where id or routing value hold this.")] = None,
+    min_lag: Annotated[
+        float | None, typer.Option("--min-lag", metavar="SECONDS", min=0, help="Only what lags so much or more.")
+    ] = None,
     sort: Annotated[str | None, typer.Option(help="id, lag, -lag, position or -position.")] = None,
 ) -> None:
     """Show one line per destination."""
     from services.cli.status import list_all
 
     asked = target(config, url)
-    given = {"state": state, "prefix": prefix, "sort": sort}
-    filters = {name: value for name, value in given.items() if value is not None}
+    given = {"state": state, "prefix": prefix, "search": search, "min_lag": min_lag, "sort": sort}
+    filters = {name: str(value) for name, value in given.items() if value is not None}
     end(list_all(asked.client, [pipeline] if pipeline else asked.named, json, **filters))
 
 
@@ -62,6 +66,7 @@ def add(
     ] = None,
     check: Annotated[bool, typer.Option(help="Look at its lake before anything is written.")] = True,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only look whether it could be added.")] = False,
+    if_match: IfMatch = None,
     wait: Wait = False,
     timeout: Timeout = WAIT_S,
     json: Json = False,
@@ -78,7 +83,8 @@ def add(
     chosen = asked.pipeline(pipeline)
     if dry_run:
         end(act.validate(asked.client, chosen, {"id": id, **entry}, json))
-    end(act.add(asked.client, chosen, id, entry, check=check, wait_s=timeout if wait else None, as_json=json))
+    wait_s = timeout if wait else None
+    end(act.add(asked.client, chosen, id, entry, check=check, if_match=if_match, wait_s=wait_s, as_json=json))
 
 
 @app.command("import")
@@ -104,6 +110,7 @@ def remove(
     url: Url = None,
     pipeline: Pipeline = None,
     drop_data: Annotated[bool, typer.Option("--drop-data", help="Drop its table and cursor as well.")] = False,
+    if_match: IfMatch = None,
     wait: Wait = False,
     timeout: Timeout = WAIT_S,
     json: Json = False,
@@ -113,44 +120,57 @@ def remove(
 
     asked = target(config, url)
     chosen = asked.pipeline(pipeline)
-    end(act.remove(asked.client, chosen, id, drop=drop_data, wait_s=timeout if wait else None, as_json=json))
+    wait_s = timeout if wait else None
+    end(act.remove(asked.client, chosen, id, drop=drop_data, if_match=if_match, wait_s=wait_s, as_json=json))
 
 
 @app.command()
-def pause(id: Id, config: MaybeFile = None, url: Url = None, pipeline: Pipeline = None, json: Json = False) -> None:
+def pause(
+    id: Id, config: MaybeFile = None, url: Url = None, pipeline: Pipeline = None, if_match: IfMatch = None,
+    json: Json = False,
+) -> None:  # fmt: skip
     """Plan nothing for it until it is resumed."""
-    _switch("pause", id, config, url, pipeline, json)
+    _switch("pause", id, config, url, pipeline, if_match, json)
 
 
 @app.command()
-def resume(id: Id, config: MaybeFile = None, url: Url = None, pipeline: Pipeline = None, json: Json = False) -> None:
+def resume(
+    id: Id, config: MaybeFile = None, url: Url = None, pipeline: Pipeline = None, if_match: IfMatch = None,
+    json: Json = False,
+) -> None:  # fmt: skip
     """Go on after a pause, or try a parked one again."""
-    _switch("resume", id, config, url, pipeline, json)
+    _switch("resume", id, config, url, pipeline, if_match, json)
 
 
 @app.command()
-def stop(id: Id, config: MaybeFile = None, url: Url = None, pipeline: Pipeline = None, json: Json = False) -> None:
+def stop(
+    id: Id, config: MaybeFile = None, url: Url = None, pipeline: Pipeline = None, if_match: IfMatch = None,
+    json: Json = False,
+) -> None:  # fmt: skip
     """Switch it off until it is restarted."""
-    _switch("stop", id, config, url, pipeline, json)
+    _switch("stop", id, config, url, pipeline, if_match, json)
 
 
 @app.command()
-def restart(id: Id, config: MaybeFile = None, url: Url = None, pipeline: Pipeline = None, json: Json = False) -> None:
+def restart(
+    id: Id, config: MaybeFile = None, url: Url = None, pipeline: Pipeline = None, if_match: IfMatch = None,
+    json: Json = False,
+) -> None:  # fmt: skip
     """Go on from wherever it is, at once."""
-    _switch("restart", id, config, url, pipeline, json)
+    _switch("restart", id, config, url, pipeline, if_match, json)
 
 
 @app.command()
 def reseed(
-    id: Id, config: MaybeFile = None, url: Url = None, pipeline: Pipeline = None, wait: Wait = False,
-    timeout: Timeout = WAIT_S, json: Json = False,
+    id: Id, config: MaybeFile = None, url: Url = None, pipeline: Pipeline = None, if_match: IfMatch = None,
+    wait: Wait = False, timeout: Timeout = WAIT_S, json: Json = False,
 ) -> None:  # fmt: skip
     """Begin anew with a scan of the source, replacing whatever its table holds."""
     from services.cli import act
 
     asked = target(config, url)
     chosen = asked.pipeline(pipeline)
-    begun = asked.client.reseed(chosen, id)
+    begun = asked.client.reseed(chosen, id, if_match=if_match)
     end(act.follow(asked.client, begun, timeout if wait else None, json))
 
 
@@ -161,6 +181,7 @@ def rewind(
     config: MaybeFile = None,
     url: Url = None,
     pipeline: Pipeline = None,
+    if_match: IfMatch = None,
     wait: Wait = False,
     timeout: Timeout = WAIT_S,
     json: Json = False,
@@ -170,7 +191,7 @@ def rewind(
 
     asked = target(config, url)
     chosen = asked.pipeline(pipeline)
-    begun = asked.client.rewind(chosen, id, to)
+    begun = asked.client.rewind(chosen, id, to, if_match=if_match)
     end(act.follow(asked.client, begun, timeout if wait else None, json))
 
 
@@ -190,11 +211,14 @@ def history(
     end(show_list(asked.client.history(asked.pipeline(pipeline), id, limit), COMMITS, json))
 
 
-def _switch(action: Any, id: str, config: list[Path] | None, url: str | None, pipeline: str | None, json: bool) -> None:
+def _switch(
+    action: Any, id: str, config: list[Path] | None, url: str | None, pipeline: str | None, if_match: int | None,
+    json: bool,
+) -> None:  # fmt: skip
     from services.cli.status import show_one
 
     asked = target(config, url)
-    show_one(asked.client.act(asked.pipeline(pipeline), id, action), json)
+    show_one(asked.client.act(asked.pipeline(pipeline), id, action, if_match=if_match), json)
 
 
 def _pair(text: str) -> tuple[str, str]:

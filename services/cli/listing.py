@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
+from services.cli.legible import cell
 from services.cli.status import print_json
 
 NOT_A_TERMINAL = 300
 """Columns where nobody looks at a screen: no cell is to be cut."""
 
-COMMITS = ("snapshot", "at", "kind", "generation", "after", "through", "deleted", "inserted")
+COMMITS = ("snapshot", "at", "kind", "generation", "after", "through", "deleted", "inserted", "seconds")
 CHANGES = ("at", "author", "destination", "deed", "generation", "version", "changes")
 OPERATIONS = ("id", "destination", "kind", "state", "generation", "to", "created_at", "finished_at")
 TOKENS = ("id", "name", "scope", "author", "created_at", "revoked_at")
@@ -43,8 +43,8 @@ def _cell(value: Any) -> str:
     if value is None:
         return "–"
     if isinstance(value, Mapping):
-        return escape(", ".join(f"{name}: {_was(change)}" for name, change in value.items()))
-    return escape(str(value))
+        value = ", ".join(f"{name}: {_was(change)}" for name, change in value.items())
+    return cell(str(value))
 
 
 def _was(change: Any) -> str:

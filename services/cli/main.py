@@ -9,7 +9,8 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from services.cli import destination_app, pipeline_app, proposal_app, token_app, work_app
+from services.cli import destination_app, operation_app, pipeline_app, proposal_app, token_app, work_app
+from services.cli.legible import legible_lines
 from services.cli.options import Json, MaybeFile, Pipeline, Url, target
 from shared.errors import ConfigError, DependencyError, ViaduckError
 
@@ -20,6 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(destination_app.app, name="destination")
+app.add_typer(operation_app.app, name="operation")
 app.add_typer(pipeline_app.app, name="pipeline")
 app.add_typer(proposal_app.app, name="proposal")
 app.add_typer(token_app.app, name="token")
@@ -159,7 +161,7 @@ def main() -> None:
 def _fail(code: int, *lines: str) -> NoReturn:
     for line in lines:
         if line:
-            sys.stderr.write(f"{line}\n")
+            sys.stderr.write(f"{legible_lines(line)}\n")
     sys.exit(code)
 
 

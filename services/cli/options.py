@@ -20,6 +20,10 @@ Pipeline = Annotated[str | None, typer.Option("--pipeline", metavar="NAME", help
 Json = Annotated[bool, typer.Option("--json", help="One JSON object per line, and nothing else on standard output.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait until it is done; exit code 1 if it fails.")]
 Timeout = Annotated[float, typer.Option("--timeout", metavar="SECONDS", min=0, help="With --wait: how long.")]
+IfMatch = Annotated[
+    int | None,
+    typer.Option("--if-match", metavar="VERSION", min=0, help="Only if it is still at this version; else exit code 2."),
+]
 Id = Annotated[str, typer.Argument(metavar="ID")]
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from services.cli.act import DONE, FAILED, spinning
+from services.cli.act import DONE, FAILED, progress
 from services.cli.status import show_one
 from shared.client import ASK_EVERY_S, Client
 from shared.config.document import read, to_json
@@ -41,9 +42,16 @@ def document_of(file: Path) -> dict[str, Any]:
 
 def _until_caught_up(client: Client, name: str, wait_s: float) -> dict[str, Any]:
     deadline = time.monotonic() + wait_s
-    with spinning(f"{name} catches up"):
+    with progress(f"{name} catches up") as tell:
         while True:
             found = client.pipeline(name)
+            tell(*_caught_up(found["destinations"]))
             if found["caught_up"] or found["refused"] or time.monotonic() >= deadline:
                 return found
             time.sleep(ASK_EVERY_S)
+
+
+def _caught_up(states: Mapping[str, int]) -> tuple[int, int]:
+    """How many of the destinations that are to be seeded are, and how many there are."""
+    total = states["total"]
+    return total - states.get("seeding", 0), total

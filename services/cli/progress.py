@@ -13,6 +13,7 @@ from typing import TextIO
 from rich import progress as bars
 from rich.console import Console
 
+from services.cli.legible import legible
 from services.cli.once import Tally
 from services.cli.supervise import STANDARD_ERROR
 
@@ -29,7 +30,7 @@ class Progress:
     def say(self, *lines: str) -> None:
         """Tell the command's outcome."""
         for line in lines:
-            sys.stderr.write(f"{line}\n")
+            sys.stderr.write(f"{legible(line)}\n")
 
 
 class Bar(Progress):
@@ -62,7 +63,7 @@ class Bar(Progress):
 
     def say(self, *lines: str) -> None:
         for line in lines:
-            self._console.print(line, markup=False, highlight=False)
+            self._console.print(legible(line), markup=False, highlight=False)
 
     @staticmethod
     def _log_to(stream: TextIO) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -32,7 +32,7 @@ def list_(
 
     asked = target(config, url)
     found = asked.client.proposals(asked.pipeline(pipeline), state.value)
-    end(show_list(found if json else [_legible(each) for each in found], PROPOSALS, json))
+    end(show_list(found, PROPOSALS, json))
 
 
 @app.command()
@@ -54,12 +54,4 @@ def dismiss(
     from services.cli.status import show_one
 
     asked = target(config, url)
-    found = asked.client.dismiss(asked.pipeline(pipeline), id)
-    show_one(found if json else _legible(found), json)
-
-
-def _legible(found: dict[str, Any]) -> dict[str, Any]:
-    """The routing value in quotes and on one line: what a stranger wrote must not steer a terminal."""
-    from shared.config.mistakes import quoted
-
-    return {**found, "routing_value": quoted(found["routing_value"])}
+    show_one(asked.client.dismiss(asked.pipeline(pipeline), id), json)

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from services.cli.client import Control
+from services.cli.legible import cell
 
 Status = Mapping[str, Any]
 
@@ -60,19 +60,18 @@ def _table(found: Sequence[Status]) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("what is wrong, and what helps", overflow="fold")
     for status in found:
-        table.add_row(*([escape(status["pipeline"])] if several else []), *_row(status))
+        table.add_row(*([cell(status["pipeline"])] if several else []), *_row(status))
     return table
 
 
 def _row(status: Status) -> list[str]:
-    # Rich reads [brackets] as markup, and ids, messages and hints are anybody's.
     colour = COLOURS.get(status["state"], "white")
     figures = (status[key] for key in ("position", "known_through", "lag_snapshots", "lag_seconds", "rows_applied"))
     return [
-        escape(status["id"]),
-        f"[{colour}]{escape(status['state'])}[/]",
+        cell(status["id"]),
+        f"[{colour}]{cell(status['state'])}[/]",
         *("–" if figure is None else f"{figure:,}" for figure in figures),
-        escape(_problem(status)),
+        cell(_problem(status)),
     ]
 
 
@@ -82,7 +81,7 @@ def _details(status: Status) -> Table:
     table.add_column(overflow="fold")
     for name, value in status.items():
         text = _problem(status) if name == "error" else "–" if value is None else str(value)
-        table.add_row(escape(name), escape(text))
+        table.add_row(cell(name), cell(text))
     return table
 
 

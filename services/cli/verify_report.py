@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from services.cli.legible import legible
 from shared.lake.compare import Finding, Verdict
 from shared.lake.differences import Difference, Differences, Row
 from shared.messages import Problem
@@ -45,7 +46,7 @@ class Report:
             console.print(self._table(listed))
         for verdict in self.bad:
             for line in explain(verdict, self.parked.get(verdict.destination)):
-                console.print(line, highlight=False, soft_wrap=True, markup=False)
+                console.print(legible(line), highlight=False, soft_wrap=True, markup=False)
         console.print(self.summary(), style="red" if self.bad else "green", highlight=False, soft_wrap=True)
 
     def summary(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
@@ -13,6 +14,19 @@ app = typer.Typer(help="Work items and dead letters: look at them, send them aga
 Limit = Annotated[int, typer.Option(min=1, max=1_000, help="How many at most.")]
 Destination = Annotated[str | None, typer.Option("--destination", metavar="ID", help="Of this one alone.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count them.")]
+
+
+class Kind(StrEnum):
+    """``shared.messages.ItemKind``; `--help` does without what that imports."""
+
+    SEED = "seed"
+    CHANGES = "changes"
+    ADVANCE = "advance"
+    PROBE = "probe"
+    DROP = "drop"
+    UPKEEP = "upkeep"
+
+
 SENT = ("matched", "sent", "refused", "more")
 
 
@@ -37,6 +51,7 @@ def replay(
     url: Url = None,
     pipeline: Pipeline = None,
     destination: Destination = None,
+    kind: Annotated[Kind | None, typer.Option(help="Of this kind alone.")] = None,
     since: Annotated[str | None, typer.Option(help="Published at this time or later, with its zone.")] = None,
     until: Annotated[str | None, typer.Option(help="Published at this time or before.")] = None,
     partition: Annotated[int | None, typer.Option(min=0, help="On this partition.")] = None,
@@ -49,7 +64,7 @@ def replay(
 ) -> None:
     """Send work items again: all, or those that everything given holds for. The fence makes it harmless."""
     given: dict[str, Any] = {
-        "destination": destination, "since": since, "until": until, "partition": partition,
+        "destination": destination, "kind": kind and kind.value, "since": since, "until": until, "partition": partition,
         "from_offset": from_offset, "to_offset": to_offset, "after": after, "through": through,
     }  # fmt: skip
     asked = target(config, url)

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from shared.messages import ItemKind, Outcome, Problem, Progress
+
+KEPT = 50
+"""Applies of a destination whose durations are kept, the newest: control holds them in memory for every destination."""
+
+APPLYING = frozenset({ItemKind.SEED, ItemKind.CHANGES, ItemKind.ADVANCE})
+"""What moves a position, and so can be told apart by it."""
 
 UNHAPPY = frozenset({Outcome.FAILED, Outcome.PARKED})
 
@@ -26,6 +33,8 @@ class Seen:
     since: datetime | None = None
     """When the first answer with this type of error came."""
     parked: bool = False
+    took: tuple[tuple[int, float], ...] = ()
+    """Of the newest applies: the position that each reached, and the seconds that it took to read and to apply."""
 
 
 def after(seen: Seen | None, progress: Progress) -> Seen | None:
@@ -51,7 +60,20 @@ def _moved(before: Seen, progress: Progress) -> Seen:
         through=None if progress.outcome is Outcome.GAP else _furthest(before.through, progress.through),
         rows_applied=_or(progress.rows_applied, before.rows_applied),
         last_applied_at=progress.at if applied else before.last_applied_at,
+        took=_timed(before.took, progress) if applied else before.took,
     )
+
+
+def _timed(took: tuple[tuple[int, float], ...], progress: Progress) -> tuple[tuple[int, float], ...]:
+    if progress.position is None or not progress.seconds or progress.kind not in APPLYING:
+        return took
+    others = tuple(each for each in took if each[0] != progress.position)
+    return (*others, (progress.position, _seconds(progress.seconds)))[-KEPT:]
+
+
+def _seconds(phases: Mapping[str, float]) -> float:
+    """The total, where it is told; else the phases follow one another."""
+    return phases.get("total", sum(phases.values()))
 
 
 def _complained(moved: Seen, before: Seen, progress: Progress) -> Seen:

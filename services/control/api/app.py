@@ -10,7 +10,7 @@ from services.control.api.guard import Guard
 from services.control.api.middleware import GuardMiddleware
 from services.control.api.problems import ProblemDocument, declared
 from services.control.api.state import Sources
-from services.control.page import assets, errors, live, login
+from services.control.page import add, assets, errors, live, login
 from services.control.page import proposals as proposals_page
 from services.control.page.once import Once
 from services.control.page.place import OF_ONE
@@ -56,10 +56,12 @@ def _assembled() -> FastAPI:
         errors.router,
         live.overview,
         live.router,
+        add.router,
         proposals_page.router,
     ):
         app.include_router(router)
     app.include_router(live.router, prefix=OF_ONE)
+    app.include_router(add.router, prefix=OF_ONE)
     app.include_router(proposals_page.router, prefix=OF_ONE)
     _describe(app)
     app.openapi()  # builds what FastAPI would build at the first requests, on several threads at once

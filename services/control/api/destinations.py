@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
@@ -22,6 +23,7 @@ from services.control.api.paging import DEFAULT_LIMIT, page, read_number, write_
 from services.control.api.problems import Problem, declared
 from services.control.api.state import CurrentDesk, PipelineView
 from services.control.desk import Desk
+from services.control.seen import APPLYING
 from services.control.status import Standing, State, Status, View, status
 from shared.lake.catalog import Stamped
 
@@ -92,21 +94,22 @@ async def show_status(
 
 @router.get("/{destination}/history", responses=declared("not_found", "not_visible"))
 def list_history(
-    pipeline: PipelineName,
+    pipeline: PipelineName,  # noqa: ARG001 - the view is of it
     destination: DestinationId,
     desk: CurrentDesk,
+    view: PipelineView,
     limit: Annotated[int, Query(ge=1, le=LONGEST_HISTORY, description="How many at most")] = 50,
     after: After = None,
 ) -> Page[Commit]:
     """What was applied, the newest first: read from the commits of the destination's own lake."""
     found = desk.history(destination, limit + 1, read_number(after))
     following = write_number(found[limit - 1].snapshot) if len(found) > limit else None
-    return Page(items=_commits(found[:limit], pipeline, destination), next=following)
+    return Page(items=_commits(found[:limit], view, destination), next=following)
 
 
-def commits_of(desk: Desk, destination: str, limit: int) -> list[Commit]:
+def commits_of(desk: Desk, view: View, destination: str, limit: int) -> list[Commit]:
     """The newest of a destination's own commits."""
-    return _commits(desk.history(destination, limit, None), desk.pipeline, destination)
+    return _commits(desk.history(destination, limit, None), view, destination)
 
 
 def shown_detail(view: View, destination: str) -> Detail:
@@ -137,8 +140,18 @@ def _rank(each: Standing, sort: str) -> float:
     return -rank if sort.startswith("-") else rank
 
 
-def _commits(found: list[Stamped], pipeline: str, destination: str) -> list[Commit]:
-    return [commit for each in found if (commit := _commit(each, pipeline, destination)) is not None]
+def _commits(found: list[Stamped], view: View, destination: str) -> list[Commit]:
+    ours = (_commit(each, view.pipeline, destination) for each in found)
+    seen = view.seen.get(destination)
+    took = {} if seen is None else {(seen.generation, position): seconds for position, seconds in seen.took}
+    return [_timed(each, took) for each in ours if each is not None]
+
+
+def _timed(commit: Commit, took: Mapping[tuple[int, int], float]) -> Commit:
+    """With its duration. In one life, no two commits that move the position end at the same one."""
+    if commit.kind not in APPLYING:
+        return commit
+    return commit.model_copy(update={"seconds": took.get((commit.generation, commit.through))})
 
 
 def _commit(stamped: Stamped, pipeline: str, destination: str) -> Commit | None:

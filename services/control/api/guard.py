@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 from urllib.parse import urlsplit
 
+from services.control.problems import PAGE
 from services.control.tokens import RANK, Scope, Token
 
 OPEN = frozenset({"/healthz", "/readyz", "/metrics"})
@@ -21,8 +22,9 @@ ADMIN = ("/v1/tokens",)
 PIPELINE = re.compile(r"/v1/pipelines/[^/]*/?")
 """Whoever puts a pipeline says what all services open, and with which of their variables."""
 
-LOGIN = frozenset({"/login", "/logout", "/assets/page.css", "/assets/mark.svg"})
-"""What a browser needs before it can show a token."""
+LOGIN = frozenset({"/login", "/logout", "/assets/page.css", "/assets/mark.svg", PAGE})
+"""What a browser needs before it can show a token, and what explains to everybody why one is needed. Nothing of it
+tells anything of what is served here."""
 
 SESSION = "viaduck_session"
 SESSION_FOR_S = 12 * 3600.0

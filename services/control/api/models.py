@@ -151,6 +151,8 @@ class Commit(BaseModel):
     item: str
     deleted: int
     inserted: int
+    seconds: float | None = None
+    """How long it took to read (shared with others) and to apply; null where control has not heard it, or forgot."""
 
 
 class Check(BaseModel):

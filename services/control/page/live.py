@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Hashable, Mapping
-from typing import Annotated, Any
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
+from markupsafe import Markup
 from starlette.concurrency import run_in_threadpool
 
 from services.control.api.destinations import commits_of
-from services.control.api.models import DestinationId
+from services.control.api.models import Commit, DestinationId
+from services.control.api.paging import page
 from services.control.api.problems import Problem, said
-from services.control.api.state import CurrentAsker, sources_of
+from services.control.api.state import CurrentAsker, asker_of, sources_of
 from services.control.api.writes import unfit_fields
 from services.control.desk import ACTIONS, Desk
 from services.control.lifecycle import Refused
+from services.control.page.add import Filled
+from services.control.page.fitted import OVERVIEW, PIPELINES, ROWS, event, fitted
 from services.control.page.login import form
 from services.control.page.pane import SORTS, STATES, Asked, Glance, Pane, Sort
 from services.control.page.place import base, served
@@ -28,6 +32,8 @@ from shared.errors import DependencyError, ViaduckError
 EVERY_S = 1.0
 PING_EVERY = 15
 COMMITS = 50
+MOST_PIPELINES = 25
+"""On one page of the overview."""
 
 overview, router = APIRouter(include_in_schema=False), APIRouter(include_in_schema=False)
 
@@ -63,16 +69,15 @@ async def show_all(request: Request, asked: CurrentAsked) -> HTMLResponse:
     """All pipelines; the only one at once."""
     if len(sources_of(request).pipelines()) == 1:
         return await show_list(request, asked)
-    return answer(request, "pipelines.html", pipelines=_glances(request))
+    rows, following = _pipelines(request, asked)
+    return answer(request, "pipelines.html", rows=rows, query=asked.query(asked.after), following=following)
 
 
 @overview.get("/events")
 async def all_events(request: Request, asked: CurrentAsked) -> StreamingResponse:
     if len(sources_of(request).pipelines()) == 1:
         return await list_events(request, asked)
-    return _stream(
-        request, "pipelines", lambda: {"pipelines": render("pipeline_rows.html", pipelines=_glances(request))}
-    )
+    return _stream(request, ("pipelines", asked), lambda: {"pipelines": _pipelines(request, asked)[0]})
 
 
 @router.get("/", response_class=HTMLResponse)
@@ -82,12 +87,15 @@ async def show_list(request: Request, asked: CurrentAsked) -> HTMLResponse:
     return answer(
         request,
         "list.html",
-        **_overview(request, glance),
+        pipeline=glance.pipeline,
+        base=base(request),
+        overview=_overview(glance),
+        rows=_rows(glance, rows),
+        form=Filled().shown(),
+        may_write=asker_of(request).may("write"),
         asked=asked,
         states=STATES,
         sorts=SORTS,
-        destinations=rows,
-        total=len(glance.statuses),
         query=asked.query(asked.after),
         first=asked.query(),
         following=following and asked.query(following),
@@ -101,8 +109,7 @@ async def list_events(request: Request, asked: CurrentAsked) -> StreamingRespons
     def now() -> Mapping[str, str]:
         glance = pane.look()
         rows, _ = glance.rows(asked)
-        table = render("rows.html", destinations=rows, total=len(glance.statuses), base=place)
-        return {"overview": render("overview.html", **_overview(request, glance)), "rows": table}
+        return {"overview": _overview(glance), "rows": _rows(glance, rows)}
 
     return _stream(request, (place, asked), now)
 
@@ -115,7 +122,7 @@ def pulse(request: Request) -> JSONResponse:
 @router.get("/destinations/{destination}", response_class=HTMLResponse)
 def show_one(destination: DestinationId, request: Request) -> HTMLResponse:
     shown, desk = _status(request, destination), _desk(request)
-    commits, unseen = _commits(desk, destination)
+    commits, unseen = _commits(request, destination)
     actions = [name for name in MEANS if shown.managed_by == "api" or name != "remove"]
     trail = desk.trail.entries(COMMITS, destination=destination)
     return answer(request, "detail.html", d=shown, commits=commits, unseen=unseen, trail=trail, actions=actions,
@@ -135,12 +142,10 @@ async def one_events(destination: DestinationId, request: Request) -> StreamingR
 
 @router.get("/destinations/{destination}/applies")
 def applies(destination: DestinationId, request: Request) -> JSONResponse:
-    """For the plot: when, rows in, rows out. A seed would dwarf all that comes after it."""
-    commits, _ = _commits(_desk(request), destination)
-    old_first = [each for each in reversed(commits) if each.kind != "seed"]
-    return JSONResponse(
-        [[c.at.timestamp() for c in old_first], [c.inserted for c in old_first], [c.deleted for c in old_first]]
-    )
+    """For the plots: when, rows in, rows out, seconds. A seed would dwarf all that comes after it."""
+    commits, _ = _commits(request, destination)
+    shown = [(c.at.timestamp(), c.inserted, c.deleted, c.seconds) for c in reversed(commits) if c.kind != "seed"]
+    return JSONResponse([list(column) for column in zip(*shown, strict=True)] or [[], [], [], []])
 
 
 @router.get("/destinations/{destination}/{action}", response_class=HTMLResponse)
@@ -190,19 +195,25 @@ def _confirm(request: Request, destination: str, action: str, refused: str | Non
                   grave=grave, base=base(request))  # fmt: skip
 
 
-def _overview(request: Request, glance: Glance) -> dict[str, Any]:
-    return {"pipeline": glance.pipeline, "worst": glance.worst, "pulse": glance.pulse, "base": base(request)}
+def _overview(glance: Glance) -> Markup:
+    shown = {"pipeline": glance.pipeline, "worst": glance.worst, "pulse": glance.pulse}
+    return fitted("overview.html", OVERVIEW, **shown)
 
 
-def _glances(request: Request) -> list[Glance]:
+def _rows(glance: Glance, rows: Sequence[Status]) -> Markup:
+    return fitted("rows.html", ROWS, destinations=rows, total=len(glance.statuses))
+
+
+def _pipelines(request: Request, asked: Asked) -> tuple[Markup, str | None]:
     there = sources_of(request).pipelines()
-    return [there[name].pane.look() for name in sorted(there)]
+    names, following = page(there, MOST_PIPELINES, asked.after)
+    return fitted("pipeline_rows.html", PIPELINES, pipelines=[there[name].pane.look() for name in names]), following
 
 
-def _commits(desk: Desk, destination: str) -> tuple[list[Any], str | None]:
+def _commits(request: Request, destination: str) -> tuple[list[Commit], str | None]:
     """The newest commits, or why they can't be seen."""
     try:
-        return commits_of(desk, destination, COMMITS), None
+        return commits_of(_desk(request), served(request).view(), destination, COMMITS), None
     except (Refused, ViaduckError, DependencyError) as error:
         return [], f"{error} {error.hint}"
 
@@ -249,5 +260,4 @@ async def _events(request: Request, shown: Hashable, now: Callable[[], Mapping[s
 
 def _encoded(parts: Mapping[str, str]) -> dict[str, bytes]:
     """Events by name, as they travel."""
-    lines = {name: "".join(f"data: {line}\n" for line in html.splitlines()) for name, html in parts.items()}
-    return {name: f"event: {name}\n{data}\n".encode() for name, data in lines.items()}
+    return {name: event(name, html) for name, html in parts.items()}

@@ -50,6 +50,11 @@ def duration(seconds: float | None) -> str:
     return f"{whole // 3600} h {whole // 60 % 60} min" if seconds < HOURS else f"{whole // 86400} d"
 
 
+def spent(seconds: float | None) -> str:
+    """Of something that mostly takes less than a second."""
+    return NOT_KNOWN if seconds is None else f"{seconds:,.2f} s"
+
+
 def moment(at: datetime) -> Markup:
     there = at.astimezone(UTC)
     return Markup('<time datetime="{}">{} UTC</time>').format(
@@ -62,7 +67,7 @@ def breakable(word: str) -> Markup:
     return Markup("_<wbr>").join(word.split("_"))
 
 
-templates.filters |= {each.__name__: each for each in (known, count, duration, moment, breakable)}
+templates.filters |= {each.__name__: each for each in (known, count, duration, spent, moment, breakable)}
 
 HEADERS = {
     "Content-Security-Policy": (

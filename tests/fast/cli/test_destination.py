@@ -6,13 +6,17 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner, Result
 
+from services.cli.act import progress as progress_bar
 from services.cli.main import app
+from services.cli.work_app import Kind
 from services.control.board import Board
 from services.control.work import Work
 from shared.client import Client, Rejected
@@ -85,7 +89,7 @@ def test_what_control_refuses_is_said_in_its_words(terminal: Terminal) -> None:
     assert isinstance(refused, Rejected)
     assert (refused.kind, refused.status) == ("secret_in_request", 422)
     assert "s3cret" not in str(refused)
-    assert "no destination" in str(terminal.fails("destination", "pause", "nobody"))
+    assert "not_found: there is no destination" in str(terminal.fails("destination", "pause", "nobody"))
 
 
 def test_a_dry_run_says_what_speaks_against_a_destination_and_adds_nothing(terminal: Terminal) -> None:
@@ -208,11 +212,94 @@ def test_what_a_stranger_wrote_does_not_steer_a_terminal(terminal: Terminal) -> 
     assert "\x1b" not in dismissed
 
 
+def test_every_kind_of_item_can_be_asked_for() -> None:
+    assert [each.value for each in Kind] == [each.value for each in ItemKind]
+
+
+STEERING = "\x1b[2J\x1b]0;title\x07[red]\u202eevil\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("destination", "show", "a"),
+        ("destination", "list"),
+        ("destination", "pause", "a"),
+        ("destination", "add", "a", "--routing-value", STEERING, "--catalog", "sqlite:lakes/a.sqlite", "--no-check"),
+        ("status",),
+        ("pipeline", "audit"),
+    ],
+)
+def test_no_command_lets_a_value_or_a_message_steer_a_terminal(terminal: Terminal, words: tuple[str, ...]) -> None:
+    terminal.office.add("a", routing_value=STEERING, name=STEERING)
+    error = problem("access_denied", retryable=False).model_copy(update={"message": STEERING, "hint": STEERING})
+    terminal.office.said(progress(Outcome.PARKED, error=error))
+    shown = CliRunner().invoke(app, [*words, "--url", terminal.url]).stdout
+    assert not {"\x1b", "\x07", "\u202e"} & set(shown)
+    assert ("\\x1b[2J" in shown, "[red]" in shown) == (True, True)
+
+
+def test_scripts_get_a_value_as_it_is(terminal: Terminal) -> None:
+    terminal.office.add("a", routing_value=STEERING)
+    assert terminal.json("destination", "show", "a")[0]["routing_value"] == STEERING
+
+
+def test_operations_are_listed_and_shown(terminal: Terminal) -> None:
+    for name in ("a", "b"):
+        add(terminal, name, "--no-check")
+        terminal.json("destination", "reseed", name)
+    assert {each["destination"] for each in terminal.json("operation", "list")} == {"a", "b"}
+    (listed,) = terminal.json("operation", "list", "--destination", "a")
+    assert terminal.json("operation", "show", listed["id"]) == [listed]
+    assert listed["id"] in terminal.run("operation", "list").stdout
+    terminal.office.applied("a", 2, 5)
+    assert terminal.json("operation", "show", listed["id"], "--wait")[0]["state"] == "succeeded"
+
+
+def test_a_list_is_narrowed_by_what_it_holds_and_by_lag(terminal: Terminal) -> None:
+    for name in ("a", "b"):
+        terminal.office.add(name)
+    terminal.office.looked(10, {"a": 4})
+    assert [each["id"] for each in terminal.json("destination", "list", "--search", "VALUE of b")] == ["b"]
+    assert [each["id"] for each in terminal.json("destination", "list", "--min-lag", "2.5")] == ["a"]
+    assert terminal.json("destination", "list", "--min-lag", "2.6") == []
+
+
+@pytest.mark.parametrize(
+    "words", [("pause", "a"), ("reseed", "a"), ("remove", "a"),
+              ("add", "a", "--routing-value", "x", "--catalog", "sqlite:lakes/x.sqlite", "--no-check")]
+)  # fmt: skip
+def test_a_change_of_what_somebody_else_has_changed_since_is_refused(
+    terminal: Terminal, words: tuple[str, ...]
+) -> None:
+    terminal.office.add("a")
+    version = terminal.office.add("a", name="changed")["version"]
+    refused = terminal.fails("destination", *words, "--if-match", str(version - 1))
+    assert isinstance(refused, Rejected)
+    assert refused.kind == "precondition_failed"
+    assert terminal.office.registry.destinations()["a"].version == version
+
+
+def test_a_change_of_what_was_seen_is_made(terminal: Terminal) -> None:
+    version = terminal.office.add("a")["version"]
+    assert terminal.json("destination", "pause", "a", "--if-match", str(version))[0]["state"] == "paused"
+
+
+def test_who_waits_sees_a_bar_once_it_is_known_how_far_it_is() -> None:
+    screen = Console(file=StringIO(), force_terminal=True, width=100)
+    with progress_bar("orders catches up\x1b[2J", screen) as tell:
+        tell(1, 4)
+    shown = screen.file.getvalue()  # type: ignore[attr-defined]
+    assert ("orders catches up\\x1b[2J" in shown, "25%" in shown) == (True, True)
+
+
 def test_work_is_shown_and_replayed(terminal: Terminal) -> None:
     add(terminal, "a", "--no-check")
     terminal.broker.put(item("one"))
     terminal.broker.put(letter())
     assert [each["item"] for each in terminal.json("work", "list")] == ["one"]
+    assert terminal.json("work", "replay", "--kind", "seed", "--dry-run")[0]["matched"] == 0
+    assert terminal.json("work", "replay", "--kind", "changes", "--dry-run")[0]["matched"] == 1
     assert terminal.json("work", "replay", "--destination", "a")[0]["sent"] == 1
     assert terminal.json("work", "replay", "--after", "5", "--dry-run")[0]["matched"] == 0
     assert [each["reason"] for each in terminal.json("work", "dead-letters")] == ["not JSON"]

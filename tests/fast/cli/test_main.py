@@ -97,6 +97,13 @@ def test_an_unknown_destination_ends_with_2_and_what_control_says(control: FakeC
     assert "no destination nobody (see the list)" in done.stderr
 
 
+def test_a_shell_is_told_how_words_go_on() -> None:
+    script = viaduck(_VIADUCK_COMPLETE="source_bash").stdout  # as --show-completion does for the shell that it finds
+    assert "complete -o default -F _viaduck_completion viaduck" in script
+    asked = {"_VIADUCK_COMPLETE": "complete_bash", "COMP_WORDS": "viaduck operation ", "COMP_CWORD": "2"}
+    assert viaduck(**asked).stdout.split() == ["list", "show"]
+
+
 def test_the_token_is_sent_and_not_shown(control: FakeControl) -> None:
     done = viaduck("status", "--url", control.url, VIADUCK_TOKEN="hunter2")
     assert set(control.tokens) == {"Bearer hunter2"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 
 from rich.console import Console
 
@@ -42,6 +43,12 @@ def test_a_difference_is_shown_by_its_key_with_both_values() -> None:
     assert "bad: row id = 4 has v = NULL instead of v = 1" in text
     assert "bad: missing row id = 5" in text
     assert "1 missing, 1 changed" in text
+
+
+def test_what_a_row_holds_does_not_steer_a_terminal() -> None:
+    hostile = Difference("changed", {"id": "\x1b[2J"}, {"v": "\u202e"}, {"v": "\x07"})
+    text = printed(Report("events", [replace(DIFFERENT, differences=Differences(0, 0, 1, (hostile,)))], {}, 1.0))
+    assert "row id = \\x1b[2J has v = \\x07 instead of v = \\u202e" in text
 
 
 def test_what_could_not_be_read_says_why_and_what_to_do() -> None:

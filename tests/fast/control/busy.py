@@ -89,6 +89,9 @@ SHOWN = "entenhausen"
 HEAD = 48_211
 HOUR = timedelta(hours=1)
 BEATS = 720
+COMMITS, UNHEARD = 40, 5
+"""In the lake of ``SHOWN``; of the first ones control has not heard how long they took."""
+
 PARKED, FAILING, SEEDING, PAUSED = "gaensemarkt", "seeadler", "zaunkoenig", "lapwing"
 LAGGING = {FAILING: 214.0, PARKED: 97.4, "kranich": 38.4, "fuji-sekkei": 12.6, "eisvogel": 4.1, "ibis": 1.3}
 
@@ -135,7 +138,9 @@ def _register(office: Office, folder: Path) -> None:
     body = "\n".join(lines).encode()
     answer = office.http.request("POST", f"{D}:import", content=body, headers={"Content-Type": "application/x-ndjson"})
     assert answer.is_success, answer.text
-    _commit(folder / "lakes" / f"{SHOWN}.sqlite")
+    commit_an_hour(folder / "lakes" / f"{SHOWN}.sqlite")
+    for number in range(UNHEARD, COMMITS):
+        _took(office, number)
 
 
 def _live(office: Office, beat: int, at: datetime) -> None:
@@ -176,15 +181,30 @@ def _look(office: Office, lagging: dict[str, float], at: datetime, head: int = H
     office.board.note(word.model_copy(update={"lagging": behind}))
 
 
-def _commit(file: Path) -> None:
+def _took(office: Office, number: int) -> None:
+    """An applier says how long a commit took it."""
+    phases = {"feed": 0.06 + 0.02 * math.sin(number / 3), "apply": 0.09 + 0.04 * math.sin(number * 1.7)}
+    through = through_of(number)
+    office.board.note(
+        Progress(pipeline=PIPELINE, destination=SHOWN, item=f"i{number}", kind=ItemKind.CHANGES, generation=1,
+                 outcome=Outcome.APPLIED, position=through, through=through, seconds=phases, at=office.now)
+    )  # fmt: skip
+
+
+def through_of(number: int) -> int:
+    """The snapshot that a commit of ``commit_an_hour`` reaches."""
+    return HEAD - 12 * (COMMITS - 1 - number) - 4
+
+
+def commit_an_hour(file: Path) -> None:
     """A lake with an hour of stamped commits; only its catalog's clock is turned back."""
     file.parent.mkdir(parents=True, exist_ok=True)
     rng = Random(6)
     lake = ResolvedLake(f"sqlite:{file}", data_path=f"{file.parent}/data/")
     with closing(connect()) as con:
         attach(con, "lake", lake, read_only=False, create=True)
-        for number in range(40):
-            through = HEAD - 12 * (39 - number) - 4
+        for number in range(COMMITS):
+            through = through_of(number)
             seeded = number == 0
             inserted = 18_342 if seeded else rng.randint(40, 900)
             stamp = {
@@ -200,8 +220,8 @@ def _commit(file: Path) -> None:
             con.execute("COMMIT")
     began = datetime.now(UTC) - HOUR
     with closing(sqlite3.connect(file)) as catalog, catalog:
-        for number in range(41):
-            at = began + number * HOUR / 41
+        for number in range(COMMITS + 1):
+            at = began + number * HOUR / (COMMITS + 1)
             catalog.execute(
                 "UPDATE ducklake_snapshot SET snapshot_time = ? WHERE snapshot_id = ?",
                 [at.strftime("%Y-%m-%d %H:%M:%S.%f+00"), number],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Literal
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, Request, expect
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect
 
 from shared.messages import Outcome
 from tests.fast.control.browser import CHROMIUM, MISSING, chromium
@@ -38,12 +39,17 @@ def page(office: Office, browser: Browser) -> Iterator[Page]:
     with served(office) as url:
         page = browser.new_page(base_url=url)
         complaints: list[str] = []
-        page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
+        page.on("console", lambda said: complaints.append(said.text) if is_complaint(said) else None)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("request", lambda asked: elsewhere(asked, url, complaints))
         yield page
         page.close()
     assert complaints == []
+
+
+def is_complaint(said: ConsoleMessage) -> bool:
+    """A form that is refused is answered with 4xx, which a browser remarks on."""
+    return said.type == "error" and not (said.location["url"].endswith("/add") and "status of 4" in said.text)
 
 
 def elsewhere(asked: Request, url: str, complaints: list[str]) -> None:
@@ -55,9 +61,15 @@ def test_an_operator_watches_a_tenant_come_fail_pause_and_begin_anew(page: Page,
     page.goto("/")
     expect(page.get_by_text("No destinations yet")).to_be_visible()
     name = "mallardine"
-    office.add(name, routing_value="株式会社 & Söhne")
-    expect(page.get_by_role("link", name=name, exact=True).first).to_be_visible()
+    page.get_by_text("Add a destination").click()
+    page.get_by_label("Id", exact=True).fill(name)
+    page.get_by_label("Routing value").fill("株式会社 & Söhne")
+    page.get_by_label("Or the catalog itself").fill("sqlite:lakes/mallardine.sqlite")
+    page.get_by_role("button", name="add").click()
+    expect(page).to_have_url(re.compile(f"/destinations/{name}$"))
     expect(page.get_by_text("株式会社 & Söhne")).to_be_visible()
+    page.get_by_role("link", name="Viaduck").click()
+    expect(page.get_by_role("link", name=name, exact=True).first).to_be_visible()
 
     office.said(progress(Outcome.PARKED, name, error=problem("access_denied", retryable=False)))
     expect(page.get_by_role("cell", name="access_denied")).to_be_visible()
@@ -77,6 +89,36 @@ def test_an_operator_watches_a_tenant_come_fail_pause_and_begin_anew(page: Page,
     expect(page.get_by_text("reseeded by loopback, generation 2")).to_be_visible()
     office.applied(name, 2, 12)
     expect(page.locator("dd.running")).to_have_text("running")
+
+
+def test_a_destination_that_is_refused_says_why_where_it_is_mended(page: Page, office: Office) -> None:
+    office.add("there")
+    page.goto("/add")
+    for name, value, catalog, faulty, said in [
+        ("a b", "x", "sqlite:lakes/x.sqlite", "Id", "must be 1 to 200 letters"),
+        ("there", "x", "sqlite:lakes/x.sqlite", "Id", "is taken"),
+        ("new", "value of there", "sqlite:lakes/x.sqlite", "Routing value", "there"),
+        ("new", "x", "postgres:host=h password=s3cret", "Or the catalog itself", "holds a password"),
+    ]:
+        page.get_by_label("Id", exact=True).fill(name)
+        page.get_by_label("Routing value").fill(value)
+        page.get_by_label("Or the catalog itself").fill(catalog)
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("alert")).to_contain_text(said)
+        field = page.get_by_label(faulty, exact=faulty == "Id")
+        expect(field).to_be_focused()
+        expect(field).to_have_accessible_description(re.compile(said))
+        expect(field).to_have_attribute("aria-invalid", "true")
+    assert "s3cret" not in page.content()
+    assert set(office.registry.destinations()) == {"there"}
+    page.get_by_label("Or the catalog itself").fill("sqlite:lakes/x.sqlite")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("/destinations/new$"))
+    page.get_by_role("link", name="remove").click()
+    expect(page.get_by_text("It is forgotten")).to_be_visible()
+    page.get_by_role("button", name="remove").click()
+    expect(page.get_by_role("link", name="there", exact=True).first).to_be_visible()
+    assert office.published("new") is None
 
 
 def test_a_stranger_logs_in_and_out_and_the_browser_misses_nothing(browser: Browser, tmp_path: Path) -> None:
@@ -125,6 +167,7 @@ PAGES = (
     f"/destinations/{SHOWN}",
     f"/destinations/{PARKED}",
     *(f"/destinations/{SHOWN}/{action}" for action in ACTIONS),
+    "/add",
     "/proposals",
     "/docs/errors",
     "/login",
@@ -142,6 +185,8 @@ def test_axe_finds_nothing_serious_on_any_page(
     page = context.new_page()
     found = {path: serious(page, path) for path in PAGES}
     found["a refusal"] = refusal(page)
+    found["the form, opened"] = opened(page)
+    found["the form, refused"] = not_added(page)
     context.close()
     assert {path: what for path, what in found.items() if what} == {}
 
@@ -152,6 +197,23 @@ def refusal(page: Page) -> list[str]:
     page.locator("input[name=to]").fill("999999999999")
     page.get_by_role("button", name="rewind").click()
     expect(page.get_by_role("alert")).to_be_visible()
+    return violations(page)
+
+
+def opened(page: Page) -> list[str]:
+    page.goto("/")
+    page.get_by_text("Add a destination").click()
+    expect(page.get_by_label("Id", exact=True)).to_be_visible()
+    return violations(page)
+
+
+def not_added(page: Page) -> list[str]:
+    page.goto("/add")
+    page.get_by_label("Id", exact=True).fill(SHOWN)
+    page.get_by_label("Routing value").fill("x")
+    page.get_by_role("button", name="add").click()
+    expect(page.get_by_role("alert")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     return violations(page)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -31,6 +32,22 @@ class FakeTokens:
     def check(self, text: str) -> Token | None:
         found = next((each for each in self.scopes if each == text), None)
         return None if found is None else Token("1", f"a {found}er", found, "", "", None, START)
+
+
+def test_what_an_error_means_is_told_without_a_token_once_there_is_one() -> None:
+    question = asked(path="/docs/errors")
+    assert kind(Guard(loopback=False, tokens=FakeTokens()).judge(question)) == "allowed"
+    assert kind(Guard(loopback=False, tokens=FakeTokens([])).judge(question)) == "closed"
+    assert kind(Guard(loopback=False, tokens=FakeTokens()).judge(asked(path="/docs"))) == "unauthorized"
+
+
+def test_the_page_of_errors_loads_nothing_that_needs_a_token(tmp_path: Path) -> None:
+    with closing(Office(tmp_path, loopback=False)) as office:
+        office.tokens.create("olga", "read", START)
+        page = office.http.get("/docs/errors")
+        assert (page.status_code, "unauthorized" in page.text) == (200, True)
+        for asset in re.findall(r'(?:src|href)="(/assets/[^"]+)"', page.text):
+            assert office.http.get(asset).status_code == 200, asset
 
 
 @dataclass

@@ -9,14 +9,17 @@ from pathlib import Path
 
 import httpx
 import pytest
+from markupsafe import escape
 
 from services.control.api.guard import SESSION
 from services.control.board import Board
+from services.control.page.fitted import clip
 from services.control.page.templates import breakable, count, duration, moment
 from services.control.pulse import EVERY_S, Pulse
 from services.control.status import View
-from shared.messages import Outcome
-from tests.fast.control.examples import PIPELINE, START, by_id, frontier, problem, progress, registered
+from shared.messages import LakeRef, Outcome, Problem
+from tests.fast.control.busy import SHOWN, commit_an_hour, through_of
+from tests.fast.control.examples import PIPELINE, START, by_id, declared, frontier, problem, progress, registered
 from tests.fast.control.office import Office
 from tests.fast.control.served import served
 
@@ -66,6 +69,58 @@ def test_a_removal_keeps_the_data_unless_the_box_is_ticked(office: Office) -> No
 def test_what_is_refused_is_said_where_it_was_asked(office: Office, path: str, body: str, said: str) -> None:
     answer = send(office, path, body)
     assert (answer.status_code, said in answer.text) == (409, True)
+
+
+ADD = "id=new&routing_value=x&catalog=sqlite%3Alakes%2Fnew.sqlite"
+
+
+def test_a_destination_is_added_on_the_page(office: Office) -> None:
+    done = send(office, "/add", ADD + "&data_path=&seed_mode=latest&generation=9")
+    assert (done.status_code, done.headers["location"]) == (303, "/destinations/new")
+    added = office.registry.destinations()["new"]
+    assert (added.declared.routing_value, added.declared.seed_mode, added.managed_by) == ("x", "latest", "api")
+    assert "added by <bdi>loopback</bdi>" in office.http.get("/destinations/new").text
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "field", "said"),
+    [
+        (ADD.replace("new", "a b", 1), 422, "id", "must be 1 to 200 letters"),
+        (ADD.replace("id=new", "id=a"), 409, "id", "is taken"),
+        (ADD.replace("id=new", "id=filed"), 409, "id", "is taken"),
+        (ADD.replace("=x", "=value+of+a"), 422, "routing_value", "a"),
+        (ADD.replace("sqlite%3Alakes%2Fnew.sqlite", "postgresql://u:s3cret@h/d"), 422, "catalog", "holds a password"),
+        (ADD + "&seed_mode=never", 422, "seed_mode", "should match"),
+        ("", 422, "id", "must be"),
+    ],
+)
+def test_what_speaks_against_a_destination_is_said_at_its_field(
+    office: Office, body: str, status: int, field: str, said: str
+) -> None:
+    answer = send(office, "/add", body)
+    assert answer.status_code == status
+    fault = answer.text.split(f'id="add-{field}-fault">')[1].split("</span>")[0]
+    assert said in fault
+    assert 'role="alert"' in answer.text
+    assert "/docs/errors#" in answer.text
+    assert "s3cret" not in answer.text
+    assert set(office.registry.destinations()) == {"a", "filed"}
+
+
+def test_what_somebody_wrote_stays_in_the_form_as_text(office: Office) -> None:
+    shown = send(office, "/add", "id=%22%3E%3Cscript%3E&routing_value=%3Cimg+src%3Dx%3E").text
+    assert 'value="&#34;&gt;&lt;script&gt;"' in shown
+    assert "<img" not in shown
+
+
+def test_a_page_elsewhere_can_not_add_and_nobody_who_may_only_read(office: Office) -> None:
+    assert send(office, "/add", ADD, Origin="https://evil.example").status_code == 403
+    assert 'action="/add"' in office.http.get("/").text
+    _, text = office.tokens.create("olga", "read", START)
+    reader = {"Authorization": f"Bearer {text}"}
+    assert send(office, "/add", ADD, **reader).status_code == 403
+    assert 'action="/add"' not in office.http.get("/", headers=reader).text
+    assert "new" not in office.registry.destinations()
 
 
 def test_a_page_elsewhere_can_not_press_our_buttons(office: Office) -> None:
@@ -125,6 +180,103 @@ def test_five_thousand_destinations_are_one_small_page(office: Office) -> None:
                         headers={"Content-Type": "application/x-ndjson"})  # fmt: skip
     office.said(frontier(office.registry.destinations().values(), head=5))
     assert len(office.http.get("/").content) < LINE_LIMIT
+
+
+WORST = {
+    "Japanese": "株式会社" * 500,
+    "quotes": "\"'" * 1_000,
+    "tags": "<script>" * 500,
+    "lines": "a\n" * 1_000,
+    "one word": "x" * 4_000,
+    "four bytes each": "🦆" * 1_000,
+}
+
+
+@pytest.mark.parametrize("kind", WORST)
+def test_an_update_is_small_whatever_ids_values_and_messages_hold(tmp_path: Path, kind: str) -> None:
+    text = WORST[kind]
+    with closing(Office(tmp_path, pipeline="p" * 200)) as office:
+        park_all(office, text)
+        office.board.refused = tuple(f"destinations[{number}]: {text}" for number in range(1_000))
+        with served(office) as url, httpx.stream("GET", f"{url}/events?sort=lag", timeout=20) as stream:
+            lines = stream.iter_lines()
+            events = dict([next_event(lines), next_event(lines)])
+        assert events["rows"].count("<tr>") == 50
+        assert events["rows"].count(f": {escape(text[0])}") == 50
+        assert sum(weight(name, html) for name, html in events.items()) < LINE_LIMIT
+        with served(office) as url, httpx.stream("GET", f"{url}/events/destinations/{long(0)}", timeout=20) as stream:
+            assert weight(*next_event(stream.iter_lines())) < LINE_LIMIT
+
+
+def weight(name: str, html: str) -> int:
+    """Bytes of an event as it travels."""
+    return len(f"event: {name}\n".encode()) + sum(len(f"data: {line}\n".encode()) for line in html.split("\n")) + 1
+
+
+def long(number: int) -> str:
+    return f"{'x:' * 97}{number:02}"
+
+
+def park_all(office: Office, text: str) -> None:
+    held = [
+        registered(declared=declared(long(n), routing_value=text[:4_000] + str(n), lake=LakeRef(catalog="sqlite:/x")))
+        for n in range(60)
+    ]
+    error = Problem(type="destination_unreachable", message=text, hint=text, retryable=False)
+    office.board.hold(by_id(held))
+    figures = {"position": 2**62, "rows_applied": 2**62, "through": 2**62}
+    for each in held:
+        said = progress(Outcome.PARKED, each.id, error=error, **figures)
+        office.board.note(said.model_copy(update={"pipeline": office.pipeline}))
+    word = frontier(held, head=2**62, lagging={each.id: 1 for each in held})
+    trouble = {"pipeline": office.pipeline, "error": error}
+    office.board.note(word.model_copy(update=trouble))
+
+
+def test_an_ordinary_message_is_shown_whole_in_the_list_and_a_long_one_on_its_own_page(office: Office) -> None:
+    said = Problem(type="access_denied", message="m" * 200, hint="h" * 200, retryable=False)
+    office.said(progress(Outcome.PARKED, error=said))
+    assert all(text in office.http.get("/").text for text in ("m" * 200, "h" * 200))
+    office.said(progress(Outcome.PARKED, error=said.model_copy(update={"message": "m" * 5_000})))
+    office.served.pane.forget()
+    assert "m" * 300 not in office.http.get("/").text
+    assert "m" * 5_000 in office.http.get("/destinations/a").text
+
+
+@pytest.mark.parametrize(
+    ("text", "room", "shown"),
+    [
+        ("short", 24, "short"),
+        ("exactly 24 bytes, not 25", 24, "exactly 24 bytes, not 25"),
+        ("more than twenty-four bytes", 24, "more than twenty-four…"),
+        ("株式会社株式会社株式会社", 24, "株式会社株式会…"),
+        ('"' * 24, 24, '""""…'),
+        ("two\nlines\u2028or three", 24, "two lines or three"),
+        ("", 24, ""),
+    ],
+)
+def test_a_text_is_cut_by_what_it_weighs_as_html(text: str, room: int, shown: str) -> None:
+    assert clip(text, room) == shown
+    assert len(str(escape(clip(text, room))).encode()) <= room
+
+
+def test_the_history_says_how_long_each_apply_took_that_control_has_heard_of(office: Office, tmp_path: Path) -> None:
+    office.add(SHOWN)
+    commit_an_hour(tmp_path / "lakes" / f"{SHOWN}.sqlite")
+    for number, phases in [(37, {}), (38, {"feed": 0.25, "apply": 0.5}), (39, {"feed": 1, "apply": 2, "total": 2.5})]:
+        office.said(
+            progress(id=SHOWN, position=through_of(number), seconds=10.0).model_copy(update={"seconds": phases})
+        )
+    listed = office.http.get(f"/v1/pipelines/events/destinations/{SHOWN}/history").json()["items"]
+    assert [each["seconds"] for each in listed[:4]] == [2.5, 0.75, None, None]
+    assert [column[-3:] for column in office.http.get(f"/destinations/{SHOWN}/applies").json()][3] == [None, 0.75, 2.5]
+    shown = office.http.get(f"/destinations/{SHOWN}").text
+    assert all(f'<td class="number">{said}</td></tr>' in shown for said in ("0.75 s", "2.50 s", "–"))
+    assert 'data-series="seconds"' in shown
+    office.said(
+        progress(id=SHOWN, generation=2, position=through_of(39)).model_copy(update={"seconds": {"apply": 9.0}})
+    )
+    assert office.http.get(f"/v1/pipelines/events/destinations/{SHOWN}/history").json()["items"][0]["seconds"] is None
 
 
 def test_the_pulse_keeps_lag_and_rows_per_second() -> None:

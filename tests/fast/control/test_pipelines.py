@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,15 @@ from sqlalchemy.engine import make_url
 
 from services.control.api.app import build
 from services.control.api.guard import Guard
-from services.control.api.state import Sources
+from services.control.api.state import Served, Sources
+from services.control.board import Board
 from services.control.database import Database
 from services.control.documents import Documents
+from services.control.status import View
 from shared.config.copies import Copies
 from shared.kafka.embedded import EmbeddedBroker
 from shared.messages import Outcome
-from tests.fast.control.examples import progress
+from tests.fast.control.examples import by_id, declared, frontier, problem, progress, registered
 from tests.fast.control.fakes import FakeTopic
 from tests.fast.control.files import destination, make_source, write
 from tests.fast.control.http import Http
@@ -80,16 +83,54 @@ def test_a_pipeline_that_there_is_none_of_is_told_those_that_there_are(http: Htt
 
 def test_the_page_has_a_link_to_each_pipeline_whose_links_stay_with_it(http: Http) -> None:
     front = http.get("/").text
-    assert 'href="/pipelines/events/"' in front
-    assert 'href="/pipelines/orders/"' in front
+    assert 'href="pipelines/events/"' in front
+    assert 'href="pipelines/orders/"' in front
     orders = http.get("/pipelines/orders/").text
-    assert 'href="/pipelines/orders/destinations/b"' in orders
+    assert 'href="destinations/b"' in orders
+    assert 'action="/pipelines/orders/add"' in orders
     assert 'sse-connect="/pipelines/orders/events?' in orders
-    assert "/destinations/b" not in http.get("/pipelines/events/").text
+    assert "destinations/b" not in http.get("/pipelines/events/").text
     assert 'href="/pipelines/orders/destinations/b/pause"' in http.get("/pipelines/orders/destinations/b").text
     assert 'href="/destinations' not in front + orders
     assert http.get("/pipelines/orders/pulse").status_code == 200
     assert http.get("/pipelines/nobody/").status_code == 404
+
+
+def test_the_page_of_all_shows_what_is_in_flight_and_who_is_worst(http: Http, offices: tuple[Office, Office]) -> None:
+    _, orders = offices
+    word = frontier(orders.registry.destinations().values(), head=10, lagging={"a": 4, "b": 6})
+    lagging = {name: each.model_copy(update={"in_flight": True}) for name, each in word.lagging.items()}
+    orders.said(word.model_copy(update={"pipeline": "orders", "lagging": lagging}))
+    error = problem("access_denied", retryable=False)
+    orders.said(progress(Outcome.PARKED, "b", error=error).model_copy(update={"pipeline": "orders"}))
+    orders.pulse.feel()
+    row = http.get("/").text.split('href="pipelines/orders/"')[1].split("</tr>")[0]
+    assert '<td class="number wide">2</td>' in row
+    worst = row.index('href="pipelines/orders/destinations/b">b</a> <span class="parked">')
+    assert worst < row.index('href="pipelines/orders/destinations/a">a</a>')
+
+
+def test_the_page_of_all_has_pages_and_stays_small(tmp_path: Path) -> None:
+    served = {f"{number:03}{'p' * 197}": Served(crowded(f"{number:03}{'p' * 197}")) for number in range(60)}
+    http = Http(build(Sources(lambda: served, dict, str), Guard(loopback=True)))
+    first = http.get("/")
+    rows = first.text.split("<tbody")[1].split("</tbody>")[0]
+    assert (rows.count("<tr>"), len(rows.encode()) < 50_000) == (25, True)
+    following = unescape(first.text.split('<a href="')[-1].split('"')[0])
+    second = http.get(following).text
+    assert ("025ppp" in second, "024ppp" in second) == (True, False)
+
+
+def crowded(pipeline: str) -> Callable[[], View]:
+    board = Board(pipeline)
+    held = [registered(declared=declared(f"{'x' * 190}{name}")) for name in "abc"]
+    board.hold(by_id(held))
+    for each in held:
+        said = progress(Outcome.PARKED, each.id, error=problem("access_denied"))
+        board.note(said.model_copy(update={"pipeline": pipeline}))
+    trouble = problem().model_copy(update={"message": '"' * 9_000, "hint": "株" * 9_000})
+    board.note(frontier(held).model_copy(update={"pipeline": pipeline, "error": trouble}))
+    return board.view
 
 
 def test_an_action_on_a_pipeline_s_page_goes_back_to_that_page(http: Http, offices: tuple[Office, Office]) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.control.seen import Seen, after
+from services.control.seen import KEPT, Seen, after
 from shared.messages import ItemKind, Outcome, Progress
 from tests.fast.control.examples import at, problem, progress
 
@@ -66,6 +68,24 @@ def test_a_happy_answer_ends_an_error(happy: Outcome) -> None:
 
 def test_only_an_apply_is_one() -> None:
     assert told(progress(seconds=1), progress(Outcome.EMPTY, seconds=2)).last_applied_at == at(1)
+
+
+def timed(position: int, **changes: Any) -> Progress:
+    return progress(position=position, **changes).model_copy(
+        update={"seconds": {"feed": 0.5, "apply": float(position)}}
+    )
+
+
+def test_the_durations_of_the_newest_applies_are_kept_once_each() -> None:
+    seen = told(*(timed(position) for position in range(KEPT + 9)), timed(KEPT))
+    assert (len(seen.took), seen.took[-1]) == (KEPT, (KEPT, KEPT + 0.5))
+    assert len(dict(seen.took)) == KEPT
+
+
+def test_what_moves_no_position_has_no_duration_and_a_later_life_none_of_the_one_before() -> None:
+    upkeep = timed(3, kind=ItemKind.UPKEEP)
+    assert told(timed(3), upkeep, timed(4, outcome=Outcome.ALREADY_APPLIED), progress(position=5)).took == ((3, 3.5),)
+    assert told(timed(3), timed(9, generation=2)).took == ((9, 9.5),)
 
 
 def test_an_empty_range_makes_it_exact_further_than_its_position() -> None:
