@@ -8,9 +8,9 @@ import duckdb
 import pytest
 
 from services.applier import worker
-from services.applier.feed import Feed, SourceTable
+from services.applier.feed import Feed
 from services.applier.reading import Reading
-from services.applier.task import Limits, Target, Task
+from services.applier.task import Limits, SourceTable, Target, Task
 from shared.messages import ItemKind, Outcome
 from tests.lake.bed import Bed
 from tests.lake.conftest import MakeBed
