@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import math
 from bisect import bisect_right
 from collections.abc import Iterable
 from itertools import islice
@@ -64,8 +65,18 @@ def _read(cursor: str) -> str | tuple[float, str]:
         return found
     match found:
         case [int() | float() as number, str() as name]:
-            return float(number), name
+            return _float(number), name
     raise _none_of_ours()
+
+
+def _float(number: float) -> float:
+    try:
+        found = float(number)
+    except OverflowError:  # a whole number of hundreds of digits
+        raise _none_of_ours() from None
+    if math.isnan(found):  # which has no place in any order
+        raise _none_of_ours()
+    return found
 
 
 def _none_of_ours() -> Problem:

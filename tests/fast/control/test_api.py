@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Callable, Mapping, Sequence
 from html import unescape
@@ -158,6 +159,12 @@ def test_a_cursor_stays_good_when_names_come_and_go(before: list[str], now: list
         assert rest == sorted(name for name in now if name > some[-1])
 
 
+def cursor(text: str) -> str:
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+NO_CURSORS = ['[1%s, "a"]' % ("0" * 400), '[NaN, "a"]', "[[1], 2]", "{}", "[" * 700]
+
 WRONG = [
     ("/nowhere", 404, "Not Found"),
     ("/v1/pipelines/another", 404, "there is no pipeline another"),
@@ -168,6 +175,7 @@ WRONG = [
     (f"{V1}/destinations?limit=many", 422, "query.limit"),
     (f"{V1}/destinations?after=%F0%9F%A6%86", 422, "after: not a cursor"),
     (f"{V1}/destinations?after=a", 422, "after: not a cursor"),
+    *((f"{V1}/destinations?sort=lag&after={cursor(text)}", 422, "after: not a cursor") for text in NO_CURSORS),
 ]
 
 
