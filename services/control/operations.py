@@ -69,9 +69,9 @@ class Operations:
     def __init__(self, database: Database, pipeline: str) -> None:
         self._database, self._pipeline = database, pipeline
 
-    def add(self, operation: Operation) -> None:
-        with self._database.transaction() as con:
-            con.execute(insert(operations).values(pipeline=self._pipeline, **_row(operation)))
+    def add(self, con: Connection, operation: Operation) -> None:
+        """In the transaction that begins the life which it waits for."""
+        con.execute(insert(operations).values(pipeline=self._pipeline, **_row(operation)))
 
     def find(self, id: str) -> Operation | None:
         with self._database.transaction() as con:

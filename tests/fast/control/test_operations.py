@@ -11,7 +11,7 @@ from sqlalchemy.engine import make_url
 
 from services.control.database import Database
 from services.control.lifecycle import drop, remove, reseed
-from services.control.operations import Operations, begun, look
+from services.control.operations import Operation, Operations, begun, look
 from services.control.seen import Seen, after
 from shared.messages import Outcome, Progress
 from tests.fast.control.examples import PIPELINE, at, problem, progress, registered, revision
@@ -64,8 +64,14 @@ def kept(tmp_path: Path) -> Iterator[Operations]:
         yield Operations(database, PIPELINE)
 
 
+def add(kept: Operations, *operations: Operation) -> None:
+    with kept._database.transaction() as con:
+        for each in operations:
+            kept.add(con, each)
+
+
 def test_how_it_ended_stays_known(kept: Operations) -> None:
-    kept.add(RESEED)
+    add(kept, RESEED)
     assert kept.open() == [RESEED] == kept.newest(10, "a")
     failed = look(RESEED, LIFE, seen(progress(Outcome.PARKED, generation=2, error=problem())))
     kept.finish([failed], at(9))
@@ -76,6 +82,6 @@ def test_how_it_ended_stays_known(kept: Operations) -> None:
 
 
 def test_pipelines_do_not_see_each_others(kept: Operations, tmp_path: Path) -> None:
-    kept.add(RESEED)
+    add(kept, RESEED)
     other = Operations(kept._database, "another")
     assert (other.find(RESEED.id), other.open(), other.newest(10)) == (None, [], [])

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from services.control.status import State
 from shared.messages import DesiredState, ItemKind, Outcome
@@ -126,6 +127,25 @@ def test_a_reseed_is_an_operation_that_ends_with_the_new_life_in_place(office: O
     assert (done["state"], done["error"]) == ("succeeded", None)
     assert done["finished_at"] is not None
     assert [each["id"] for each in office.http.get(f"{V1}/operations").json()["items"]] == [done["id"]]
+
+
+@pytest.mark.parametrize(("method", "path"), [("POST", "/reseed"), ("DELETE", "?data=drop")])
+def test_a_registry_that_fails_between_life_and_operation_has_kept_neither(
+    office: Office, method: str, path: str
+) -> None:
+    """«Nothing has changed» is true then, and a new life without its operation could not be followed."""
+    before = office.add("a")
+    with office.registry.database.transaction() as con:
+        con.execute(text("ALTER TABLE operations RENAME TO away"))
+    sent = len(office.topic.sent)
+    answer = office.http.request(method, f"{D}/a{path}")
+    assert (answer.status_code, answer.json()["type"]) == (503, "/docs/errors#unavailable")
+    assert office.http.get(f"{D}/a").json() == before
+    assert office.registry.destinations()["a"].generation == 1
+    assert (len(office.topic.sent), office.http.get(f"{V1}/audit").json()["items"][0]["deed"]) == (sent, "added")
+    with office.registry.database.transaction() as con:
+        con.execute(text("ALTER TABLE away RENAME TO operations"))
+    assert office.http.request(method, f"{D}/a{path}").json()["generation"] == 2
 
 
 def test_a_rewind_begins_a_life_at_a_snapshot_that_the_source_still_has(tmp_path: Path) -> None:
