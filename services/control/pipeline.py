@@ -82,6 +82,7 @@ class Pipeline:
         common = self._common
         rebuild(self._registry, self.keeper.config, common.settings, common.client)
         self.keeper.load()
+        self.board.remember_rebuilt(self._desk.trail.rebuilt())
 
     def start(self) -> None:
         self.worker.start()

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from services.control.frontier import Published, Trusted, Whole, of
 from services.control.lifecycle import Registered
 from services.control.seen import Seen
+from services.control.trail import Rebuilt
 from shared.messages import DesiredState, Problem
 from shared.ranges import NOT_SEEDED
 
@@ -106,6 +107,7 @@ class View:
     """The file as it is now has been taken over; while it has not, destinations may be missing."""
     refused: tuple[str, ...] = ()
     """Mistakes of the file that only the source shows."""
+    rebuilt: Rebuilt | None = None
     destinations: Mapping[str, Registered] = field(default_factory=dict)
     """By id; removed ones left out."""
     seen: Mapping[str, Seen] = field(default_factory=dict)

@@ -39,9 +39,23 @@ class PipelineListed(PipelineStatus):
     managed_by: Literal["file", "api"]
 
 
+class RegistryRebuilt(BaseModel):
+    """The registry was lost, and put together again from the topics. The audit trail holds this, too."""
+
+    at: datetime
+    destinations: int
+    """How many are back."""
+    unreadable: list[str]
+    """Those of which the topic's last word could not be read: put them again, or look at them at least."""
+    not_recovered: str
+    """What no topic holds, of any of them."""
+
+
 class PipelineDetail(PipelineListed):
     """With what was put over REST, if it was. ``version`` is the ETag."""
 
+    rebuilt: RegistryRebuilt | None = None
+    """Null where the registry was never lost."""
     version: int | None = None
     author: str | None = None
     """Who changed it last."""

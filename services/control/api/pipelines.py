@@ -16,6 +16,7 @@ from services.control.api.models import (
     PipelineDetail,
     PipelineListed,
     PipelineName,
+    RegistryRebuilt,
     change,
 )
 from services.control.api.paging import DEFAULT_LIMIT, page, read_number, write_number
@@ -122,17 +123,22 @@ def list_changes(
 def _shown(pipeline: str, request: Request, response: Response) -> PipelineDetail:
     desk, views = sources_of(request).pipeline_desk, views_of(request)
     document = None if desk is None else desk.find(pipeline)
+    plain = {**_listed(pipeline, views, desk).model_dump(), "rebuilt": _rebuilt(views.get(pipeline))}
     if document is None:
         served_of(pipeline, request)  # or there is no such pipeline
-        return PipelineDetail(**_listed(pipeline, views, desk).model_dump())
+        return PipelineDetail(**plain)
     response.headers["ETag"] = etag(document.version)
     return PipelineDetail(
-        **_listed(pipeline, views, desk).model_dump(),
+        **plain,
         version=document.version,
         author=document.author,
         updated_at=document.at,
         document=dict(document.content or {}),
     )
+
+
+def _rebuilt(view: View | None) -> RegistryRebuilt | None:
+    return None if view is None or view.rebuilt is None else RegistryRebuilt(**vars(view.rebuilt))
 
 
 def _listed(pipeline: str, views: Mapping[str, View], desk: PipelineDesk | None) -> PipelineListed:
