@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 
 from services.cli.main import app
 from services.control.board import Board
+from services.control.trail import Trail
 from services.control.work import Work
 from shared.client import Client, Rejected
 from shared.errors import ConfigError
@@ -50,8 +51,8 @@ class Terminal:
 def terminal(tmp_path: Path) -> Iterator[Terminal]:
     broker = FakeBroker()
 
-    def work(board: Board) -> Work:
-        return Work(PIPELINE, TOPICS, broker, broker, board.view)
+    def work(board: Board, trail: Trail) -> Work:
+        return Work(PIPELINE, TOPICS, broker, broker, board.view, trail)
 
     sections = {
         "template": {"catalog": "sqlite:lakes/{routing_value}.sqlite", "data_path": "data/{routing_value}"},
