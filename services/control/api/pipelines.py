@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Query, Request, Response
 
-from services.control.api.conditions import IfMatch, IfNoneMatch, etag, matching
+from services.control.api.conditions import IfMatch, IfNoneMatch, etag, matching, sends
 from services.control.api.models import (
     After,
     Change,
@@ -61,7 +61,7 @@ def list_pipelines(
     return Page(items=[_listed(name, views, desk) for name in names], next=following)
 
 
-@router.get("/{pipeline}", responses=declared("not_found"))
+@router.get("/{pipeline}", responses={200: sends("ETag"), **declared("not_found")})
 def show_pipeline(pipeline: PipelineName, request: Request, response: Response) -> PipelineDetail:
     """How far a pipeline is as a whole, and what was put over REST. The version of that is the ETag."""
     return _shown(pipeline, request, response)
@@ -70,7 +70,8 @@ def show_pipeline(pipeline: PipelineName, request: Request, response: Response) 
 @router.put(
     "/{pipeline}",
     responses={
-        201: {"description": "It was created.", "model": PipelineDetail},
+        200: sends("ETag"),
+        201: {"description": "It was created.", "model": PipelineDetail, **sends("ETag", "Location")},
         **declared("not_found", "one_file_alone", *CHANGING),
     },
 )
