@@ -89,6 +89,7 @@ def test_a_pipeline_shows_how_far_it_is() -> None:
         "refused": [],
         "destinations": {"running": 1, "total": 1},
         "managed_by": "file",
+        "rebuilt": None,
         "version": None,
         "author": None,
         "updated_at": None,
