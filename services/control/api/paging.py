@@ -91,7 +91,7 @@ def _start(ordered: list[Key], cursor: str) -> int:
 
 
 def _write(key: str | tuple[float, str] | list[list[int]]) -> str:
-    return base64.urlsafe_b64encode(json.dumps(key).encode()).decode().rstrip("=")
+    return base64.urlsafe_b64encode(json.dumps(key, separators=(",", ":")).encode()).decode().rstrip("=")
 
 
 def _read(cursor: str) -> str | tuple[float, str]:

@@ -21,6 +21,8 @@ from shared.messages import DeadLetter, ItemKind, WorkItem
 router = APIRouter(prefix="/v1/pipelines/{pipeline}", tags=["work"])
 
 SHOWN_PAYLOAD = 500
+LONGEST_CURSOR = 16_000
+"""It names hundreds of partitions; a server takes no address beyond 64 KB, and escapes may treble it."""
 
 
 def _text(value: object) -> object:
@@ -33,7 +35,11 @@ def _text(value: object) -> object:
 Most = Annotated[int, Query(ge=1, le=MAX_SENT, description="How many to send at once")]
 Rest = Annotated[
     str | None,
-    Query(max_length=60_000, description="`next` of the call before, as it is; the rest as in that call"),
+    Query(
+        max_length=LONGEST_CURSOR,
+        pattern="^[A-Za-z0-9_-]*$",
+        description="`next` of the call before, as it is; the rest as in that call",
+    ),
 ]
 Moment = Annotated[AwareDatetime, BeforeValidator(_text)]
 Snapshot = Annotated[int, Field(strict=True, ge=-1, le=2**62)]

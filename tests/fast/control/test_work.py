@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from services.control.api.paging import read_spans, write_spans
+from services.control.api.work import LONGEST_CURSOR
 from services.control.board import Board
 from services.control.trail import WHOLE, Trail
 from services.control.work import REPLAYED_BY, Spans, Work
@@ -239,6 +241,14 @@ def test_a_cursor_of_something_else_is_refused(office: Office, broker: FakeBroke
     answer = office.http.post(f"{V1}/{path}?after={cursor}", {})
     assert (answer.status_code, answer.json()["detail"]) == (422, "after: not a cursor of this list")
     assert names(broker) == ["one"]
+
+
+def test_a_cursor_of_hundreds_of_partitions_still_fits() -> None:
+    spans = {number: (10**8 + number, 2 * 10**8) for number in range(400)}
+    cursor = write_spans(spans)
+    assert cursor is not None
+    assert len(cursor) < LONGEST_CURSOR
+    assert read_spans(cursor) == spans
 
 
 def test_who_sent_what_again_stands_in_the_trail(office: Office, broker: FakeBroker) -> None:
