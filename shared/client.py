@@ -238,14 +238,22 @@ class Client:
 
     def replay(self, pipeline: str, **which: Any) -> dict[str, Any]:
         """Send work items again, which is harmless: ``destination``, ``since``, ``until``, ``after``, ``through``…"""
-        return self._ask("POST", f"/v1/pipelines/{_part(pipeline)}/work:replay", json=which)
+        return self._sent(f"/v1/pipelines/{_part(pipeline)}/work:replay", which)
 
     def dead_letters(self, pipeline: str, limit: int = 100) -> list[dict[str, Any]]:
         return self._some(f"/v1/pipelines/{_part(pipeline)}/dead-letters", limit)
 
     def redrive(self, pipeline: str, **which: Any) -> dict[str, Any]:
         """Send dead letters to where they came from."""
-        return self._ask("POST", f"/v1/pipelines/{_part(pipeline)}/dead-letters:redrive", json=which)
+        return self._sent(f"/v1/pipelines/{_part(pipeline)}/dead-letters:redrive", which)
+
+    def _sent(self, path: str, which: Mapping[str, Any]) -> dict[str, Any]:
+        """All that matches, in as many calls as it takes."""
+        total = self._ask("POST", path, json=which)
+        while total.get("next"):
+            said = self._ask("POST", path, {"after": total["next"]}, json=which)
+            total = {**said, **{name: total[name] + said[name] for name in ("matched", "sent", "refused")}}
+        return total
 
     # -- HTTP ---------------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from services.control.frontier import Frontiers, Published
 from services.control.lifecycle import Registered
 from services.control.seen import Seen
 from services.control.status import View
+from services.control.trail import Rebuilt
 from shared.messages import Frontier, ItemKind, Offer, Offered, Outcome, Progress
 
 ASKING = frozenset({Outcome.PARKED, Outcome.FENCED})
@@ -27,6 +28,7 @@ class Board:
         """Whether the registry holds what the file declares; set by whoever takes the file over."""
         self.refused: tuple[str, ...] = ()
         """What the source says against the file as it is now."""
+        self._rebuilt: Rebuilt | None = None
         self._lock = threading.Lock()
         self._destinations: dict[str, Registered] = {}
         self._published = Published()
@@ -48,6 +50,11 @@ class Board:
         with self._lock:
             self._destinations, self._published, self._view = live, published, None
             self._frontiers.trust(published)
+
+    def remember_rebuilt(self, rebuilt: Rebuilt | None) -> None:
+        """Show that the registry was lost once, and what of it is not back."""
+        with self._lock:
+            self._rebuilt, self._view = rebuilt, None
 
     def note(self, message: Progress | Frontier | Offer) -> None:
         """Take in what an applier or a reader said; other pipelines' is ignored."""
@@ -87,6 +94,7 @@ class Board:
                     pipeline=self.pipeline,
                     in_force=self.file_in_force,
                     refused=self.refused,
+                    rebuilt=self._rebuilt,
                     destinations=self._destinations,
                     seen=dict(self._seen),
                     published=self._published,

@@ -11,6 +11,8 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from sqlalchemy import Connection
+
 from services.control import lifecycle
 from services.control.board import Board
 from services.control.clash import Neighbour, Taken
@@ -202,23 +204,23 @@ class Desk:
     def _act(
         self, id: str, name: str, action: Action, author: str | None, same: Same, *, while_removing: bool = False
     ) -> Done:
-        made: list[bool] = []
+        begins: list[Operation] = []
 
         def decide(held: Mapping[str, Registered], revision: Revision) -> list[Registered]:
             known = _there(held, id)
             if known.removing and not while_removing:
                 raise Refused("being_removed", f"{id} is being removed", "wait for its operation")
             _require_same(known, same)
-            changed = _changed([action(known, revision)], held)
-            made.append(bool(changed))
-            return changed
+            return _changed([action(known, revision)], held)
 
-        after = self._keeper.change(decide, author)[id]
-        if name not in LONG or not made[-1]:
-            return Done(after)
-        operation = begun(LONG[name], after)
-        self.operations.add(operation)
-        return Done(after, operation=operation)
+        def begin(con: Connection, changed: Mapping[str, Registered]) -> None:
+            """With the new life, or there would be a life that nobody can follow."""
+            if name in LONG:
+                begins.append(begun(LONG[name], changed[id]))
+                self.operations.add(con, begins[-1])
+
+        after = self._keeper.change(decide, author, begin)[id]
+        return Done(after, operation=begins[-1] if begins else None)
 
     def close_operations(self) -> None:
         """Keep how the operations ended that are over; done every now and then."""

@@ -16,6 +16,7 @@ from sqlalchemy import Connection, RowMapping, func, insert, select, text, updat
 from services.control.database import Database
 from services.control.publish import Sender
 from services.control.tables import audit, documents, pipelines
+from services.control.trail import WHOLE
 from shared.config.copies import Copies
 from shared.errors import DependencyError
 from shared.messages import PipelineDocument
@@ -26,9 +27,6 @@ State = Literal["there", "deleted", "ceded"]
 
 LOCK = 7_641_904_332
 """An advisory lock: changes are made one after the other, so that versions are committed in their order."""
-
-WHOLE = "the pipeline"
-"""Stands for a destination in the trail. It holds a space, which no destination's name does."""
 
 
 @dataclass(frozen=True)

@@ -74,15 +74,17 @@ class Keeper:
         with self._lock:
             self._announcer.announce_all(self._held.values(), self._now())
 
-    def change(self, decide: Decide, author: str | None) -> Mapping[str, Registered]:
+    def change(
+        self, decide: Decide, author: str | None, also: registry.Also = registry.nothing
+    ) -> Mapping[str, Registered]:
         """Do what an operator asks for, and return all that is held then.
 
-        ``decide`` is given what is held and the revision of this change. Raises ``DependencyError`` and whatever it
-        raises; then nothing has changed.
+        ``decide`` is given what is held and the revision of this change; ``also`` writes what belongs to it. Raises
+        ``DependencyError`` and whatever they raise; then nothing has changed.
         """
         revision = self._revision(author)
         with self._lock:
-            self._change(lambda held: decide(held, revision), revision)
+            self._change(lambda held: decide(held, revision), revision, also)
             return self._held
 
     def apply(self, config: Config) -> None:
@@ -143,9 +145,11 @@ class Keeper:
     def _on_gap(self) -> OnGap:
         return self.config.routing.on_gap
 
-    def _change(self, decide: registry.Decide, revision: Revision) -> list[Registered]:
+    def _change(
+        self, decide: registry.Decide, revision: Revision, also: registry.Also = registry.nothing
+    ) -> list[Registered]:
         with self._lock:
-            return self._take_up(self._registry.change(decide, revision))
+            return self._take_up(self._registry.change(decide, revision, also))
 
     def _take_up(self, held: Mapping[str, Registered]) -> list[Registered]:
         before = self._held

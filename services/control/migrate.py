@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from shared.errors import DependencyError
 
-HEAD = "0004"
+HEAD = "0005"
 """The newest revision that this version of control brings."""
 
 SCRIPTS = Path(__file__).parent / "migrations"

@@ -69,9 +69,9 @@ class Operations:
     def __init__(self, database: Database, pipeline: str) -> None:
         self._database, self._pipeline = database, pipeline
 
-    def add(self, operation: Operation) -> None:
-        with self._database.transaction() as con:
-            con.execute(insert(operations).values(pipeline=self._pipeline, **_row(operation)))
+    def add(self, con: Connection, operation: Operation) -> None:
+        """In the transaction that begins the life which it waits for."""
+        con.execute(insert(operations).values(pipeline=self._pipeline, **_row(operation)))
 
     def find(self, id: str) -> Operation | None:
         with self._database.transaction() as con:
@@ -79,10 +79,14 @@ class Operations:
             row = con.execute(mine).mappings().first()
         return None if row is None else _operation(row)
 
-    def newest(self, limit: int, destination: str | None = None) -> list[Operation]:
+    def newest(self, limit: int, destination: str | None = None, before: Operation | None = None) -> list[Operation]:
+        """Up to ``limit``, the newest first: those behind ``before`` in that order."""
         found = select(operations).where(operations.c.pipeline == self._pipeline)
         if destination is not None:
             found = found.where(operations.c.destination == destination)
+        if before is not None:
+            same = (operations.c.created_at == before.created_at) & (operations.c.id > before.id)
+            found = found.where((operations.c.created_at < before.created_at) | same)
         with self._database.transaction() as con:
             rows = con.execute(found.order_by(operations.c.created_at.desc(), operations.c.id).limit(limit)).mappings()
             return [_operation(row) for row in rows]

@@ -82,6 +82,7 @@ class Pipeline:
         common = self._common
         rebuild(self._registry, self.keeper.config, common.settings, common.client)
         self.keeper.load()
+        self.board.remember_rebuilt(self._desk.trail.rebuilt())
 
     def start(self) -> None:
         self.worker.start()
@@ -110,7 +111,7 @@ class Pipeline:
     def _served(self) -> Served:
         common, view = self._common, self.board.view
         scan = Scan(common.settings, f"{common.client}-scan")
-        work = Work(self.name, common.topics, scan, common.publisher, view)
+        work = Work(self.name, common.topics, scan, common.publisher, view, self._desk.trail)
         return Served(view, self._desk, work, self._pulse, self.arrivals)
 
     def neighbours(self, managed_by: Collection[str] = ("file", "api")) -> Iterator[Neighbour]:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Protocol
 
 import structlog
+from sqlalchemy import Connection
 
 from services.control.declared import identity, slice_name
 from services.control.documents import Documents
-from services.control.lifecycle import Revision
+from services.control.lifecycle import Registered, Revision
 from services.control.recall import NOT_KEPT, Memory, recall
-from services.control.registry import Registry
+from services.control.registry import Held, Registry
+from services.control.trail import Rebuilt, note_rebuilt
 from shared.config.copies import Copies
 from shared.config.model import Config
 from shared.errors import DependencyError
@@ -28,6 +30,8 @@ from shared.messages import Destination, PipelineDocument, Progress, UnreadableM
 log = structlog.get_logger(__name__)
 
 READ_WITHIN_S = 30.0
+MOST_NAMED = 100
+"""Destinations that could not be read; strangers may send as many messages as they like."""
 
 
 class Reached(Protocol):
@@ -45,22 +49,37 @@ def rebuild(
     registry: Registry, config: Config, settings: KafkaSettings, client: str, environ: Mapping[str, str] = os.environ
 ) -> None:
     """Does nothing with a registry that is not new. Raises ``DependencyError`` where the topics can't be read."""
-    if not registry.is_new():
-        return
-    memory = _read(config.pipeline, settings, client)
+    if registry.is_new():
+        restore(registry, config, _read(config.pipeline, settings, client), environ)
+
+
+def restore(registry: Registry, config: Config, memory: Memory, environ: Mapping[str, str] = os.environ) -> None:
+    """Register what was read, and write into the trail that it was and what is lost.
+
+    Reading takes a while. Another control may have been quicker, and then its registry holds what was changed since.
+    """
     revision = Revision(uuid.uuid4().hex, datetime.now(UTC), "rebuild")
     found = recall(
         memory, slice_name(config.routing), lambda lake: identity(lake, config.path.parent, environ), revision
     )
-    if not found.destinations:
-        return
-    registry.change(lambda _: found.destinations, revision)
-    log.warning(
-        "the registry was empty and is rebuilt from the topics",
-        destinations=len(found.destinations) - len(found.forgotten),
-        only_their_generation=list(found.forgotten),
-        not_recovered=NOT_KEPT,
-    )
+    back = len(found.destinations) - len(found.forgotten)
+    rebuilt = Rebuilt(revision.at, back, tuple(sorted(memory.unreadable)[:MOST_NAMED]), NOT_KEPT)
+
+    def decide(held: Held) -> Iterable[Registered]:
+        return () if held else found.destinations
+
+    def also(con: Connection, _: Held) -> None:
+        note_rebuilt(con, registry.pipeline, rebuilt, revision.author)
+
+    after = registry.change(decide, revision, also)
+    if any(each.revision.id == revision.id for each in after.values()):
+        log.warning(
+            "the registry was empty and is rebuilt from the topics",
+            destinations=back,
+            only_their_generation=list(found.forgotten),
+            unreadable=list(rebuilt.unreadable),
+            not_recovered=rebuilt.not_recovered,
+        )
 
 
 def recover(documents: Documents, copies: Copies, common: Reached) -> None:
@@ -103,6 +122,16 @@ def _read(pipeline: str, settings: KafkaSettings, client: str) -> Memory:
     return memory
 
 
+def _note_destination(memory: Memory, name: str, record: Record) -> None:
+    try:
+        said = None if record.value is None else Destination.from_bytes(record.value)
+    except UnreadableMessage:
+        memory.note_unreadable(name)
+        raise
+    if said is None or said.destination == name:
+        memory.note_destination(name, said)
+
+
 def _note(memory: Memory, topics: Topics, record: Record) -> None:
     """What can't be read is dead-lettered by those who follow the topics for good."""
     pipeline, _, name = (record.key or "").partition("/")
@@ -110,9 +139,7 @@ def _note(memory: Memory, topics: Topics, record: Record) -> None:
         return
     try:
         if record.topic == topics.destinations:
-            said = None if record.value is None else Destination.from_bytes(record.value)
-            if said is None or said.destination == name:
-                memory.note_destination(name, said)
+            _note_destination(memory, name, record)
         elif record.value is not None and isinstance(said_of := parse_progress(record.value), Progress):
             memory.note_progress(said_of)
     except UnreadableMessage as error:

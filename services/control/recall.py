@@ -27,14 +27,21 @@ class Memory:
     wanted: dict[str, Destination] = field(default_factory=dict)
     generations: dict[str, int] = field(default_factory=dict)
     """The highest that anybody spoke of, by destination."""
+    unreadable: set[str] = field(default_factory=set)
+    """Destinations whose last message can't be used."""
 
     def note_destination(self, name: str, said: Destination | None) -> None:
         """``said`` None: a tombstone."""
+        self.unreadable.discard(name)
         if said is None:
             self.wanted.pop(name, None)
         else:
             self.wanted[name] = said
             self._note_generation(name, said.generation)
+
+    def note_unreadable(self, name: str) -> None:
+        """What was said before it, if that is still there, is the best that is known."""
+        self.unreadable.add(name)
 
     def note_progress(self, progress: Progress) -> None:
         self._note_generation(progress.destination, progress.generation)

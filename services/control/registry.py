@@ -20,6 +20,8 @@ from shared.messages import DesiredState
 
 Held = Mapping[str, Registered]
 Decide = Callable[[Held], Iterable[Registered]]
+Also = Callable[[Connection, Held], None]
+"""What else is written in the transaction of a change, given what changed in it."""
 
 _DECLARED = TypeAdapter(Declared)
 
@@ -34,6 +36,10 @@ VALUES: Mapping[str, BindParameter[Any]] = {
 }
 INSERT = insert(destinations).values(**KEY, **VALUES, created_at=bindparam("at"))
 UPDATE = update(destinations).where(*(destinations.c[name] == given for name, given in KEY.items())).values(**VALUES)
+
+
+def nothing(_: Connection, __: Held) -> None:
+    """Nothing else."""
 
 
 class Registry:
@@ -64,10 +70,11 @@ class Registry:
             version = con.execute(select(pipelines.c.version).where(pipelines.c.name == self.pipeline)).scalar()
             return self._held(con, version or 0)
 
-    def change(self, decide: Decide, revision: Revision) -> Held:
+    def change(self, decide: Decide, revision: Revision, also: Also = nothing) -> Held:
         """Write what ``decide`` makes of what is held, and return all that is held then.
 
-        ``decide`` sees the truth: nobody else changes it before the write. What it raises undoes the transaction.
+        ``decide`` sees the truth: nobody else changes it before the write. What it raises undoes the transaction, and
+        so does what ``also`` raises, which is called where anything changes.
         """
         with self.database.transaction() as con:
             version = self._locked(con, revision)
@@ -78,6 +85,7 @@ class Registry:
             self._write(con, held, changed)
             self._record(con, held, changed, revision)
             con.execute(update(pipelines).where(pipelines.c.name == self.pipeline).values(version=version + 1))
+            also(con, changed)
         return self._remember({**held, **changed}, version + 1)
 
     def problem(self) -> str | None:

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 from services.control.frontier import Published, Trusted, Whole, of
 from services.control.lifecycle import Registered
 from services.control.seen import Seen
+from services.control.trail import Rebuilt
 from shared.messages import DesiredState, Problem
 from shared.ranges import NOT_SEEDED
 
@@ -34,8 +35,22 @@ class Error(BaseModel):
     since: datetime
 
 
+EXAMPLE: dict[str, Any] = {
+    "id": "quacksworth-lake", "pipeline": "events", "routing_value": "quacksworth", "state": "parked", "generation": 1,
+    "position": 15, "known_through": 15, "source_snapshot": 17, "lag_snapshots": 2, "lag_seconds": 4.5,
+    "rows_applied": 1200, "last_applied_at": "2026-01-01T00:00:00Z", "managed_by": "api",
+    "error": {
+        "type": "access_denied", "message": "the catalog refused the login", "hint": "check the role and its password",
+        "retryable": False, "since": "2026-01-01T00:00:05Z",
+    },
+}  # fmt: skip
+"""A status, for OpenAPI."""
+
+
 class Status(BaseModel):
     """A destination as it stands. ``position`` and ``known_through`` are source snapshots, null before a seed."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLE]})
 
     id: str
     pipeline: str
@@ -106,6 +121,7 @@ class View:
     """The file as it is now has been taken over; while it has not, destinations may be missing."""
     refused: tuple[str, ...] = ()
     """Mistakes of the file that only the source shows."""
+    rebuilt: Rebuilt | None = None
     destinations: Mapping[str, Registered] = field(default_factory=dict)
     """By id; removed ones left out."""
     seen: Mapping[str, Seen] = field(default_factory=dict)

@@ -157,5 +157,6 @@ tokens = Table(
     Column("author", String(NAME)),
     Column("created_at", Moment, nullable=False),
     Column("revoked_at", Moment),
+    Column("revoked_by", String(NAME)),
 )
-"""Bearer tokens, as salted digests: the token itself is shown once and kept nowhere."""
+"""Bearer tokens, as salted digests: the token itself is shown once and kept nowhere. No row ever goes."""

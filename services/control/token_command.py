@@ -28,7 +28,7 @@ def tokens(config: Config) -> list[dict[str, Any]]:
 def revoke(config: Config, id: str) -> None:
     """Raises ``ConfigError`` where there is no such token."""
     with closing(_database(config)) as database:
-        if not Tokens(database).revoke(id, datetime.now(UTC)):
+        if not Tokens(database).revoke(id, datetime.now(UTC), getpass.getuser()):
             raise ConfigError([f"{id}: there is no such token that is still valid; see `viaduck token list`"])
 
 
@@ -40,6 +40,7 @@ def shown(token: Token) -> dict[str, Any]:
         "name": token.name,
         "scope": token.scope,
         "author": token.author,
+        "revoked_by": token.revoked_by,
         **{name: None if at is None else at.isoformat() for name, at in times.items()},
     }
 

@@ -42,6 +42,7 @@ class Token:
     author: str | None
     created_at: datetime
     revoked_at: datetime | None = None
+    revoked_by: str | None = None
 
 
 class Tokens:
@@ -62,19 +63,28 @@ class Tokens:
         self._known_until = float("-inf")
         return token, f"{PREFIX}_{id}_{secret}"
 
-    def revoke(self, id: str, at: datetime) -> bool:
+    def revoke(self, id: str, at: datetime, author: str | None = None) -> bool:
         """Whether there was such a token that was not revoked before."""
         with self._database.transaction() as con:
             valid = (tokens.c.id == id) & tokens.c.revoked_at.is_(None)
-            changed = con.execute(update(tokens).where(valid).values(revoked_at=at)).rowcount
+            changed = con.execute(update(tokens).where(valid).values(revoked_at=at, revoked_by=author)).rowcount
         self._known_until = float("-inf")
         return changed == 1
 
-    def all(self) -> list[Token]:
-        """All of them, revoked ones too, the oldest first."""
+    def all(self, limit: int | None = None, after: Token | None = None) -> list[Token]:
+        """Revoked ones too, the oldest first: those behind ``after`` in that order."""
+        found = select(tokens).order_by(tokens.c.created_at, tokens.c.id).limit(limit)
+        if after is not None:
+            same = (tokens.c.created_at == after.created_at) & (tokens.c.id > after.id)
+            found = found.where((tokens.c.created_at > after.created_at) | same)
         with self._database.transaction() as con:
-            rows = con.execute(select(tokens).order_by(tokens.c.created_at, tokens.c.id)).mappings()
-            return [_token(row) for row in rows]
+            return [_token(row) for row in con.execute(found).mappings()]
+
+    def find(self, id: str) -> Token | None:
+        """Also one that was revoked: none is ever forgotten."""
+        with self._database.transaction() as con:
+            row = con.execute(select(tokens).where(tokens.c.id == id)).mappings().first()
+        return None if row is None else _token(row)
 
     @property
     def fresh(self) -> bool:

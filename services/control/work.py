@@ -1,7 +1,8 @@
 """Work items and dead letters, for an operator who wants to see them or send them again.
 
 Control keeps none of them: it reads the topics when it is asked. Sending an item again is harmless, because the fence
-of its destination judges it as it judges every other.
+of its destination judges it as it judges every other. What was sent again is not sent again itself, or every call would
+send more than the one before.
 """
 
 from __future__ import annotations
@@ -9,20 +10,29 @@ from __future__ import annotations
 import base64
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from datetime import datetime
-from itertools import islice
-from typing import Literal, Protocol
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Literal, Protocol, TypeVar
+
+import structlog
 
 from services.control.status import View
+from services.control.trail import WHOLE, Trail
+from shared.errors import DependencyError
 from shared.kafka.dead_letter import MAX_PAYLOAD
 from shared.kafka.record import Record
 from shared.kafka.topics import Topics
 from shared.messages import DeadLetter, ItemKind, UnreadableMessage, WorkItem
 
-State = Literal["waiting", "in_flight", "done", "superseded"]
+log = structlog.get_logger(__name__)
 
-MAX_REPLAYED = 100_000
+State = Literal["waiting", "in_flight", "done", "superseded"]
+Spans = dict[int, tuple[int, int]]
+"""The first offset to look at and the one behind the last, by partition."""
+T = TypeVar("T")
+
+MAX_SENT = 100_000
+"""Messages that one call sends again, at most."""
 REPLAYED_BY = "viaduck-replayed-by"
 DELIVERED_WITHIN_S = 30.0
 
@@ -31,7 +41,8 @@ class Reading(Protocol):
     """The part of ``shared.kafka.scan.Scan`` that is used here."""
 
     def newest(self, topic: str, count: int) -> list[Record]: ...
-    def all(self, topic: str, since_ms: int | None = None) -> Iterator[Record]: ...
+    def spans(self, topic: str, since_ms: int | None = None) -> Spans: ...
+    def within(self, topic: str, spans: Mapping[int, tuple[int, int]]) -> Iterator[Record]: ...
 
 
 class Sending(Protocol):
@@ -73,6 +84,12 @@ class Which:
     through: int | None = None
     """``(after, through]``: items whose range shares a snapshot with it."""
 
+    @property
+    def given(self) -> dict[str, Any]:
+        """What is asked for, for the trail."""
+        told = {name: value for name, value in vars(self).items() if value is not None}
+        return {name: each.isoformat() if isinstance(each, datetime) else each for name, each in told.items()}
+
     def holds(self, record: Record, item: WorkItem) -> bool:
         return self._lies_there(record) and self._was_then(item) and self._is_such(item)
 
@@ -104,23 +121,25 @@ class Sent:
     matched: int
     sent: int
     refused: int = 0
-    more: bool = False
-    """There were more than are sent at once; ask again for the rest."""
+    rest: Spans | None = None
+    """Where more that matches lies than is sent at once; None where that was all."""
 
 
 class Work:
-    """One pipeline's. Raises ``DependencyError`` while the broker does not answer."""
+    """One pipeline's. Raises ``DependencyError`` while the broker does not answer; to send, the registry must, too."""
 
     def __init__(
-        self, pipeline: str, topics: Topics, reading: Reading, sending: Sending, view: Callable[[], View]
+        self,
+        pipeline: str,
+        topics: Topics,
+        reading: Reading,
+        sending: Sending,
+        view: Callable[[], View],
+        trail: Trail,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._pipeline, self._topics, self._reading, self._sending, self._view = (
-            pipeline,
-            topics,
-            reading,
-            sending,
-            view,
-        )
+        self._pipeline, self._topics, self._reading, self._sending = pipeline, topics, reading, sending
+        self._view, self._trail, self._now = view, trail, now
 
     def items(self, limit: int, which: Which, state: State | None = None) -> list[Found]:
         """The newest items, the newest first."""
@@ -134,36 +153,87 @@ class Work:
         ]
         return [each for each in found if state is None or each.state == state][:limit]
 
-    def replay(self, which: Which, author: str, *, dry_run: bool = False) -> Sent:
-        """Send what matches again, as it was."""
+    def replay(
+        self, which: Which, author: str, *, dry_run: bool = False, most: int = MAX_SENT, rest: Spans | None = None
+    ) -> Sent:
+        """Send what matches again, as it was.
+
+        ``rest`` of the call before goes on behind it. What lies behind the topic's end as of the first call is new,
+        and none of them looks at it.
+        """
         since_ms = None if which.since is None else int(which.since.timestamp() * 1000)
-        matching = (r for r, i in self._parsed(self._reading.all(self._topics.work, since_ms)) if which.holds(r, i))
-        records = list(islice(matching, MAX_REPLAYED + 1))
-        chosen = records[:MAX_REPLAYED]
-        return self._send(
-            [(self._topics.work, each) for each in chosen], author, dry_run, more=len(records) > len(chosen)
-        )
+        spans = rest if rest is not None else self._reading.spans(self._topics.work, since_ms)
+        spans = _narrowed(spans, which.partition, which.from_offset, which.to_offset)
+
+        def choose(record: Record) -> Record | None:
+            if REPLAYED_BY in record.headers:
+                return None
+            return next((each for each, item in self._parsed([record]) if which.holds(each, item)), None)
+
+        chosen, rest = _first(self._reading.within(self._topics.work, spans), spans, choose, most)
+        about = which.destination if which.destination in self._view().destinations else None
+        sent = Sent(len(chosen), 0, rest=rest)
+        good = [(self._topics.work, each) for each in chosen]
+        return sent if dry_run else self._send(good, sent, author, "replayed", which.given, about or WHOLE)
 
     def dead_letters(self, limit: int) -> list[tuple[Record, DeadLetter]]:
         """The newest letters, the newest first: those of this pipeline, and those of which nobody can tell."""
         letters = list(self._letters(self._reading.newest(self._topics.dead_letter, max(limit, 1_000))))
         return sorted(letters, key=lambda each: each[1].at, reverse=True)[:limit]
 
-    def redrive(self, partition: int | None, offset: int | None, author: str, *, dry_run: bool = False) -> Sent:
-        """Send letters to where they came from. Of one that was cut, or of a topic that is control's own, nothing."""
-        chosen = [
-            (letter.topic, _original(record, letter))
-            for record, letter in self._letters(self._reading.all(self._topics.dead_letter))
-            if (partition is None or record.partition == partition) and (offset is None or record.offset == offset)
-        ]
+    def redrive(
+        self,
+        partition: int | None,
+        offset: int | None,
+        author: str,
+        *,
+        dry_run: bool = False,
+        most: int = MAX_SENT,
+        rest: Spans | None = None,
+    ) -> Sent:
+        """Send letters to where they came from. Of one that was cut, or of a topic that is control's own, nothing.
+
+        ``rest`` as for ``replay``. One that has come back is left out: it lies there as it was first, too. Whoever
+        names it by partition and offset means it all the same.
+        """
+        spans = rest if rest is not None else self._reading.spans(self._topics.dead_letter)
+        spans = _narrowed(spans, partition, offset, offset)
+        named = partition is not None and offset is not None
+
+        def choose(record: Record) -> tuple[str, Record] | None:
+            if REPLAYED_BY in record.headers and not named:
+                return None
+            return next(((letter.topic, _original(each, letter)) for each, letter in self._letters([record])), None)
+
+        chosen, rest = _first(self._reading.within(self._topics.dead_letter, spans), spans, choose, most)
         takes = (self._topics.work, self._topics.progress)
         good = [(topic, each) for topic, each in chosen if topic in takes and len(each.value or b"") < MAX_PAYLOAD]
-        sent = self._send(good[:MAX_REPLAYED], author, dry_run, more=len(good) > MAX_REPLAYED)
-        return Sent(len(chosen), sent.sent, len(chosen) - len(good), sent.more)
+        sent = Sent(len(chosen), 0, len(chosen) - len(good), rest)
+        given = {name: each for name, each in (("partition", partition), ("offset", offset)) if each is not None}
+        return sent if dry_run else self._send(good, sent, author, "redriven", given, WHOLE)
 
-    def _send(self, records: list[tuple[str, Record]], author: str, dry_run: bool, *, more: bool) -> Sent:
-        if dry_run:
-            return Sent(len(records), 0, more=more)
+    def _send(
+        self, records: list[tuple[str, Record]], sent: Sent, author: str, deed: str, given: dict[str, Any], about: str
+    ) -> Sent:
+        """It is in the trail before anything is sent: what can't be written down is not done."""
+        if not records:
+            return sent
+        told = {"which": given, "matched": sent.matched, "refused": sent.refused, "more": sent.rest is not None}
+        self._trail.note(deed, author, self._now(), told, about)
+        confirmed = self._sent(records, author)
+        if confirmed < len(records):
+            self._note_missing(deed, author, {"sent": confirmed, "of": len(records)}, about)
+        return replace(sent, sent=confirmed)
+
+    def _note_missing(self, deed: str, author: str, told: dict[str, Any], about: str) -> None:
+        """Whoever asked is told anyway."""
+        try:
+            self._trail.note(f"{deed} in part", author, self._now(), told, about)
+        except DependencyError as error:
+            log.warning("not all could be sent again, and that is not in the trail", **told, reason=error.message)
+
+    def _sent(self, records: list[tuple[str, Record]], author: str) -> int:
+        """How many the broker has confirmed."""
         confirmed, lock = [0], threading.Lock()
 
         def delivered(error: Exception | None) -> None:
@@ -174,7 +244,7 @@ class Work:
             headers = {**record.headers, REPLAYED_BY: author}
             self._sending.send(topic, record.key or "", record.value, headers, delivered)
         self._sending.flush(DELIVERED_WITHIN_S)
-        return Sent(len(records), confirmed[0], more=more)
+        return confirmed[0]
 
     def _parsed(self, records: Iterable[Record]) -> Iterator[tuple[Record, WorkItem]]:
         """What can't be read is a dead letter by now."""
@@ -195,6 +265,30 @@ class Work:
             pipeline, slash, _ = (letter.key or "").partition("/")
             if not slash or pipeline == self._pipeline:
                 yield record, letter
+
+
+def _narrowed(spans: Spans, partition: int | None, first: int | None, last: int | None) -> Spans:
+    return {
+        number: (max(start, first or 0), end if last is None else min(end, last + 1))
+        for number, (start, end) in spans.items()
+        if partition in (None, number)
+    }
+
+
+def _first(
+    records: Iterable[Record], spans: Spans, choose: Callable[[Record], T | None], most: int
+) -> tuple[list[T], Spans | None]:
+    """The first ``most`` of what is chosen, and what is left to look at where there is one more."""
+    found: list[T] = []
+    left = dict(spans)
+    for record in records:
+        chosen = choose(record)
+        if chosen is not None and len(found) == most:
+            return found, {number: (first, end) for number, (first, end) in left.items() if first < end}
+        if chosen is not None:
+            found.append(chosen)
+        left[record.partition] = record.offset + 1, spans[record.partition][1]
+    return found, None
 
 
 def state_of(item: WorkItem, newest: bool, view: View) -> State:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -19,7 +20,7 @@ POLL_S = 0.2
 BATCH = 1_000
 READ_WITHIN_S = 60.0
 
-Ends = dict[int, tuple[int, int]]
+Spans = dict[int, tuple[int, int]]
 """The first offset to read and the one behind the last, by partition."""
 
 
@@ -33,17 +34,33 @@ class Scan:
         """About the newest ``count`` records: an equal part from the end of each partition."""
         return list(self._read(topic, newest=count))
 
-    def all(self, topic: str, since_ms: int | None = None) -> Iterator[Record]:
-        """What the topic holds now, from ``since_ms`` on where the broker can tell."""
-        return self._read(topic, since_ms=since_ms)
+    def all(self, topic: str) -> Iterator[Record]:
+        """What the topic holds now."""
+        return self._read(topic)
 
-    def _read(self, topic: str, newest: int | None = None, since_ms: int | None = None) -> Iterator[Record]:
+    def spans(self, topic: str, since_ms: int | None = None) -> Spans:
+        """Where lies what the topic holds now, from ``since_ms`` on where the broker can tell."""
+        with self._consumer() as (consumer, _):
+            return self._spans(consumer, topic, since_ms=since_ms)
+
+    def within(self, topic: str, spans: Mapping[int, tuple[int, int]]) -> Iterator[Record]:
+        """What of these spans the topic still holds."""
+        with self._consumer() as (consumer, watch):
+            there = self._spans(consumer, topic)
+            wanted = {number: overlap(span, there[number]) for number, span in spans.items() if number in there}
+            yield from _records(consumer, watch, topic, _not_empty(wanted))
+
+    def _read(self, topic: str, newest: int | None = None) -> Iterator[Record]:
+        with self._consumer() as (consumer, watch):
+            yield from _records(consumer, watch, topic, self._spans(consumer, topic, newest))
+
+    @contextmanager
+    def _consumer(self) -> Iterator[tuple[Consumer, Watch]]:
         watch = Watch(self._client_id)
         properties = self._settings.consumer(self._client_id, f"{self._client_id} (unused)", watch)
         consumer = build(Consumer, {**properties, "enable.partition.eof": True})
         try:
-            ends = self._ends(consumer, topic, newest, since_ms)
-            yield from _records(consumer, watch, topic, ends)
+            yield consumer, watch
         except KafkaException as error:
             raise self._away(describe(error.args[0])) from None
         except ClientLost as lost:
@@ -51,9 +68,9 @@ class Scan:
         finally:
             consumer.close()
 
-    def _ends(self, consumer: Consumer, topic: str, newest: int | None, since_ms: int | None) -> Ends:
+    def _spans(self, consumer: Consumer, topic: str, newest: int | None = None, since_ms: int | None = None) -> Spans:
         known = consumer.list_topics(topic, timeout=ANSWER_WITHIN_S).topics[topic]
-        found: Ends = {}
+        found: Spans = {}
         for number in known.partitions:
             low, high = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=ANSWER_WITHIN_S)
             first = low if newest is None else max(low, high - max(1, newest // len(known.partitions)))
@@ -64,10 +81,18 @@ class Scan:
             for place in consumer.offsets_for_times(asked, timeout=ANSWER_WITHIN_S):
                 first, high = found[place.partition]
                 found[place.partition] = max(first, place.offset) if place.offset >= 0 else high, high
-        return {number: (first, high) for number, (first, high) in found.items() if first < high}
+        return _not_empty(found)
 
     def _away(self, said: str) -> DependencyError:
         return DependencyError("broker", f"the topic could not be read: {said}", "check that the broker answers")
+
+
+def overlap(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+    return max(one[0], other[0]), min(one[1], other[1])
+
+
+def _not_empty(spans: Mapping[int, tuple[int, int]]) -> Spans:
+    return {number: (first, end) for number, (first, end) in spans.items() if first < end}
 
 
 def _records(consumer: Consumer, watch: Watch, topic: str, ends: Mapping[int, tuple[int, int]]) -> Iterator[Record]:

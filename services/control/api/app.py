@@ -15,8 +15,10 @@ from services.control.page import proposals as proposals_page
 from services.control.page.once import Once
 from services.control.page.place import OF_ONE
 
-EVERYWHERE = ("invalid", "unauthorized", "forbidden", "too_many_failures", "unavailable", "defect")
-"""Kinds that any route may answer with."""
+EVERYWHERE = (
+    "invalid", "unauthorized", "forbidden", "method_not_allowed", "too_many_failures", "unavailable", "defect"
+)  # fmt: skip
+"""Kinds that any route may answer with; 405 to another method than the route's own."""
 
 DESCRIPTION = "Destinations as resources. Errors are RFC 9457 problem documents; docs/ERRORS.md explains each."
 

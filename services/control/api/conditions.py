@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import Header
 
@@ -17,6 +17,17 @@ IfMatch = Annotated[
 IfNoneMatch = Annotated[
     Literal["*"] | None, Header(alias="If-None-Match", description="`*`: refused where it is there already")
 ]
+
+
+SENT = {
+    "ETag": {"description": "Its version, for If-Match", "schema": {"type": "string"}},
+    "Location": {"description": "Where it is", "schema": {"type": "string"}},
+}
+
+
+def sends(*names: str) -> dict[str, Any]:
+    """Headers of an answer, for OpenAPI."""
+    return {"headers": {name: SENT[name] for name in names}}
 
 
 def etag(version: int) -> str:

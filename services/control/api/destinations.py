@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
 
-from services.control.api.conditions import etag
+from services.control.api.conditions import etag, sends
 from services.control.api.models import (
     After,
     Commit,
@@ -69,7 +69,7 @@ async def list_destinations(
     return Page(items=[status(view, name) for name in shown], next=following)
 
 
-@router.get("/{destination}", responses=declared("not_found"))
+@router.get("/{destination}", responses={200: sends("ETag"), **declared("not_found")})
 async def show_destination(
     pipeline: PipelineName,  # noqa: ARG001 - the view is of it
     destination: DestinationId,

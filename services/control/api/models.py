@@ -9,9 +9,10 @@ from fastapi import Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from services.control.api.paging import MAX_LIMIT
+from services.control.api.problems import FieldProblem
 from services.control.lifecycle import Registered
 from services.control.operations import Operation
-from services.control.status import PipelineStatus, Status
+from services.control.status import EXAMPLE, PipelineStatus, Status
 from services.control.trail import Entry as TrailEntry
 from shared.messages import LakeRef, Problem, SeedMode
 
@@ -39,9 +40,23 @@ class PipelineListed(PipelineStatus):
     managed_by: Literal["file", "api"]
 
 
+class RegistryRebuilt(BaseModel):
+    """The registry was lost, and put together again from the topics. The audit trail holds this, too."""
+
+    at: datetime
+    destinations: int
+    """How many are back."""
+    unreadable: list[str]
+    """Those of which the topic's last word could not be read: put them again, or look at them at least."""
+    not_recovered: str
+    """What no topic holds, of any of them."""
+
+
 class PipelineDetail(PipelineListed):
     """With what was put over REST, if it was. ``version`` is the ETag."""
 
+    rebuilt: RegistryRebuilt | None = None
+    """Null where the registry was never lost."""
     version: int | None = None
     author: str | None = None
     """Who changed it last."""
@@ -50,8 +65,21 @@ class PipelineDetail(PipelineListed):
     """The keys of a file that are the pipeline's own."""
 
 
+DETAIL: dict[str, Any] = {
+    **EXAMPLE, "version": 7, "author": "olga", "updated_at": "2026-01-01T00:00:00Z", "name": "",
+    "lake": {
+        "catalog_env": "QUACKSWORTH_CATALOG", "data_path": "s3://quacksworth-data/",
+        "properties": {"s3_region": "eu-central-1"}, "from_file": False, "from_defaults": False,
+    },
+    "schema": "main", "table": "events", "seed_mode": "scan", "rewound_to": 12,
+}  # fmt: skip
+"""A destination, for OpenAPI, where FastAPI leaves out whatever is null."""
+
+
 class Detail(Status):
     """A destination's status, and what is registered of it. ``version`` is the ETag."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [DETAIL]})
 
     version: int
     author: str | None
@@ -173,12 +201,15 @@ class Validation(BaseModel):
 
 
 class Line(BaseModel):
-    """What became of one line of an import. ``status`` is the HTTP status that a PUT would have had."""
+    """What became of one line of an import: the HTTP status, and where it fails the problem, of a PUT of it."""
 
     line: int
     id: str | None
     status: int
+    type: str | None = None
     detail: str | None = None
+    hint: str | None = None
+    fields: list[FieldProblem] = []
 
 
 class Imported(BaseModel):

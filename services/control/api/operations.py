@@ -6,8 +6,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
-from services.control.api.models import Limit, OperationStatus, Page, PipelineName, operation_status
-from services.control.api.paging import DEFAULT_LIMIT
+from services.control.api.models import After, Limit, OperationStatus, Page, PipelineName, operation_status
+from services.control.api.paging import DEFAULT_LIMIT, read_id, write_id
 from services.control.api.problems import Problem, declared
 from services.control.api.state import CurrentDesk, PipelineView
 
@@ -20,11 +20,14 @@ def list_operations(
     desk: CurrentDesk,
     view: PipelineView,
     limit: Limit = DEFAULT_LIMIT,
+    after: After = None,
     destination: Annotated[str | None, Query(max_length=200, description="Of this destination alone")] = None,
 ) -> Page[OperationStatus]:
     """The newest operations, the newest first."""
-    found = desk.operations.newest(limit, destination)
-    return Page(items=[operation_status(pipeline, desk.now_of(each, view)) for each in found], next=None)
+    found = desk.operations.newest(limit + 1, destination, read_id(after, desk.operations.find))
+    following = write_id(found[limit - 1].id) if len(found) > limit else None
+    shown = [operation_status(pipeline, desk.now_of(each, view)) for each in found[:limit]]
+    return Page(items=shown, next=following)
 
 
 @router.get("/{operation}", responses=declared("not_found"))

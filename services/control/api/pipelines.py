@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Query, Request, Response
 
-from services.control.api.conditions import IfMatch, IfNoneMatch, etag, matching
+from services.control.api.conditions import IfMatch, IfNoneMatch, etag, matching, sends
 from services.control.api.models import (
     After,
     Change,
@@ -16,6 +16,7 @@ from services.control.api.models import (
     PipelineDetail,
     PipelineListed,
     PipelineName,
+    RegistryRebuilt,
     change,
 )
 from services.control.api.paging import DEFAULT_LIMIT, page, read_number, write_number
@@ -60,7 +61,7 @@ def list_pipelines(
     return Page(items=[_listed(name, views, desk) for name in names], next=following)
 
 
-@router.get("/{pipeline}", responses=declared("not_found"))
+@router.get("/{pipeline}", responses={200: sends("ETag"), **declared("not_found")})
 def show_pipeline(pipeline: PipelineName, request: Request, response: Response) -> PipelineDetail:
     """How far a pipeline is as a whole, and what was put over REST. The version of that is the ETag."""
     return _shown(pipeline, request, response)
@@ -69,7 +70,8 @@ def show_pipeline(pipeline: PipelineName, request: Request, response: Response) 
 @router.put(
     "/{pipeline}",
     responses={
-        201: {"description": "It was created.", "model": PipelineDetail},
+        200: sends("ETag"),
+        201: {"description": "It was created.", "model": PipelineDetail, **sends("ETag", "Location")},
         **declared("not_found", "one_file_alone", *CHANGING),
     },
 )
@@ -122,17 +124,22 @@ def list_changes(
 def _shown(pipeline: str, request: Request, response: Response) -> PipelineDetail:
     desk, views = sources_of(request).pipeline_desk, views_of(request)
     document = None if desk is None else desk.find(pipeline)
+    plain = {**_listed(pipeline, views, desk).model_dump(), "rebuilt": _rebuilt(views.get(pipeline))}
     if document is None:
         served_of(pipeline, request)  # or there is no such pipeline
-        return PipelineDetail(**_listed(pipeline, views, desk).model_dump())
+        return PipelineDetail(**plain)
     response.headers["ETag"] = etag(document.version)
     return PipelineDetail(
-        **_listed(pipeline, views, desk).model_dump(),
+        **plain,
         version=document.version,
         author=document.author,
         updated_at=document.at,
         document=dict(document.content or {}),
     )
+
+
+def _rebuilt(view: View | None) -> RegistryRebuilt | None:
+    return None if view is None or view.rebuilt is None else RegistryRebuilt(**vars(view.rebuilt))
 
 
 def _listed(pipeline: str, views: Mapping[str, View], desk: PipelineDesk | None) -> PipelineListed:

@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
@@ -18,6 +18,15 @@ from shared.errors import DependencyError, ViaduckError
 
 MEDIA_TYPE = "application/problem+json"
 METHODS = ("GET", "PUT", "POST", "DELETE")
+HEADERS: Mapping[int | str, dict[str, Any]] = {
+    status: {"headers": {name: {"description": means, "schema": {"type": "string"}}}}
+    for status, name, means in (
+        (401, "WWW-Authenticate", "Bearer"),
+        (405, "Allow", "The methods that the path takes"),
+        (429, "Retry-After", "Seconds"),
+        (503, "Retry-After", "Seconds"),
+    )
+}
 LONGEST = 2_000
 """Characters of a detail: it may quote what a stranger sent."""
 
@@ -31,6 +40,26 @@ class FieldProblem(BaseModel):
 
 class ProblemDocument(BaseModel):
     """RFC 9457, with a ``hint`` and, for 422, the ``fields``."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "type": uri("secret_in_request"),
+                    "title": "A secret in the request",
+                    "status": 422,
+                    "detail": "catalog: holds a password; name a variable (catalog_env) or a file (passfile=…)",
+                    "hint": "Name an environment variable instead.",
+                    "fields": [
+                        {
+                            "path": "catalog",
+                            "message": "holds a password; name a variable (catalog_env) or a file (passfile=…)",
+                        }
+                    ],
+                }
+            ]
+        }
+    )
 
     type: str
     title: str
@@ -50,6 +79,10 @@ class Problem(Exception):
         self.kind, self.detail, self.hint, self.fields = kind, detail, hint, list(fields)
         self.headers: Mapping[str, str] = headers
 
+    @property
+    def document(self) -> ProblemDocument:
+        return _document(self.kind, self.detail, self.hint, self.fields)
+
 
 def document(
     kind: str,
@@ -59,8 +92,15 @@ def document(
     headers: Mapping[str, str] | None = None,
     status: int | None = None,
 ) -> JSONResponse:
+    body = _document(kind, detail, hint, fields, status)
+    return JSONResponse(body.model_dump(mode="json"), body.status, dict(headers or {}), MEDIA_TYPE)
+
+
+def _document(
+    kind: str, detail: str, hint: str | None, fields: Sequence[FieldProblem], status: int | None = None
+) -> ProblemDocument:
     known = KINDS[kind]
-    body = ProblemDocument(
+    return ProblemDocument(
         type=uri(kind),
         title=known.title,
         status=status or known.status,
@@ -68,7 +108,6 @@ def document(
         hint=hint or known.hint,
         fields=list(fields),
     )
-    return JSONResponse(body.model_dump(mode="json"), body.status, dict(headers or {}), MEDIA_TYPE)
 
 
 def declared(*kinds: str) -> dict[int | str, dict[str, Any]]:
@@ -78,7 +117,8 @@ def declared(*kinds: str) -> dict[int | str, dict[str, Any]]:
         by_status.setdefault(KINDS[kind].status, []).append(KINDS[kind].means)
     schema = {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}
     return {
-        status: {"description": " ".join(said), "content": {MEDIA_TYPE: schema}} for status, said in by_status.items()
+        status: {"description": " ".join(said), "content": {MEDIA_TYPE: schema}, **HEADERS.get(status, {})}
+        for status, said in by_status.items()
     }
 
 
@@ -120,8 +160,16 @@ def _takes(request: Request, method: str) -> bool:
 
 def _invalid(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)  # noqa: S101 - installed for nothing else
-    fields = [FieldProblem(path=".".join(map(str, each["loc"])), message=str(each["msg"])) for each in error.errors()]
+    fields = [FieldProblem(path=_path(each["loc"]), message=str(each["msg"])) for each in error.errors()]
     return document("invalid", said(fields), fields=fields)
+
+
+def _path(location: Sequence[int | str]) -> str:
+    """A field of the body by its own name, as our own checks name it; a parameter behind where it stands."""
+    if location[0] != "body":
+        return ".".join(map(str, location))
+    inside = location[1:]
+    return ".".join(map(str, inside)) if inside and isinstance(inside[0], str) else "body"
 
 
 def said(fields: Sequence[FieldProblem]) -> str:

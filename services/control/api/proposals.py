@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict
 
+from services.control.api.conditions import sends
 from services.control.api.models import After, Detail, Limit, Page, PipelineName
 from services.control.api.paging import DEFAULT_LIMIT, page
 from services.control.api.problems import Problem, declared
@@ -82,7 +83,10 @@ def list_proposals(
 @router.post(
     "/{proposal}:accept",
     status_code=201,
-    responses={201: {"description": "It is a destination."}, **declared("not_found", "unsafe_value", "conflict")},
+    responses={
+        201: {"description": "It is a destination.", **sends("ETag", "Location")},
+        **declared("not_found", "unsafe_value", "conflict"),
+    },
 )
 def accept_proposal(
     pipeline: PipelineName,

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from services.control.api.models import Page
+from services.control.api.models import After, Limit, Page
+from services.control.api.paging import DEFAULT_LIMIT, read_id, write_id
 from services.control.api.problems import Problem, declared
 from services.control.api.state import CurrentAsker, sources_of
 from services.control.tokens import Token, Tokens
@@ -35,8 +36,10 @@ class TokenShown(BaseModel):
     name: str
     scope: Scope
     author: str | None
+    """Who made it."""
     created_at: datetime
     revoked_at: datetime | None
+    revoked_by: str | None
 
 
 class TokenMade(TokenShown):
@@ -46,9 +49,12 @@ class TokenMade(TokenShown):
 
 
 @router.get("")
-def list_tokens(request: Request) -> Page[TokenShown]:
-    """The tokens that there are and were."""
-    return Page(items=[TokenShown(**_shown(each)) for each in _tokens(request).all()], next=None)
+def list_tokens(request: Request, limit: Limit = DEFAULT_LIMIT, after: After = None) -> Page[TokenShown]:
+    """The tokens that there are and were, the oldest first; who made them, and who revoked them."""
+    tokens = _tokens(request)
+    found = tokens.all(limit + 1, read_id(after, tokens.find))
+    following = write_id(found[limit - 1].id) if len(found) > limit else None
+    return Page(items=[TokenShown(**_shown(each)) for each in found[:limit]], next=following)
 
 
 @router.post("", status_code=201, responses=declared("too_large"))
@@ -59,9 +65,9 @@ def create_token(wanted: NewToken, request: Request, asker: CurrentAsker) -> Tok
 
 
 @router.delete("/{token}", status_code=204, responses=declared("not_found"))
-def revoke_token(token: TokenId, request: Request) -> Response:
+def revoke_token(token: TokenId, request: Request, asker: CurrentAsker) -> Response:
     """Revoke a token; every control refuses it within seconds."""
-    if not _tokens(request).revoke(token, datetime.now(UTC)):
+    if not _tokens(request).revoke(token, datetime.now(UTC), asker.name):
         raise Problem("not_found", f"there is no token {token} that is still valid", "GET /v1/tokens lists them")
     return Response(status_code=204)
 

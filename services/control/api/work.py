@@ -10,10 +10,10 @@ from fastapi import APIRouter, Query
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool
 
 from services.control.api.models import Limit, Page, PipelineName
-from services.control.api.paging import DEFAULT_LIMIT
+from services.control.api.paging import DEFAULT_LIMIT, Offset, read_spans, write_spans
 from services.control.api.problems import declared
 from services.control.api.state import CurrentAsker, CurrentWork
-from services.control.work import Found, Sent, State, Which
+from services.control.work import MAX_SENT, Found, Sent, State, Which
 from shared.config.secrets import scrub
 from shared.kafka.record import Record
 from shared.messages import DeadLetter, ItemKind, WorkItem
@@ -21,6 +21,8 @@ from shared.messages import DeadLetter, ItemKind, WorkItem
 router = APIRouter(prefix="/v1/pipelines/{pipeline}", tags=["work"])
 
 SHOWN_PAYLOAD = 500
+LONGEST_CURSOR = 16_000
+"""It names hundreds of partitions; a server takes no address beyond 64 KB, and escapes may treble it."""
 
 
 def _text(value: object) -> object:
@@ -30,7 +32,15 @@ def _text(value: object) -> object:
     raise ValueError("must be a time as text, with its zone")
 
 
-Offset = Annotated[int, Field(strict=True, ge=0, le=2**62)]
+Most = Annotated[int, Query(ge=1, le=MAX_SENT, description="How many to send at once")]
+Rest = Annotated[
+    str | None,
+    Query(
+        max_length=LONGEST_CURSOR,
+        pattern="^[A-Za-z0-9_-]*$",
+        description="`next` of the call before, as it is; the rest as in that call",
+    ),
+]
 Moment = Annotated[AwareDatetime, BeforeValidator(_text)]
 Snapshot = Annotated[int, Field(strict=True, ge=-1, le=2**62)]
 
@@ -83,12 +93,16 @@ class Redrive(BaseModel):
 
 
 class SentAgain(BaseModel):
-    """How many matched, were confirmed by the broker, can't be sent again; `more` wait for another call."""
+    """How many matched, were confirmed by the broker, can't be sent again.
+
+    `more`: others match as well; the same call with `next` as `?after=` goes on behind these.
+    """
 
     matched: int
     sent: int
     refused: int
     more: bool
+    next: str | None
 
 
 class Letter(BaseModel):
@@ -113,7 +127,10 @@ def list_work(
     destination: Annotated[str | None, Query(max_length=200, description="Of this destination alone")] = None,
     state: Annotated[State | None, Query(description="Only those in this state")] = None,
 ) -> Page[ItemShown]:
-    """The newest work items and what became of each."""
+    """The newest work items by their own time, and what became of each.
+
+    There is no following page: the topic's partitions have no order among them that a cursor could go on in.
+    """
     found = work.items(limit, Which(destination=destination), state)
     return Page(items=[_shown(each) for each in found], next=None)
 
@@ -124,10 +141,16 @@ def replay_work(
     which: Replay,
     work: CurrentWork,
     asker: CurrentAsker,
+    limit: Most = MAX_SENT,
+    after: Rest = None,
 ) -> SentAgain:
-    """Send work items again. Harmless: each destination's fence refuses what it has already."""
+    """Send work items again. Harmless: each destination's fence refuses what it has already.
+
+    What was sent again before is left out, and so is what arrives after the first call.
+    """
     wanted = Which(**which.model_dump(exclude={"dry_run"}))
-    return _sent(work.replay(wanted, asker.name, dry_run=which.dry_run))
+    rest = read_spans(after)
+    return _sent(work.replay(wanted, asker.name, dry_run=which.dry_run, most=limit, rest=rest))
 
 
 @router.get("/dead-letters", responses=declared("not_found"))
@@ -136,7 +159,7 @@ def list_dead_letters(
     work: CurrentWork,
     limit: Limit = DEFAULT_LIMIT,
 ) -> Page[Letter]:
-    """Messages that nobody could read, the newest first."""
+    """Messages that nobody could read, the newest first by their own time. As for work, there is no following page."""
     return Page(items=[_letter(record, letter) for record, letter in work.dead_letters(limit)], next=None)
 
 
@@ -146,9 +169,15 @@ def redrive_dead_letters(
     which: Redrive,
     work: CurrentWork,
     asker: CurrentAsker,
+    limit: Most = MAX_SENT,
+    after: Rest = None,
 ) -> SentAgain:
-    """Send letters to where they came from; those that still can't be read come back."""
-    return _sent(work.redrive(which.partition, which.offset, asker.name, dry_run=which.dry_run))
+    """Send letters to where they came from; those that still can't be read come back.
+
+    One that has come back is left out unless it is named: as it was first it lies there, too.
+    """
+    rest = read_spans(after)
+    return _sent(work.redrive(which.partition, which.offset, asker.name, dry_run=which.dry_run, most=limit, rest=rest))
 
 
 def _shown(found: Found) -> ItemShown:
@@ -158,7 +187,10 @@ def _shown(found: Found) -> ItemShown:
 
 
 def _sent(sent: Sent) -> SentAgain:
-    return SentAgain(**vars(sent))
+    following = write_spans(sent.rest)
+    return SentAgain(
+        matched=sent.matched, sent=sent.sent, refused=sent.refused, more=following is not None, next=following
+    )
 
 
 def _letter(record: Record, letter: DeadLetter) -> Letter:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
@@ -9,7 +10,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 
-from services.control.api.conditions import IfMatch, IfNoneMatch, etag, matching
+from services.control.api.conditions import IfMatch, IfNoneMatch, etag, matching, sends
 from services.control.api.destinations import shown_detail
 from services.control.api.models import (
     Check,
@@ -28,23 +29,32 @@ from services.control.api.state import CurrentAsker, CurrentDesk, desk_of, pipel
 from services.control.desk import Desk, Done, Same, anything
 from services.control.entry import Entry
 from services.control.lifecycle import Refused, Registered
-from services.control.problems import KINDS
 from services.control.strangers import Unfit
 
 PREFIX = "/v1/pipelines/{pipeline}/destinations"
 router = APIRouter(prefix="/v1/pipelines/{pipeline}", tags=["destinations"])
 
 MAX_LINES = 10_000
+LINES = "".join(
+    json.dumps({"id": f"{value}-lake", "routing_value": value, "catalog": f"sqlite:/lakes/{value}.sqlite"}) + "\n"
+    for value in ("quacksworth", "mallard")
+)
+"""An import, for OpenAPI."""
 
 CHANGING = ("not_found", "declared_by_file", "precondition_failed", "too_large")
+ACTED: dict[int | str, dict[str, Any]] = {200: sends("ETag"), **declared(*CHANGING)}
 STARTED: dict[int | str, dict[str, Any]] = {
-    202: {"description": "It has begun; Location names the operation.", "model": OperationStatus}
+    202: {"description": "It has begun; Location names the operation.", "model": OperationStatus, **sends("Location")}
 }
 
 
 @router.put(
     "/destinations/{destination}",
-    responses={201: {"description": "It was created.", "model": Detail}, **declared(*CHANGING)},
+    responses={
+        200: sends("ETag"),
+        201: {"description": "It was created.", "model": Detail, **sends("ETag", "Location")},
+        **declared(*CHANGING),
+    },
 )
 def put_destination(
     pipeline: PipelineName,
@@ -83,7 +93,7 @@ def delete_destination(
     return Response(status_code=204) if done.operation is None else _begun(pipeline, done)
 
 
-@router.post("/destinations/{destination}/pause", responses=declared(*CHANGING))
+@router.post("/destinations/{destination}/pause", responses=ACTED)
 def pause_destination(
     pipeline: PipelineName, destination: DestinationId, desk: CurrentDesk, asker: CurrentAsker, request: Request,
     response: Response, if_match: IfMatch = None,
@@ -92,7 +102,7 @@ def pause_destination(
     return shown_done(pipeline, request, response, desk.act(destination, "pause", asker.name, _same(if_match)))
 
 
-@router.post("/destinations/{destination}/resume", responses=declared(*CHANGING))
+@router.post("/destinations/{destination}/resume", responses=ACTED)
 def resume_destination(
     pipeline: PipelineName, destination: DestinationId, desk: CurrentDesk, asker: CurrentAsker, request: Request,
     response: Response, if_match: IfMatch = None,
@@ -101,7 +111,7 @@ def resume_destination(
     return shown_done(pipeline, request, response, desk.act(destination, "resume", asker.name, _same(if_match)))
 
 
-@router.post("/destinations/{destination}/stop", responses=declared(*CHANGING))
+@router.post("/destinations/{destination}/stop", responses=ACTED)
 def stop_destination(
     pipeline: PipelineName, destination: DestinationId, desk: CurrentDesk, asker: CurrentAsker, request: Request,
     response: Response, if_match: IfMatch = None,
@@ -110,7 +120,7 @@ def stop_destination(
     return shown_done(pipeline, request, response, desk.act(destination, "stop", asker.name, _same(if_match)))
 
 
-@router.post("/destinations/{destination}/restart", responses=declared(*CHANGING))
+@router.post("/destinations/{destination}/restart", responses=ACTED)
 def restart_destination(
     pipeline: PipelineName, destination: DestinationId, desk: CurrentDesk, asker: CurrentAsker, request: Request,
     response: Response, if_match: IfMatch = None,
@@ -142,7 +152,7 @@ def rewind_destination(
 def validate_destination(pipeline: PipelineName, entry: Entry, desk: CurrentDesk) -> Validation:  # noqa: ARG001
     """Look at everything that a new destination needs, and write nothing. Its `id` must be in the body."""
     if entry.id is None:
-        raise Problem("invalid", "id: is missing", fields=[FieldProblem(path="id", message="is missing")])
+        raise _invalid(FieldProblem(path="id", message="is missing"))
     try:
         found = desk.validate(entry.id, entry)
     except Unfit as unfit:
@@ -157,7 +167,7 @@ def validate_destination(pipeline: PipelineName, entry: Entry, desk: CurrentDesk
         "requestBody": {
             "required": True,
             "description": "One JSON object a line: the keys of a `destinations` entry, `id` included.",
-            "content": {"application/x-ndjson": {"schema": {"type": "string"}, "example": "{}\n"}},
+            "content": {"application/x-ndjson": {"schema": {"type": "string"}, "example": LINES}},
         }
     },
 )
@@ -206,11 +216,11 @@ def _lines(body: bytes) -> Iterator[tuple[int, Entry | Line]]:
             entry = Entry.model_validate_json(line)
         except ValidationError as error:
             fields = [_field(each["loc"], each["msg"]) for each in error.errors(include_url=False, include_input=False)]
-            yield number, Line(line=number, id=None, status=422, detail=said(fields))
+            yield number, _failed(number, None, _invalid(*fields))
             continue
         if entry.id is None or entry.id in seen:
-            why = "id: is missing" if entry.id is None else f"id: {entry.id} is on a line before"
-            yield number, Line(line=number, id=entry.id, status=422, detail=why)
+            why = "is missing" if entry.id is None else f"{entry.id} is on a line before"
+            yield number, _failed(number, entry.id, _invalid(FieldProblem(path="id", message=why)))
             continue
         seen.add(entry.id)
         yield number, entry
@@ -219,8 +229,20 @@ def _lines(body: bytes) -> Iterator[tuple[int, Entry | Line]]:
 def _line(number: int, entry: Entry, outcome: Done | Refused | Unfit) -> Line:
     if isinstance(outcome, Done):
         return Line(line=number, id=entry.id, status=201 if outcome.created else 200)
-    status = KINDS[outcome.type].status if isinstance(outcome, Refused) else 422
-    return Line(line=number, id=entry.id, status=status, detail=str(outcome))
+    if isinstance(outcome, Refused):
+        return _failed(number, entry.id, Problem(outcome.type, outcome.message, outcome.hint))
+    return _failed(number, entry.id, unfit_problem(outcome))
+
+
+def _failed(number: int, id: str | None, problem: Problem) -> Line:
+    told = problem.document
+    return Line(
+        line=number, id=id, status=told.status, type=told.type, detail=told.detail, hint=told.hint, fields=told.fields
+    )
+
+
+def _invalid(*fields: FieldProblem) -> Problem:
+    return Problem("invalid", said(fields), fields=fields)
 
 
 def _field(location: tuple[int | str, ...], message: str) -> FieldProblem:

@@ -18,6 +18,7 @@ from services.cli.act import progress as progress_bar
 from services.cli.main import app
 from services.cli.work_app import Kind
 from services.control.board import Board
+from services.control.trail import Trail
 from services.control.work import Work
 from shared.client import Client, Rejected
 from shared.errors import ConfigError
@@ -54,8 +55,8 @@ class Terminal:
 def terminal(tmp_path: Path) -> Iterator[Terminal]:
     broker = FakeBroker()
 
-    def work(board: Board) -> Work:
-        return Work(PIPELINE, TOPICS, broker, broker, board.view)
+    def work(board: Board, trail: Trail) -> Work:
+        return Work(PIPELINE, TOPICS, broker, broker, board.view, trail)
 
     sections = {
         "template": {"catalog": "sqlite:lakes/{routing_value}.sqlite", "data_path": "data/{routing_value}"},

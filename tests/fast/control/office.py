@@ -83,7 +83,7 @@ class Office:
     environ: dict[str, str] = field(default_factory=dict)
     source: FakeSource = field(default_factory=FakeSource)
     now: datetime = START
-    work: Callable[[Board], Work] | None = None
+    work: Callable[[Board, Trail], Work] | None = None
     pipeline: str = PIPELINE
     clock: Callable[[], float] = time.time
     """The pulse's."""
@@ -112,7 +112,7 @@ class Office:
         )  # fmt: skip
         self.keeper.load()
         self.keeper.apply(self.config)
-        work = None if self.work is None else self.work(self.board)
+        work = None if self.work is None else self.work(self.board, self.desk.trail)
         deployment = Deployment((self.folder,), (self.config,)).with_copies({})
         self.fleet, self.pipelines_topic = Fleet(deployment, self.board), FakeTopic("viaduck.pipelines")
         self.documents = Documents(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Callable, Mapping, Sequence
 from html import unescape
@@ -13,11 +14,14 @@ from hypothesis import strategies as st
 
 from services.control.api.app import build
 from services.control.api.guard import Asked, Denied, Guard, is_loopback
+from services.control.api.models import Detail
 from services.control.api.paging import page
+from services.control.api.problems import ProblemDocument
 from services.control.api.state import Served, Sources
 from services.control.board import Board
 from services.control.lifecycle import Registered
 from services.control.page.assets import FILES
+from services.control.status import Status
 from shared.messages import Outcome
 from tests.fast.control.examples import PIPELINE, by_id, declared, frontier, problem, progress, registered
 from tests.fast.control.http import Http
@@ -85,6 +89,7 @@ def test_a_pipeline_shows_how_far_it_is() -> None:
         "refused": [],
         "destinations": {"running": 1, "total": 1},
         "managed_by": "file",
+        "rebuilt": None,
         "version": None,
         "author": None,
         "updated_at": None,
@@ -158,6 +163,12 @@ def test_a_cursor_stays_good_when_names_come_and_go(before: list[str], now: list
         assert rest == sorted(name for name in now if name > some[-1])
 
 
+def cursor(text: str) -> str:
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+NO_CURSORS = ['[1%s, "a"]' % ("0" * 400), '[NaN, "a"]', "[[1], 2]", "{}", "[" * 700]
+
 WRONG = [
     ("/nowhere", 404, "Not Found"),
     ("/v1/pipelines/another", 404, "there is no pipeline another"),
@@ -168,6 +179,7 @@ WRONG = [
     (f"{V1}/destinations?limit=many", 422, "query.limit"),
     (f"{V1}/destinations?after=%F0%9F%A6%86", 422, "after: not a cursor"),
     (f"{V1}/destinations?after=a", 422, "after: not a cursor"),
+    *((f"{V1}/destinations?sort=lag&after={cursor(text)}", 422, "after: not a cursor") for text in NO_CURSORS),
 ]
 
 
@@ -205,6 +217,22 @@ def test_the_schema_is_served_and_its_pages_from_elsewhere_are_not() -> None:
     http = client()
     assert "/v1/pipelines/{pipeline}/destinations/{destination}" in http.get("/openapi.json").json()["paths"]
     assert http.get("/docs").status_code == 404
+
+
+def test_the_schema_tells_headers_and_gives_examples_that_hold() -> None:
+    document = client().get("/openapi.json").json()
+    destination = document["paths"]["/v1/pipelines/{pipeline}/destinations/{destination}"]
+    sent = {status: set(said.get("headers", {})) for status, said in destination["put"]["responses"].items()}
+    assert (sent["200"], sent["201"]) == ({"ETag"}, {"ETag", "Location"})
+    assert (sent["401"], sent["405"]) == ({"WWW-Authenticate"}, {"Allow"})
+    assert (sent["429"], sent["503"]) == ({"Retry-After"}, {"Retry-After"})
+    assert set(destination["delete"]["responses"]["202"]["headers"]) == {"Location"}
+    schemas = document["components"]["schemas"]
+    (status,), (detail,), (problem,) = (schemas[name]["examples"] for name in ("Status", "Detail", "ProblemDocument"))
+    assert Status.model_validate(status).model_dump(mode="json").keys() == status.keys()
+    whole = Detail.model_validate({**detail, "schema_name": "main"})
+    assert whole.model_dump(mode="json", by_alias=True, exclude_none=True) == detail
+    assert ProblemDocument.model_validate(problem).model_dump() == problem
 
 
 OPEN = ["/healthz", "/readyz", "/metrics"]

@@ -14,9 +14,9 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from services.control.database import Database
-from services.control.documents import WHOLE, Document, Documents
+from services.control.documents import Document, Documents
 from services.control.lifecycle import Refused
-from services.control.trail import Trail
+from services.control.trail import WHOLE, Trail
 from shared.config.copies import Copies, Copy
 from shared.errors import DependencyError
 from shared.messages import PipelineDocument

@@ -197,6 +197,27 @@ def test_tokens_are_made_used_and_revoked_over_rest(office: Office) -> None:
     assert office.http.delete(f"/v1/tokens/{made.json()['id']}", bearer(admin)).status_code == 404
 
 
+def test_who_made_a_token_and_who_revoked_it_can_be_read_page_by_page(office: Office) -> None:
+    _, admin = office.tokens.create("root", "admin", START)
+    made = [
+        office.http.request("POST", "/v1/tokens", headers=bearer(admin), json={"name": name}).json()["id"]
+        for name in ("one", "two", "three", "four")
+    ]
+    for token in made[:2]:
+        office.http.delete(f"/v1/tokens/{token}", bearer(admin))
+    pages: list[list[tuple[str, str | None, str | None]]] = []
+    after: str | None = ""
+    while after is not None:
+        page = office.http.get(f"/v1/tokens?limit=2{after and '&after=' + after}", headers=bearer(admin)).json()
+        pages.append([(each["name"], each["author"], each["revoked_by"]) for each in page["items"]])
+        after = page["next"]
+    assert pages == [
+        [("root", None, None), ("one", "root", "root")],
+        [("two", "root", "root"), ("three", "root", None)],
+        [("four", "root", None)],
+    ]
+
+
 def test_a_body_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     with closing(Office(tmp_path)) as office:
         large = b'{"name": "' + b"x" * MAX_BODY + b'"}'

@@ -6,14 +6,17 @@ from collections.abc import Iterator
 from contextlib import closing
 from html import escape
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
 
+from shared.config.catalogs import ResolvedLake, absolute_data_path, parse_catalog
 from shared.config.loading import load
 from shared.config.model import Config
 from shared.errors import ConfigError
-from tests.fast.control.files import config, destination, write
+from shared.lake.catalog import CatalogReader
+from tests.fast.control.files import config, destination, make_source, write
 from tests.fast.control.office import V1, D, Office, entry, offered
 
 HOSTILE = [
@@ -64,6 +67,76 @@ def test_what_nothing_can_hold_is_refused_by_its_field(office: Office, key: str,
     assert answer.status_code == 422
     assert any(key in field["path"] for field in answer.json()["fields"])
     assert len(answer.content) < 10_000
+
+
+TEXTS = ["schema", "table", "metadata_schema"]
+
+
+def put_hostile(office: Office, key: str, value: str, check: str) -> dict[str, Any] | None:
+    """What is registered then; None where the value is refused by its field, and then nothing else has happened."""
+    id, sent, before = f"{key}-of-a-stranger", len(office.topic.sent), office.registry.destinations()  # noqa: A001
+    where = {"catalog": "postgres:dbname=lakes host=db.internal"} if key == "metadata_schema" else {}
+    answer = office.http.put(f"{D}/{id}?check={check}", entry(id, **{**where, key: value}))
+    assert "set-cookie" not in answer.headers
+    if answer.status_code == 422:
+        fields = answer.json()["fields"]
+        assert {field["path"].split(".")[0] for field in fields} == {key}
+        assert all(field["message"] and "\n" not in field["message"] for field in fields)
+        assert answer.json()["hint"]
+        assert len(answer.content) < 10_000
+        assert office.registry.destinations() == before
+        assert len(office.topic.sent) == sent
+        return None
+    assert answer.status_code == 201, answer.text
+    shown = office.http.get(f"{D}/{id}").json()
+    held, published = office.registry.destinations()[id].declared, office.published(id)
+    assert published is not None
+    assert (held.lake, held.schema_name, held.table) == (published.lake, published.schema_name, published.table)
+    assert (shown["schema"], shown["table"]) == (held.schema_name, held.table)
+    html = office.http.get(f"/destinations/{id}").text
+    assert "<script>alert" not in html
+    assert "<img" not in html
+    return {"schema": held.schema_name, "table": held.table, **held.lake.model_dump()}
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+@pytest.mark.parametrize("key", TEXTS)
+def test_a_name_over_rest_is_that_text_and_nothing_else(office: Office, key: str, value: str) -> None:
+    before = sorted(office.folder.rglob("*"))
+    found = put_hostile(office, key, value, "false")
+    assert (found is None) == (len(value) > 200)
+    assert found is None or found[key] == value
+    assert sorted(office.folder.rglob("*")) == before
+
+
+@pytest.mark.parametrize("value", [*HOSTILE, *TOO_MUCH])
+def test_a_catalog_or_path_over_rest_names_one_place_or_is_refused(office: Office, value: str) -> None:
+    before = sorted(office.folder.rglob("*"))
+    for given in (value, f"sqlite:lakes/{value}", f"postgres:dbname={value}", f"postgresql://db.internal/{value}"):
+        found = put_hostile(office, "catalog", given, "false")
+        if found is not None:
+            assert parse_catalog(found["catalog"], office.folder) == found["catalog"]
+            assert given.startswith(("sqlite:", "postgres"))
+        assert office.http.delete(f"{D}/catalog-of-a-stranger").status_code == (404 if found is None else 204)
+    found = put_hostile(office, "data_path", value, "false")
+    assert found is None or found["data_path"] == absolute_data_path(value, office.folder)
+    assert sorted(office.folder.rglob("*")) == before
+
+
+def test_a_look_at_a_real_lake_runs_nothing_of_what_a_name_says(tmp_path: Path) -> None:
+    make_source(tmp_path)
+    with closing(Office(tmp_path)) as office:
+        for value in HOSTILE:
+            for key in ("schema", "table"):
+                id = f"{key}-of-a-stranger"  # noqa: A001
+                body = entry(id, catalog="sqlite:source.sqlite", **{key: value})
+                checks = office.http.post(f"{D}:validate", {**body, "id": id})
+                assert checks.status_code == (200 if len(value) <= 200 else 422), checks.text
+                if checks.status_code == 200:
+                    assert checks.json()["valid"], checks.text
+        lake = ResolvedLake(f"sqlite:{tmp_path}/source.sqlite")
+        with closing(CatalogReader(lake)) as catalog:
+            assert catalog.table("main", "events", catalog.head().snapshot) is not None
 
 
 @pytest.mark.parametrize("name", [*(each for each in HOSTILE if each != "NULL"), *TOO_MUCH, "a/b", "%2e%2e", "é"])

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy.engine import make_url
 
 from services.control.database import Database
 from services.control.lifecycle import drop, remove, reseed
-from services.control.operations import Operations, begun, look
+from services.control.operations import Operation, Operations, begun, look
 from services.control.seen import Seen, after
 from shared.messages import Outcome, Progress
 from tests.fast.control.examples import PIPELINE, at, problem, progress, registered, revision
+from tests.fast.control.office import V1, D, Office
 
 BEFORE = registered()
 LIFE = reseed(BEFORE, revision("2", 5))
@@ -64,8 +67,14 @@ def kept(tmp_path: Path) -> Iterator[Operations]:
         yield Operations(database, PIPELINE)
 
 
+def add(kept: Operations, *operations: Operation) -> None:
+    with kept._database.transaction() as con:
+        for each in operations:
+            kept.add(con, each)
+
+
 def test_how_it_ended_stays_known(kept: Operations) -> None:
-    kept.add(RESEED)
+    add(kept, RESEED)
     assert kept.open() == [RESEED] == kept.newest(10, "a")
     failed = look(RESEED, LIFE, seen(progress(Outcome.PARKED, generation=2, error=problem())))
     kept.finish([failed], at(9))
@@ -76,6 +85,38 @@ def test_how_it_ended_stays_known(kept: Operations) -> None:
 
 
 def test_pipelines_do_not_see_each_others(kept: Operations, tmp_path: Path) -> None:
-    kept.add(RESEED)
+    add(kept, RESEED)
     other = Operations(kept._database, "another")
     assert (other.find(RESEED.id), other.open(), other.newest(10)) == (None, [], [])
+
+
+def test_they_are_listed_page_by_page_also_those_of_one_moment(tmp_path: Path) -> None:
+    with closing(Office(tmp_path)) as office:
+        office.add("a")
+        office.add("b")
+        for number in range(7):
+            office.http.post(f"{D}/{'ab'[number % 2]}/reseed")
+            office.now += timedelta(seconds=number // 3)
+        whole = office.http.get(f"{V1}/operations").json()
+        assert (len(whole["items"]), whole["next"]) == (7, None)
+        assert [each["id"] for each in pages(office, "operations")] == [each["id"] for each in whole["items"]]
+        of_a = [each["id"] for each in whole["items"] if each["destination"] == "a"]
+        assert [each["id"] for each in pages(office, "operations", "&destination=a")] == of_a
+
+
+@pytest.mark.parametrize("wrong", ["a", "ImEi", "WzEsImEiXQ", "IidcdTAwMDAi"])
+def test_a_cursor_of_another_list_is_refused(tmp_path: Path, wrong: str) -> None:
+    with closing(Office(tmp_path)) as office:
+        answer = office.http.get(f"{V1}/operations?after={wrong}")
+        assert (answer.status_code, answer.json()["detail"]) == (422, "after: not a cursor of this list")
+
+
+def pages(office: Office, path: str, query: str = "") -> Iterator[dict[str, Any]]:
+    after = ""
+    while True:
+        page = office.http.get(f"{V1}/{path}?limit=2{query}{after}").json()
+        assert len(page["items"]) <= 2
+        yield from page["items"]
+        if page["next"] is None:
+            return
+        after = f"&after={page['next']}"

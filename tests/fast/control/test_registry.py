@@ -10,17 +10,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
-from services.control.database import registry_url
+from services.control.database import Database, registry_url
 from services.control.lifecycle import Registered, declare, pause, reconcile, remove, reseed
 from services.control.migrate import HEAD, scripts
 from services.control.registry import Registry
 from services.control.tables import metadata
+from services.control.tokens import Tokens
 from services.control.trail import Trail
 from shared.config.model import Config
 from shared.errors import ConfigError, DependencyError
@@ -241,6 +243,24 @@ def test_migrations_make_the_tables_that_the_code_knows(url: str, registry: Regi
     with registry.database.transaction() as con:
         assert compare_metadata(MigrationContext.configure(con), metadata) == []
         assert ScriptDirectory.from_config(scripts(con)).get_heads() == [HEAD]
+
+
+def test_tokens_of_the_revision_before_stay_valid_and_nobody_is_said_to_have_revoked_them(url: str) -> None:
+    with closing(Database(make_url(url))) as database:
+        with database.transaction() as con:
+            command.upgrade(scripts(con), "0004")
+            for id, revoked in (("one", "NULL"), ("other", "'2026-01-02T00:00:00.000000+00:00'")):  # noqa: A001
+                con.execute(text(f"INSERT INTO tokens VALUES ('{id}', 'deploy', 'write', 's', 'd', 'olga',"
+                                 f" '2026-01-01T00:00:00.000000+00:00', {revoked})"))  # fmt: skip
+        database.prepare()
+        tokens = Tokens(database)
+        assert [(each.id, each.author, each.revoked_by) for each in tokens.all()] == [
+            ("one", "olga", None), ("other", "olga", None)
+        ]  # fmt: skip
+        assert tokens.revoke("one", revision().at, "hugo")
+        assert [each.revoked_by for each in tokens.all()] == ["hugo", None]
+        with database.transaction() as con:
+            assert compare_metadata(MigrationContext.configure(con), metadata) == []
 
 
 def test_a_registry_from_before_there_were_migrations_is_taken_over(tmp_path: Path) -> None:

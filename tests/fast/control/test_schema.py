@@ -59,8 +59,8 @@ def office(tmp_path: Path) -> Iterator[Office]:
     broker.put(item("one"))
     broker.put(letter())
 
-    def work(board: Board) -> Work:
-        return Work(PIPELINE, TOPICS, broker, broker, board.view)
+    def work(board: Board, trail: Trail) -> Work:
+        return Work(PIPELINE, TOPICS, broker, broker, board.view, trail)
 
     make_source(tmp_path)
     source = FakeSource(lake=f"sqlite:{tmp_path}/source.sqlite")

@@ -29,6 +29,7 @@ from tests.fast.waiting import eventually
 from tests.servers.ports import free_port
 
 START_WITHIN_S = 60.0
+BROKEN = b"of a version that is not known here"
 
 
 @dataclass
@@ -57,7 +58,7 @@ class Running:
             self.letters.append(DeadLetter.from_bytes(record.value or b""))
         elif record.topic == self.topics.pipelines:
             self.documents.append(PipelineDocument.from_bytes(record.value or b""))
-        else:
+        elif record.value != BROKEN:
             name = (record.key or "").split("/")[1]
             self.kept[name] = None if record.value is None else Destination.from_bytes(record.value)
 
@@ -253,7 +254,9 @@ def test_a_registry_that_was_lost_is_rebuilt_from_the_topics(control: Running, s
     assert httpx.post(f"{base}/b/pause").status_code == 200
     control.say(progress(id="gone", generation=4, position=9))
     assert httpx.delete(f"{base}/gone").status_code == 204
+    control.publisher.send(control.topics.destinations, "events/broken", BROKEN)
     eventually(lambda: generation(control, "b") == 2 and control.kept["gone"] is None)
+    assert control.get("/v1/pipelines/events")["rebuilt"] is None
     control.end(signal.SIGKILL)
     for file in (control.folder / ".viaduck").glob("registry.sqlite*"):
         file.unlink()
@@ -262,6 +265,9 @@ def test_a_registry_that_was_lost_is_rebuilt_from_the_topics(control: Running, s
     eventually(lambda: (control.status("b") or {}).get("state") == "paused")
     assert (control.status("b")["generation"], control.status("b")["managed_by"]) == (2, "api")
     assert "rebuilt from the topics" in control.log()
+    rebuilt = control.get("/v1/pipelines/events")["rebuilt"]
+    assert (rebuilt["destinations"], rebuilt["unreadable"]) == (2, ["broken"])
+    assert "tokens" in rebuilt["not_recovered"]
     entry = {"routing_value": "gone", "catalog": "sqlite:lakes/gone.sqlite"}
     eventually(lambda: httpx.put(f"{base}/gone?check=false", json=entry).status_code == 201)
     assert control.status("gone")["generation"] == 5

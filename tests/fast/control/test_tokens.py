@@ -51,11 +51,11 @@ def test_a_revoked_token_opens_nothing(database: Database) -> None:
     tokens = Tokens(database)
     token, said = tokens.create("deploy", "write", at(0))
     assert tokens.any_valid()
-    assert tokens.revoke(token.id, at(5))
-    assert not tokens.revoke(token.id, at(6))
+    assert tokens.revoke(token.id, at(5), "olga")
+    assert not tokens.revoke(token.id, at(6), "hugo")
     assert tokens.check(said) is None
     assert not tokens.any_valid()
-    assert [each.revoked_at for each in tokens.all()] == [at(5)]
+    assert [(each.revoked_at, each.revoked_by) for each in tokens.all()] == [(at(5), "olga")]
 
 
 def test_what_another_control_revoked_is_refused_soon(database: Database) -> None:

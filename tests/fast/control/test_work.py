@@ -11,9 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
+from services.control.api.paging import read_spans, write_spans
+from services.control.api.work import LONGEST_CURSOR
 from services.control.board import Board
-from services.control.work import REPLAYED_BY, Work
+from services.control.trail import WHOLE, Trail
+from services.control.work import REPLAYED_BY, Spans, Work
 from shared.kafka.dead_letter import MAX_PAYLOAD
 from shared.kafka.embedded import EmbeddedBroker
 from shared.kafka.publisher import Publisher
@@ -38,8 +42,12 @@ class FakeBroker:
     def newest(self, topic: str, count: int) -> list[Record]:
         return self.topics.get(topic, [])[-count:]
 
-    def all(self, topic: str, since_ms: int | None = None) -> Iterator[Record]:
-        return iter(list(self.topics.get(topic, [])))
+    def spans(self, topic: str, since_ms: int | None = None) -> Spans:
+        return {0: (0, len(self.topics.get(topic, [])))}
+
+    def within(self, topic: str, spans: Mapping[int, tuple[int, int]]) -> Iterator[Record]:
+        first, end = spans.get(0, (0, 0))
+        return iter(self.topics.get(topic, [])[first:end])
 
     def send(
         self,
@@ -70,8 +78,8 @@ def broker() -> FakeBroker:
 
 @pytest.fixture
 def office(tmp_path: Path, broker: FakeBroker) -> Iterator[Office]:
-    def work(board: Board) -> Work:
-        return Work(PIPELINE, TOPICS, broker, broker, board.view)
+    def work(board: Board, trail: Trail) -> Work:
+        return Work(PIPELINE, TOPICS, broker, broker, board.view, trail)
 
     with closing(Office(tmp_path, work=work)) as office:
         office.add("a")
@@ -148,10 +156,130 @@ def test_what_matches_is_sent_again_as_it_was(
         assert (sent.key, sent.headers) == (first.key, {**first.headers, REPLAYED_BY: "loopback"})
 
 
-def test_what_the_broker_did_not_take_is_not_counted(office: Office, broker: FakeBroker) -> None:
+def test_what_the_broker_did_not_take_is_not_counted_and_the_trail_says_so(office: Office, broker: FakeBroker) -> None:
     broker.put(item("one"))
     broker.refuses = True
     assert office.http.post(f"{V1}/work:replay", {}).json()["sent"] == 0
+    part, whole = trail(office)[:2]
+    assert (whole["deed"], whole["changes"]["matched"]) == ("replayed", [None, 1])
+    assert (part["deed"], part["changes"]) == ("replayed in part", {"sent": [None, 0], "of": [None, 1]})
+
+
+def trail(office: Office) -> list[dict[str, Any]]:
+    return list(office.http.get(f"{V1}/audit").json()["items"])
+
+
+def sent_again(office: Office, path: str, body: object, limit: int) -> Iterator[Any]:
+    """The answers, until there is no more."""
+    following = ""
+    while True:
+        answer = office.http.post(f"{V1}/{path}?limit={limit}{following}", body)
+        assert answer.status_code == 200, answer.text
+        yield (said := answer.json())
+        assert said["more"] == (said["next"] is not None)
+        if not said["more"]:
+            return
+        following = f"&after={said['next']}"
+
+
+def names(broker: FakeBroker, topic: str = TOPICS.work) -> list[str]:
+    return [WorkItem.from_bytes(each.value or b"").item for each in broker.topics[topic]]
+
+
+def test_the_rest_is_sent_by_asking_on_each_item_once_and_none_of_what_came_meanwhile(
+    office: Office, broker: FakeBroker
+) -> None:
+    for name in ("one", "of b", "two", "three", "four", "five"):
+        broker.put(item(name, name[3:] if name == "of b" else "a"))
+    asking = sent_again(office, "work:replay", {"destination": "a"}, 2)
+    said = [next(asking)]
+    broker.put(item("meanwhile"))
+    said += asking
+    assert [(each["matched"], each["sent"], each["more"]) for each in said] == [
+        (2, 2, True),
+        (2, 2, True),
+        (1, 1, False),
+    ]
+    assert names(broker)[6:] == ["one", "two", "meanwhile", "three", "four", "five"]
+
+
+def test_what_was_sent_again_is_not_sent_again_itself(office: Office, broker: FakeBroker) -> None:
+    broker.put(item("one"))
+    broker.put(item("two"))
+    for _ in range(3):
+        assert office.http.post(f"{V1}/work:replay", {}).json()["matched"] == 2
+    assert names(broker) == ["one", "two"] * 4
+
+
+def test_letters_that_came_back_are_left_out_unless_they_are_named(office: Office, broker: FakeBroker) -> None:
+    for number in range(5):
+        broker.put(letter(str(number).encode()))
+    broker.put(letter(b"0"), {REPLAYED_BY: "olga"})
+    said = list(sent_again(office, "dead-letters:redrive", {}, 3))
+    assert [(each["matched"], each["more"]) for each in said] == [(3, True), (2, False)]
+    assert [each.value for each in broker.topics[TOPICS.work]] == [b"0", b"1", b"2", b"3", b"4"]
+    assert office.http.post(f"{V1}/dead-letters:redrive", {"partition": 0, "offset": 5}).json()["sent"] == 1
+
+
+NO_PLACES = [
+    "",
+    "[1]",
+    "{}",
+    "[[-1, 0, 1]]",
+    "[[0, 0, 1e30]]",
+    '[[0, "0", 1]]',
+    "[[0, true, 1]]",
+    f"[[0, 0, 1{'0' * 400}]]",
+]
+
+
+@pytest.mark.parametrize("said", NO_PLACES)
+@pytest.mark.parametrize("path", ["work:replay", "dead-letters:redrive"])
+def test_a_cursor_of_something_else_is_refused(office: Office, broker: FakeBroker, path: str, said: str) -> None:
+    broker.put(item("one"))
+    cursor = base64.urlsafe_b64encode(said.encode()).decode().rstrip("=")
+    answer = office.http.post(f"{V1}/{path}?after={cursor}", {})
+    assert (answer.status_code, answer.json()["detail"]) == (422, "after: not a cursor of this list")
+    assert names(broker) == ["one"]
+
+
+def test_a_cursor_of_hundreds_of_partitions_still_fits() -> None:
+    spans = {number: (10**8 + number, 2 * 10**8) for number in range(400)}
+    cursor = write_spans(spans)
+    assert cursor is not None
+    assert len(cursor) < LONGEST_CURSOR
+    assert read_spans(cursor) == spans
+
+
+def test_who_sent_what_again_stands_in_the_trail(office: Office, broker: FakeBroker) -> None:
+    broker.put(item("one"))
+    broker.put(letter(b"one"))
+    broker.put(letter(b"two", TOPICS.destinations))
+    before = len(trail(office))
+    for path in ("work:replay", "dead-letters:redrive"):
+        office.http.post(f"{V1}/{path}", {"dry_run": True})
+        office.http.post(f"{V1}/{path}", {"partition": 77})
+    assert len(trail(office)) == before
+    office.http.post(f"{V1}/work:replay", {"destination": "a", "since": "2025-01-01T00:00:00Z"})
+    office.http.post(f"{V1}/dead-letters:redrive", {})
+    redriven, replayed = trail(office)[:2]
+    assert (replayed["deed"], replayed["author"], replayed["destination"]) == ("replayed", "loopback", "a")
+    assert replayed["changes"] == {
+        "which": [None, {"destination": "a", "since": "2025-01-01T00:00:00+00:00"}],
+        "matched": [None, 1], "refused": [None, 0], "more": [None, False],
+    }  # fmt: skip
+    assert (redriven["deed"], redriven["author"], redriven["destination"]) == ("redriven", "loopback", WHOLE)
+    assert (redriven["changes"]["matched"], redriven["changes"]["refused"]) == ([None, 2], [None, 1])
+
+
+def test_what_can_not_be_written_down_is_not_sent(office: Office, broker: FakeBroker) -> None:
+    broker.put(item("one"))
+    broker.put(letter(b"one"))
+    with office.registry.database.transaction() as con:
+        con.execute(text("DROP TABLE audit"))
+    for path in ("work:replay", "dead-letters:redrive"):
+        assert office.http.post(f"{V1}/{path}", {}).status_code == 503
+    assert names(broker) == ["one"]
 
 
 def test_letters_are_shown_without_secrets(office: Office, broker: FakeBroker) -> None:
@@ -198,6 +326,12 @@ def test_a_scan_reads_what_a_topic_holds_now_and_ends() -> None:
     assert publisher.flush(10) == 0
     publisher.close()
     assert sorted(int(record.value or b"") for record in scan.all(TOPICS.work)) == list(range(200))
+    spans = scan.spans(TOPICS.work)
+    assert sum(end - first for first, end in spans.values()) == 200
+    assert sorted(int(record.value or b"") for record in scan.within(TOPICS.work, spans)) == list(range(200))
+    beyond = {number: (first + 1, end + 1_000) for number, (first, end) in spans.items()} | {10**6: (0, 5)}
+    assert len(list(scan.within(TOPICS.work, beyond))) == 200 - len(spans)
+    assert list(scan.within(TOPICS.work, {number: (end, end + 5) for number, (_, end) in spans.items()})) == []
     newest = scan.newest(TOPICS.work, 8)
     assert 0 < len(newest) < 200
     assert all(record.offset > 0 for record in newest)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from services.control.status import State
 from shared.messages import DesiredState, ItemKind, Outcome
@@ -128,6 +129,25 @@ def test_a_reseed_is_an_operation_that_ends_with_the_new_life_in_place(office: O
     assert [each["id"] for each in office.http.get(f"{V1}/operations").json()["items"]] == [done["id"]]
 
 
+@pytest.mark.parametrize(("method", "path"), [("POST", "/reseed"), ("DELETE", "?data=drop")])
+def test_a_registry_that_fails_between_life_and_operation_has_kept_neither(
+    office: Office, method: str, path: str
+) -> None:
+    """«Nothing has changed» is true then, and a new life without its operation could not be followed."""
+    before = office.add("a")
+    with office.registry.database.transaction() as con:
+        con.execute(text("ALTER TABLE operations RENAME TO away"))
+    sent = len(office.topic.sent)
+    answer = office.http.request(method, f"{D}/a{path}")
+    assert (answer.status_code, answer.json()["type"]) == (503, "/docs/errors#unavailable")
+    assert office.http.get(f"{D}/a").json() == before
+    assert office.registry.destinations()["a"].generation == 1
+    assert (len(office.topic.sent), office.http.get(f"{V1}/audit").json()["items"][0]["deed"]) == (sent, "added")
+    with office.registry.database.transaction() as con:
+        con.execute(text("ALTER TABLE away RENAME TO operations"))
+    assert office.http.request(method, f"{D}/a{path}").json()["generation"] == 2
+
+
 def test_a_rewind_begins_a_life_at_a_snapshot_that_the_source_still_has(tmp_path: Path) -> None:
     make_source(tmp_path)
     with_lake(tmp_path, "INSERT INTO lake.events SELECT 1, 'x', 1, NULL")
@@ -226,10 +246,10 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"routing_value": "nul\x00"}, "routing_value", "invalid"),
     ({"table": "nul\x00"}, "table", "invalid"),
     ({"data_path": "/nul\x00"}, "data_path", "invalid"),
-    ({"unknown": 1}, "body.unknown", "invalid"),
-    ({"routing_value": {"$gt": ""}}, "body.routing_value", "invalid"),
-    ({"seed_mode": "later"}, "body.seed_mode", "invalid"),
-    ({"schema": ""}, "body.schema", "invalid"),
+    ({"unknown": 1}, "unknown", "invalid"),
+    ({"routing_value": {"$gt": ""}}, "routing_value", "invalid"),
+    ({"seed_mode": "later"}, "seed_mode", "invalid"),
+    ({"schema": ""}, "schema", "invalid"),
 ]
 
 
@@ -242,6 +262,7 @@ def test_an_entry_that_can_not_be_used_is_refused_by_its_field(
     said = answer.json()
     assert (answer.status_code, said["type"]) == (422, f"/docs/errors#{kind}")
     assert any(field["path"].startswith(path) for field in said["fields"])
+    assert not any(field["path"].startswith("body") for field in said["fields"])
     assert "s3cret" not in answer.text
     assert "a" not in office.registry.destinations()
 
@@ -319,9 +340,44 @@ def test_an_import_says_what_became_of_each_line(office: Office) -> None:
         (1, "a", 201), (3, "old", 200), (4, None, 422), (5, None, 422), (6, "a", 422), (7, "filed", 409),
         (8, "c", 422), (9, "d", 422),
     ]  # fmt: skip
+    assert [line["fields"][0]["path"] if line["fields"] else None for line in said["lines"]] == [
+        None, None, "", "id", "id", None, "routing_value", "catalog"
+    ]  # fmt: skip
+    kinds = [None, None, "invalid", "invalid", "invalid", "declared_by_file", "invalid", "secret_in_request"]
+    assert [line["type"] for line in said["lines"]] == [kind and f"/docs/errors#{kind}" for kind in kinds]
+    assert all(bool(line["hint"]) == bool(line["detail"]) == (line["status"] >= 400) for line in said["lines"])
     assert (said["applied"], said["created"], said["changed"], said["failed"]) == (True, 1, 1, 6)
     assert "s3cret" not in answer.text
     assert office.registry.destinations().keys() == {"filed", "old", "a"}
+
+
+def test_a_line_that_fails_is_told_as_a_put_would_be(office: Office) -> None:
+    for bad in (
+        {"seed_mode": "later"},
+        {"properties": {"s3_regoin": "eu"}},
+        {"catalog": "sqlite:x", "catalog_env": "Y"},
+    ):
+        put = office.http.put(f"{D}/a?check=false", entry("a", **bad)).json()
+        body = ndjson(entry("a", id="a", **bad))
+        (line,) = office.http.request(
+            "POST", f"{D}:import", content=body, headers={"Content-Type": "application/x-ndjson"}
+        ).json()["lines"]
+        assert {name: line[name] for name in ("type", "status", "detail", "hint", "fields")} == {
+            name: put[name] for name in ("type", "status", "detail", "hint", "fields")
+        }
+
+
+def test_a_body_that_is_no_json_is_refused_as_a_whole(office: Office) -> None:
+    answer = office.http.request("PUT", f"{D}/a", content=b"{", headers={"Content-Type": "application/json"})
+    assert (answer.status_code, [field["path"] for field in answer.json()["fields"]]) == (422, ["body"])
+    assert [field["path"] for field in office.http.request("PUT", f"{D}/a").json()["fields"]] == ["body"]
+
+
+def test_the_import_that_the_schema_shows_is_one(office: Office) -> None:
+    shown = office.http.get("/openapi.json").json()["paths"]["/v1/pipelines/{pipeline}/destinations:import"]["post"]
+    body = shown["requestBody"]["content"]["application/x-ndjson"]["example"].encode()
+    answer = office.http.request("POST", f"{D}:import", content=body, headers={"Content-Type": "application/x-ndjson"})
+    assert (answer.json()["created"], answer.json()["failed"]) == (2, 0)
 
 
 def test_all_or_nothing_is_nothing_where_a_line_fails(office: Office) -> None:
