@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench bench-full bench-page bench-control mutants torture soak model-check
+.PHONY: help setup demo test lint bench bench-full bench-page bench-control bench-profile mutants torture soak model-check
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
@@ -55,6 +55,9 @@ $(LOAD_READY): $(READY) requirements-bench.lock
 
 bench-control: $(LOAD_READY) ## control with 5,000 destinations, under load
 	$(BIN)/python -m bench.control $(ARGS)
+
+bench-profile: $(LOAD_READY) ## where the time of a cycle goes: by phase, in Spark, in Postgres; ARGS="--case small"
+	$(BIN)/python -m bench.profile $(ARGS)
 
 mutants: $(READY) ## plant one mistake at a time, and show the test that catches it
 	$(BIN)/python -m tests.mutants $(ARGS)

@@ -24,7 +24,7 @@ from tests.servers.postgres import Postgres
 TENANT = "tenant"
 APPLIES = 30
 SETTINGS = {"log_min_duration_statement": "0", "log_line_prefix": "%d|"}
-SPOKEN = re.compile(rf"^{TENANT}\|LOG:  duration: ([\d.]+) ms  statement: (.*?)(?=^\w*\|)", re.MULTILINE | re.DOTALL)
+SPOKEN = r"^{}\|LOG:  duration: ([\d.]+) ms  statement: (.*?)(?=^\w*\|)"
 
 KINDS = (
     ("health check of the pool", r"SELECT 1$"),
@@ -101,10 +101,10 @@ def _applies(folder: Path, server: Postgres) -> Iterator[Apply]:
         worker.forget()
 
 
-def spoken(log: str) -> dict[str, list[float]]:
-    """Milliseconds of the tenant's statements by kind, from Postgres's log."""
+def spoken(log: str, database: str = TENANT) -> dict[str, list[float]]:
+    """Milliseconds of the statements by kind, from Postgres's log; ``database`` is a pattern of whose."""
     found: dict[str, list[float]] = {}
-    for ms, statement in SPOKEN.findall(log + "|"):
+    for ms, statement in re.findall(SPOKEN.format(database), log + "|", re.MULTILINE | re.DOTALL):
         kind = next((name for name, shows in KINDS if re.search(shows, statement.strip())), "other")
         found.setdefault(kind, []).append(float(ms))
     return found
