@@ -97,7 +97,7 @@ class Service:
         client = f"viaduck-applier-{self._name}"
         self._publisher = Publisher(self._settings, client)
         topics = [self._topics.destinations, self._topics.pipelines]
-        self._follower = follower = Follower(self._settings, f"{client}-destinations", topics)
+        self._follower = follower = Follower(self._settings, f"{client}-destinations", topics, urgent=False)
         self._copying = Copying(self._deployment.copies, lambda: follower.level)
         follower.start(self._followed)
         renewal = RenewalWatch(self._settings, f"{client}-renewal", self._renew)

@@ -68,7 +68,7 @@ def hearing(deployment: Deployment) -> Iterator[Callable[[], None]]:
         yield _nothing
         return
     settings = KafkaSettings.from_config(deployment.common)
-    follower = Follower(settings, CLIENT, [Topics(settings.prefix).pipelines])
+    follower = Follower(settings, CLIENT, [Topics(settings.prefix).pipelines], urgent=False)
     copying = Copying(deployment.copies, lambda: follower.level)
     renewal = RenewalWatch(settings, f"{CLIENT}-renewal", follower.renew)
     follower.start(lambda record: _note(copying, record))

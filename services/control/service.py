@@ -89,7 +89,7 @@ class Control:
         self._readiness = self._closing.enter_context(
             contextlib.closing(Readiness(checks, self._peers, self._fleet.sources))
         )
-        self._follower = Follower(settings, CLIENT, [self._topics.progress])
+        self._follower = Follower(settings, CLIENT, [self._topics.progress], urgent=False)
         self._renewal = RenewalWatch(settings, f"{CLIENT}-renewal", self._renewed)
         guard = Guard(loopback=is_loopback(config.server.host), token=token, tokens=self._tokens)
         self._server = uvicorn.Server(self._uvicorn(guard))

@@ -38,8 +38,10 @@ class Follower:
     records again and must not mind.
     """
 
-    def __init__(self, settings: KafkaSettings, client_id: str, topics: Sequence[str]) -> None:
+    def __init__(self, settings: KafkaSettings, client_id: str, topics: Sequence[str], *, urgent: bool = True) -> None:
+        """``urgent`` where changes wait for what is said there; else it may be heard a little later."""
         self._settings, self._client_id, self._topics = settings, client_id, tuple(topics)
+        self._urgent = urgent
         self._watch = Watch(client_id)
         self._stopped, self._renewed = threading.Event(), threading.Event()
         self._unread: set[tuple[str, int]] = set()
@@ -82,7 +84,8 @@ class Follower:
 
     def _build(self) -> Consumer:
         self._watch = Watch(self._client_id)
-        properties = self._settings.consumer(self._client_id, f"{self._client_id} (unused)", self._watch)
+        group = f"{self._client_id} (unused)"
+        properties = self._settings.consumer(self._client_id, group, self._watch, urgent=self._urgent)
         return build(Consumer, {**properties, "enable.partition.eof": True})
 
     def _run(self, consumer: Consumer, handler: Handler, on_failure: Callable[[Exception], None]) -> None:

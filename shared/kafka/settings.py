@@ -36,7 +36,8 @@ PRODUCER_FIXED = {"acks": "all", "enable.idempotence": True}
 CONSUMER_FIXED = {"enable.auto.commit": False, "enable.auto.offset.store": False, "auto.offset.reset": "earliest"}
 
 # The mock cluster answers a fetch that finds nothing only after the full wait, even when a message arrives meanwhile.
-EMBEDDED_CONSUMER = {"fetch.wait.max.ms": 25}
+EMBEDDED_URGENT = {"fetch.wait.max.ms": 25}
+EMBEDDED_PATIENT = {"fetch.wait.max.ms": 150}
 EMBEDDED_MEMBER = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 500}
 
 
@@ -78,9 +79,9 @@ class KafkaSettings:
     def producer(self, client_id: str, on_error: ErrorHandler) -> Properties:
         return {**PRODUCER, **self.client(client_id, on_error), **PRODUCER_FIXED}
 
-    def consumer(self, client_id: str, group: str, on_error: ErrorHandler) -> Properties:
-        """For one that is told what to read."""
-        embedded = EMBEDDED_CONSUMER if self.embedded else {}
+    def consumer(self, client_id: str, group: str, on_error: ErrorHandler, *, urgent: bool = True) -> Properties:
+        """For one that is told what to read. What is not ``urgent`` may be late, and is cheap while nothing comes."""
+        embedded = (EMBEDDED_URGENT if urgent else EMBEDDED_PATIENT) if self.embedded else {}
         return {**embedded, **self.client(client_id, on_error), **CONSUMER_FIXED, "group.id": group}
 
     def member(self, client_id: str, group: str, on_error: ErrorHandler, *, classic: bool) -> Properties:
