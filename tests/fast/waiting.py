@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 
-def eventually(holds: Callable[[], object], within_s: float = 30.0) -> None:
+def eventually(holds: Callable[[], object], within_s: float = 60.0) -> None:
     """Return as soon as ``holds`` is true; fail after ``within_s``, far above what a busy machine needs."""
     deadline = time.monotonic() + within_s
     while not holds():
