@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
@@ -16,17 +15,7 @@ Destination = Annotated[str | None, typer.Option("--destination", metavar="ID", 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count them.")]
 
 
-class Kind(StrEnum):
-    """``shared.messages.ItemKind``; `--help` does without what that imports."""
-
-    SEED = "seed"
-    CHANGES = "changes"
-    ADVANCE = "advance"
-    PROBE = "probe"
-    DROP = "drop"
-    UPKEEP = "upkeep"
-
-
+KINDS_HELP = "seed, changes, advance, probe, drop or upkeep."
 SENT = ("matched", "sent", "refused", "more")
 
 
@@ -51,7 +40,7 @@ def replay(
     url: Url = None,
     pipeline: Pipeline = None,
     destination: Destination = None,
-    kind: Annotated[Kind | None, typer.Option(help="Of this kind alone.")] = None,
+    kind: Annotated[str | None, typer.Option(help=KINDS_HELP)] = None,
     since: Annotated[str | None, typer.Option(help="Published at this time or later, with its zone.")] = None,
     until: Annotated[str | None, typer.Option(help="Published at this time or before.")] = None,
     partition: Annotated[int | None, typer.Option(min=0, help="On this partition.")] = None,
@@ -64,7 +53,7 @@ def replay(
 ) -> None:
     """Send work items again: all, or those that everything given holds for. The fence makes it harmless."""
     given: dict[str, Any] = {
-        "destination": destination, "kind": kind and kind.value, "since": since, "until": until, "partition": partition,
+        "destination": destination, "kind": kind, "since": since, "until": until, "partition": partition,
         "from_offset": from_offset, "to_offset": to_offset, "after": after, "through": through,
     }  # fmt: skip
     asked = target(config, url)

@@ -46,7 +46,8 @@ def attach(
             con.execute(statement.removesuffix(")") + ", OVERRIDE_DATA_PATH true)")
         _create_secret(con, alias, lake)
     except (duckdb.Error, OSError) as error:
-        drop_secret(con, alias)
+        with contextlib.suppress(duckdb.Error):  # an instance that has been invalidated refuses even this
+            detach(con, alias)
         raise classify(error, f"opening the lake at {lake}") from None
 
 

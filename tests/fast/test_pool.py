@@ -10,6 +10,7 @@ import duckdb
 import pytest
 
 from shared.config.catalogs import ResolvedLake
+from shared.errors import ViaduckError
 from shared.lake.engine import connect
 from shared.lake.pool import LakePool
 
@@ -86,3 +87,16 @@ def test_new_keys_serve_whoever_still_holds_the_lake_with_the_old(
         assert con.execute(f"SELECT count(*) FROM {held.alias}.snapshots()").fetchall() == [(1,)]
     assert key_for(con, "s3://bucket/tenant-1/file.parquet") == "new"
     assert len(pool) == 1
+
+
+def test_keys_that_can_not_be_used_leave_nothing_attached(
+    con: duckdb.DuckDBPyConnection, pool: LakePool, tmp_path: Path
+) -> None:
+    made = lake(tmp_path, "tenant-1", "one")
+    broken = ResolvedLake(made.catalog, data_path=made.data_path, properties={**made.properties, "s3_use_ssl": "maybe"})
+    with pytest.raises(ViaduckError):
+        use(pool, broken)
+    assert (
+        con.execute("SELECT database_name FROM duckdb_databases() WHERE database_name LIKE 'lake_%'").fetchall() == []
+    )
+    assert len(pool) == 0

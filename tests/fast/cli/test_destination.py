@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 
 from services.cli.act import progress as progress_bar
 from services.cli.main import app
-from services.cli.work_app import Kind
+from services.cli.work_app import KINDS_HELP
 from services.control.board import Board
 from services.control.trail import Trail
 from services.control.work import Work
@@ -213,8 +213,13 @@ def test_what_a_stranger_wrote_does_not_steer_a_terminal(terminal: Terminal) -> 
     assert "\x1b" not in dismissed
 
 
-def test_every_kind_of_item_can_be_asked_for() -> None:
-    assert [each.value for each in Kind] == [each.value for each in ItemKind]
+def test_every_kind_of_item_can_be_asked_for_and_no_other(terminal: Terminal) -> None:
+    for kind in ItemKind:
+        assert kind.value in KINDS_HELP
+        assert terminal.json("work", "replay", "--kind", kind.value, "--dry-run")[0]["matched"] == 0
+    refused = terminal.fails("work", "replay", "--kind", "change", "--dry-run")
+    assert isinstance(refused, Rejected)
+    assert (refused.kind, refused.status) == ("invalid", 422)
 
 
 STEERING = "\x1b[2J\x1b]0;title\x07[red]\u202eevil\n"
