@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.model.tlc import MODELS, configured, search
 
-LARGE = ("lives", "drops", "expiry", "registry", "large")
+LARGE = ("lives", "drops", "expiry", "registry", "moves", "large")
 
 
 def main() -> int:
