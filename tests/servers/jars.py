@@ -2,38 +2,20 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shutil
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from shared.errors import DependencyError
 from shared.java import java_home, look
+from tests.cache import cache, locked
 
 VERSION = "4.3.1"
 HERE = Path(__file__).parent / "kafka_jars"
 FETCHED_WITHIN_S = 600
 SMALL = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-
-
-def cache() -> Path:
-    """Where what is costly to get is kept between runs."""
-    folder = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "viaduck-tests"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-@contextmanager
-def locked(name: str) -> Iterator[None]:
-    """One process of this machine at a time."""
-    with (cache() / f"{name}.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def jars() -> Path:

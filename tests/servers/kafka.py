@@ -20,7 +20,8 @@ from typing import Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from tests.servers.jars import VERSION, archive, java_command, locked
+from tests.cache import locked
+from tests.servers.jars import VERSION, archive, java_command
 from tests.servers.kafka_security import Security, grant
 from tests.servers.machine import Image, Local, Machine, machine, run_to_end, wait_until_ready
 from tests.servers.ports import free_ports
