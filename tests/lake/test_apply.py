@@ -473,7 +473,7 @@ def test_a_destination_that_stalls_does_not_hold_up_the_others(make_bed: MakeBed
 
 
 def test_more_that_stall_than_a_worker_has_threads_hold_up_nobody(make_bed: MakeBed) -> None:
-    bed = make_bed(limits=Limits(threads=2, stall_s=6.0))
+    bed = make_bed(limits=Limits(threads=2, stall_s=8.0))
     bed.sql("CREATE TABLE src.main.t (id BIGINT, tenant VARCHAR, v VARCHAR)")
     with _Deaf() as port:
         for number in range(3):
@@ -488,7 +488,7 @@ def test_more_that_stall_than_a_worker_has_threads_hold_up_nobody(make_bed: Make
 @pytest.mark.parametrize("make_lake", ["postgres"], indirect=True)
 def test_a_lock_on_one_catalog_is_told_and_holds_up_nobody_else(make_bed: MakeBed) -> None:
     """Not even the next task in the same process: DuckDB would not close what somebody still waits in."""
-    bed = make_bed(limits=Limits(stall_s=3.0))
+    bed = make_bed(limits=Limits(stall_s=6.0))
     bed.sql("CREATE TABLE src.main.t (id BIGINT, tenant VARCHAR, v VARCHAR)")
     bed.add("locked")
     bed.add("other")
@@ -505,7 +505,7 @@ def test_a_lock_on_one_catalog_is_told_and_holds_up_nobody_else(make_bed: MakeBe
         later: list[Progress] = []
         going_on = threading.Thread(target=lambda: later.extend(bed.changes(second, "other")))
         going_on.start()
-        going_on.join(20.0)
+        going_on.join(60.0)
         went_on = outcomes(later)
     going_on.join()
     assert went_on == [Outcome.APPLIED], "while the lock was held"
@@ -517,19 +517,21 @@ def test_a_lock_on_one_catalog_is_told_and_holds_up_nobody_else(make_bed: MakeBe
 def test_a_process_with_somebody_stuck_in_it_for_good_is_not_used_again(make_bed: MakeBed) -> None:
     """Spark ends a Python worker that leaves its input unread, and with it what nothing else can end."""
     eventually(lambda: not worker.has_stuck(0.0))  # of the tests before
-    bed = make_bed(limits=Limits(stall_s=6.0, deadline_s=5.0))
+    bed = make_bed()
     bed.sql("CREATE TABLE src.main.t (id BIGINT, tenant VARCHAR, v VARCHAR)")
     bed.add("a")
     source = SourceTable(bed.source, "main", "t", bed.routing)
     read_to_the_end: list[str] = []
 
-    def one_task(name: str) -> Iterator[Task]:
-        yield Task(ItemKind.SEED, source, (bed.target(name, ItemKind.SEED),), bed.limits)
+    def one_task(name: str, limits: Limits) -> Iterator[Task]:
+        yield Task(ItemKind.SEED, source, (bed.target(name, ItemKind.SEED),), limits)
         read_to_the_end.append(name)
 
     with _Deaf() as port:
-        bed.add("deaf", lake=ResolvedLake(f"postgres:host=127.0.0.1 port={port} dbname=x user=x", None, "/nowhere"))
-        ended = [*run_tasks(one_task("a")), *run_tasks(one_task("deaf"))]
+        words = f"postgres:host=127.0.0.1 port={port} dbname=x user=x connect_timeout=600"
+        bed.add("deaf", lake=ResolvedLake(words, None, "/nowhere"))
+        fine = run_tasks(one_task("a", bed.limits))
+        ended = [*fine, *run_tasks(one_task("deaf", Limits(stall_s=2.0, deadline_s=1.0)))]
     assert outcomes([each.results[0].progress for each in ended]) == [Outcome.APPLIED, Outcome.FAILED]
     assert read_to_the_end == ["a"]
 
