@@ -37,8 +37,9 @@ class Limits:
     most_threads: int = 32
     """While they wait for catalogs and stores that are far."""
     deadline_s: float = 120.0
-    stall_s: float = 15.0
-    """A destination that has not come back for that long, while the others have, no longer holds them up."""
+    stall_s: float = 10.0
+    """A destination that has not come back for that long, while the others have, no longer holds them up: it is
+    answered for, so that its status says so."""
     memory_limit: str = "1GB"
 
 

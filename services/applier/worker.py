@@ -11,8 +11,8 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
 import duckdb
@@ -24,6 +24,7 @@ from services.applier.drop import drop
 from services.applier.feed import Feed
 from services.applier.reading import Counts, Reading
 from services.applier.task import Limits, Target, TargetResult, Task, TaskResult, WorkerReport
+from services.applier.under_way import Doing, Numbered, UnderWay, crowded_out, unanswered
 from services.applier.width import Width
 from shared.errors import DestinationError, ViaduckError
 from shared.lake.catalog import TableInfo
@@ -45,7 +46,6 @@ OF_THE_SOURCE = frozenset(
 )
 """What is said of any lake and means, while the source is read, that no destination is to blame."""
 
-Numbered = tuple[int, Target]
 Work = Callable[[int, Target], tuple[Applied | None, Reading | None]]
 """What is done for one target; nothing at all where the answer comes later."""
 
@@ -70,18 +70,43 @@ class Worker:
         self.pool = LakePool(self.con, limits.max_open_lakes)
         self.applier = Applier(self.con, self.pool, limits)
         self.width = Width(limits.threads, limits.most_threads)
-        self.threads = ThreadPoolExecutor(self.width.most, thread_name_prefix="apply")
+        self.threads = self._hired()
         self.broken = False
         self.reported_evictions = 0
+        self._left: list[Doing] = []
 
     def close(self) -> None:
+        """Let go of everything. DuckDB waits for who is left behind, so nobody waits for DuckDB then."""
         self.threads.shutdown(wait=False, cancel_futures=True)
+        if self._left:
+            threading.Thread(target=self._close_in_time, name="close", daemon=True).start()
+        else:
+            self._close()
+
+    def leave(self, behind: Mapping[Doing, float]) -> None:
+        """Go on without those, with other threads. ``behind``: when each was begun, in monotonic seconds."""
+        self.broken = True
+        self._left += behind
+        _left_behind.update(behind)
+        self.threads.shutdown(wait=False, cancel_futures=True)
+        self.threads = self._hired()
+
+    def _hired(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(self.width.most, thread_name_prefix="apply")
+
+    def _close_in_time(self) -> None:
+        wait(self._left)
+        self._close()
+
+    def _close(self) -> None:
         self.pool.close()
         release(self.con)
 
 
 _worker: Worker | None = None
 _building = threading.Lock()
+_left_behind: dict[Doing, float] = {}
+"""Who was left behind in this process, and when each was begun."""
 
 
 def worker(limits: Limits) -> Worker:
@@ -107,8 +132,26 @@ def forget() -> None:
 
 
 def run_tasks(tasks: Iterable[Task]) -> Iterable[TaskResult]:
-    """What Spark maps over a partition: drains its input, never raises."""
-    return [run_task(task) for task in tasks]
+    """What Spark maps over a partition, which holds one task: drains its input, never raises.
+
+    A process that has somebody in it for good leaves the input's end unread: Spark takes the results and ends it.
+    """
+    results = []
+    for task in tasks:
+        results.append(run_task(task))
+        if has_stuck(task.limits.deadline_s):
+            break
+    return results
+
+
+def has_stuck(deadline_s: float) -> bool:
+    """Whether somebody who was left behind is still at it past the deadline, and so can bring nothing about any more.
+
+    Each holds a thread, a connection and a DuckDB instance, which only the end of the process takes from it.
+    """
+    for gone in [each for each in _left_behind if each.done()]:
+        del _left_behind[gone]
+    return any(time.monotonic() - began > deadline_s for began in _left_behind.values())
 
 
 def run_task(task: Task) -> TaskResult:
@@ -267,27 +310,25 @@ class _Run:
 
     # -- many targets at once -----------------------------------------------------------------------------------------
 
-    def _each(
-        self,
-        targets: Sequence[Numbered],
-        work: Work,
-    ) -> None:
-        """Run ``work`` for each target on the worker's threads. Who stalls alone is left behind, with an outcome."""
-        width, waiting = self.me.width, deque(targets)
-        running: dict[Future[TargetResult | None], Numbered] = {}
+    def _each(self, targets: Sequence[Numbered], work: Work) -> None:
+        """Run ``work`` for each target on the worker's threads. Who stalls is left behind, with an outcome.
+
+        Nobody waits for one that waits for its catalog: the places of those that are silent are given to others.
+        """
+        width, waiting, running = self.me.width, deque(targets), UnderWay()
         width.begin()
         while waiting or running:
-            while waiting and len(running) < width.now:
+            places = min(width.most, width.now + 2 * running.silent)
+            while waiting and len(running) < places:
                 numbered = waiting.popleft()
-                running[self.me.threads.submit(self._one, *numbered, work)] = numbered
-            finished, _ = wait(running, timeout=self.task.limits.stall_s, return_when=FIRST_COMPLETED)
-            if not finished:
-                self._leave_behind([*running.values(), *waiting])
+                running.begin(self.me.threads.submit(self._one, *numbered, work), numbered)
+            finished = running.wait()
+            if not finished and running.has_stalled(self.task.limits.stall_s):
+                self._leave_behind(running, waiting)
                 return
-            width.judge(len(finished), full=bool(waiting))
-            for future in finished:
-                number, _ = running.pop(future)
-                result = future.result()
+            if finished:
+                width.judge(len(finished), full=bool(waiting))
+            for number, result in finished:
                 if result is not None:
                     self.done[number] = result
 
@@ -301,18 +342,13 @@ class _Run:
             return None
         return self._result(number, target, applied, reading, time.perf_counter() - began)
 
-    def _leave_behind(self, stalled: Sequence[Numbered]) -> None:
+    def _leave_behind(self, stalled: UnderWay, never_begun: Iterable[Numbered]) -> None:
         """Give up waiting. The threads go on by themselves; whatever they still commit, the fence judges."""
-        self.me.broken = True
-        for number, target in stalled:
-            self.done[number] = self._failed(
-                target,
-                DestinationError(
-                    "destination_unreachable",
-                    f"{target.destination.key} did not answer for {self.task.limits.stall_s:g} s",
-                    "check the destination's catalog and store; it is tried again by itself",
-                ),
-            )
+        self.me.leave(stalled.begun)
+        for number, target, seconds in stalled.left():
+            self.done[number] = self._failed(target, unanswered(target, seconds))
+        for number, target in never_begun:
+            self.done[number] = self._failed(target, crowded_out(target, len(stalled), self.task.limits.stall_s))
 
     # -- outcomes -----------------------------------------------------------------------------------------------------
 

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
 import duckdb
+import psycopg
 import pytest
 
 from services.applier import worker
 from services.applier.apply import Applied, Applier, Change
 from services.applier.feed import Feed
 from services.applier.task import Limits, SourceTable, Task
-from services.applier.worker import run_task
+from services.applier.worker import run_task, run_tasks
 from shared.config.catalogs import ResolvedLake
 from shared.config.model import Routing
 from shared.errors import ViaduckError
 from shared.lake.engine import connect
 from shared.lake.pool import LakePool
 from shared.messages import ItemKind, Outcome, Progress
+from tests.fast.waiting import eventually
 from tests.lake.bed import EVERY_CATALOG, Bed
 from tests.lake.conftest import MakeBed
 
@@ -465,7 +468,72 @@ def test_a_destination_that_stalls_does_not_hold_up_the_others(make_bed: MakeBed
     assert answered[0].outcome is Outcome.APPLIED
     assert (answered[1].outcome, problem(answered[1])) == (Outcome.FAILED, "destination_unreachable")
     assert answered[1].error is not None
-    assert "did not answer for 4 s" in answered[1].error.message
+    assert "seed of p/deaf has been under way for 4 s" in answered[1].error.message
+    assert "pg_locks" in answered[1].error.hint
+
+
+def test_more_that_stall_than_a_worker_has_threads_hold_up_nobody(make_bed: MakeBed) -> None:
+    bed = make_bed(limits=Limits(threads=2, stall_s=8.0))
+    bed.sql("CREATE TABLE src.main.t (id BIGINT, tenant VARCHAR, v VARCHAR)")
+    with _Deaf() as port:
+        for number in range(3):
+            lake = ResolvedLake(f"postgres:host=127.0.0.1 port={port} dbname=x{number} user=x", None, "/nowhere")
+            bed.add(f"deaf-{number}", lake=lake)
+        for name in "abcde":
+            bed.add(name)
+        answered = bed.seed()
+    assert outcomes(answered) == [Outcome.FAILED] * 3 + [Outcome.APPLIED] * 5
+
+
+@pytest.mark.parametrize("make_lake", ["postgres"], indirect=True)
+def test_a_lock_on_one_catalog_is_told_and_holds_up_nobody_else(make_bed: MakeBed) -> None:
+    """Not even the next task in the same process: DuckDB would not close what somebody still waits in."""
+    bed = make_bed(limits=Limits(stall_s=6.0))
+    bed.sql("CREATE TABLE src.main.t (id BIGINT, tenant VARCHAR, v VARCHAR)")
+    bed.add("locked")
+    bed.add("other")
+    bed.seed()
+    first = bed.head
+    bed.sql("INSERT INTO src.main.t VALUES (1, 'locked', 'x'), (2, 'other', 'x')")
+    with psycopg.connect(bed.lake("locked").catalog.removeprefix("postgres:")) as con, con.transaction():
+        con.execute("LOCK TABLE ducklake_snapshot IN ACCESS EXCLUSIVE MODE")
+        answered = bed.changes(first)
+        assert (answered[0].outcome, problem(answered[0])) == (Outcome.FAILED, "destination_unreachable")
+        assert answered[1].outcome is Outcome.APPLIED
+        second = bed.head
+        bed.sql("INSERT INTO src.main.t VALUES (3, 'other', 'x')")
+        later: list[Progress] = []
+        going_on = threading.Thread(target=lambda: later.extend(bed.changes(second, "other")))
+        going_on.start()
+        going_on.join(60.0)
+        went_on = outcomes(later)
+    going_on.join()
+    assert went_on == [Outcome.APPLIED], "while the lock was held"
+    assert bed.changes(first, "locked")[0].outcome in (Outcome.APPLIED, Outcome.ALREADY_APPLIED)
+    for name in bed.destinations:
+        assert bed.rows(name) == bed.expected(name)
+
+
+def test_a_process_with_somebody_stuck_in_it_for_good_is_not_used_again(make_bed: MakeBed) -> None:
+    """Spark ends a Python worker that leaves its input unread, and with it what nothing else can end."""
+    eventually(lambda: not worker.has_stuck(0.0))  # of the tests before
+    bed = make_bed()
+    bed.sql("CREATE TABLE src.main.t (id BIGINT, tenant VARCHAR, v VARCHAR)")
+    bed.add("a")
+    source = SourceTable(bed.source, "main", "t", bed.routing)
+    read_to_the_end: list[str] = []
+
+    def one_task(name: str, limits: Limits) -> Iterator[Task]:
+        yield Task(ItemKind.SEED, source, (bed.target(name, ItemKind.SEED),), limits)
+        read_to_the_end.append(name)
+
+    with _Deaf() as port:
+        words = f"postgres:host=127.0.0.1 port={port} dbname=x user=x connect_timeout=600"
+        bed.add("deaf", lake=ResolvedLake(words, None, "/nowhere"))
+        fine = run_tasks(one_task("a", bed.limits))
+        ended = [*fine, *run_tasks(one_task("deaf", Limits(stall_s=2.0, deadline_s=1.0)))]
+    assert outcomes([each.results[0].progress for each in ended]) == [Outcome.APPLIED, Outcome.FAILED]
+    assert read_to_the_end == ["a"]
 
 
 class _Deaf:

@@ -19,6 +19,9 @@ LOST_WITHIN_S = 60.0
 MOUNT = ("mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs")
 SETTLE_EVERY = 10
 FELT_WITHIN_S = 60.0
+TOLD_WITHIN_S = 30.0
+"""A status says why it waits after ten seconds of silence; the machine may be busy, and a change has to come first."""
+
 OURS = b'"viaduck": 1'
 """Every transaction of ours holds it, in its stamp."""
 
@@ -81,26 +84,30 @@ def _cut(arena: Arena) -> int:
 
 
 def _silent(arena: Arena) -> int:
+    """Whatever is sent to the tenants' catalogs is swallowed; a status says why it waits while it does."""
     arena.proxy.silence()
-    hints = 0
-    for _ in range(3):
-        arena.step()
-        hints += _hints(arena)
-    arena.proxy.heal()
-    return hints
+    try:
+        if not arena.step_until(lambda: _hints(arena) > 0, FELT_WITHIN_S):
+            raise AssertionError("all catalogs are silent, and no status has a reason")
+        return _hints(arena)
+    finally:
+        arena.proxy.heal()
 
 
 def _locked(arena: Arena) -> int:
-    """Somebody holds a lock on one tenant's catalog; only that tenant waits."""
+    """Somebody holds a lock on one tenant's catalog; only that tenant waits, and its status says why while it does."""
     victim = arena.rng.choice(arena.site.destinations)
     with arena.servers.postgres.connect(arena.site.database_of(victim)) as con, con.transaction():
         con.execute("LOCK TABLE ducklake_snapshot IN ACCESS EXCLUSIVE MODE")
-        hints = 0
-        for _ in range(4):
-            arena.step()
-            hints += _hints(arena)
+        if not arena.step_until(lambda: _complains(arena, victim.id), TOLD_WITHIN_S):
+            raise AssertionError(f"the catalog of {victim.id} is locked, and its status has no reason with a hint")
         _others_go_on(arena, victim.id)
-        return hints + _hints(arena)
+        hints = _hints(arena)
+    arena.wait_until_exact()
+    arena.fleet.wait_until(
+        f"no reason any more for {victim.id} to wait", lambda: not _complains(arena, victim.id), TOLD_WITHIN_S
+    )
+    return hints
 
 
 def _unwritable(arena: Arena) -> int:
