@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -196,19 +197,46 @@ def elsewhere(parts: Parts, name: str, properties: dict[str, str]) -> dict[str, 
 
 
 @pytest.mark.timeout(600)
-def test_a_cluster_of_two_workers_ends_exact_though_one_is_killed(deploy: Deploy, spark_cluster: SparkCluster) -> None:
+def test_a_cluster_of_two_workers_ends_exact_though_one_is_killed_in_the_middle_of_a_commit(
+    deploy: Deploy, spark_cluster: SparkCluster, postgres: Postgres
+) -> None:
     """The workers have another Viaduck installed, which would fail: what runs there must be what was sent along."""
-    parts = Parts(sections={"spark": {"master": spark_cluster.master, "conf": CLUSTER}})
+    parts = Parts(postgres=postgres, sections={"spark": {"master": spark_cluster.master, "conf": CLUSTER}})
     deployment = deploy(35, parts)
     with deployment.run() as viaduck:
         viaduck.wait_until("readiness", viaduck.ready, READY_WITHIN_S)
         play(deployment, 5)
-        spark_cluster.kill_worker(0)
+        deployment.wait_until_exact_for(viaduck, "tenant-0")
+        with commits_held(postgres, parts.database("tenant-0")) as held:
+            play_until(deployment, lambda: bool(working(spark_cluster, held)))
+            port, number = working(spark_cluster, held).popitem()
+            spark_cluster.kill_worker(number)
+            assert port in held(), "its COMMIT could not end before it was killed"
         play(deployment, 5)
         deployment.wait_until_exact(viaduck)
-        spark_cluster.start_worker(0)
+        spark_cluster.start_worker(number)
         viaduck.wait_until("two workers", lambda: spark_cluster.alive() == 2, TOLD_WITHIN_S)
     assert deployment.findings() == []
+
+
+@contextmanager
+def commits_held(postgres: Postgres, database: str) -> Iterator[Callable[[], set[int]]]:
+    """Commits to a lake have to wait meanwhile; yields who waits: the ports that their connections come from."""
+    waiting = "SELECT client_port FROM pg_stat_activity WHERE datname = %s AND wait_event_type = 'Lock'"
+
+    def held() -> set[int]:
+        with postgres.connect() as con:
+            return {port for (port,) in con.execute(waiting, (database,))}
+
+    with postgres.connect(database) as con, con.transaction():
+        con.execute("LOCK TABLE ducklake_snapshot IN EXCLUSIVE MODE")
+        yield held
+
+
+def working(cluster: SparkCluster, held: Callable[[], set[int]]) -> dict[int, int]:
+    """The workers that wait so, by the ports of their connections."""
+    found = {port: cluster.connected_from(port) for port in held()}
+    return {port: number for port, number in found.items() if number is not None}
 
 
 CLUSTER = {
