@@ -23,7 +23,7 @@ from tests.e2e.parts import Parts
 from tests.servers.certificates import Authority
 from tests.servers.kafka import Kafka
 from tests.servers.postgres import Postgres
-from tests.servers.proxy import Proxy
+from tests.servers.proxy import Proxy, Towards
 from tests.servers.s3 import S3, Key
 from tests.servers.spark_cluster import SparkCluster
 
@@ -181,6 +181,69 @@ def test_a_store_that_refuses_stops_only_its_destinations_and_says_why(
     assert failing["state"] != "parked"
     assert failing["error"]["retryable"]
     assert shown_secrets(deployment) == []
+
+
+@pytest.mark.timeout(900)
+def test_a_store_that_breaks_off_in_the_middle_of_an_apply_costs_its_tenant_time_and_no_rows(
+    deploy: Deploy, postgres: Postgres, s3: S3
+) -> None:
+    """tenant-1's connections to its store are reset, cut, broken off in a message either way, and fall silent."""
+    with Proxy(s3.port) as store:
+        parts = Parts(postgres=postgres, s3=s3)
+        parts.properties["tenant-1"] = {"s3_endpoint": f"127.0.0.1:{store.port}"}
+        deployment = deploy(37, parts)
+        with deployment.run() as viaduck:
+            viaduck.wait_until("readiness", viaduck.ready, READY_WITHIN_S)
+            play(deployment, 3)
+            deployment.wait_until_exact(viaduck)
+            for end in (store.reset, store.cut):
+                hold_an_apply(deployment, postgres, store)
+                end_until_told(viaduck, end)
+                store.heal()
+                deployment.wait_until_exact(viaduck)
+            for towards in BOTH_WAYS:
+                before = store.broken_off
+                store.cut_after(deployment.rng.randrange(1, MOST_BYTES), towards)
+                play_until(deployment, lambda seen=before: store.broken_off > seen)  # type: ignore[misc]
+                deployment.wait_until_exact(viaduck)
+            hold_an_apply(deployment, postgres, store)
+            deployment.wait_until_exact_for(viaduck, "tenant-2")
+            assert is_writing(deployment, postgres), "the silence is not over"
+            store.reset()
+            store.heal()
+            deployment.wait_until_exact(viaduck)
+        assert deployment.findings() == []
+
+
+BOTH_WAYS: tuple[Towards, Towards] = ("server", "client")
+MOST_BYTES = 2_000
+"""Less than one file and what is said about it."""
+
+
+def hold_an_apply(deployment: Deployment, postgres: Postgres, store: Proxy) -> None:
+    """Change the source until an apply of tenant-1 waits for its store, which is silent, with its transaction open."""
+    store.silence()
+    store.reset()
+    play_until(deployment, lambda: store.connections > 0 and is_writing(deployment, postgres))
+
+
+def is_writing(deployment: Deployment, postgres: Postgres) -> bool:
+    """Whether a transaction of tenant-1 is open and waits for something else than its catalog."""
+    opened = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s AND state = 'idle in transaction'"
+    with postgres.connect() as con:
+        row = con.execute(opened, (deployment.parts.database("tenant-1"),)).fetchone()
+    return row is not None and row[0] > 0
+
+
+def end_until_told(viaduck: RunningViaduck, end: Callable[[], None]) -> None:
+    """End every connection, those of new tries too, until the tenant's status says why it waits."""
+
+    def told() -> bool:
+        end()
+        return bool(status(viaduck, "tenant-1").get("error"))
+
+    viaduck.wait_until("the trouble to be told", told, TOLD_WITHIN_S)
+    assert status(viaduck, "tenant-1")["state"] != "parked"
 
 
 def keys(key: Key, parts: Parts) -> dict[str, str]:
