@@ -17,7 +17,7 @@ from tests.servers.s3 import S3
 from tests.world.duck import quote
 from tests.world.lake import Lake
 
-SOURCE = "source"
+SOURCE, REGISTRY = "source", "registry"
 S3_SECRETS = {"s3_access_key_id": "S3_KEY_ID", "s3_secret_access_key": "S3_SECRET"}
 
 
@@ -25,7 +25,7 @@ class Parts:
     """Lakes by name, and the sections of the file that name servers. Every secret travels in ``environ``.
 
     ``properties`` of a single lake (its store's keys, a proxy's port) may be changed; then declare the file again.
-    ``ports`` are those of proxies in front of a lake's Postgres.
+    ``ports`` are those of proxies in front of a lake's Postgres, or the registry's, by its name.
     """
 
     def __init__(
@@ -35,18 +35,20 @@ class Parts:
         postgres: Postgres | None = None,
         s3: S3 | None = None,
         sections: Mapping[str, Any] | None = None,
+        ports: Mapping[str, int] | None = None,
     ) -> None:
         self.environ: dict[str, str] = {}
         self.properties: dict[str, dict[str, str]] = {}
-        self.ports: dict[str, int] = {}
+        self.ports: dict[str, int] = dict(ports or {})
         self.sections: dict[str, Any] = dict(sections or {})
         self._postgres, self._s3 = postgres, s3
         self._run = f"e2e_{secrets.token_hex(4)}"
         if kafka is not None:
             self.sections["kafka"] = {**self._broker(kafka), "topic_prefix": f"viaduck-{self._run}"}
         if postgres is not None:
-            postgres.create_database(f"{self._run}_registry")
-            self.environ["REGISTRY_URL"] = postgres.uri(f"{self._run}_registry")
+            registry = self.database(REGISTRY)
+            postgres.create_database(registry)
+            self.environ["REGISTRY_URL"] = postgres.uri(registry, port=self.ports.get(REGISTRY))
             self.sections["registry"] = {"url_env": "REGISTRY_URL"}
         if s3 is not None:
             s3.create_bucket(self.bucket)

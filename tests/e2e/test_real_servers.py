@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from tests.e2e.parts import Parts
 from tests.servers.certificates import Authority
 from tests.servers.kafka import Kafka
 from tests.servers.postgres import Postgres
-from tests.servers.proxy import Proxy
+from tests.servers.proxy import Proxy, Towards
 from tests.servers.s3 import S3, Key
 from tests.servers.spark_cluster import SparkCluster
 
@@ -182,6 +183,69 @@ def test_a_store_that_refuses_stops_only_its_destinations_and_says_why(
     assert shown_secrets(deployment) == []
 
 
+@pytest.mark.timeout(900)
+def test_a_store_that_breaks_off_in_the_middle_of_an_apply_costs_its_tenant_time_and_no_rows(
+    deploy: Deploy, postgres: Postgres, s3: S3
+) -> None:
+    """tenant-1's connections to its store are reset, cut, broken off in a message either way, and fall silent."""
+    with Proxy(s3.port) as store:
+        parts = Parts(postgres=postgres, s3=s3)
+        parts.properties["tenant-1"] = {"s3_endpoint": f"127.0.0.1:{store.port}"}
+        deployment = deploy(37, parts)
+        with deployment.run() as viaduck:
+            viaduck.wait_until("readiness", viaduck.ready, READY_WITHIN_S)
+            play(deployment, 3)
+            deployment.wait_until_exact(viaduck)
+            for end in (store.reset, store.cut):
+                hold_an_apply(deployment, postgres, store)
+                end_until_told(viaduck, end)
+                store.heal()
+                deployment.wait_until_exact(viaduck)
+            for towards in BOTH_WAYS:
+                before = store.broken_off
+                store.cut_after(deployment.rng.randrange(1, MOST_BYTES), towards)
+                play_until(deployment, lambda seen=before: store.broken_off > seen)  # type: ignore[misc]
+                deployment.wait_until_exact(viaduck)
+            hold_an_apply(deployment, postgres, store)
+            deployment.wait_until_exact_for(viaduck, "tenant-2")
+            assert is_writing(deployment, postgres), "the silence is not over"
+            store.reset()
+            store.heal()
+            deployment.wait_until_exact(viaduck)
+        assert deployment.findings() == []
+
+
+BOTH_WAYS: tuple[Towards, Towards] = ("server", "client")
+MOST_BYTES = 2_000
+"""Less than one file and what is said about it."""
+
+
+def hold_an_apply(deployment: Deployment, postgres: Postgres, store: Proxy) -> None:
+    """Change the source until an apply of tenant-1 waits for its store, which is silent, with its transaction open."""
+    store.silence()
+    store.reset()
+    play_until(deployment, lambda: store.connections > 0 and is_writing(deployment, postgres))
+
+
+def is_writing(deployment: Deployment, postgres: Postgres) -> bool:
+    """Whether a transaction of tenant-1 is open and waits for something else than its catalog."""
+    opened = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s AND state = 'idle in transaction'"
+    with postgres.connect() as con:
+        row = con.execute(opened, (deployment.parts.database("tenant-1"),)).fetchone()
+    return row is not None and row[0] > 0
+
+
+def end_until_told(viaduck: RunningViaduck, end: Callable[[], None]) -> None:
+    """End every connection, those of new tries too, until the tenant's status says why it waits."""
+
+    def told() -> bool:
+        end()
+        return bool(status(viaduck, "tenant-1").get("error"))
+
+    viaduck.wait_until("the trouble to be told", told, TOLD_WITHIN_S)
+    assert status(viaduck, "tenant-1")["state"] != "parked"
+
+
 def keys(key: Key, parts: Parts) -> dict[str, str]:
     """Somebody's keys as properties; the variables are theirs alone."""
     number = len(parts.environ)
@@ -196,19 +260,46 @@ def elsewhere(parts: Parts, name: str, properties: dict[str, str]) -> dict[str, 
 
 
 @pytest.mark.timeout(600)
-def test_a_cluster_of_two_workers_ends_exact_though_one_is_killed(deploy: Deploy, spark_cluster: SparkCluster) -> None:
+def test_a_cluster_of_two_workers_ends_exact_though_one_is_killed_in_the_middle_of_a_commit(
+    deploy: Deploy, spark_cluster: SparkCluster, postgres: Postgres
+) -> None:
     """The workers have another Viaduck installed, which would fail: what runs there must be what was sent along."""
-    parts = Parts(sections={"spark": {"master": spark_cluster.master, "conf": CLUSTER}})
+    parts = Parts(postgres=postgres, sections={"spark": {"master": spark_cluster.master, "conf": CLUSTER}})
     deployment = deploy(35, parts)
     with deployment.run() as viaduck:
         viaduck.wait_until("readiness", viaduck.ready, READY_WITHIN_S)
         play(deployment, 5)
-        spark_cluster.kill_worker(0)
+        deployment.wait_until_exact_for(viaduck, "tenant-0")
+        with commits_held(postgres, parts.database("tenant-0")) as held:
+            play_until(deployment, lambda: bool(working(spark_cluster, held)))
+            port, number = working(spark_cluster, held).popitem()
+            spark_cluster.kill_worker(number)
+            assert port in held(), "its COMMIT could not end before it was killed"
         play(deployment, 5)
         deployment.wait_until_exact(viaduck)
-        spark_cluster.start_worker(0)
+        spark_cluster.start_worker(number)
         viaduck.wait_until("two workers", lambda: spark_cluster.alive() == 2, TOLD_WITHIN_S)
     assert deployment.findings() == []
+
+
+@contextmanager
+def commits_held(postgres: Postgres, database: str) -> Iterator[Callable[[], set[int]]]:
+    """Commits to a lake have to wait meanwhile; yields who waits: the ports that their connections come from."""
+    waiting = "SELECT client_port FROM pg_stat_activity WHERE datname = %s AND wait_event_type = 'Lock'"
+
+    def held() -> set[int]:
+        with postgres.connect() as con:
+            return {port for (port,) in con.execute(waiting, (database,))}
+
+    with postgres.connect(database) as con, con.transaction():
+        con.execute("LOCK TABLE ducklake_snapshot IN EXCLUSIVE MODE")
+        yield held
+
+
+def working(cluster: SparkCluster, held: Callable[[], set[int]]) -> dict[int, int]:
+    """The workers that wait so, by the ports of their connections."""
+    found = {port: cluster.connected_from(port) for port in held()}
+    return {port: number for port, number in found.items() if number is not None}
 
 
 CLUSTER = {

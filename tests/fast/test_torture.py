@@ -250,14 +250,15 @@ def _named(name: str) -> Any:
     return played
 
 
-def test_every_trouble_of_the_network_meets_both_servers(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_trouble_of_the_network_meets_every_server(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     proxy = SimpleNamespace(heal=lambda: None)
-    world.servers.kafka.proxy = world.proxy = proxy  # type: ignore[attr-defined]
+    world.servers.kafka.proxy = world.proxy = world.source_proxy = world.registry_proxy = proxy  # type: ignore[attr-defined]
     names = [name for name, _ in network.TROUBLES]
     monkeypatch.setattr(network, "TROUBLES", [(name, lambda *_: None) for name in names])
     brief = network.disturbed(world, len(names))  # type: ignore[arg-type]
     assert {kind.partition(" ")[2] for kind in brief} == set(names)
-    assert len(network.disturbed(world, 2 * len(names))) == 2 * len(names)  # type: ignore[arg-type]
+    assert {kind.partition(" ")[0] for kind in brief} == {"kafka", "postgres", "source", "registry"}
+    assert len(network.disturbed(world, 4 * len(names))) == 4 * len(names)  # type: ignore[arg-type]
 
 
 class TestVerdict:

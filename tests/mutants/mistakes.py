@@ -17,6 +17,7 @@ from services.applier.feed import Feed
 from services.applier.fence import Move
 from services.applier.offsets import OffsetLedger, Partition
 from services.applier.reading import Reading
+from shared.kafka import settings
 from shared.lake import catalog, engine
 from shared.lake.catalog import CatalogReader
 from shared.lake.sql import ident
@@ -197,6 +198,11 @@ def _marks_prove_nothing() -> None:
     _put(catalog, "APPENDING", catalog.APPENDING | {"rewrite_delete", "deleted_from_table", "inlined_delete"})
 
 
+def _eager_groups() -> None:
+    """Whoever comes or goes takes everything from everybody for a moment."""
+    _put(settings, "CLASSIC", {**settings.CLASSIC, "partition.assignment.strategy": "range"})
+
+
 MISTAKES = (
     Mistake("apply-events", "apply the feed's events", _apply_events,
             (APPLY, "-k", "test_changes_end_equal and sqlite or test_a_reinserted_key and sqlite")),
@@ -233,4 +239,6 @@ MISTAKES = (
             ("tests/lake/test_hazards.py", "-k", "h1")),
     Mistake("marks-prove-nothing", "any range counts as appended", _marks_prove_nothing,
             ("tests/lake/test_hazards.py", "-k", "h9")),
+    Mistake("eager-groups", "a rebalance takes everything from everybody", _eager_groups,
+            ("tests/e2e/test_rebalances.py", "-k", "classic")),
 )  # fmt: skip

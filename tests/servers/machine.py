@@ -125,7 +125,7 @@ class Process:
         """The whole tree: Postgres's backends and Spark's executors are children of what we started."""
         if self._process is None:
             return
-        for process in _tree(self._process.pid):
+        for process in tree(self._process.pid):
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         self._end(signal.SIGKILL)
@@ -162,7 +162,8 @@ class Process:
         self._process = None
 
 
-def _tree(pid: int) -> list[psutil.Process]:
+def tree(pid: int) -> list[psutil.Process]:
+    """A process and all that it started; none of an unknown one."""
     try:
         root = psutil.Process(pid)
         return [root, *root.children(recursive=True)]

@@ -10,6 +10,8 @@ thread; what is told holds for the connections that there are and for those to c
 ``reset()`` / ``cut()``     end all connections now: by RST (a crash), or by FIN (an orderly end)
 ``cut_after(n, to)``        the ``n``-th byte from now on that goes to the server or the client is the last one
 ``lose_commits(n)``         the next ``n`` times that a Postgres client says COMMIT, the server does it and nobody hears
+``cut_commits(n, late)``    the next ``n`` times, the client is cut off with COMMIT on its way, which gets to the server
+                            ``late`` seconds later, or never (None)
 ``heal()``                  all of this is over; connections that fell silent go on
 ==========================  ==========================================================================================
 """
@@ -52,6 +54,17 @@ class _Link:
     answered: Server = field(default_factory=Server)
     deaf: bool = False
     """The client hears no more: its COMMIT is under way, and only the server is to know how it went."""
+    cut: bool = False
+    """It knows that it was cut off."""
+
+
+@dataclass(frozen=True)
+class _Ambush:
+    """What waits for COMMITs of transactions with a statement that ``holds`` this."""
+
+    holds: bytes
+    cut: bool = False
+    late_s: float | None = 0.0
 
 
 class Proxy:
@@ -68,10 +81,15 @@ class Proxy:
         self._latency_s = 0.0
         self._flowing = asyncio.Event()
         self._bytes_left: dict[Towards, int] = {}
-        self._commits_to_lose = 0
-        self._commit_holds = b""
+        self._ambushes: list[_Ambush] = []
         self.commits_lost = 0
         """COMMITs that the server acknowledged and whose acknowledgement was thrown away."""
+        self.commits_cut = 0
+        """Clients that were cut off right after they had sent COMMIT."""
+        self.commits_arrived = 0
+        """How many of these the server acknowledged, to nobody."""
+        self.broken_off = 0
+        """How often ``cut_after`` came to its last byte."""
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -119,20 +137,27 @@ class Proxy:
 
     def lose_commits(self, times: int = 1, *, holds: bytes = b"") -> None:
         """Lose the acknowledgement of the next COMMITs: only of transactions with a statement that ``holds`` this."""
+        self._lie_in_wait([_Ambush(holds.lower())] * times)
 
-        def arm() -> None:
-            self._commits_to_lose, self._commit_holds = times, holds.lower()
-
-        self._call(arm)
+    def cut_commits(self, times: int = 1, late_s: float | None = 0.0, *, holds: bytes = b"") -> None:
+        """Cut off the next who send COMMIT, by RST; the COMMIT itself goes on to the server, or (None) is lost too."""
+        self._lie_in_wait([_Ambush(holds.lower(), cut=True, late_s=late_s)] * times)
 
     def heal(self) -> None:
         def forget() -> None:
-            self._latency_s, self._commits_to_lose = 0.0, 0
+            self._latency_s = 0.0
+            self._ambushes.clear()
             self._bytes_left.clear()
             self._flowing.set()
 
         self._call(forget)
         self._do(self._listen())
+
+    def _lie_in_wait(self, ambushes: list[_Ambush]) -> None:
+        def arm() -> None:
+            self._ambushes = ambushes
+
+        self._call(arm)
 
     # -- from other threads to the loop's -----------------------------------------------------------------------------
 
@@ -225,15 +250,18 @@ class Proxy:
                 writer.write_eof()
                 return
             if to == "server":
-                self._watch_commits(link, chunk)
+                await self._spring(link, self._ambush_for(link, chunk))
+                if writer.is_closing():
+                    return
             elif link.deaf:
-                self._settle_lost_commit(link, chunk)
+                self._settle_commit(link, chunk)
                 continue
             allowed = self._allowed(len(chunk), to)
             writer.write(chunk[:allowed])
             await writer.drain()
             if self._bytes_left.get(to) == 0:
                 del self._bytes_left[to]
+                self.broken_off += 1
                 await self._flushed(writer)
                 self._sever(by_rst=True)
 
@@ -249,15 +277,31 @@ class Proxy:
         self._bytes_left[to] -= allowed
         return allowed
 
-    def _watch_commits(self, link: _Link, chunk: bytes) -> None:
+    def _ambush_for(self, link: _Link, chunk: bytes) -> _Ambush | None:
+        """What waits for a COMMIT in this chunk; it is then over."""
         for transaction in link.asked.commits(chunk):
-            if self._commits_to_lose > 0 and not link.deaf and self._commit_holds in transaction:
-                self._commits_to_lose -= 1
-                link.deaf = True
+            if self._ambushes and not link.deaf and self._ambushes[0].holds in transaction:
+                return self._ambushes.pop(0)
+        return None
 
-    def _settle_lost_commit(self, link: _Link, chunk: bytes) -> None:
+    async def _spring(self, link: _Link, ambush: _Ambush | None) -> None:
+        """Before the COMMIT goes on; afterwards it can't where the way to the server is closed."""
+        if ambush is None:
+            return
+        link.deaf, link.cut = True, ambush.cut
+        if not ambush.cut:
+            return
+        self.commits_cut += 1
+        if ambush.late_s is None:
+            self._hang_up(link, by_rst=True)
+            return
+        _end(link.client, by_rst=True)
+        await asyncio.sleep(ambush.late_s)
+
+    def _settle_commit(self, link: _Link, chunk: bytes) -> None:
         if link.answered.committed(chunk):
-            self.commits_lost += 1
+            self.commits_lost += not link.cut
+            self.commits_arrived += link.cut
             self._hang_up(link, by_rst=True)
 
 

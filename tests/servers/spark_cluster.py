@@ -17,10 +17,11 @@ from types import TracebackType
 from typing import Any, Self
 
 import httpx
+import psutil
 
 from shared.java import java_home
 from shared.parcel import PACKAGES
-from tests.servers.machine import Local, Process, wait_until_ready
+from tests.servers.machine import Local, Process, tree, wait_until_ready
 from tests.servers.ports import free_ports
 
 READY_WITHIN_S = 120.0
@@ -67,6 +68,13 @@ class SparkCluster:
     def cores_used(self) -> int:
         """Cores that executors of an application hold."""
         return int(self._state()["coresused"])
+
+    def connected_from(self, port: int) -> int | None:
+        """The worker one of whose processes has a connection that comes from this port."""
+        for number, worker in enumerate(self._workers):
+            if worker.runs and any(port in _ports(process) for process in tree(worker.pid)):
+                return number
+        return None
 
     def kill_worker(self, number: int) -> None:
         """SIGKILL a worker and its executors, Python workers too."""
@@ -117,6 +125,13 @@ class SparkCluster:
             "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         }
+
+
+def _ports(process: psutil.Process) -> set[int]:
+    try:
+        return {each.laddr.port for each in process.net_connections("tcp")}
+    except psutil.NoSuchProcess:
+        return set()
 
 
 def _home() -> Path:

@@ -17,7 +17,7 @@ from tests.servers.postgres import Postgres
 from tests.servers.proxy import Proxy
 from tests.torture.fleet import Fleet
 from tests.torture.points import Points
-from tests.torture.site import Site
+from tests.torture.site import Ports, Site
 from tests.world.destination import Destination
 
 HEALED_WITHIN_S = 60.0
@@ -36,15 +36,21 @@ class Servers:
 
 
 class Arena:
-    """``with Arena(folder, seed, servers) as arena``: everything runs, and the source changes when a fault says so."""
+    """``with Arena(folder, seed, servers) as arena``: everything runs, and the source changes when a fault says so.
+
+    ``proxy`` is in front of the tenants' catalogs; the source's and the registry have their own.
+    """
 
     def __init__(
         self, folder: Path, seed: int, servers: Servers, *, append_only: bool = False, appliers: int = 2,
     ) -> None:  # fmt: skip
         self.servers = servers
         self._closing = ExitStack()
-        self.proxy = self._closing.enter_context(Proxy(servers.postgres.port))
-        self.site = Site(folder, seed, servers.kafka, servers.postgres, self.proxy.port, append_only=append_only)
+        self.proxy, self.source_proxy, self.registry_proxy = (
+            self._closing.enter_context(Proxy(servers.postgres.port)) for _ in range(3)
+        )
+        ports = Ports(self.source_proxy.port, self.proxy.port, self.registry_proxy.port)
+        self.site = Site(folder, seed, servers.kafka, servers.postgres, ports, append_only=append_only)
         self._closing.callback(self.site.close)
         self.points = Points(folder / "points")
         environ = {**self.site.environ, **self.points.environ}

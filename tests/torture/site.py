@@ -1,15 +1,16 @@
-"""What is tortured: a deployment on a real broker and Postgres whose tenants' catalogs lie behind a proxy."""
+"""What is tortured: a deployment on a real broker and Postgres, each of its databases behind a proxy."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.e2e.deployment import Deployment
-from tests.e2e.parts import Parts
+from tests.e2e.parts import REGISTRY, SOURCE, Parts
 from tests.servers.kafka import Kafka
 from tests.servers.postgres import Postgres
 from tests.world.destination import Destination
@@ -20,19 +21,31 @@ TENANTS = range(10)
 """More than any shape has."""
 
 
+@dataclass(frozen=True)
+class Ports:
+    """By which services reach Postgres: the source's catalog, all tenants' catalogs, and the registry."""
+
+    source: int
+    tenants: int
+    registry: int
+
+    def by_name(self) -> dict[str, int]:
+        tenants = {f"tenant-{number}": self.tenants for number in TENANTS}
+        return {SOURCE: self.source, REGISTRY: self.registry, **tenants}
+
+
 class Site(Deployment):
-    """Each lake has a database of its own. Services reach those of the tenants by ``catalog_port``; the world itself
-    looks at them by Postgres's own."""
+    """Each lake has a database of its own. Services reach them by ``ports``, the world itself by Postgres's own."""
 
     def __init__(
-        self, folder: Path, seed: int, kafka: Kafka, postgres: Postgres, catalog_port: int, *, append_only: bool = False
+        self, folder: Path, seed: int, kafka: Kafka, postgres: Postgres, ports: Ports, *, append_only: bool = False
     ) -> None:
         self._postgres = postgres
         self._touched: Counter[str] = Counter()
-        parts = Parts(kafka=kafka, postgres=postgres, sections={"instance": {"id": "torture"}})
+        sections = {"instance": {"id": "torture"}}
+        parts = Parts(kafka=kafka, postgres=postgres, sections=sections, ports=ports.by_name())
         parts.sections["reader"] = {"upkeep_after_applies": 10}  # often, so that faults meet it
         parts.sections["kafka"]["bootstrap_servers"] = kafka.faulty_bootstrap
-        parts.ports = {f"tenant-{number}": catalog_port for number in TENANTS}
         super().__init__(folder, seed, append_only=append_only, parts=parts)
 
     @property

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
-from pyspark import SparkContext
 
-from services.applier.answer import answer
-from services.applier.crew import Camp, Crew
+from services.applier.crew import Crew
 from services.applier.directory import Directory
 from services.applier.measure import OpenLakes
-from services.applier.task import Limits, TargetResult, Task, TaskResult, WorkerReport
+from services.applier.task import Task, WorkerReport
 from shared.config.deployment import load_all
 from shared.config.model import Poll
 from shared.kafka.embedded import EmbeddedBroker
@@ -24,56 +21,26 @@ from shared.kafka.publisher import Publisher
 from shared.kafka.record import Record
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topics import Topics, ensure
-from shared.messages import (
-    DesiredState,
-    Destination,
-    ItemKind,
-    LakeRef,
-    Outcome,
-    Progress,
-    SeedMode,
-    WorkItem,
-    parse_progress,
-)
+from shared.messages import Progress, parse_progress
 from shared.metrics import Metrics
+from tests.fast.applier.crews import camp, item, wanted
 from tests.fast.config.test_deployment import write
 from tests.fast.waiting import eventually
 
 WITHIN_S = 30.0
 
 
-class Spark:
-    """A Spark context that applies at once, except what reads a table whose source hangs."""
-
-    defaultParallelism = 2  # noqa: N815 - as PySpark calls it
+class Sources:
+    """What tasks read; the table ``hung`` makes them wait until it is released."""
 
     def __init__(self) -> None:
-        self.hangs = "hung"
         self.released = threading.Event()
-        self.sources: list[str] = []
+        self.read: list[str] = []
 
-    def setLocalProperty(self, name: str, value: str) -> None:  # noqa: N802 - the same
-        """Pools are the real one's business."""
-
-    def parallelize(self, values: Sequence[Any], _: int) -> Spark:
-        copy = Spark.__new__(Spark)
-        copy.__dict__ = {**self.__dict__, "values": values}
-        return copy
-
-    def mapPartitions(self, _: Callable[..., Any]) -> Spark:  # noqa: N802 - the same
-        return self
-
-    def collect(self) -> list[Any]:
-        return [self._done(value) for value in self.__dict__["values"]]
-
-    def _done(self, value: object) -> object:
-        if not isinstance(value, Task):
-            return 1
-        self.sources.append(value.source.table)
-        if value.source.table == self.hangs:
+    def take(self, task: Task) -> None:
+        self.read.append(task.source.table)
+        if task.source.table == "hung":
             assert self.released.wait(WITHIN_S)
-        results = tuple(TargetResult(answer(target.item, Outcome.EMPTY, "test")) for target in value.targets)
-        return TaskResult(results, WorkerReport(pid=1, open_lakes=3))
 
 
 class Applier:
@@ -91,7 +58,7 @@ class Applier:
         follower = Follower(self.settings, "test", [self.topics.progress])
         follower.start(self._hear)
         closing.callback(follower.stop)
-        self.spark, self.directory = Spark(), Directory()
+        self.sources, self.directory = Sources(), Directory()
         self.unreadable: list[tuple[str, str]] = []
         self.broken: list[Exception] = []
         self.crews = self._crews(folder)
@@ -100,14 +67,11 @@ class Applier:
 
     def _crews(self, folder: Path) -> list[Crew]:
         deployment = load_all([folder], {})
-        camp = Camp(
-            name="test", settings=self.settings, topics=self.topics, publisher=self.publisher,
-            directory=self.directory, context=cast(SparkContext, self.spark), limits=Limits(), pipelines=lambda: 2,
-            most_tasks=2,
-            open_lakes=OpenLakes(local=False), broken=self.broken.append,
-            unreadable=lambda pipeline, record, _: self.unreadable.append((pipeline, record.key or "")),
+        shared = camp(
+            "test", self.settings, self.publisher, self.directory, self.sources.take, self.broken.append,
+            lambda pipeline, record, _: self.unreadable.append((pipeline, record.key or "")),
         )  # fmt: skip
-        return [Crew(config, camp, Metrics(config.pipeline)) for config in deployment.configs]
+        return [Crew(config, shared, Metrics(config.pipeline)) for config in deployment.configs]
 
     def _hear(self, record: Record) -> None:
         message = parse_progress(record.value or b"")
@@ -115,24 +79,17 @@ class Applier:
         self.said.append(message)
 
     def wants(self, pipeline: str, destination: str) -> None:
-        spec = Destination(
-            pipeline=pipeline, destination=destination, generation=1, routing_value="v", revision="r",
-            state=DesiredState.RUNNING, lake=LakeRef(catalog="sqlite:/d.sqlite"), table="t", seed_mode=SeedMode.SCAN,
-        )  # fmt: skip
-        self.directory.put(Record("destinations", 0, 0, spec.key, spec.to_bytes()))
+        self.directory.put(wanted(pipeline, destination))
 
     def sends(self, pipeline: str, destination: str, number: int = 0) -> None:
-        item = WorkItem(
-            item=f"{pipeline}-{destination}-{number}", kind=ItemKind.CHANGES, pipeline=pipeline, generation=1,
-            destination=destination, through=number,
-        )  # fmt: skip
-        self.publisher.send(self.topics.work, item.key, item.to_bytes())
+        sent = item(pipeline, destination, number)
+        self.publisher.send(self.topics.work, sent.key, sent.to_bytes())
 
     def answered(self, *items: str) -> Callable[[], bool]:
         return lambda: set(items) <= {each.item for each in self.said}
 
     def close(self) -> None:
-        self.spark.released.set()
+        self.sources.released.set()
         for crew in self.crews:
             crew.stop()
         for crew in self.crews:
@@ -151,23 +108,23 @@ def test_a_source_that_hangs_holds_up_no_other_pipelines_items(applier: Applier)
     for pipeline in ("fine", "hung"):
         applier.wants(pipeline, "d")
     applier.sends("hung", "d")
-    eventually(lambda: "hung" in applier.spark.sources, WITHIN_S)
+    eventually(lambda: "hung" in applier.sources.read, WITHIN_S)
     for number in range(3):
         applier.sends("fine", "d", number)
         eventually(applier.answered(f"fine-d-{number}"), WITHIN_S)
     assert {each.pipeline for each in applier.said} == {"fine"}
-    applier.spark.released.set()
+    applier.sources.released.set()
     eventually(applier.answered("hung-d-0"), WITHIN_S)
     assert applier.broken == []
 
 
 def test_each_pipelines_items_are_read_from_its_own_source(applier: Applier) -> None:
-    applier.spark.released.set()
+    applier.sources.released.set()
     for pipeline in ("fine", "hung"):
         applier.wants(pipeline, "d")
         applier.sends(pipeline, "d")
     eventually(applier.answered("fine-d-0", "hung-d-0"), WITHIN_S)
-    assert sorted(applier.spark.sources) == ["fine", "hung"]
+    assert sorted(applier.sources.read) == ["fine", "hung"]
 
 
 def test_items_of_a_pipeline_of_another_deployment_are_left_to_it_and_block_nobody(applier: Applier) -> None:

@@ -15,7 +15,11 @@ from tempfile import TemporaryDirectory
 from tests.torture.arena import Arena
 from tests.torture.fault import Done
 
-LOST_WITHIN_S = 60.0
+UNHEARD_WITHIN_S = 60.0
+CUT_SHARE = 0.5
+LATE_S = 1.0
+"""Within which an applier that was cut off looks into the catalog, and may be trying again."""
+
 MOUNT = ("mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs")
 SETTLE_EVERY = 10
 FELT_WITHIN_S = 60.0
@@ -26,17 +30,32 @@ OURS = b'"viaduck": 1'
 """Every transaction of ours holds it, in its stamp."""
 
 
-def acknowledgements_lost(arena: Arena, count: int) -> Done:
-    """The server does the COMMIT, and the connection breaks before the applier hears of it (H7)."""
+def commits_unheard(arena: Arena, count: int) -> Done:
+    """An applier says COMMIT and never hears of it (H7): the server does it, and the acknowledgement is lost.
+
+    Or the applier is cut off with COMMIT on its way, which arrives at once, or while somebody looks, or never.
+    """
+    proxy = arena.proxy
     for number in range(count):
-        before = arena.proxy.commits_lost
-        arena.proxy.lose_commits(1, holds=OURS)
-        if not arena.step_until(lambda before=before: arena.proxy.commits_lost > before, LOST_WITHIN_S):  # type: ignore[misc]
-            raise TimeoutError(f"no commit was lost within {LOST_WITHIN_S:.0f} s")
+        before = proxy.commits_lost + proxy.commits_cut
+        if arena.rng.random() < CUT_SHARE:
+            proxy.cut_commits(1, arena.rng.choice([0.0, arena.rng.uniform(0, LATE_S), None]), holds=OURS)
+        else:
+            proxy.lose_commits(1, holds=OURS)
+        if not arena.step_until(lambda seen=before: proxy.commits_lost + proxy.commits_cut > seen, UNHEARD_WITHIN_S):  # type: ignore[misc]
+            raise TimeoutError(f"no commit was met within {UNHEARD_WITHIN_S:.0f} s")
         if number % SETTLE_EVERY == 0:
             arena.wait_until_exact()
+    arena.wait_until_exact()
     lives = [int(status["generation"]) - 1 for status in arena.fleet.destinations()]
-    return Counter({"lost": arena.proxy.commits_lost, "found damaged and seeded anew": sum(lives)})
+    return Counter(
+        {
+            "acknowledgements lost": proxy.commits_lost,
+            "cut off after COMMIT was sent, which was done": proxy.commits_arrived,
+            "cut off after COMMIT was sent, which was not done": proxy.commits_cut - proxy.commits_arrived,
+            "found damaged and seeded anew": sum(lives),
+        }
+    )
 
 
 def postgres_in_trouble(arena: Arena, count: int) -> Done:

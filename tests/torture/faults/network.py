@@ -15,18 +15,29 @@ STEPS = 3
 
 
 def disturbed(arena: Arena, count: int) -> Done:
-    """Each kind of trouble in turn, in front of Kafka and of the tenants' catalogs by turns; twelve are all."""
-    assert arena.servers.kafka.proxy is not None, "the broker needs a faulty way in"
+    """Each kind of trouble in turn, in front of one server after the other; twenty-four are all."""
+    servers = _servers(arena)
     done: Done = Counter()
     for number in range(count):
         turn, which = divmod(number, len(TROUBLES))
-        where, proxy = [("kafka", arena.servers.kafka.proxy), ("postgres", arena.proxy)][(turn + which) % 2]
+        where, proxy = servers[(turn + which) % len(servers)]
         kind, trouble = TROUBLES[which]
         trouble(arena, proxy)
         proxy.heal()
         arena.wait_until_exact()
         done[f"{where} {kind}"] += 1
     return done
+
+
+def _servers(arena: Arena) -> list[tuple[str, Proxy]]:
+    """What services talk to: ``postgres`` is the tenants' catalogs."""
+    assert arena.servers.kafka.proxy is not None, "the broker needs a faulty way in"
+    return [
+        ("kafka", arena.servers.kafka.proxy),
+        ("postgres", arena.proxy),
+        ("source", arena.source_proxy),
+        ("registry", arena.registry_proxy),
+    ]
 
 
 def _slow(arena: Arena, proxy: Proxy) -> None:

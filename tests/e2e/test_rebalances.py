@@ -1,0 +1,201 @@
+"""Appliers come and go on a real broker: what stays with the others goes on there as if nothing had happened.
+
+Their consumers, lanes and answers are real; an apply is a moment's sleep, so that a pause is the consumer's own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from confluent_kafka import ConsumerGroupType
+from confluent_kafka.admin import AdminClient
+from structlog.testing import capture_logs
+from structlog.typing import EventDict
+
+from services.applier.crew import Crew
+from services.applier.directory import Directory
+from services.applier.task import Task
+from shared.config.deployment import load_all
+from shared.kafka.publisher import Publisher
+from shared.kafka.scan import Scan
+from shared.kafka.settings import KafkaSettings
+from shared.kafka.topics import Topics, ensure
+from shared.metrics import Metrics
+from tests.fast.applier.crews import camp, item, wanted
+from tests.fast.config.test_deployment import write
+from tests.fast.waiting import eventually
+from tests.servers.kafka import Kafka
+
+PIPELINE = "events"
+PARTITIONS = frozenset(range(12))
+DESTINATIONS = tuple(f"tenant-{number}" for number in range(60))
+ROUND_S = 0.25
+"""Every destination gets an item that often."""
+
+APPLY_S = 0.02
+CALM_S = 4.0
+AFTER_S = 2.0
+
+PROTOCOLS = {
+    ConsumerGroupType.CLASSIC: {"session.timeout.ms": "10000"},
+    ConsumerGroupType.CONSUMER: {},
+}
+"""Properties of the user's with which a group comes to its protocol."""
+
+
+def tolerated(before_s: float) -> float:
+    """No rebalance is a reason to wait longer than before, but a busy machine does not wait equally long twice."""
+    return 2 * before_s + 1.0
+
+
+class Appliers:
+    """Appliers of one group, by name, and what each of them was given and did; items of everybody come all the time."""
+
+    def __init__(self, folder: Path, settings: KafkaSettings, logged: list[EventDict], closing: ExitStack) -> None:
+        self._settings, self._logged = settings, logged
+        self._topics = Topics(settings.prefix)
+        ensure(settings)
+        self._file = write(folder, f"{PIPELINE}.yaml")
+        self._directory = Directory()
+        for destination in DESTINATIONS:
+            self._directory.put(wanted(PIPELINE, destination))
+        self._publisher = Publisher(settings, "test")
+        closing.callback(self._publisher.close)
+        self._applied: list[tuple[float, str, str]] = []
+        self._crews: dict[str, Crew] = {}
+        self.broken: list[Exception] = []
+        self._ended = threading.Event()
+        closing.callback(self._end)
+        self._items = threading.Thread(target=self._send_items, daemon=True)
+        self._items.start()
+
+    def join(self, name: str) -> None:
+        (config,) = load_all([self._file], {}).configs
+        shared = camp(
+            name, self._settings, self._publisher, self._directory, self._apply(name), self.broken.append,
+            lambda *told: self.broken.append(AssertionError(told)),
+        )  # fmt: skip
+        crew = self._crews[name] = Crew(config, shared, Metrics(PIPELINE))
+        crew.start()
+
+    def leave(self, name: str) -> None:
+        """As when a deployment is scaled down; returns at once."""
+        self._crews[name].stop()
+
+    def owned(self, name: str) -> set[int]:
+        """The partitions that an applier has, as its log tells."""
+        owned: set[int] = set()
+        for event, partitions in self._told(name, 0):
+            owned = owned | partitions if event == "partitions assigned" else owned - partitions
+        return owned
+
+    def share_all(self, *names: str) -> bool:
+        """Whether each of them has partitions, nobody else has any, and none is without an applier."""
+        owned = [self.owned(name) for name in names]
+        return all(owned) and sum(map(len, owned)) == len(PARTITIONS) == len(set().union(*owned))
+
+    def told_so_far(self) -> int:
+        return len(self._logged)
+
+    def revoked(self, name: str, since: int) -> set[int]:
+        """Partitions that were taken from an applier since so much had been logged, even for a moment."""
+        told = [partitions for event, partitions in self._told(name, since) if event == "partitions revoked"]
+        return set().union(*told)
+
+    def longest_wait(self, name: str, partitions: Iterable[int], began: float, ended: float) -> float:
+        """The longest that a destination of these partitions waited for its next item to be applied by that applier."""
+        return max(self._wait(name, destination, began, ended) for destination in self._living_in(partitions))
+
+    def group_type(self) -> ConsumerGroupType:
+        group = f"{self._settings.prefix}.appliers.{PIPELINE}"
+        admin = AdminClient({"bootstrap.servers": self._settings.bootstrap})
+        found = admin.describe_consumer_groups([group])[group].result(30.0).type
+        assert isinstance(found, ConsumerGroupType)
+        return found
+
+    def has_applied(self, name: str, partitions: Iterable[int]) -> bool:
+        """Whether an applier has done something for every destination of these partitions."""
+        return self._living_in(partitions) <= {
+            destination for _, who, destination in list(self._applied) if who == name
+        }
+
+    def _wait(self, name: str, destination: str, began: float, ended: float) -> float:
+        mine = [at for at, *whose in list(self._applied) if whose == [name, destination] and began < at < ended]
+        return max(after - before for before, after in itertools.pairwise([began, *mine, ended]))
+
+    def _living_in(self, partitions: Iterable[int]) -> set[str]:
+        there = set(partitions)
+        records = Scan(self._settings, "test").all(self._topics.work)
+        return {(record.key or "").partition("/")[2] for record in records if record.partition in there}
+
+    def _told(self, name: str, since: int) -> Iterator[tuple[str, set[int]]]:
+        for entry in self._logged[since:]:
+            if entry.get("client") == f"viaduck-applier-{name}-{PIPELINE}" and "partitions" in entry:
+                yield entry["event"], set(entry["partitions"])
+
+    def _apply(self, name: str) -> Callable[[Task], None]:
+        def apply(task: Task) -> None:
+            time.sleep(APPLY_S)
+            now = time.monotonic()
+            self._applied.extend((now, name, target.item.destination) for target in task.targets)
+
+        return apply
+
+    def _send_items(self) -> None:
+        for number in itertools.count(1):
+            for destination in DESTINATIONS:
+                sent = item(PIPELINE, destination, number)
+                self._publisher.send(self._topics.work, sent.key, sent.to_bytes())
+                if self._ended.wait(ROUND_S / len(DESTINATIONS)):
+                    return
+
+    def _end(self) -> None:
+        self._ended.set()
+        self._items.join()
+        for crew in self._crews.values():
+            crew.stop()
+        for crew in self._crews.values():
+            crew.join()
+
+
+@pytest.fixture(params=PROTOCOLS, ids=lambda protocol: protocol.name.lower())
+def appliers(request: pytest.FixtureRequest, kafka: Kafka, tmp_path: Path) -> Iterator[Appliers]:
+    settings = KafkaSettings(
+        kafka.bootstrap, f"r{uuid.uuid4().hex[:8]}", partitions=len(PARTITIONS), properties=PROTOCOLS[request.param]
+    )
+    with capture_logs() as logged, ExitStack() as closing:
+        made = Appliers(tmp_path, settings, logged, closing)
+        made.join("first")
+        eventually(lambda: made.share_all("first") and made.has_applied("first", PARTITIONS))
+        assert made.group_type() is request.param
+        yield made
+    assert made.broken == []
+
+
+def test_destinations_that_stay_where_they_are_go_on_while_an_applier_joins_and_leaves(appliers: Appliers) -> None:
+    calm = time.monotonic()
+    time.sleep(CALM_S)
+    told, joins = appliers.told_so_far(), time.monotonic()
+    before_s = appliers.longest_wait("first", PARTITIONS, calm, joins)
+
+    appliers.join("second")
+    eventually(lambda: appliers.share_all("first", "second"))
+    eventually(lambda: appliers.has_applied("second", appliers.owned("second")))
+    time.sleep(AFTER_S)
+    stayed = appliers.owned("first")
+    assert appliers.revoked("first", told) == PARTITIONS - stayed, "only what moves is taken away"
+    assert appliers.longest_wait("first", stayed, joins, time.monotonic()) < tolerated(before_s)
+
+    told, leaves = appliers.told_so_far(), time.monotonic()
+    appliers.leave("second")
+    eventually(lambda: appliers.share_all("first"))
+    time.sleep(AFTER_S)
+    assert appliers.revoked("first", told) == set()
+    assert appliers.longest_wait("first", stayed, leaves, time.monotonic()) < tolerated(before_s)

@@ -1,0 +1,82 @@
+"""Crews without Spark and without lakes: what they consume, hand over and answer is real, the applies are not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from pyspark import SparkContext
+
+from services.applier.answer import answer
+from services.applier.crew import Camp
+from services.applier.directory import Directory
+from services.applier.measure import OpenLakes
+from services.applier.task import Limits, TargetResult, Task, TaskResult, WorkerReport
+from shared.kafka.publisher import Publisher
+from shared.kafka.record import Record
+from shared.kafka.settings import KafkaSettings
+from shared.kafka.topics import Topics
+from shared.messages import DesiredState, Destination, ItemKind, LakeRef, Outcome, SeedMode, WorkItem
+
+MOST_TASKS = 2
+
+
+@dataclass(frozen=True)
+class Spark:
+    """A Spark context whose tasks are done, all in the caller's thread, as soon as ``on_task`` has returned."""
+
+    on_task: Callable[[Task], None]
+    values: Sequence[object] = ()
+    defaultParallelism: int = MOST_TASKS  # noqa: N815 - as PySpark calls it
+
+    def setLocalProperty(self, name: str, value: str) -> None:  # noqa: N802 - the same
+        """Pools are the real one's business."""
+
+    def parallelize(self, values: Sequence[object], _: int) -> Spark:
+        return Spark(self.on_task, values)
+
+    def mapPartitions(self, _: Callable[..., Any]) -> Spark:  # noqa: N802 - the same
+        return self
+
+    def collect(self) -> list[object]:
+        return [self._done(value) for value in self.values]
+
+    def _done(self, value: object) -> object:
+        if not isinstance(value, Task):
+            return 1
+        self.on_task(value)
+        results = tuple(TargetResult(answer(target.item, Outcome.EMPTY, "test")) for target in value.targets)
+        return TaskResult(results, WorkerReport(pid=1, open_lakes=3))
+
+
+def camp(
+    name: str,
+    settings: KafkaSettings,
+    publisher: Publisher,
+    directory: Directory,
+    on_task: Callable[[Task], None],
+    broken: Callable[[Exception], None],
+    unreadable: Callable[[str, Record, str], None],
+) -> Camp:
+    return Camp(
+        name=name, settings=settings, topics=Topics(settings.prefix), publisher=publisher, directory=directory,
+        context=cast(SparkContext, Spark(on_task)), limits=Limits(), pipelines=lambda: 2, most_tasks=MOST_TASKS,
+        open_lakes=OpenLakes(local=False), broken=broken, unreadable=unreadable,
+    )  # fmt: skip
+
+
+def wanted(pipeline: str, destination: str) -> Record:
+    """A destination's desired state, as its topic tells it."""
+    spec = Destination(
+        pipeline=pipeline, destination=destination, generation=1, routing_value="v", revision="r",
+        state=DesiredState.RUNNING, lake=LakeRef(catalog="sqlite:/d.sqlite"), table="t", seed_mode=SeedMode.SCAN,
+    )  # fmt: skip
+    return Record("destinations", 0, 0, spec.key, spec.to_bytes())
+
+
+def item(pipeline: str, destination: str, number: int = 0) -> WorkItem:
+    return WorkItem(
+        item=f"{pipeline}-{destination}-{number}", kind=ItemKind.CHANGES, pipeline=pipeline, generation=1,
+        destination=destination, through=number,
+    )  # fmt: skip
