@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import httpx
 import psutil
 
 from services.cli.client import Control
@@ -23,6 +24,7 @@ from shared.http import OWN_PORT, PEERS
 from shared.process import PARENT, SUPERVISED
 
 LOOK_EVERY_S = 0.1
+ANSWERS_WITHIN_S = 5.0
 END_WITHIN_S = 30.0
 READY_WITHIN_S = 180.0
 
@@ -32,6 +34,7 @@ class Member:
 
     def __init__(self, name: str, command: list[str], environ: Mapping[str, str], log: Path) -> None:
         self.name, self.starts, self.held = name, 0, False
+        self._port = environ.get(OWN_PORT)
         self._command, self._environ, self._log = command, dict(environ), log
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -39,6 +42,13 @@ class Member:
     def pid(self) -> int | None:
         alive = self._process is not None and self._process.poll() is None
         return self._process.pid if alive and self._process is not None else None
+
+    def is_ready(self) -> bool:
+        """As it says itself, on its own port."""
+        try:
+            return httpx.get(f"http://127.0.0.1:{self._port}/readyz", timeout=ANSWERS_WITHIN_S).status_code == 200
+        except httpx.HTTPError:
+            return False
 
     def start(self) -> None:
         with self._log.open("ab") as log:

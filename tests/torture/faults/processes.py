@@ -21,6 +21,7 @@ SESSION_IS_OVER_S = 12.0
 ZOMBIE_POINTS = (Point.AFTER_READ, Point.AFTER_FENCE, Point.BEFORE_COMMIT, Point.DURING_COMMIT, Point.BEFORE_PROGRESS)
 SCALES = (1, 4, 2)
 ANOTHER_EVERY_S = (1.0, 4.0)
+A_MOMENT_S = 0.5
 HELD_FOR_S = 5.0
 """A transaction that has written and said nothing for so long belongs to somebody who stands still."""
 
@@ -72,7 +73,10 @@ def frozen_at(arena: Arena, point: Point) -> set[str]:
 
 
 def coming_and_going(arena: Arena, seconds: int) -> Done:
-    """Appliers join and leave, 1 → 4 → 2 and again, one every few seconds, under load that never stops."""
+    """Appliers join and leave, 1 → 4 → 2 and again, one every few seconds, under load that never stops.
+
+    One leaves as soon as another is ready, as whoever rolls a deployment out sees to.
+    """
     done: Done = Counter()
     lags, end = Lags(arena), time.monotonic() + seconds
     scales = itertools.cycle(SCALES)
@@ -83,7 +87,10 @@ def coming_and_going(arena: Arena, seconds: int) -> Done:
                 arena.fleet.add_applier()
                 done["joined"] += 1
             else:
-                arena.fleet.dismiss(arena.rng.choice(_serving(arena)))
+                leaving, *staying = arena.rng.sample(_serving(arena), len(_serving(arena)))
+                while not any(member.is_ready() for member in staying):
+                    _load(arena, lags, A_MOMENT_S)
+                arena.fleet.dismiss(leaving)
                 done["left"] += 1
             _load(arena, lags, arena.rng.uniform(*ANOTHER_EVERY_S))
         done[f"times {wanted} appliers"] += 1
