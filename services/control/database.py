@@ -13,6 +13,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from services.control.migrate import migrate
+from shared.config.catalogs import PATIENCE
 from shared.config.model import Config
 from shared.config.secrets import scrub, shown_variable
 from shared.errors import ConfigError, DependencyError
@@ -95,16 +96,20 @@ def registry_url(config: Config, environ: Mapping[str, str] = os.environ) -> URL
 
 def _engine(url: URL, busy_timeout_s: float) -> Engine:
     if url.get_backend_name() != "sqlite":
-        timeout = (
-            {"connect_timeout": CONNECT_TIMEOUT_S, "options": LIMITS} if url.get_driver_name() == "psycopg" else {}
-        )
-        return create_engine(url, pool_pre_ping=True, connect_args=timeout)
+        return create_engine(url, pool_pre_ping=True, connect_args=_bounds(url))
     if url.database:
         Path(url.database).parent.mkdir(parents=True, exist_ok=True)
     engine = create_engine(url, connect_args={"timeout": busy_timeout_s})
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_immediate)
     return engine
+
+
+def _bounds(url: URL) -> dict[str, Any]:
+    if url.get_driver_name() != "psycopg":
+        return {}
+    patience = {name: value for name, value in PATIENCE.items() if name not in url.query}
+    return {**patience, "connect_timeout": CONNECT_TIMEOUT_S, "options": LIMITS}
 
 
 def _prepare_sqlite(connection: Any, _: object) -> None:

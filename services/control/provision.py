@@ -8,9 +8,8 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from shared.config.catalogs import ResolvedLake
+from shared.config.catalogs import ResolvedLake, patient
 from shared.errors import DestinationError
-from shared.lake.attach import CONNECT_TIMEOUT_S
 from shared.lake.failure import classify
 
 MAINTENANCE = "postgres"
@@ -43,7 +42,7 @@ def create_database(lake: ResolvedLake, mark: str, *, only_ours: bool) -> None:
 
 
 def _connect(conninfo: str) -> psycopg.Connection[tuple[str]]:
-    words = make_conninfo(conninfo, dbname=MAINTENANCE, connect_timeout=CONNECT_TIMEOUT_S, options=LIMITS)
+    words = make_conninfo(patient(conninfo), dbname=MAINTENANCE, options=LIMITS)
     return psycopg.connect(words, autocommit=True)
 
 

@@ -36,6 +36,16 @@ KNOWN_WORDS = frozenset(
     | {"sslmode", "sslcert", "sslkey", "sslrootcert", "sslpassword", "application_name", "target_session_attrs"}
 )
 
+PATIENCE = {
+    "connect_timeout": "10",
+    "keepalives_idle": "15",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "30000",
+}
+"""Connection words by which a server that is gone without a word is given up within half a minute. The kernel would
+wait a quarter of an hour for an answer, and two hours where nothing was asked."""
+
 HOW_TO_WRITE = "write sqlite:PATH, or postgres: with key=value words (dbname=… host=…) or a postgresql:// URI"
 
 
@@ -209,6 +219,12 @@ def _what_libpq_meant(said: str) -> str:
     if "quoted string" in said:
         return "it has a single quote that is never closed; write \\' for the sign itself"
     return f"it is neither key=value words nor a URI; {HOW_TO_WRITE}"
+
+
+def patient(conninfo: str) -> str:
+    """Connection words, with an end to waiting where they name none themselves."""
+    words = _parsed(conninfo)
+    return make_conninfo("", **words, **{name: value for name, value in PATIENCE.items() if name not in words})
 
 
 def catalog_identity(catalog: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import duckdb
 
-from shared.config.catalogs import ResolvedLake
+from shared.config.catalogs import POSTGRES, ResolvedLake, patient
 from shared.lake.failure import classify
 from shared.lake.sql import ident, literal
 
@@ -22,8 +22,6 @@ S3_SETTINGS = {
     "s3_url_style": "URL_STYLE",
 }
 """Properties of the configuration file → parameters of DuckDB's S3 secret."""
-
-CONNECT_TIMEOUT_S = 10
 
 
 def attach(
@@ -106,7 +104,7 @@ def _statement(alias: str, lake: ResolvedLake, *, read_only: bool, create: bool)
     if lake.metadata_schema is not None:
         # META_SCHEMA keeps the extension from loading the catalog of the whole database at each attach.
         options.append(f"METADATA_SCHEMA {literal(lake.metadata_schema)}, META_SCHEMA {literal(lake.metadata_schema)}")
-    target = lake.catalog if lake.sqlite_file is not None else _with_timeout(lake.catalog)
+    target = lake.catalog if lake.sqlite_file is not None else POSTGRES + patient(lake.conninfo)
     return f"ATTACH {literal('ducklake:' + target)} AS {ident(alias)} ({', '.join(options)})"
 
 
@@ -115,10 +113,6 @@ def _beside(sqlite_file: Path | None) -> str | None:
     if sqlite_file is None or (sqlite_file.exists() and sqlite_file.stat().st_size > 0):
         return None
     return f"{sqlite_file}.files"
-
-
-def _with_timeout(catalog: str) -> str:
-    return catalog if "connect_timeout" in catalog else f"{catalog} connect_timeout={CONNECT_TIMEOUT_S}"
 
 
 def _create_secret(con: duckdb.DuckDBPyConnection, alias: str, lake: ResolvedLake) -> None:

@@ -16,6 +16,7 @@ import duckdb
 import psycopg
 from psycopg.rows import dict_row
 
+from shared.config.catalogs import patient
 from shared.lake.sql import ident, literal
 
 Row = Mapping[str, Any]
@@ -70,17 +71,14 @@ class OwnSqlite(AttachedSqlite):
 class Postgres:
     """A Postgres database on one connection of ours, opened at first use and anew after an error."""
 
-    def __init__(self, conninfo: str, connect_timeout_s: int = 10) -> None:
-        self._conninfo = conninfo
-        self._connect_timeout_s = connect_timeout_s
+    def __init__(self, conninfo: str) -> None:
+        self._conninfo = patient(conninfo)
         self._con: psycopg.Connection[dict[str, Any]] | None = None
 
     def rows(self, sql: str) -> Sequence[Row]:
         try:
             if self._con is None or self._con.closed:
-                self._con = psycopg.connect(
-                    self._conninfo, autocommit=True, connect_timeout=self._connect_timeout_s, row_factory=dict_row
-                )
+                self._con = psycopg.connect(self._conninfo, autocommit=True, row_factory=dict_row)
             return self._con.execute(sql.encode()).fetchall()
         except psycopg.Error:
             self.close()

@@ -156,6 +156,7 @@ def test_exactly_so_many_bytes_reach_the_client(proxy: Proxy, client: socket.soc
     with pytest.raises(ConnectionResetError):
         client.recv(1)
     assert received == [b"abcdefgh"]
+    assert proxy.broken_off == 1
 
 
 STARTUP = (b"\x00\x00\x00\x08\x04\xd2\x16\x2f", b"\x00\x00\x00\x09\x00\x03\x00\x00\x00")

@@ -1,0 +1,78 @@
+"""A Postgres that is gone without a word is given up within half a minute, where the kernel would wait far longer."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import psutil
+import pytest
+from sqlalchemy import make_url
+
+from services.control.database import Database
+from shared.config.catalogs import ResolvedLake, parse_catalog
+from shared.lake.attach import attach
+from shared.lake.engine import connect
+from shared.lake.statements import Postgres as OwnStatements
+from tests.servers.postgres import Postgres
+
+DATABASE = "half_open"
+NOTICED_WITHIN_S = 30
+
+
+@pytest.fixture
+def lake(postgres: Postgres, tmp_path: Path) -> Iterator[ResolvedLake]:
+    postgres.create_database(DATABASE)
+    yield ResolvedLake(parse_catalog(postgres.uri(DATABASE), tmp_path), data_path=str(tmp_path))
+    postgres.drop_database(DATABASE)
+
+
+def noticed_within_s(port: int) -> list[float]:
+    """After how long each connection of ours to a port ends whose other end is gone, said the last to it or not."""
+    fds = [each.fd for each in psutil.Process().net_connections("tcp") if each.raddr and each.raddr.port == port]
+    return [_patience_s(fd) for fd in fds]
+
+
+def _patience_s(fd: int) -> float:
+    with socket.socket(fileno=os.dup(fd)) as own:
+        idle, interval, count = (
+            own.getsockopt(socket.IPPROTO_TCP, option)
+            for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+        )
+        unheard_s = own.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) / 1000
+    return max(idle + interval * count, unheard_s or float("inf"))
+
+
+def test_by_a_lake_that_is_attached(lake: ResolvedLake, postgres: Postgres) -> None:
+    with closing(connect()) as con:
+        attach(con, "lake", lake, read_only=False, create=True)
+        found = noticed_within_s(postgres.port)
+    assert found
+    assert max(found) <= NOTICED_WITHIN_S
+
+
+def test_by_our_own_looks_at_a_catalog(lake: ResolvedLake, postgres: Postgres) -> None:
+    with closing(OwnStatements(lake.conninfo)) as own:
+        own.rows("SELECT 1")
+        found = noticed_within_s(postgres.port)
+    assert len(found) == 1
+    assert max(found) <= NOTICED_WITHIN_S
+
+
+def test_by_control_that_asks_its_registry(lake: ResolvedLake, postgres: Postgres) -> None:
+    with closing(Database(make_url(postgres.uri(DATABASE)).set(drivername="postgresql+psycopg"))) as registry:
+        registry.prepare()
+        found = noticed_within_s(postgres.port)
+    assert len(found) == 1
+    assert max(found) <= NOTICED_WITHIN_S
+
+
+def test_but_a_user_may_have_more_patience(lake: ResolvedLake, postgres: Postgres) -> None:
+    with closing(
+        OwnStatements(f"{lake.conninfo} keepalives_idle=50 keepalives_interval=50 tcp_user_timeout=200000")
+    ) as own:
+        own.rows("SELECT 1")
+        assert noticed_within_s(postgres.port) == [200]
