@@ -70,8 +70,10 @@ IsCommit(e) ==
     /\ IsItsCommit(e, ItemOf(e))
     /\ IsNew(e)
 
+\* `= TRUE` here and below: TLC then evaluates what is before it as a value. As part of an action it would take every \A
+\* apart, one call deeper for each element, and a long log would be minutes of work and more than its stack holds.
 Commit(e) ==
-    /\ IsCommit(e)
+    /\ IsCommit(e) = TRUE
     /\ lives' = [lives EXCEPT ![e.destination] = Append(@, Moved([gen |-> e.gen], e.through))]
     /\ tokens' = tokens \cup {e.token}
     /\ applied' = applied \cup {[d |-> e.destination, item |-> e.item, gen |-> e.gen, pos |-> e.through]}
@@ -80,7 +82,7 @@ Commit(e) ==
 IsDrop(e) == e.kind = "drop" /\ Now(e.destination).gen \in 1 .. e.gen /\ IsNew(e)
 
 Drop(e) ==
-    /\ IsDrop(e)
+    /\ IsDrop(e) = TRUE
     /\ lives' = [lives EXCEPT ![e.destination] = Append(@, Buried(e.gen))]
     /\ tokens' = tokens \cup {e.token}
     /\ applied' = applied \cup {[d |-> e.destination, item |-> e.item, gen |-> e.gen, pos |-> NotSeeded]}
@@ -89,7 +91,7 @@ Drop(e) ==
 IsUpkeep(e) == e.kind \in {"provision", "maintenance"} /\ e.token \notin tokens
 
 Upkeep(e) ==
-    /\ IsUpkeep(e)
+    /\ IsUpkeep(e) = TRUE
     /\ tokens' = tokens \cup {e.token}
     /\ UNCHANGED <<lives, applied>>
 
@@ -129,7 +131,7 @@ Agrees(e, item) ==
 IsAnswer(e) == IF e.known THEN Agrees(e, e.work) ELSE e.outcome = "applied" => SaysApplied(e)
 
 Answer(e) ==
-    /\ IsAnswer(e)
+    /\ IsAnswer(e) = TRUE
     /\ UNCHANGED <<lives, tokens, applied>>
 
 Explain ==
@@ -148,10 +150,11 @@ Verdict ==
     IF next > Len(Log) THEN PrintT(<<"explained", run>>)
     ELSE IsExplained(Log[next]) \/ PrintT(<<"refused", run, next>>)
 
-\* Once more what Viaduck.tla promises, of what the log says.
+\* Once more what Viaduck.tla promises, of what the log says: of each newest cursor, and each was the newest once.
 PositionsOnlyGrow ==
-    \A d \in DOMAIN lives : \A n \in 1 .. Len(lives[d]) - 1 :
-        \/ lives[d][n + 1].gen > lives[d][n].gen
-        \/ lives[d][n + 1].gen = lives[d][n].gen /\ lives[d][n + 1].pos > lives[d][n].pos
-        \/ lives[d][n + 1].gen = 0 /\ lives[d][n + 1].buried >= lives[d][n].gen
+    \A d \in DOMAIN lives : LET n == Len(lives[d]) IN
+        \/ n < 2
+        \/ lives[d][n].gen > lives[d][n - 1].gen
+        \/ lives[d][n].gen = lives[d][n - 1].gen /\ lives[d][n].pos > lives[d][n - 1].pos
+        \/ lives[d][n].gen = 0 /\ lives[d][n].buried >= lives[d][n - 1].gen
 =============================================================================

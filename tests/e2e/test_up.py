@@ -88,7 +88,12 @@ def up(file: Path) -> Iterator[Up]:
 
 def viaduck(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "services.cli.main", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S)
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S)
+    except subprocess.TimeoutExpired as error:
+        said = error.stderr or b""
+        error.add_note(said.decode(errors="replace") if isinstance(said, bytes) else said)
+        raise
 
 
 def test_a_second_up_on_one_state_folder_is_refused_and_the_first_goes_on(up: Up) -> None:
