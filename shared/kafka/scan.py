@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from tenacity import retry, retry_if_exception, stop_after_delay, wait_fixed
 
 from shared.errors import DependencyError
 from shared.kafka.failure import ClientLost, Watch, build, describe
@@ -19,6 +20,9 @@ ANSWER_WITHIN_S = 5.0
 POLL_S = 0.2
 BATCH = 1_000
 READ_WITHIN_S = 60.0
+
+NOBODY_LEADS_YET = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
+"""Of a partition whose topic was made a moment ago, or whose broker has just gone."""
 
 Spans = dict[int, tuple[int, int]]
 """The first offset to read and the one behind the last, by partition."""
@@ -72,7 +76,7 @@ class Scan:
         known = consumer.list_topics(topic, timeout=ANSWER_WITHIN_S).topics[topic]
         found: Spans = {}
         for number in known.partitions:
-            low, high = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=ANSWER_WITHIN_S)
+            low, high = ends_of(consumer, TopicPartition(topic, number))
             first = low if newest is None else max(low, high - max(1, newest // len(known.partitions)))
             found[number] = first, high
         # The embedded broker keeps no times; whoever asks looks at each record's own anyway.
@@ -85,6 +89,22 @@ class Scan:
 
     def _away(self, said: str) -> DependencyError:
         return DependencyError("broker", f"the topic could not be read: {said}", "check that the broker answers")
+
+
+def _is_momentary(error: BaseException) -> bool:
+    return isinstance(error, KafkaException) and error.args[0].code() in NOBODY_LEADS_YET
+
+
+@retry(
+    retry=retry_if_exception(_is_momentary),
+    stop=stop_after_delay(ANSWER_WITHIN_S),
+    wait=wait_fixed(POLL_S),
+    reraise=True,
+)
+def ends_of(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
+    """The partition's first offset and the one behind its last, as soon as somebody leads it. Raises KafkaException."""
+    low, high = consumer.get_watermark_offsets(place, timeout=ANSWER_WITHIN_S)
+    return low, high
 
 
 def overlap(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:

@@ -151,6 +151,10 @@ class Applier:
 
     def __init__(self, world: World, number: int) -> None:
         self.name, self.pid, self.held, self._world = f"applier-{number}", 100 + number, False, world
+        self.ready_at = world.now
+
+    def is_ready(self) -> bool:
+        return self._world.now >= self.ready_at
 
     def send(self, number: int) -> None:
         behind = [each["known_through"] for each in self._world.statuses() if each["known_through"] < self._world.head]
@@ -190,13 +194,25 @@ class TestZombie:
             processes.frozen_at(world, Point.AFTER_FENCE)  # type: ignore[arg-type]
 
 
+STARTS_WITHIN_S = 15.0
+"""On a machine so busy that several are still starting when one is to go."""
+
+
 class TestScale:
     @pytest.fixture
     def appliers(self, world: World) -> list[Applier]:
         made = world.fleet.appliers = [Applier(world, 1), Applier(world, 2)]
         numbers = itertools.count(3)
-        world.fleet.add_applier = lambda: made.append(Applier(world, next(numbers)))
-        world.fleet.dismiss = lambda member: setattr(member, "held", True)
+
+        def start() -> None:
+            made.append(Applier(world, next(numbers)))
+            made[-1].ready_at += STARTS_WITHIN_S
+
+        def dismiss(member: Applier) -> None:
+            member.held = True
+            assert any(each.is_ready() for each in made if not each.held), "nobody is left who is ready"
+
+        world.fleet.add_applier, world.fleet.dismiss = start, dismiss
         world.fleet.forget_ended = lambda: None
         return made
 
