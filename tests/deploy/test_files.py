@@ -42,7 +42,8 @@ def _build(folder: Path) -> None:
     command = [go, "install", f"{CHECKER}@{CHECKER_VERSION}"]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=BUILT_WITHIN_S, check=False)
     if done.returncode != 0:
-        pytest.skip(f"Go could not build it; give it a module proxy it can reach:\n{done.stderr}")
+        why = "Go could not build the compose model checker; give it a module proxy it can reach"
+        pytest.skip(f"{why}:\n{done.stderr}")
 
 
 def checked(file: Path) -> subprocess.CompletedProcess[str]:
