@@ -108,9 +108,9 @@ def measure(destinations: int, seconds: float) -> Figures:
     with tempfile.TemporaryDirectory(prefix="viaduck-control-") as home, busy_control(Path(home), destinations) as site:
         if CHROMIUM is not None:
             figures.paint_ms = _first_paints(site)
-        spent = cpu_seconds(site.pid)
+        spent = sum(cpu_seconds(site.pid).values())
         stats, watched = _load(site, Path(home), destinations, seconds)
-        figures.cpu_share = (cpu_seconds(site.pid) - spent) / (seconds + START_S)
+        figures.cpu_share = (sum(cpu_seconds(site.pid).values()) - spent) / (seconds + START_S)
         figures.memory_mb = sum(memory_mb(site.pid).values())
     answered = {each["name"]: _requests(each, seconds) for each in stats}
     wanted = ["status", *(name for name, _ in kinds_of_lists())]

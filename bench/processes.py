@@ -34,13 +34,13 @@ def memory_mb(pid: int) -> dict[str, float]:
     return {kind: round(megabytes, 1) for kind, megabytes in used.items() if kind != GONE}
 
 
-def cpu_seconds(pid: int) -> float:
-    """CPU time that the tree has used so far."""
-    spent = 0.0
+def cpu_seconds(pid: int) -> dict[str, float]:
+    """CPU time that the tree has used so far, by kind of process."""
+    spent: dict[str, float] = {}
     for process in tree(pid):
         with contextlib.suppress(psutil.NoSuchProcess):
-            times = process.cpu_times()
-            spent += times.user + times.system
+            kind, times = _kind(process), process.cpu_times()
+            spent[kind] = spent.get(kind, 0.0) + times.user + times.system
     return spent
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from statistics import median
 
@@ -31,7 +32,8 @@ class Idle:
     """A minute in which nothing happens."""
 
     polls: float
-    cpu_seconds: float
+    cpu_seconds: Mapping[str, float]
+    """By kind of process."""
     source_snapshots: int
     source: Use
     destinations_statements: int
@@ -44,7 +46,9 @@ class Idle:
             nothing("idle: connections made to destinations", self.destinations_sessions),
             at_most("idle: source statements a poll", self.source.statements / self.polls, ONE_STATEMENT),
             at_most("idle: longest source statement", self.source.longest_ms, STATEMENT_MS, "ms"),
-            at_most("idle: CPU of all services", 100 * self.cpu_seconds / IDLE_S, CPU_SHARE, "% of a core", 1),
+            at_most(
+                "idle: CPU of all services", 100 * sum(self.cpu_seconds.values()) / IDLE_S, CPU_SHARE, "% of a core", 1
+            ),
         ]
 
 
@@ -82,10 +86,10 @@ def _idle(viaduck: RunningViaduck, stand: Stand, lakes: PostgresLakes) -> Idle:
     lakes.forget_use()
     sessions, spent = lakes.use(destinations).sessions, cpu_seconds(viaduck.pid)
     time.sleep(IDLE_S)
-    spent = cpu_seconds(viaduck.pid) - spent
+    spent = {kind: round(now - spent.get(kind, 0.0), 2) for kind, now in cpu_seconds(viaduck.pid).items()}
     source, there = lakes.use([stand.source]), lakes.use(destinations)
     return Idle(
-        polls(viaduck) - polled, round(spent, 2), stand.head() - head, source, there.statements,
+        polls(viaduck) - polled, spent, stand.head() - head, source, there.statements,
         there.sessions - sessions,
     )  # fmt: skip
 

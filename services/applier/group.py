@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -16,6 +16,9 @@ ONE_TASK_ROWS = 4_000
 
 APPLY_ROWS = 2_000
 """A transaction costs about as much as writing so many rows; for balancing tasks, no more."""
+
+UNEVEN = 1.1
+"""How much more than its part a task may have, so that lakes stay where they are open: to open one costs an apply."""
 
 
 class Lane(StrEnum):
@@ -58,24 +61,28 @@ def jobs(targets: Iterable[Target]) -> list[Job]:
     return [Job(pipeline, kind, tuple(members)) for (pipeline, kind), members in grouped.items()]
 
 
-def split(targets: Sequence[Target], tasks: int) -> list[tuple[Target, ...]]:
-    """Spread targets over at most ``tasks`` tasks, evenly by expected rows, tenants of one lake together.
+def split(
+    targets: Sequence[Target], tasks: int, homes: Mapping[str, int] | None = None
+) -> dict[int, tuple[Target, ...]]:  # fmt: skip
+    """Spread targets over at most ``tasks`` tasks, by number, evenly by expected rows, tenants of one lake together.
 
-    Two tasks that write to one SQLite catalog would only lock each other out.
+    Two tasks that write to one SQLite catalog would only lock each other out. ``homes``: in which task each lake was
+    before, by its catalog; it stays there unless that makes tasks uneven.
     """
     rows = sum(target.item.rows or 0 for target in targets)
     if tasks < 2 or (len(targets) <= ONE_TASK_TARGETS and rows <= ONE_TASK_ROWS):
-        return [tuple(targets)]
+        return {0: tuple(targets)}
     by_lake: dict[str, list[Target]] = {}
     for target in targets:
         by_lake.setdefault(target.lake.catalog, []).append(target)
     shares: list[list[Target]] = [[] for _ in range(tasks)]
-    weights = [0] * tasks
-    for members in sorted(by_lake.values(), key=_weight, reverse=True):
-        lightest = weights.index(min(weights))
-        shares[lightest].extend(members)
-        weights[lightest] += _weight(members)
-    return [tuple(share) for share in shares if share]
+    weights, most = [0] * tasks, UNEVEN * _weight(targets) / tasks
+    for catalog, members in sorted(by_lake.items(), key=lambda lake: _weight(lake[1]), reverse=True):
+        weight, home = _weight(members), (homes or {}).get(catalog, tasks)
+        place = home if home < tasks and weights[home] + weight <= most else weights.index(min(weights))
+        shares[place].extend(members)
+        weights[place] += weight
+    return {number: tuple(share) for number, share in enumerate(shares) if share}
 
 
 def _weight(targets: Sequence[Target]) -> int:

@@ -1,18 +1,22 @@
 """Spark jobs: one single stage for a group of items, whose tasks read, resolve and apply their own destinations.
 
 Spark's Python workers are kept warm between jobs: what they have attached, and DuckDB itself, outlives one (SPEED §4).
+A lake goes to the same of a job's shares each time, and a worker to the share whose lakes it has open (``claim``).
 """
 
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from services.applier.claim import Choice
 from services.applier.group import Job, Lane, split
 from services.applier.task import Limits, SourceTable, Task, TaskResult
-from services.applier.worker import run_tasks, worker
-from shared.spark import tasks_of_a_job
+from services.applier.worker import run_choices, worker
+from shared.spark import is_local, tasks_of_a_job
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -36,6 +40,8 @@ class Jobs:
         self._source = source
         self._limits = limits
         self._applier = applier
+        self._homes: dict[str, int] = {}
+        """The number of the share that each lake was in last, by its catalog."""
 
     @property
     def parallelism(self) -> int:
@@ -44,9 +50,9 @@ class Jobs:
 
     def run(self, job: Job, lane: Lane) -> list[TaskResult]:
         """Run one job and return its tasks' results. Raises what Spark raises when the job itself fails."""
-        tasks = self._tasks(job, lane)
         self._context.setLocalProperty("spark.scheduler.pool", f"{job.pipeline} {lane}")
-        return self._context.parallelize(tasks, len(tasks)).mapPartitions(run_tasks).collect()
+        with self._choices(self._tasks(job, lane)) as choices:
+            return self._context.parallelize(choices, len(choices)).mapPartitions(run_choices).collect()
 
     def warm(self) -> list[int]:
         """Touch every worker: builds it at first, and keeps Spark from ending it as idle. Returns process ids."""
@@ -55,11 +61,22 @@ class Jobs:
         return self._context.parallelize(limits, count).mapPartitions(_touch).collect()
 
     def _tasks(self, job: Job, lane: Lane) -> Sequence[Task]:
-        count = 1 if lane.is_narrow else self.parallelism
+        shares = split(job.targets, 1 if lane.is_narrow else self.parallelism, self._homes)
+        if len(shares) > 1:
+            self._homes.update((target.lake.catalog, number) for number in shares for target in shares[number])
         return [
-            Task(job.kind, self._source, share, self._limits, self._applier, counts_shared=number == 0)
-            for number, share in enumerate(split(job.targets, count))
+            Task(job.kind, self._source, share, self._limits, self._applier, counts_shared=first)
+            for first, share in zip([True, *[False] * len(shares)], shares.values(), strict=False)
         ]
+
+    @contextmanager
+    def _choices(self, tasks: Sequence[Task]) -> Iterator[Sequence[Choice]]:
+        """On this machine each Spark task takes the one that suits its worker; elsewhere each is given one."""
+        if len(tasks) == 1 or not is_local(self._context.master or ""):
+            yield [Choice((task,)) for task in tasks]
+            return
+        with tempfile.TemporaryDirectory(prefix="viaduck-job-") as claims:
+            yield [Choice(tuple(tasks), claims)] * len(tasks)
 
 
 def _touch(limits: Iterable[Limits]) -> Iterator[int]:

@@ -19,6 +19,7 @@ import duckdb
 
 from services.applier.answer import answer, failed
 from services.applier.apply import Applied, Applier, Change
+from services.applier.claim import Choice, claim
 from services.applier.decide import Decision, decide
 from services.applier.drop import drop
 from services.applier.feed import Feed
@@ -131,8 +132,19 @@ def forget() -> None:
             _worker = None
 
 
+def run_choices(choices: Iterable[Choice]) -> Iterable[TaskResult]:
+    """What Spark maps over a partition: do the task that suits this process most."""
+    return run_tasks(claim(choice, _open_lakes_of) for choice in choices)
+
+
+def _open_lakes_of(task: Task) -> int:
+    """How many lakes of a task's destinations this process has open."""
+    pool = worker(task.limits).pool
+    return sum(pool.has_open(target.lake) for target in task.targets)
+
+
 def run_tasks(tasks: Iterable[Task]) -> Iterable[TaskResult]:
-    """What Spark maps over a partition, which holds one task: drains its input, never raises.
+    """Do a partition's tasks, of which there is one: drains its input.
 
     A process that has somebody in it for good leaves the input's end unread: Spark takes the results and ends it.
     """

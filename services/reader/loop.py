@@ -116,8 +116,10 @@ class Loop:
     def _turn(self) -> None:
         watch, now_s = self._watching(), self._clock()
         if now_s >= watch.poll_at_s:
+            before = watch.seen
             watch.poll(now_s)
-            self._teller.note()
+            if watch.seen != before or self._teller.tells_of_lag:
+                self._teller.note()
         if watch.has_work(now_s):
             watch.work(now_s)
             self._teller.note()

@@ -32,6 +32,11 @@ class Teller:
         """Something happened that may have moved somebody."""
         self._is_stale = True
 
+    @property
+    def tells_of_lag(self) -> bool:
+        """Whether somebody lags, by what was told last: then time alone makes it old."""
+        return self._told is None or bool(self._told[0].lagging)
+
     def due_s(self) -> float:
         """When ``tell`` has something to do again."""
         return self._told_s + (self._pause_s if self._is_stale else AT_LEAST_EVERY_S)

@@ -85,6 +85,11 @@ class Watch:
         """Whether the source has answered yet."""
         return self._head is not None
 
+    @property
+    def seen(self) -> tuple[int | None, Problem | None]:
+        """The newest snapshot that was seen, and what was wrong when the source was last looked at."""
+        return None if self._head is None else self._head[0].snapshot, self.problem
+
     def catalog_time(self, now_s: float) -> CatalogTime | None:
         """By the catalog's own clock, as last read, plus what has passed since by ours."""
         if self._head is None:

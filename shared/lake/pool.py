@@ -42,7 +42,9 @@ class OpenLake:
 
 
 class LakePool:
-    """A bounded, thread-safe LRU of attached lakes in one DuckDB instance.
+    """A thread-safe LRU of attached lakes in one DuckDB instance: of those that are written to, at most ``limit``.
+
+    Those that are only read are few, a pipeline's source each, and wanted by every job: they stay.
 
     A lake that raised is evicted by its user (``evict``), so that the next use attaches it anew. A lake in use is never
     detached: it goes when its last user lets go.
@@ -58,6 +60,10 @@ class LakePool:
 
     def __len__(self) -> int:
         return len(self._lakes)
+
+    def has_open(self, lake: ResolvedLake) -> bool:
+        """Whether a lake is there to be written to without an attach."""
+        return _Key(lake, read_only=False) in self._lakes
 
     @contextlib.contextmanager
     def use(
@@ -151,8 +157,9 @@ class LakePool:
             self._close(gone)
 
     def _surplus(self) -> list[OpenLake]:
-        idle = [(key, entry) for key, entry in self._lakes.items() if entry.users == 0]
-        surplus = idle[: max(0, len(self._lakes) - self._limit)]
+        written = [(key, entry) for key, entry in self._lakes.items() if not key.read_only]
+        idle = [(key, entry) for key, entry in written if entry.users == 0]
+        surplus = idle[: max(0, len(written) - self._limit)]
         for key, _ in surplus:
             del self._lakes[key]
             self.evictions += 1

@@ -9,6 +9,7 @@ from typing import Any, cast
 from pyspark import SparkContext
 
 from services.applier.answer import answer
+from services.applier.claim import Choice, claim
 from services.applier.crew import Camp
 from services.applier.directory import Directory
 from services.applier.measure import OpenLakes
@@ -29,6 +30,7 @@ class Spark:
     on_task: Callable[[Task], None]
     values: Sequence[object] = ()
     defaultParallelism: int = MOST_TASKS  # noqa: N815 - as PySpark calls it
+    master: str = "local[*]"
 
     def setLocalProperty(self, name: str, value: str) -> None:  # noqa: N802 - the same
         """Pools are the real one's business."""
@@ -43,10 +45,11 @@ class Spark:
         return [self._done(value) for value in self.values]
 
     def _done(self, value: object) -> object:
-        if not isinstance(value, Task):
+        if not isinstance(value, Choice):
             return 1
-        self.on_task(value)
-        results = tuple(TargetResult(answer(target.item, Outcome.EMPTY, "test")) for target in value.targets)
+        task = claim(value, lambda _: 0)
+        self.on_task(task)
+        results = tuple(TargetResult(answer(target.item, Outcome.EMPTY, "test")) for target in task.targets)
         return TaskResult(results, WorkerReport(pid=1, open_lakes=3))
 
 

@@ -33,7 +33,7 @@ def test_splitting_loses_and_doubles_nobody_and_keeps_a_lake_in_one_task(
     sizes: list[tuple[int, int]], tasks: int
 ) -> None:
     targets = [target(number, rows=rows, lake=lake) for number, (rows, lake) in enumerate(sizes)]
-    shares = split(targets, tasks)
+    shares = list(split(targets, tasks).values())
     assert len(shares) <= tasks
     assert sorted(t.item.item for share in shares for t in share) == sorted(t.item.item for t in targets)
     for lake in {t.lake.catalog for t in targets}:
@@ -46,7 +46,29 @@ def test_a_few_small_targets_are_one_task() -> None:
 
 def test_many_targets_are_spread_evenly() -> None:
     shares = split([target(n, rows=1_000) for n in range(40)], 2)
-    assert [len(share) for share in shares] == [20, 20]
+    assert [len(share) for share in shares.values()] == [20, 20]
+
+
+def where(shares: dict[int, tuple[Target, ...]]) -> dict[str, int]:
+    return {target.lake.catalog: number for number, share in shares.items() for target in share}
+
+
+def test_a_lake_stays_in_the_task_where_it_was_and_others_make_up_for_it() -> None:
+    before = where(split([target(n, rows=n) for n in range(40)], 2))
+    again = where(split([target(n, rows=(n * 7) % 40) for n in reversed(range(60))], 2, before))
+    assert {lake: again[lake] for lake in before} == before
+    assert 27 <= list(again.values()).count(0) <= 33
+
+
+def test_a_lake_goes_elsewhere_where_staying_would_make_one_task_do_it_all() -> None:
+    everybody_at_home = {f"sqlite:/lake{n}": 0 for n in range(40)}
+    shares = split([target(n) for n in range(40)], 2, everybody_at_home)
+    assert [len(shares[0]), len(shares[1])] == [22, 18]
+
+
+def test_a_task_that_is_no_more_is_nobody_s_home() -> None:
+    shares = split([target(n) for n in range(40)], 2, {f"sqlite:/lake{n}": 3 for n in range(40)})
+    assert [len(share) for share in shares.values()] == [20, 20]
 
 
 def test_a_failed_item_waits_in_a_lane_of_its_own() -> None:

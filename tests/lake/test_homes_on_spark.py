@@ -1,0 +1,62 @@
+"""Of Spark's Python workers each keeps its own destinations: no lake is opened by two, whatever order items come in."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from services.applier.group import Job, Lane
+from services.applier.jobs import Jobs
+from services.applier.task import SourceTable, TaskResult
+from shared.config.model import Config, Routing, Source, Spark
+from shared.messages import ItemKind, Outcome
+from shared.spark import session
+from tests.lake.bed import Bed
+from tests.lake.conftest import MakeBed
+
+TENANTS = [f"tenant{number}" for number in range(20)]
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("make_lake", ["sqlite"], indirect=True)
+def test_a_lake_is_opened_by_one_worker_only(make_bed: MakeBed, tmp_path: Path) -> None:
+    bed = make_bed()
+    bed.sql("CREATE TABLE src.main.t (id BIGINT, tenant VARCHAR, v BIGINT)", inserted(0))
+    for tenant in TENANTS:
+        bed.add(tenant)
+    spark = Spark(master="local[2]", conf={"spark.local.dir": str(tmp_path)})
+    source = Source(catalog="sqlite:nowhere", table="t")
+    config = Config(path=tmp_path, pipeline="p", source=source, routing=Routing(field="tenant"), spark=spark,
+                    state_dir=tmp_path)  # fmt: skip
+    context = session(config, "homes")
+    jobs = Jobs(context, SourceTable(bed.source, "main", "t", bed.routing), bed.limits, "")
+
+    seeds = Job("p", ItemKind.SEED, tuple(bed.target(name, ItemKind.SEED) for name in TENANTS))
+    done = [jobs.run(seeds, Lane.SEEDS), *[jobs.run(changes(bed, number), Lane.CHANGES) for number in range(1, 6)]]
+    context.stop()
+
+    assert all(result.progress.outcome is Outcome.APPLIED for job in done for task in job for result in task.results)
+    assert [sum(len(task.results) for task in job) for job in done] == [len(TENANTS)] * len(done)
+    assert open_lakes(done) == [len(TENANTS) // 2 + 1] * 2, "half of the destinations, and the source, in each"
+
+
+def inserted(number: int) -> str:
+    rows = ", ".join(f"({number * 100 + place}, '{name}', {number})" for place, name in enumerate(TENANTS))
+    return f"INSERT INTO src.main.t VALUES {rows}"
+
+
+def changes(bed: Bed, number: int) -> Job:
+    """Items for everybody, in another order each time."""
+    before = bed.head
+    bed.sql(inserted(number))
+    names = random.Random(number).sample(TENANTS, len(TENANTS))
+    targets = [bed.target(name, ItemKind.CHANGES, expected=before, after=before, rows=1) for name in names]
+    return Job("p", ItemKind.CHANGES, tuple(targets))
+
+
+def open_lakes(done: Sequence[Sequence[TaskResult]]) -> list[int]:
+    """Of each worker process, by what it said last."""
+    return list({task.report.pid: task.report.open_lakes for job in done for task in job}.values())
