@@ -22,7 +22,10 @@ PIPELINE = "bench"
 FILE = "viaduck.yaml"
 POLL_S = 0.5
 PATIENCE_S = 900.0
-LOOKS_FOR_PARKED = 50
+ASK_EVERY_S = 0.5
+"""How often control is asked. Its answers take of the cores that are measured; when a batch was done Postgres tells."""
+
+LOOKS_FOR_PARKED = 10
 """How many looks at the whole there are to one at each destination."""
 
 JOB_SECONDS = re.compile(r'^viaduck_job_seconds_sum\{.*?phase="(\w+)".*?\} (\S+)', re.MULTILINE)
@@ -71,7 +74,7 @@ def wait_caught_up(viaduck: RunningViaduck, head: int) -> None:
             assert not parked, f"{len(parked)} destinations are parked: {parked[0]}"
         return viaduck.caught_up(head)
 
-    viaduck.wait_until(f"reaching snapshot {head}", done, PATIENCE_S, every_s=0.1)
+    viaduck.wait_until(f"reaching snapshot {head}", done, PATIENCE_S, ASK_EVERY_S)
 
 
 def wait_settled(viaduck: RunningViaduck, head: int) -> None:

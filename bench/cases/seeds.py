@@ -11,7 +11,7 @@ from bench.lakes import Lake
 from bench.outcome import LIMIT, VIADUCK, Case, Measured, ratio
 from bench.setting import Setting
 from bench.stand import Stand, beside, open_lake, require_equal, require_right, standing
-from bench.viaduck import PATIENCE_S, PIPELINE, entry, running_viaduck, wait_settled
+from bench.viaduck import ASK_EVERY_S, PATIENCE_S, PIPELINE, entry, running_viaduck, wait_settled
 from bench.workload import DENSE, SCHEMA, SOURCE, TABLE, SourceWriter, tenant_names
 from services.cli.running import RunningViaduck
 from shared.client import Client
@@ -64,7 +64,7 @@ def _round(number: int, viaduck: RunningViaduck, operator: Client, stand: Stand,
     made = operator.import_(PIPELINE, [entry(tenant, lake, suffix) for tenant, lake in lakes.items()])
     assert made["created"] == len(lakes), f"not all were taken: {made}"
     found.answered_s.append(round(time.time() - began, 3))
-    viaduck.wait_until(f"seeding round {number}", lambda: _is_seeded(viaduck, suffix), PATIENCE_S, every_s=0.1)
+    viaduck.wait_until(f"seeding round {number}", lambda: _is_seeded(viaduck, suffix), PATIENCE_S, ASK_EVERY_S)
     found.viaduck_s.append(round(max(map(stand.lakes.last_commit, lakes.values())) - began, 3))
     found.limit_s.append(_alone(stand, {tenant: stand.lakes.new(f"s{number}_{tenant}") for tenant in COMING}))
     found.compared += require_equal(stand.lakes, stand.source, lakes, suffix=suffix)

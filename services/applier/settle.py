@@ -40,7 +40,7 @@ def _make_table_of_inlined_deletes(con: duckdb.DuckDBPyConnection, lake: OpenLak
     Every transaction looks for it, and one that is missing is looked for again each time: two joins of Postgres's own
     catalog for each table, a quarter of an apply.
     """
-    schema = ident(lake.lake.metadata_schema or "public")
+    schema = ident(lake.lake.schema)
     made = (
         f"CREATE TABLE IF NOT EXISTS {schema}.ducklake_inlined_delete_{table_id}"
         " (file_id BIGINT, row_id BIGINT, begin_snapshot BIGINT)"

@@ -32,7 +32,7 @@ class Target:
 class Limits:
     """Bounds of a worker process, from the section ``applier`` of the configuration."""
 
-    max_open_lakes: int = 120
+    max_open_lakes: int = 200
     threads: int = 2
     most_threads: int = 32
     """While they wait for catalogs and stores that are far."""

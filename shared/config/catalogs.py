@@ -77,8 +77,12 @@ class ResolvedLake:
     @property
     def identity(self) -> str:
         """What two spellings of one lake have in common: server, database and metadata schema, or the real file."""
-        schema = self.metadata_schema or ("main" if self.sqlite_file else "public")
-        return f"{catalog_identity(self.catalog)}#{schema}"
+        return f"{catalog_identity(self.catalog)}#{self.schema}"
+
+    @property
+    def schema(self) -> str:
+        """The schema of DuckLake's own tables: these are DuckLake's choice where nothing is said."""
+        return self.metadata_schema or ("main" if self.sqlite_file else "public")
 
     @property
     def has_password(self) -> bool:

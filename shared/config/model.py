@@ -125,7 +125,7 @@ class Reader(Section):
 
 class Applier(Section):
     port: int = Field(default=8002, ge=0, le=65535)
-    max_open_lakes: int = Field(default=120, ge=1)
+    max_open_lakes: int = Field(default=200, ge=1)
     """Attached lakes that one Spark Python worker keeps open between jobs."""
     threads_per_worker: int = Field(default=2, ge=1)
     max_threads_per_worker: int = Field(default=32, ge=1)

@@ -23,6 +23,9 @@ APPLY, ADVANCE = 44, 23
 READING = 34
 """Statements to the source's catalog, for however many destinations read together."""
 
+ROWS_OF_AN_ATTACH = 600
+"""Of Postgres's own catalog: DuckLake's tables and their columns. All of a new database's are some 4,900."""
+
 TENANTS = ("a", "b", "c", "d")
 
 
@@ -143,3 +146,15 @@ def test_an_apply_writes_one_file_of_rows_and_one_of_deletes(bed: Bed) -> None:
 
 def files(bed: Bed, name: str) -> Iterator[str]:
     return (file.name for file in (bed.folder / f"{name}-data").rglob("*.parquet"))
+
+
+@ON_POSTGRES
+def test_to_open_a_lake_reads_its_own_schema_and_not_the_catalog_of_the_whole_database(
+    bed: Bed, sent: Counter, postgres: Postgres
+) -> None:
+    """What is read stays in memory as long as the lake is open: five times as much, for each of hundreds."""
+    sent.during(lambda: bed.look("a", "SELECT 1"), "a")
+    with postgres.connect() as con:
+        read = "SELECT sum(rows) FROM pg_stat_statements s JOIN pg_database d ON d.oid = s.dbid WHERE d.datname = %s"
+        ((rows,),) = con.execute(read, [sent.database("a")]).fetchall()
+    assert rows < ROWS_OF_AN_ATTACH

@@ -1,7 +1,8 @@
-"""Of Spark's Python workers each keeps its own destinations: no lake is opened by two, whatever order items come in."""
+"""What Spark's Python workers keep between jobs: each its own destinations, and what imports made for good."""
 
 from __future__ import annotations
 
+import gc
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from services.applier.group import Job, Lane
 from services.applier.jobs import Jobs
 from services.applier.task import SourceTable, TaskResult
+from services.applier.worker import MANY_OBJECTS
 from shared.config.model import Config, Routing, Source, Spark
 from shared.messages import ItemKind, Outcome
 from shared.spark import session
@@ -22,7 +24,9 @@ TENANTS = [f"tenant{number}" for number in range(20)]
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("make_lake", ["sqlite"], indirect=True)
-def test_a_lake_is_opened_by_one_worker_only(make_bed: MakeBed, tmp_path: Path) -> None:
+def test_a_lake_is_opened_by_one_worker_only_and_what_stays_is_not_searched_for_garbage(
+    make_bed: MakeBed, tmp_path: Path
+) -> None:
     bed = make_bed()
     bed.sql("CREATE TABLE src.main.t (id BIGINT, tenant VARCHAR, v BIGINT)", inserted(0))
     for tenant in TENANTS:
@@ -36,11 +40,13 @@ def test_a_lake_is_opened_by_one_worker_only(make_bed: MakeBed, tmp_path: Path) 
 
     seeds = Job("p", ItemKind.SEED, tuple(bed.target(name, ItemKind.SEED) for name in TENANTS))
     done = [jobs.run(seeds, Lane.SEEDS), *[jobs.run(changes(bed, number), Lane.CHANGES) for number in range(1, 6)]]
+    searched = context.parallelize([0], 1).map(lambda _: len(gc.get_objects())).collect()
     context.stop()
 
     assert all(result.progress.outcome is Outcome.APPLIED for job in done for task in job for result in task.results)
     assert [sum(len(task.results) for task in job) for job in done] == [len(TENANTS)] * len(done)
     assert open_lakes(done) == [len(TENANTS) // 2 + 1] * 2, "half of the destinations, and the source, in each"
+    assert searched[0] < MANY_OBJECTS
 
 
 def inserted(number: int) -> str:
