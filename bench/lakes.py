@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
+from bench.processes import cpu_seconds
 from shared.config.catalogs import ResolvedLake
 from tests.servers.postgres import Postgres
 
@@ -41,6 +42,10 @@ class Lakes(Protocol):
         """The same lake, past any proxy."""
         ...
 
+    def server_cpu_seconds(self) -> float:
+        """CPU time that the catalogs' server has used so far; none where there is no server."""
+        ...
+
 
 class SqliteLakes:
     kind = "sqlite"
@@ -59,6 +64,9 @@ class SqliteLakes:
 
     def direct(self, lake: Lake) -> Lake:
         return lake
+
+    def server_cpu_seconds(self) -> float:
+        return 0.0
 
 
 @dataclass(frozen=True)
@@ -100,6 +108,9 @@ class PostgresLakes:
 
     def direct(self, lake: Lake) -> Lake:
         return self._lake(lake.name, None)
+
+    def server_cpu_seconds(self) -> float:
+        return sum(cpu_seconds(self.server.pid).values())
 
     def _lake(self, name: str, port: int | None) -> Lake:
         return Lake(name, f"postgres:{self.server.words(name, port=port)}", str(self._root / name))

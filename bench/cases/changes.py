@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from statistics import median
 
 from bench.delay import FarAway
 from bench.outcome import LIMIT, VIADUCK, Case, Measured, Size, at_least, ratio
-from bench.processes import frozen, memory_mb
+from bench.processes import cpu_seconds, frozen, memory_mb
 from bench.setting import Setting
 from bench.single_process import SingleProcess
 from bench.stand import Stand, require_right, single_process, standing
@@ -31,6 +31,8 @@ class Batch:
 
     seconds: float
     phases: Mapping[str, float]
+    cpu: Mapping[str, float] = field(default_factory=dict)
+    """CPU seconds by kind of process, and of Postgres, and of the benchmark itself with any proxy of its."""
 
 
 @dataclass(frozen=True)
@@ -107,9 +109,16 @@ def bring(viaduck: RunningViaduck, stand: Stand, writer: SourceWriter) -> Batch:
     before = phase_seconds(viaduck)
     with frozen(viaduck.pid, "reader"):
         writer.run()
+        spent = _cpu_seconds(viaduck, stand)
     there_at = time.time()
     wait_caught_up(viaduck, stand.head())
-    return Batch(round(stand.last_commit() - there_at, 3), phases_since(viaduck, before))
+    cpu = {kind: round(now - spent.get(kind, 0.0), 2) for kind, now in _cpu_seconds(viaduck, stand).items()}
+    return Batch(round(stand.last_commit() - there_at, 3), phases_since(viaduck, before), cpu)
+
+
+def _cpu_seconds(viaduck: RunningViaduck, stand: Stand) -> dict[str, float]:
+    ours = {"postgres": stand.lakes.server_cpu_seconds(), "bench": time.process_time()}
+    return cpu_seconds(viaduck.pid) | ours
 
 
 def _many(setting: Setting) -> Workload:

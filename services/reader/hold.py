@@ -15,6 +15,10 @@ MOST_UPKEEPS = 2
 MOST_PROBES = 1_000
 """Probes in flight at once: at a start with ten thousand destinations real work must find its way between them."""
 
+MOST_SEEDS = 200
+"""Seeds in flight at once: an applier answers for all seeds of a job together, and one that nobody answers for in time
+is sent again."""
+
 RANK = {
     ItemKind.PROBE: 0,
     ItemKind.ADVANCE: 1,
@@ -39,7 +43,7 @@ class Hold:
         self._rules = rules
         self.rows = 0
         self._retried_rows = 0
-        self._probes = 0
+        self._probes = self._seeds = 0
         self.upkeeps = 0
 
     def admit(self, candidates: Iterable[Candidate], send: Callable[[Candidate], None]) -> list[Candidate]:
@@ -82,12 +86,15 @@ class Hold:
         self.rows += sign * taken.charge
         self._retried_rows += sign * taken.charge * taken.is_retry
         self._probes += sign * (taken.kind is ItemKind.PROBE)
+        self._seeds += sign * (taken.kind is ItemKind.SEED)
         self.upkeeps += sign * (taken.kind is ItemKind.UPKEEP)
 
     def _fits(self, tracked: Tracked, draft: Draft) -> bool:
         """Whether the item may go now. A single one always may, or what is larger than the bound would never go."""
         if draft.kind is ItemKind.PROBE:
             return self._probes < MOST_PROBES
+        if draft.kind is ItemKind.SEED and self._seeds >= MOST_SEEDS:
+            return False
         charge, most = self.charge(tracked, draft), self._rules.max_rows_in_flight
         if charge == 0 or self.rows == 0:
             return True

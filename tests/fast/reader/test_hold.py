@@ -3,7 +3,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from services.reader.choose import Draft, Rules
-from services.reader.hold import MOST_PROBES, Candidate, Hold
+from services.reader.hold import MOST_PROBES, MOST_SEEDS, Candidate, Hold
 from services.reader.tracked import Tracked
 from shared.messages import ItemKind
 from tests.fast.reader.world import EPOCH, spec
@@ -97,3 +97,12 @@ def test_probes_take_no_rows_but_only_so_many_go_at_once() -> None:
     assert len(admitted(hold, *probes)) == MOST_PROBES
     assert hold.rows == 0
     assert admitted(hold, candidate("a")) == ["a"]
+
+
+def test_of_seeds_only_so_many_go_at_once_and_changes_find_their_way() -> None:
+    hold = Hold(RULES)
+    seeds = [candidate(f"d{number:03d}", 0, kind=ItemKind.SEED) for number in range(MOST_SEEDS + 5)]
+    taken = [hold.take("item", *each, 0.0) for each in seeds[:MOST_SEEDS]]
+    assert admitted(hold, *seeds[MOST_SEEDS:], candidate("a", 1)) == ["a"]
+    hold.give_back(taken[0])
+    assert admitted(hold, *seeds[MOST_SEEDS:]) == [f"d{MOST_SEEDS:03d}"]
