@@ -9,8 +9,8 @@ from bench.stand import Stand
 from bench.viaduck import PIPELINE
 from bench.workload import KEY_COLUMN, ROUTING_FIELD, SCHEMA, SOURCE, TABLE, SourceWriter, Workload
 from services.applier.group import Job
+from services.applier.run import run_task
 from services.applier.task import Limits, SourceTable, Target, Task, TaskResult
-from services.applier.worker import run_task
 from shared.config.model import Routing
 from shared.messages import DesiredState, Destination, ItemKind, LakeRef, Outcome, SeedMode, WorkItem
 from shared.ranges import NOT_SEEDED

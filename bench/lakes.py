@@ -85,7 +85,7 @@ class PostgresLakes:
     settings: ClassVar = {
         "shared_preload_libraries": "pg_stat_statements",
         "pg_stat_statements.max": "50000",  # of a thousand databases, else the rarest are forgotten
-        "max_connections": "1500",  # an applier's two workers may keep 200 lakes each
+        "max_connections": "1500",  # an applier's two workers keep 200 lakes each
     }
     """What the server must be started with."""
 

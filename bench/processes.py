@@ -41,7 +41,12 @@ def cpu_seconds(pid: int) -> dict[str, float]:
         with contextlib.suppress(psutil.NoSuchProcess):
             kind, times = _kind(process), process.cpu_times()
             spent[kind] = spent.get(kind, 0.0) + times.user + times.system
-    return spent
+    return {kind: seconds for kind, seconds in spent.items() if kind != GONE}
+
+
+def since(before: Mapping[str, float], now: Mapping[str, float]) -> dict[str, float]:
+    """What each figure has grown by; one that was not there before began at zero."""
+    return {name: round(total - before.get(name, 0.0), 3) for name, total in now.items()}
 
 
 @contextmanager

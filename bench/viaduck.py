@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from bench.lakes import Lake
+from bench.processes import since
 from bench.workload import KEY_COLUMN, ROUTING_FIELD, TABLE
 from services.cli.ports import free_port
 from services.cli.running import RunningViaduck
@@ -90,7 +91,7 @@ def phase_seconds(viaduck: RunningViaduck) -> dict[str, float]:
 
 
 def phases_since(viaduck: RunningViaduck, before: Mapping[str, float]) -> dict[str, float]:
-    return {name: round(total - before.get(name, 0.0), 3) for name, total in phase_seconds(viaduck).items()}
+    return since(before, phase_seconds(viaduck))
 
 
 def polls(viaduck: RunningViaduck) -> float:

@@ -9,7 +9,7 @@ from statistics import median
 
 from bench.delay import FarAway
 from bench.outcome import LIMIT, VIADUCK, Case, Measured, Size, at_least, ratio
-from bench.processes import cpu_seconds, frozen, memory_mb
+from bench.processes import cpu_seconds, frozen, memory_mb, since
 from bench.setting import Setting
 from bench.single_process import SingleProcess
 from bench.stand import Stand, require_right, single_process, standing
@@ -112,7 +112,7 @@ def bring(viaduck: RunningViaduck, stand: Stand, writer: SourceWriter) -> Batch:
         spent = _cpu_seconds(viaduck, stand)
     there_at = time.time()
     wait_caught_up(viaduck, stand.head())
-    cpu = {kind: round(now - spent.get(kind, 0.0), 2) for kind, now in _cpu_seconds(viaduck, stand).items()}
+    cpu = since(spent, _cpu_seconds(viaduck, stand))
     return Batch(round(stand.last_commit() - there_at, 3), phases_since(viaduck, before), cpu)
 
 

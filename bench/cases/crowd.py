@@ -10,7 +10,7 @@ from statistics import median
 from bench.cases.small import follow
 from bench.lakes import PostgresLakes, Use
 from bench.outcome import Case, Check, Measured, Size, at_most, nothing
-from bench.processes import cpu_seconds, memory_mb, pid_of
+from bench.processes import cpu_seconds, memory_mb, pid_of, since
 from bench.setting import Setting
 from bench.stand import Stand, standing
 from bench.viaduck import POLL_S, polls, running_viaduck, wait_settled
@@ -86,7 +86,7 @@ def _idle(viaduck: RunningViaduck, stand: Stand, lakes: PostgresLakes) -> Idle:
     lakes.forget_use()
     sessions, spent = lakes.use(destinations).sessions, cpu_seconds(viaduck.pid)
     time.sleep(IDLE_S)
-    spent = {kind: round(now - spent.get(kind, 0.0), 2) for kind, now in cpu_seconds(viaduck.pid).items()}
+    spent = since(spent, cpu_seconds(viaduck.pid))
     source, there = lakes.use([stand.source]), lakes.use(destinations)
     return Idle(
         polls(viaduck) - polled, spent, stand.head() - head, source, there.statements,

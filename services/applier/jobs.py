@@ -6,16 +6,15 @@ A lake goes to the same of a job's shares each time, and a worker to the share w
 
 from __future__ import annotations
 
-import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from services.applier.claim import Choice
 from services.applier.group import Job, Lane, split
+from services.applier.partition import run_choices, touch
 from services.applier.task import Limits, SourceTable, Task, TaskResult
-from services.applier.worker import run_choices, worker
 from shared.spark import is_local, tasks_of_a_job
 
 if TYPE_CHECKING:
@@ -58,15 +57,15 @@ class Jobs:
         """Touch every worker: builds it at first, and keeps Spark from ending it as idle. Returns process ids."""
         count = self.parallelism * self._pipelines()
         limits = [self._limits] * count
-        return self._context.parallelize(limits, count).mapPartitions(_touch).collect()
+        return self._context.parallelize(limits, count).mapPartitions(touch).collect()
 
     def _tasks(self, job: Job, lane: Lane) -> Sequence[Task]:
         shares = split(job.targets, 1 if lane.is_narrow else self.parallelism, self._homes)
         if len(shares) > 1:
             self._homes.update((target.lake.catalog, number) for number in shares for target in shares[number])
         return [
-            Task(job.kind, self._source, share, self._limits, self._applier, counts_shared=first)
-            for first, share in zip([True, *[False] * len(shares)], shares.values(), strict=False)
+            Task(job.kind, self._source, share, self._limits, self._applier, counts_shared=place == 0)
+            for place, share in enumerate(shares.values())
         ]
 
     @contextmanager
@@ -77,9 +76,3 @@ class Jobs:
             return
         with tempfile.TemporaryDirectory(prefix="viaduck-job-") as claims:
             yield [Choice(tuple(tasks), claims)] * len(tasks)
-
-
-def _touch(limits: Iterable[Limits]) -> Iterator[int]:
-    for each in list(limits):
-        worker(each)
-        yield os.getpid()

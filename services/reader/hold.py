@@ -16,8 +16,8 @@ MOST_PROBES = 1_000
 """Probes in flight at once: at a start with ten thousand destinations real work must find its way between them."""
 
 MOST_SEEDS = 200
-"""Seeds in flight at once: an applier answers for all seeds of a job together, and one that nobody answers for in time
-is sent again."""
+"""Seeds in flight at once, of which those that failed before are half at most: an applier answers for all seeds of a
+job together, and one that nobody answers for in time is sent again."""
 
 RANK = {
     ItemKind.PROBE: 0,
@@ -34,16 +34,16 @@ Candidate = tuple[Tracked, Draft]
 
 
 class Hold:
-    """The bound on rows in flight over all destinations.
+    """The bounds on rows and seeds in flight over all destinations.
 
-    Items of destinations that failed before may take half of it at most: whoever is in trouble delays nobody else.
+    Items of destinations that failed before may take half of each at most: whoever is in trouble delays nobody else.
     """
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
         self.rows = 0
         self._retried_rows = 0
-        self._probes = self._seeds = 0
+        self._probes = self._seeds = self._retried_seeds = 0
         self.upkeeps = 0
 
     def admit(self, candidates: Iterable[Candidate], send: Callable[[Candidate], None]) -> list[Candidate]:
@@ -87,19 +87,23 @@ class Hold:
         self._retried_rows += sign * taken.charge * taken.is_retry
         self._probes += sign * (taken.kind is ItemKind.PROBE)
         self._seeds += sign * (taken.kind is ItemKind.SEED)
+        self._retried_seeds += sign * (taken.kind is ItemKind.SEED and taken.is_retry)
         self.upkeeps += sign * (taken.kind is ItemKind.UPKEEP)
 
     def _fits(self, tracked: Tracked, draft: Draft) -> bool:
         """Whether the item may go now. A single one always may, or what is larger than the bound would never go."""
         if draft.kind is ItemKind.PROBE:
             return self._probes < MOST_PROBES
-        if draft.kind is ItemKind.SEED and self._seeds >= MOST_SEEDS:
+        if draft.kind is ItemKind.SEED and not self._has_place_for_seed(tracked):
             return False
         charge, most = self.charge(tracked, draft), self._rules.max_rows_in_flight
         if charge == 0 or self.rows == 0:
             return True
         fits = self.rows + charge <= most
         return fits and (not tracked.attempts or self._retried_rows + charge <= most // 2)
+
+    def _has_place_for_seed(self, tracked: Tracked) -> bool:
+        return self._seeds < MOST_SEEDS and (not tracked.attempts or self._retried_seeds < MOST_SEEDS // 2)
 
 
 def _order(candidate: Candidate) -> tuple[int, bool, datetime, str]:

@@ -10,8 +10,8 @@ from typing import Any
 import duckdb
 import pytest
 
+from services.applier.run import run_task
 from services.applier.task import Limits, SourceTable, Target, Task
-from services.applier.worker import run_task
 from shared.config.catalogs import ResolvedLake
 from shared.config.model import Routing
 from shared.lake.attach import attach, detach

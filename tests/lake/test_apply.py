@@ -16,8 +16,9 @@ import pytest
 from services.applier import worker
 from services.applier.apply import Applied, Applier, Change
 from services.applier.feed import Feed
+from services.applier.partition import run_tasks
+from services.applier.run import run_task
 from services.applier.task import Limits, SourceTable, Task
-from services.applier.worker import run_task, run_tasks
 from shared.config.catalogs import ResolvedLake
 from shared.config.model import Routing
 from shared.errors import ViaduckError

@@ -152,7 +152,7 @@ def files(bed: Bed, name: str) -> Iterator[str]:
 def test_to_open_a_lake_reads_its_own_schema_and_not_the_catalog_of_the_whole_database(
     bed: Bed, sent: Counter, postgres: Postgres
 ) -> None:
-    """What is read stays in memory as long as the lake is open: five times as much, for each of hundreds."""
+    """What is read stays in memory as long as the lake is open."""
     sent.during(lambda: bed.look("a", "SELECT 1"), "a")
     with postgres.connect() as con:
         read = "SELECT sum(rows) FROM pg_stat_statements s JOIN pg_database d ON d.oid = s.dbid WHERE d.datname = %s"

@@ -11,8 +11,8 @@ import pytest
 
 from services.applier.group import Job, Lane
 from services.applier.jobs import Jobs
+from services.applier.partition import MANY_OBJECTS
 from services.applier.task import SourceTable, TaskResult
-from services.applier.worker import MANY_OBJECTS
 from shared.config.model import Config, Routing, Source, Spark
 from shared.messages import ItemKind, Outcome
 from shared.spark import session

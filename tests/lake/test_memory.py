@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import duckdb
 import pytest
 
-from services.applier import worker
 from services.applier.feed import Feed
 from services.applier.reading import Reading
+from services.applier.run import run_task
 from services.applier.task import Limits, SourceTable, Target, Task
 from shared.messages import ItemKind, Outcome
 from tests.lake.bed import Bed
@@ -48,7 +48,7 @@ def exact(bed: Bed) -> bool:
 def test_a_range_of_twice_the_memory_goes_to_disk(make_bed: MakeBed) -> None:
     limits = Limits(memory_limit="100MB")
     bed, task = ranged(make_bed, limits, snapshots=10, rows=4_000)
-    done = worker.run_task(task)
+    done = run_task(task)
     assert [result.progress.outcome for result in done.results] == [Outcome.APPLIED] * len(TENANTS)
     assert exact(bed)
 
@@ -65,7 +65,7 @@ def test_a_range_that_does_not_fit_is_read_in_parts(make_bed: MakeBed, monkeypat
 
     bed, task = ranged(make_bed, Limits(), snapshots=2, rows=100)
     monkeypatch.setattr(Feed, "read", cramped)
-    done = worker.run_task(task)
+    done = run_task(task)
     assert [result.progress.outcome for result in done.results] == [Outcome.APPLIED] * len(TENANTS)
     assert parts == [1, 2, 2, 2]
     assert exact(bed)
@@ -78,7 +78,7 @@ def test_one_destination_that_does_not_fit_says_what_to_do(make_bed: MakeBed, mo
 
     _, task = ranged(make_bed, Limits(), snapshots=1, rows=100)
     monkeypatch.setattr(Feed, "read", too_small)
-    for result in worker.run_task(task).results:
+    for result in run_task(task).results:
         assert result.progress.outcome is Outcome.FAILED
         assert result.progress.error is not None
         assert "applier.memory_limit" in result.progress.error.hint

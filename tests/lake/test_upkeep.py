@@ -7,8 +7,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from services.applier.run import run_task
 from services.applier.task import SourceTable, Task
-from services.applier.worker import run_task
 from shared.messages import ItemKind, Outcome, Progress
 from tests.lake.bed import Bed
 from tests.lake.conftest import MakeBed

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from services.applier import worker
+from services.applier.run import run_task
 from services.applier.task import Limits, SourceTable, Target, Task, TaskResult
 from shared.config.catalogs import ResolvedLake
 from shared.config.model import Routing
@@ -65,7 +66,7 @@ class Receiver:
 
 def run_here(task: Task) -> TaskResult:
     """The applier's function in this process, without Spark."""
-    return worker.run_task(task)
+    return run_task(task)
 
 
 def forget_lakes() -> None:

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.applier.group import ONE_TASK_TARGETS, Lane, jobs, lane_of, split
+from services.applier.run import groups_of
 from services.applier.task import Target
-from services.applier.worker import groups_of
 from shared.config.catalogs import ResolvedLake
 from shared.messages import DesiredState, Destination, ItemKind, LakeRef, SeedMode, WorkItem
 

@@ -106,3 +106,10 @@ def test_of_seeds_only_so_many_go_at_once_and_changes_find_their_way() -> None:
     assert admitted(hold, *seeds[MOST_SEEDS:], candidate("a", 1)) == ["a"]
     hold.give_back(taken[0])
     assert admitted(hold, *seeds[MOST_SEEDS:]) == [f"d{MOST_SEEDS:03d}"]
+
+
+def test_seeds_that_failed_before_leave_half_of_the_places_to_others() -> None:
+    hold = Hold(RULES)
+    broken = [candidate(f"d{number:03d}", 0, attempts=1, kind=ItemKind.SEED) for number in range(MOST_SEEDS)]
+    assert len(admitted(hold, *broken)) == MOST_SEEDS // 2
+    assert admitted(hold, candidate("new", 0, kind=ItemKind.SEED)) == ["new"]

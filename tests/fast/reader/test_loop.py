@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
+from services.reader import tell
+from services.reader.frontier import CatalogTime, Standing, standing
 from services.reader.inbox import Answered, Inbox, Reached, Removed, Wanted, Woken
 from services.reader.loop import Loop, counts_unrouted, offers
+from services.reader.plan import Planner
 from services.reader.publish import Outlet
 from shared.kafka.topics import Topics
 from shared.messages import Frontier, ItemKind, Outcome, Progress, Share, WorkItem
@@ -109,6 +112,34 @@ def test_the_next_item_goes_out_with_the_answer_and_waits_for_no_poll(make_reade
     reader.start()
     reader.settles(1)
     assert sample(reader.metrics, "polls_total") == 1
+
+
+def test_who_has_nothing_new_to_tell_goes_through_all_destinations_for_no_poll(
+    make_reader: Callable[..., Reader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[float] = []
+
+    def counted(planner: Planner, now_s: float, catalog: CatalogTime | None, *, readable: bool) -> Standing:
+        looks.append(now_s)
+        return standing(planner, now_s, catalog, readable=readable)
+
+    def looks_during(polls: int) -> int:
+        began, before = sample(reader.metrics, "polls_total"), len(looks)
+        eventually(lambda: sample(reader.metrics, "polls_total") >= began + polls)
+        return len(looks) - before
+
+    monkeypatch.setattr(tell, "standing", counted)
+    monkeypatch.setattr(tell, "AT_LEAST_EVERY_S", 3600.0)
+    monkeypatch.setattr(tell, "PAUSE_S", 0.0)
+    reader = make_reader()
+    reader.inbox.put(Wanted(spec("a")))
+    reader.start()
+    reader.settles(1)
+    looks_during(2)
+    assert looks_during(10) == 0
+    reader.source.commit(a=3)
+    looks_during(2)
+    assert looks_during(10) >= 10, "whoever lags grows older, and nobody answers here"
 
 
 def test_what_topics_remember_counts_for_nothing_but_our_own_line(make_reader: Callable[..., Reader]) -> None:

@@ -96,10 +96,10 @@ def _plant() -> None:
     from services.applier import fence
     from services.applier.apply import Applier
     from services.applier.outbox import Outbox
-    from services.applier.worker import _Run
+    from services.applier.run import Run
     from shared.kafka.work_consumer import WorkConsumer
 
-    _after(_Run, "_read", "after-read")
+    _after(Run, "_read", "after-read")
     _before(Applier, "_try", "before-transaction")
     for move in ("move_cursor", "replace_cursor", "create_cursor"):
         _after(fence, move, "after-fence")
