@@ -14,7 +14,7 @@ from services.control.api.state import Served
 from services.control.clash import Neighbour
 from services.control.documents import Documents
 from services.control.lifecycle import Revision
-from services.control.pipeline import Common, Pipeline, forget, repeat_every_s
+from services.control.pipeline import REPEAT_EVERY_S, Common, Pipeline, forget
 from services.control.pipeline_entry import declared_in
 from services.control.rebuild import recover
 from services.control.status import View
@@ -219,7 +219,7 @@ class Fleet:
             self._registered = versions
         if time.monotonic() >= self._repeat_at_s:
             self._documents.announce_all()
-            self._repeat_at_s = time.monotonic() + repeat_every_s(self._common.settings)
+            self._repeat_at_s = time.monotonic() + REPEAT_EVERY_S
 
     def _versions(self) -> Mapping[str, int]:
         return {name: each.version for name, each in self._documents.all.items() if each.content is not None}

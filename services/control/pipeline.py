@@ -30,14 +30,10 @@ from shared.kafka.settings import KafkaSettings
 from shared.kafka.topics import Topics
 from shared.metrics import Metrics
 
-REPEAT_EVERY_S, REPEAT_EMBEDDED_EVERY_S = 300.0, 30.0
-"""How often everything is published again, for a broker that was wiped; the embedded one keeps little anyway."""
+REPEAT_EVERY_S = 300.0
+"""How often everything is published again, for a broker that lost some of it unseen."""
 
 END_WITHIN_S = 3.0
-
-
-def repeat_every_s(settings: KafkaSettings) -> float:
-    return REPEAT_EMBEDDED_EVERY_S if settings.embedded else REPEAT_EVERY_S
 
 
 @dataclass(frozen=True)
@@ -104,9 +100,8 @@ class Pipeline:
         self._desk = Desk(keeper, board, operations, trail, common.tokens, common.environ, neighbours=self._neighbours)
         self.arrivals = Arrivals(keeper, board, self._desk, Proposals(common.database, self.name), common.environ)
         self._pulse = Pulse(board.view)
-        every_s = repeat_every_s(common.settings)
         chores = [self._pulse.feel, self._desk.close_operations]
-        return Worker(keeper, board, every_s, common.failed, lambda _: load(self.name), chores, alone=alone)
+        return Worker(keeper, board, REPEAT_EVERY_S, common.failed, lambda _: load(self.name), chores, alone=alone)
 
     def _served(self) -> Served:
         common, view = self._common, self.board.view
