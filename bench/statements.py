@@ -24,7 +24,9 @@ from tests.servers.postgres import Postgres
 TENANT = "tenant"
 APPLIES = 30
 SETTINGS = {"log_min_duration_statement": "0", "log_line_prefix": "%d|"}
-SPOKEN = r"^{}\|LOG:  duration: ([\d.]+) ms  statement: (.*?)(?=^\w*\|)"
+SPOKEN = r"^{}\|LOG:  duration: ([\d.]+) ms  (statement|parse [^:]*): (.*?)(?=^\w*\|)"
+ASKED_FIRST = "what columns a statement has"
+"""DuckDB parses such a statement on the server and has it described, two round trips, before it sends it."""
 
 KINDS = (
     ("health check of the pool", r"SELECT 1$"),
@@ -63,7 +65,7 @@ def table(applies: list[Apply]) -> Table:
     made = Table(title=f"One apply on Postgres, medians of {len(applies)}")
     for name in ("what", "statements", "ms in Postgres"):
         made.add_column(name, justify="left" if name == "what" else "right")
-    names = [*(name for name, _ in KINDS), "other"]
+    names = [*(name for name, _ in KINDS), ASKED_FIRST, "other"]
     inside = 0.0
     for name in names:
         count = statistics.median(len(each.spoken.get(name, ())) for each in applies)
@@ -73,7 +75,9 @@ def table(applies: list[Apply]) -> Table:
             made.add_row(name, f"{count:g}", f"{ms:.2f}")
     whole = statistics.median(each.seconds for each in applies) * 1000
     every = statistics.median(sum(map(len, each.spoken.values())) for each in applies)
+    first = statistics.median(len(each.spoken.get(ASKED_FIRST, ())) for each in applies)
     made.add_row("all statements", f"{every:g}", f"{inside:.2f}", style="bold")
+    made.add_row("round trips, one after the other", f"{every + first:g}", "", style="bold")
     made.add_row("DuckDB: planning, reading, writing files, waiting for answers", "", f"{whole - inside:.2f}")
     made.add_row("the apply", "", f"{whole:.2f}", style="bold")
     return made
@@ -104,8 +108,9 @@ def _applies(folder: Path, server: Postgres) -> Iterator[Apply]:
 def spoken(log: str, database: str = TENANT) -> dict[str, list[float]]:
     """Milliseconds of the statements by kind, from Postgres's log; ``database`` is a pattern of whose."""
     found: dict[str, list[float]] = {}
-    for ms, statement in re.findall(SPOKEN.format(database), log + "|", re.MULTILINE | re.DOTALL):
-        kind = next((name for name, shows in KINDS if re.search(shows, statement.strip())), "other")
+    for ms, how, statement in re.findall(SPOKEN.format(database), log + "|", re.MULTILINE | re.DOTALL):
+        shown = (name for name, shows in KINDS if re.search(shows, statement.strip()))
+        kind = ASKED_FIRST if how != "statement" else next(shown, "other")
         found.setdefault(kind, []).append(float(ms))
     return found
 
