@@ -34,7 +34,7 @@ from bench.results import RESULTS, machine
 from bench.setting import Setting, prepared
 from bench.spark_times import JobTimes, job_times
 from bench.stand import Stand, standing
-from bench.statements import KINDS, SETTINGS, spoken
+from bench.statements import NAMES, SETTINGS, spoken
 from bench.workload import DENSE, MANY, SMALL, SOURCE, of_tenants, tenant_names
 from services.applier import worker
 from services.applier.group import Lane
@@ -284,7 +284,7 @@ def _statements_table(profile: Profile) -> Table:
     heads = [f"{side}{unit}" for side in sides for unit in ("", ", ms")]
     table = _table(f"{profile.case}: statements to Postgres, by its own clock", "what", *heads)
     nothing = Spoken(0, 0.0)
-    for kind in (*(name for name, _ in KINDS), "other"):
+    for kind in NAMES:
         found = [side.get(kind, nothing) for side in sides.values()]
         if any(each.statements for each in found):
             table.add_row(kind, *(cell for each in found for cell in (str(each.statements), f"{each.ms:.2f}")))

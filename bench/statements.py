@@ -27,6 +27,7 @@ SETTINGS = {"log_min_duration_statement": "0", "log_line_prefix": "%d|"}
 SPOKEN = r"^{}\|LOG:  duration: ([\d.]+) ms  (statement|parse [^:]*): (.*?)(?=^\w*\|)"
 ASKED_FIRST = "what columns a statement has"
 """DuckDB parses such a statement on the server and has it described, two round trips, before it sends it."""
+OTHER = "other"
 
 KINDS = (
     ("health check of the pool", r"SELECT 1$"),
@@ -43,6 +44,8 @@ KINDS = (
     ("Postgres's own catalog", r"pg_namespace"),
 )
 """What a statement is for, by the first of these that it shows."""
+NAMES = (*(name for name, _ in KINDS), ASKED_FIRST, OTHER)
+"""All that ``spoken`` tells apart."""
 
 
 @dataclass(frozen=True)
@@ -65,9 +68,8 @@ def table(applies: list[Apply]) -> Table:
     made = Table(title=f"One apply on Postgres, medians of {len(applies)}")
     for name in ("what", "statements", "ms in Postgres"):
         made.add_column(name, justify="left" if name == "what" else "right")
-    names = [*(name for name, _ in KINDS), ASKED_FIRST, "other"]
     inside = 0.0
-    for name in names:
+    for name in NAMES:
         count = statistics.median(len(each.spoken.get(name, ())) for each in applies)
         ms = statistics.median(sum(each.spoken.get(name, ())) for each in applies)
         inside += ms
@@ -110,7 +112,7 @@ def spoken(log: str, database: str = TENANT) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {}
     for ms, how, statement in re.findall(SPOKEN.format(database), log + "|", re.MULTILINE | re.DOTALL):
         shown = (name for name, shows in KINDS if re.search(shows, statement.strip()))
-        kind = ASKED_FIRST if how != "statement" else next(shown, "other")
+        kind = ASKED_FIRST if how != "statement" else next(shown, OTHER)
         found.setdefault(kind, []).append(float(ms))
     return found
 

@@ -8,6 +8,7 @@ from bench import freshness
 from bench.control import NONE, Figures, Requests, percentile
 from bench.control_site import kinds_of_lists
 from bench.freshness import Freshness, Stream
+from bench.statements import ASKED_FIRST, NAMES, OTHER, spoken
 
 GOOD = Requests(100, 0, 200.0, 10.0, 150.0)
 
@@ -57,3 +58,15 @@ class TestABrokenTenant:
             freshness._require_broken([{"id": "broken", "position": None}], {7: {"tenant001"}})
         with pytest.raises(AssertionError, match="is not broken"):
             freshness._require_broken([{"id": "broken", "position": 7}], {7: {"broken"}})
+
+
+def test_statements_are_told_apart_and_one_that_is_only_described_is_no_statement_of_its_kind() -> None:
+    log = (
+        "lake|LOG:  duration: 0.5 ms  parse <unnamed>: SELECT id FROM ducklake_snapshot\n"
+        "lake|LOG:  duration: 1.5 ms  statement: COPY (SELECT id\n FROM ducklake_snapshot) TO STDOUT\n"
+        "elsewhere|LOG:  duration: 9.0 ms  statement: COMMIT\n"
+        "lake|LOG:  duration: 2.5 ms  statement: VACUUM\n"
+    )
+    found = spoken(log, "lake")
+    assert found == {ASKED_FIRST: [0.5], "newest snapshot": [1.5], OTHER: [2.5]}
+    assert set(found) <= set(NAMES)
