@@ -16,7 +16,7 @@ import duckdb
 from services.applier import fence, shape
 from services.applier.decide import Cursor, Decision, decide
 from services.applier.reading import Counts, Reading, key_not_unique, same_keys
-from services.applier.settle import settle
+from services.applier.settle import is_settled, settle, settle_here
 from services.applier.task import Limits, Target
 from services.applier.unknown import committed_snapshot, is_missing, require_files
 from services.applier.upkeep import tidy
@@ -130,24 +130,27 @@ class Applier:
         Raises a ``ViaduckError`` with the reason when the destination can't go on.
         """
         for attempt in range(1, BUSY_TRIES + 1):
+            was_open = self._pool.has_open(change.target.lake)
             try:
                 with self._pool.use(change.target.lake, read_only=False, create=change.is_seed) as lake:
                     one_writer = lake.writing if lake.lake.sqlite_file is not None else nullcontext()
                     with one_writer:
-                        return self._try(lake, change)
+                        return self._try(lake, change, was_open=was_open)
             except ViaduckError as error:
                 if error.type != "destination_busy" or attempt == BUSY_TRIES:
                     raise
                 wait_for_rival(attempt)
         raise AssertionError("unreachable")
 
-    def _try(self, lake: OpenLake, change: Change) -> Applied:
+    def _try(self, lake: OpenLake, change: Change, *, was_open: bool) -> Applied:
         """One transaction, and what became of its COMMIT. TLA: ``CheckDeadline``, ``SendCommit``, ``Acknowledge``."""
         con, token = self._con.cursor(), uuid.uuid4().hex
         applied: Applied | None = None
         committing = False
         began = self._clock()
         try:
+            if not change.is_seed:
+                settle_here(con, lake, change.target, was_open=was_open)
             con.execute("BEGIN")
             applied = self._seed(con, lake, change, token) if change.is_seed else self._move(con, lake, change, token)
             if self._clock() - began > self._limits.deadline_s:
@@ -159,7 +162,7 @@ class Applier:
             committing = True
             con.execute("COMMIT")
             if change.is_seed:
-                settle(con, lake, change.target.destination)
+                settle(con, lake, change.target)
             return applied
         except fence.CursorMoved:
             _rollback(con)
@@ -281,6 +284,8 @@ class Applier:
         self._require_last_files(lake, target.destination, cursor)
         if decision is Decision.GAP:
             return Applied(Outcome.GAP, position)
+        if target.item.kind is ItemKind.SEED and not is_settled(lake, target):
+            self._guarded(lake, "setting options", lambda con: settle(con, lake, target))  # who seeded may have died
         return Applied(Outcome.ALREADY_APPLIED, position, rows_applied=cursor.rows_applied)
 
     def _require_last_files(self, lake: OpenLake, destination: Destination, cursor: Cursor) -> None:

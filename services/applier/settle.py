@@ -1,6 +1,7 @@
 """What a lake is told after a seed, outside any transaction, so that the applies that follow are cheap.
 
-A seed that dies before this leaves DuckLake's defaults, which are as exact and somewhat slower.
+A seed that dies before this is repeated, and the lake is told then. Until it is, DuckLake's defaults hold: small
+changes stay in the catalog until an upkeep.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import contextlib
 
 import duckdb
 
+from services.applier.task import Target
 from shared.errors import ViaduckError
 from shared.lake.cursor import SCHEMA, cursor_name
 from shared.lake.pool import OpenLake
@@ -18,20 +20,51 @@ from shared.messages import Destination
 CURSOR_INLINED_ROWS = 100
 
 
-def settle(con: duckdb.DuckDBPyConnection, lake: OpenLake, destination: Destination) -> None:
+def settle(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target) -> None:
     """Keep the cursor in the catalog and the data in files, and spare each apply what it would look for in vain."""
-    cursor = (SCHEMA, cursor_name(destination.pipeline, destination.destination))
-    data = (destination.schema_name, destination.table)
-    for (schema, table), rows in ((cursor, CURSOR_INLINED_ROWS), (data, 0)):
+    _set_limits(con, lake, target)
+    lake.settled.add(_life(target))
+    if lake.lake.sqlite_file is None:
+        with contextlib.suppress(duckdb.Error, ViaduckError):  # a role that may not create tables
+            for table_id in lake.catalog.table_ids((_cursor(target.destination), _data(target.destination))):
+                _make_table_of_inlined_deletes(con, lake, table_id)
+
+
+def settle_here(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target, *, was_open: bool) -> None:
+    """Know what the tables of the item's generation were told. A lake that ``was_open`` may have been so before that.
+
+    It would keep rows in the catalog, and the cursor by and by in files, where another worker made the tables anew.
+    """
+    if is_settled(lake, target):
+        return
+    if was_open:
+        _set_limits(con, lake, target)
+    lake.settled.add(_life(target))
+
+
+def is_settled(lake: OpenLake, target: Target) -> bool:
+    return _life(target) in lake.settled
+
+
+def _set_limits(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target) -> None:
+    for (schema, table), rows in ((_cursor(target.destination), CURSOR_INLINED_ROWS), (_data(target.destination), 0)):
         with contextlib.suppress(duckdb.Error):
             con.execute(
                 f"CALL {ident(lake.alias)}.set_option('data_inlining_row_limit', {rows},"
                 f" schema => {literal(schema)}, table_name => {literal(table)})"
             ).fetchall()
-    if lake.lake.sqlite_file is None:
-        with contextlib.suppress(duckdb.Error, ViaduckError):  # a role that may not create tables
-            for table_id in lake.catalog.table_ids((cursor, data)):
-                _make_table_of_inlined_deletes(con, lake, table_id)
+
+
+def _life(target: Target) -> tuple[str, int]:
+    return target.destination.key, target.item.generation
+
+
+def _cursor(destination: Destination) -> tuple[str, str]:
+    return SCHEMA, cursor_name(destination.pipeline, destination.destination)
+
+
+def _data(destination: Destination) -> tuple[str, str]:
+    return destination.schema_name, destination.table
 
 
 def _make_table_of_inlined_deletes(con: duckdb.DuckDBPyConnection, lake: OpenLake, table_id: int) -> None:

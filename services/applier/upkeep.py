@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import duckdb
 
+from services.applier.shape import table_path
 from services.applier.task import Target
 from shared.lake.engine import release
 from shared.lake.pool import OpenLake
 from shared.lake.sql import literal
+from shared.messages import Destination
 
 SMALL_BYTES = 16_000_000
 """Files up to this size are merged with their neighbours; larger ones stay, lest they be written again and again."""
@@ -24,19 +26,15 @@ apply, which can't be merged while a row of it is dead, does not stay for ever."
 def tidy(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target) -> None:
     """Write dead rows out of files, then merge small ones. Raises ``duckdb.Error``; what is done by then stays done.
 
-    First of all inlined rows go to a file: DuckLake can't rewrite beside them (DUCKLAKE §11), and a table has some
-    where its seed died before it was settled. Where there are none nothing is flushed, which could drop tables that
-    other workers remember (H12).
+    First of all what is inlined goes to files, be it by somebody else: DuckLake can't rewrite beside it (DUCKLAKE §11),
+    and a flush that comes after shows deleted rows again in the snapshots before (§1.11).
     """
     alias, schema, table = (
         literal(name) for name in (lake.alias, target.destination.schema_name, target.destination.table)
     )
     con = con.cursor()
     try:
-        if lake.catalog.has_inlined_rows(target.destination.schema_name, target.destination.table):
-            con.execute(
-                f"CALL ducklake_flush_inlined_data({alias}, schema_name => {schema}, table_name => {table})"
-            ).fetchall()
+        _flush(con, lake, target.destination)
         con.execute(
             f"CALL ducklake_rewrite_data_files({alias}, {table}, schema => {schema}, delete_threshold => {DEAD_SHARE})"
         ).fetchall()
@@ -45,3 +43,30 @@ def tidy(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target) -> None
         ).fetchall()
     finally:
         release(con)
+
+
+def _flush(con: duckdb.DuckDBPyConnection, lake: OpenLake, destination: Destination) -> None:
+    """Write inlined rows and deletes to files; where there are none, no snapshot comes of it.
+
+    That drops the catalog's table for rows of the columns that were, which other workers remember (H12). So they are
+    made to look again: a comment, even the one that is there, is a new version of the schema.
+    """
+    names = (destination.schema_name, destination.table)
+    schema, table = (literal(name) for name in names)
+    con.execute("BEGIN")
+    if len(lake.catalog.inlined_into(*names)) > 1:
+        con.execute(f"COMMENT ON TABLE {table_path(lake.alias, destination)} IS {_comment(con, lake, destination)}")
+    con.execute(
+        f"CALL ducklake_flush_inlined_data({literal(lake.alias)}, schema_name => {schema}, table_name => {table})"
+    ).fetchall()
+    con.execute("COMMIT")
+
+
+def _comment(con: duckdb.DuckDBPyConnection, lake: OpenLake, destination: Destination) -> str:
+    """The table's own, as SQL."""
+    found = con.execute(
+        "SELECT comment FROM duckdb_tables() WHERE database_name = ? AND schema_name = ? AND table_name = ?",
+        [lake.alias, destination.schema_name, destination.table],
+    ).fetchall()
+    comment = found[0][0] if found else None
+    return "NULL" if comment is None else literal(comment)

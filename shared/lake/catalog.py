@@ -283,25 +283,29 @@ class CatalogReader:
         )
 
     def live_rows(self, schema: str, table: str) -> int:
-        """Rows of the table's files, less those that its delete files take away: no file is opened."""
+        """Rows of the table in files, less those that were deleted there, and in the catalog: no file is opened."""
         row = self._one(
-            "SELECT coalesce((SELECT sum(record_count) FROM {0}ducklake_data_file WHERE end_snapshot IS NULL"
-            "  AND table_id = t.table_id), 0) - coalesce((SELECT sum(delete_count) FROM {0}ducklake_delete_file"
-            "  WHERE end_snapshot IS NULL AND table_id = t.table_id), 0) AS live"
+            "SELECT t.table_id,"
+            " coalesce((SELECT sum(record_count) FROM {0}ducklake_data_file WHERE end_snapshot IS NULL"
+            "  AND table_id = t.table_id), 0) - coalesce((SELECT sum(d.delete_count) FROM {0}ducklake_delete_file d"
+            "  JOIN {0}ducklake_data_file f ON f.data_file_id = d.data_file_id WHERE f.end_snapshot IS NULL"
+            "  AND d.end_snapshot IS NULL AND d.table_id = t.table_id), 0) AS live"
             " FROM {0}ducklake_table t JOIN {0}ducklake_schema s ON s.schema_id = t.schema_id"
             " WHERE lower(t.table_name) = lower(:table) AND lower(s.schema_name) = lower(:schema)"
             " AND t.end_snapshot IS NULL AND s.end_snapshot IS NULL",
             schema=schema,
             table=table,
         )
-        return int(row["live"])
+        inlined = [self._count(f"{name} WHERE end_snapshot IS NULL") for name in self.inlined_into(schema, table)]
+        return int(row["live"]) + sum(inlined) - self._deleted_in_catalog(int(row["table_id"]))
 
     def has_rows(self, schema: str, table: str) -> bool:
         """Whether the table holds a row now, be it in a file or inlined in the catalog."""
-        return self.live_rows(schema, table) > 0 or self.has_inlined_rows(schema, table)
+        return self.live_rows(schema, table) > 0
 
-    def has_inlined_rows(self, schema: str, table: str) -> bool:
-        inlined = self._all(
+    def inlined_into(self, schema: str, table: str) -> tuple[str, ...]:
+        """The catalog's own tables for rows of a table: one for each version of its columns that had inlined rows."""
+        found = self._all(
             "SELECT i.table_name FROM {0}ducklake_inlined_data_tables i JOIN {0}ducklake_table t"
             " ON t.table_id = i.table_id JOIN {0}ducklake_schema s ON s.schema_id = t.schema_id"
             " WHERE lower(t.table_name) = lower(:table) AND lower(s.schema_name) = lower(:schema)"
@@ -309,9 +313,24 @@ class CatalogReader:
             schema=schema,
             table=table,
         )
-        names = [str(row["table_name"]) for row in inlined]
-        living = "SELECT 1 AS there FROM {{0}}{} WHERE end_snapshot IS NULL LIMIT 1"
-        return any(self._all(living.format(ident(name))) for name in names)
+        return tuple(str(row["table_name"]) for row in found)
+
+    def _deleted_in_catalog(self, table_id: int) -> int:
+        """Rows of the table's files that a small change took away, which DuckLake notes in a table of its own."""
+        name = f"ducklake_inlined_delete_{table_id}"
+        if not self._has_own_table(name):
+            return 0
+        return self._count(
+            f"{name} i JOIN {{0}}ducklake_data_file f ON f.data_file_id = i.file_id WHERE f.end_snapshot IS NULL"
+        )
+
+    def _has_own_table(self, name: str) -> bool:
+        if self._lake.sqlite_file is None:
+            return bool(self._one("SELECT to_regclass(:name) IS NOT NULL AS there", name=self._prefix + name)["there"])
+        return bool(self._all("SELECT name FROM sqlite_master WHERE name = :name", name=name))
+
+    def _count(self, rows: str) -> int:
+        return int(self._one(f"SELECT count(*) AS n FROM {{0}}{rows}")["n"])
 
     def find_stamp(self, part: str, after: int = 0) -> int | None:
         """The newest snapshot beyond ``after`` whose ``commit_extra_info`` holds ``part`` (a token, an item id)."""
@@ -349,13 +368,6 @@ class CatalogReader:
 
     def data_path(self) -> str:
         return str(self._one("SELECT value AS path FROM {}ducklake_metadata WHERE key = 'data_path'")["path"])
-
-    def inlining_limits(self) -> Mapping[int, int]:
-        """The row limit of inlining by table id, where a table has one of its own."""
-        rows = self._all(
-            "SELECT scope_id, value FROM {}ducklake_metadata WHERE key = 'data_inlining_row_limit' AND scope = 'table'"
-        )
-        return {int(row["scope_id"]): int(row["value"]) for row in rows}
 
     def inlined_tables(self) -> frozenset[str]:
         """The catalog's own tables that hold inlined rows. An attached lake remembers them as it first saw them, though

@@ -28,6 +28,7 @@ class OpenLake:
     """One attached lake: its alias in the instance, and a reader of its metadata.
 
     ``writing`` serialises our own transactions on a catalog that knows only one writer at a time (SQLite).
+    ``settled`` tells whose options are known here: an attached lake never looks again for what others have set.
     """
 
     alias: str
@@ -37,6 +38,7 @@ class OpenLake:
     doomed: bool = False
     opening: threading.Lock = field(default_factory=threading.Lock)
     attached: bool = False
+    settled: set[object] = field(default_factory=set)
     inlined_tables: frozenset[str] = frozenset()
     writing: threading.Lock = field(default_factory=threading.Lock)
 

@@ -183,3 +183,37 @@ release(reader)
 """
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert (ran.returncode, ran.stdout) == (0, "the hazard is there\n"), ran.stderr[-2000:]
+
+
+def test_h13_a_flush_after_a_rewrite_beside_inlined_deletes_shows_deleted_rows_again(
+    lake: ResolvedLake, con: duckdb.DuckDBPyConnection
+) -> None:
+    con.execute(f"INSERT INTO l.main.t {ROWS}")
+    for limit, deleted in ((10, 1), (0, 0)):
+        con.execute(f"CALL l.set_option('data_inlining_row_limit', {limit})")
+        con.execute(f"DELETE FROM l.main.t WHERE id = {deleted}")
+    before = int(con.execute("SELECT id FROM l.current_snapshot()").fetchall()[0][0])
+    con.execute("CALL ducklake_rewrite_data_files('l', 't', delete_threshold => 0)")
+    con.execute("CALL ducklake_flush_inlined_data('l')")
+    rows = "SELECT count(*) FROM l.main.t"
+    assert con.execute(rows).fetchall() == [(8,)], "the head is right"
+    assert con.execute(f"{rows} AT (VERSION => {before})").fetchall() != [(8,)], "H13 is fixed upstream"
+    assert catalog(lake, con).live_rows("main", "t") == 8, "it leaves deletes of a file that is gone"
+
+
+def test_rows_are_counted_from_metadata_alone_wherever_they_lie(
+    lake: ResolvedLake, con: duckdb.DuckDBPyConnection
+) -> None:
+    for limit, statement in (
+        (10, "INSERT INTO l.main.t VALUES (100, 'A'), (101, 'A')"),
+        (0, f"INSERT INTO l.main.t {ROWS}"),
+        (10, "DELETE FROM l.main.t WHERE id IN (1, 100)"),
+        (0, "DELETE FROM l.main.t WHERE id = 2"),
+        (10, "ALTER TABLE l.main.t ADD COLUMN w INTEGER"),
+        (10, "INSERT INTO l.main.t VALUES (102, 'A', 1)"),
+        (0, "CALL ducklake_flush_inlined_data('l')"),
+    ):
+        con.execute(f"CALL l.set_option('data_inlining_row_limit', {limit})")
+        con.execute(statement).fetchall()
+        ((held,),) = con.execute("SELECT count(*) FROM l.main.t").fetchall()
+        assert catalog(lake, con).live_rows("main", "t") == held, statement

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 
+from services.applier.run import Run
+from services.applier.task import SourceTable, Task
+from services.applier.worker import Worker
+from shared.lake.catalog import CatalogReader, marks
+from shared.lake.cursor import SCHEMA, cursor_name
 from shared.lake.failure import LakeAbsent
 from shared.messages import ItemKind, Outcome
 from tests.lake.bed import Bed
@@ -118,3 +125,53 @@ def test_a_rewound_life_holds_the_slice_of_then_and_catches_up_to_now(bed: Bed) 
     (caught_up,) = bed.changes(then, "a")
     assert caught_up.outcome is Outcome.APPLIED
     assert bed.rows("a") == bed.expected("a")
+
+
+def test_a_worker_that_knew_an_earlier_life_keeps_rows_in_files_and_the_cursor_in_the_catalog(bed: Bed) -> None:
+    """The options of the tables that another worker made are not read again by a lake that is attached already."""
+    with closing(Worker(bed.limits)) as other:
+        move(bed, other)
+        bed.add("a", generation=2)
+        bed.run(ItemKind.DROP, "a", through=0)
+        bed.add("a", generation=3)
+        bed.seed("a")
+        move(bed, other)
+    assert bed.rows("a") == bed.expected("a")
+    assert "inserted_into_table" in done_to(bed, "main", "t")
+    assert done_to(bed, SCHEMA, cursor_name("p", "a")) == {"inlined_insert", "inlined_delete"}
+
+
+def test_a_seed_that_died_before_it_told_the_lake_is_made_good_by_its_repetition(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bed.add("b")
+    seed = bed.target("b", ItemKind.SEED)
+    with monkeypatch.context() as died:
+        died.setattr("services.applier.apply.settle", lambda *_: None)
+        bed.run_targets(ItemKind.SEED, [seed])
+    (again,) = bed.run_targets(ItemKind.SEED, [seed])
+    assert again.outcome is Outcome.ALREADY_APPLIED
+    limits = "SELECT value FROM __ducklake_metadata_dst.ducklake_metadata WHERE key = 'data_inlining_row_limit'"
+    assert sorted(bed.look("b", limits)) == [("0",), ("100",)]
+
+
+def move(bed: Bed, by: Worker) -> None:
+    """Change a row of the tenant's in the source, and have that applied by a worker of somebody else's."""
+    position = bed.head
+    bed.sql("UPDATE src.main.t SET v = v || '!' WHERE id = 1")
+    changes = bed.target("a", ItemKind.CHANGES, expected=position, after=position)
+    (result,) = Run(
+        by, Task(changes.item.kind, SourceTable(bed.source, "main", "t", bed.routing), (changes,), bed.limits)
+    ).results()
+    assert result.progress.outcome is Outcome.APPLIED
+
+
+def done_to(bed: Bed, schema: str, table: str) -> frozenset[str]:
+    """What the newest snapshot did to a table."""
+    last = (
+        "SELECT changes_made FROM __ducklake_metadata_dst.ducklake_snapshot_changes ORDER BY snapshot_id DESC LIMIT 1"
+    )
+    ((made,),) = bed.look("a", last)
+    with closing(CatalogReader(bed.lake("a"))) as catalog:
+        (table_id,) = catalog.table_ids([(schema, table)])
+    return marks(made, table_id)

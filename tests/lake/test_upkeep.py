@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
 
+from services.applier import worker
 from services.applier.run import run_task
 from services.applier.task import SourceTable, Task
+from shared.lake.attach import attach
+from shared.lake.catalog import CatalogReader
+from shared.lake.engine import connect, release
+from shared.lake.sql import literal
 from shared.messages import ItemKind, Outcome, Progress
 from tests.lake.bed import Bed
 from tests.lake.conftest import MakeBed
@@ -21,17 +28,30 @@ LIVE = "SELECT count(DISTINCT data_file), count(delete_file) FROM ducklake_list_
 @pytest.fixture
 def bed(make_bed: MakeBed) -> Bed:
     """One tenant whose table is in many files, most of them with a dead row."""
-    made = make_bed()
+    made = seeded(make_bed())
+    for number in range(APPLIES):
+        position = made.head
+        made.sql(f"UPDATE src.main.t SET v = {number + 1} WHERE id >= {number * 10} AND id <= {number * 10 + 10}")
+        made.changes(position, "a")
+    return made
+
+
+@pytest.fixture
+def inlining(make_bed: MakeBed) -> Bed:
+    """One tenant whose lake keeps small changes in its catalog, as somebody else has told it."""
+    made = seeded(make_bed())
+    worker.forget()
+    made.write("a", "CALL dst.set_option('data_inlining_row_limit', 50, table_name => 't')")
+    return made
+
+
+def seeded(made: Bed) -> Bed:
     made.sql(
         "CREATE TABLE src.main.t (id BIGINT, tenant VARCHAR, v DOUBLE)",
         "INSERT INTO src.main.t SELECT i, 'a', 0 FROM range(200) r(i)",
     )
     made.add("a")
     made.seed()
-    for number in range(APPLIES):
-        position = made.head
-        made.sql(f"UPDATE src.main.t SET v = {number + 1} WHERE id >= {number * 10} AND id <= {number * 10 + 10}")
-        made.changes(position, "a")
     return made
 
 
@@ -85,6 +105,66 @@ def test_upkeep_that_is_refused_is_told_in_the_log_and_harms_nobody(bed: Bed, mo
     monkeypatch.undo()
     keep_up(bed)
     assert live(bed) == (1, 0)
+
+
+def test_what_lies_in_the_catalog_goes_to_files_before_others_are_rewritten(inlining: Bed) -> None:
+    """Else a flush after the rewrite shows rows again that were deleted before it, whoever looks at those snapshots.
+
+    What is inlined here is deletes, and a row that is dead itself. A larger change wrote a file of deletes after them.
+    """
+    bed = inlining
+    seen: dict[int, list[tuple[Any, ...]]] = {}
+    for change in ("v = 1 WHERE id = 7", "tenant = 'b' WHERE id IN (7, 8)", "tenant = 'b' WHERE id >= 100"):
+        position = bed.head
+        bed.sql(f"UPDATE src.main.t SET {change}")
+        bed.changes(position, "a")
+        seen[bed.commits("a")] = bed.expected("a")
+    assert inlined(bed) == (0, 2)
+    keep_up(bed)
+    assert inlined(bed) == (0, 0)
+    bed.write("a", "CALL ducklake_flush_inlined_data('dst')")
+    for snapshot, rows in seen.items():
+        assert sorted(bed.look("a", f"SELECT * FROM dst.main.t AT (VERSION => {snapshot})"), key=repr) == rows
+
+
+def inlined(bed: Bed) -> tuple[int, int]:
+    """Rows of the tenant's table that live in the catalog, and those that were deleted there and lie in a file."""
+    with closing(CatalogReader(bed.lake("a"))) as catalog:
+        tables = catalog.inlined_into("main", "t")
+        (table_id,) = catalog.table_ids([("main", "t")])
+    living = (f"SELECT count(*) FROM __ducklake_metadata_dst.{table} WHERE end_snapshot IS NULL" for table in tables)
+    deleted = f"SELECT count(*) FROM __ducklake_metadata_dst.ducklake_inlined_delete_{table_id}"
+    return sum(int(bed.look("a", each)[0][0]) for each in living), int(bed.look("a", deleted)[0][0])
+
+
+def test_whoever_has_the_lake_open_reads_on_when_a_column_came_and_upkeep_after_it(inlining: Bed) -> None:
+    """H12: upkeep drops the catalog's table for rows of the columns that were, which others remember."""
+    bed, other = inlining, connect()
+    attach(other, "dst", bed.lake("a"), read_only=False)
+    rows = "SELECT * FROM dst.main.t"
+    for number, change in enumerate(("ADD COLUMN w INTEGER", "ADD COLUMN x INTEGER")):
+        position = bed.head
+        bed.sql(f"ALTER TABLE src.main.t {change}", f"UPDATE src.main.t SET v = -{number + 1} WHERE id < 20")
+        bed.changes(position, "a")
+        other.execute(rows).fetchall()
+        keep_up(bed)
+        assert sorted(other.execute(rows).fetchall(), key=repr) == bed.expected("a")
+    other.execute("UPDATE dst.main.t SET v = v")
+    release(other)
+
+
+@pytest.mark.parametrize("comment", ["what its owner's mother says", None])
+def test_a_tables_own_comment_stays(inlining: Bed, comment: str | None) -> None:
+    bed = inlining
+    if comment is not None:
+        bed.write("a", f"COMMENT ON TABLE dst.main.t IS {literal(comment)}")
+    for column in ("w", "x"):
+        position = bed.head
+        bed.sql(f"ALTER TABLE src.main.t ADD COLUMN {column} INTEGER", "UPDATE src.main.t SET v = -1 WHERE id < 20")
+        bed.changes(position, "a")
+    keep_up(bed)
+    shown = "SELECT comment FROM duckdb_tables() WHERE database_name = 'dst' AND table_name = 't'"
+    assert bed.look("a", shown) == [(comment,)]
 
 
 def test_a_file_that_is_gone_is_told_as_damage(bed: Bed) -> None:

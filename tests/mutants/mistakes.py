@@ -11,7 +11,7 @@ from typing import Any
 
 import duckdb
 
-from services.applier import apply, decide, feed, fence, shape
+from services.applier import apply, decide, feed, fence, shape, upkeep
 from services.applier.decide import Cursor, Decision
 from services.applier.feed import Feed
 from services.applier.fence import Move
@@ -203,6 +203,14 @@ def _eager_groups() -> None:
     _put(settings, "CLASSIC", {**settings.CLASSIC, "partition.assignment.strategy": "range"})
 
 
+def _rewrite_beside_what_is_inlined() -> None:
+    _put(upkeep, "_flush", lambda *_: None)
+
+
+def _believe_options_of_an_earlier_life() -> None:
+    _put(apply, "settle_here", lambda *_, **__: None)
+
+
 MISTAKES = (
     Mistake("apply-events", "apply the feed's events", _apply_events,
             (APPLY, "-k", "test_changes_end_equal and sqlite or test_a_reinserted_key and sqlite")),
@@ -237,6 +245,10 @@ MISTAKES = (
             (APPLY, "-k", "test_compaction_appends_nothing and sqlite")),
     Mistake("believe-statistics", "leave DuckLake's statistics on", _believe_statistics,
             ("tests/lake/test_hazards.py", "-k", "h1")),
+    Mistake("rewrite-beside-inlined", "rewrite files whose deletes are still in the catalog",
+            _rewrite_beside_what_is_inlined, ("tests/lake/test_upkeep.py", "-k", "before_others and sqlite")),
+    Mistake("options-of-an-earlier-life", "options are read when a lake is attached, and never again",
+            _believe_options_of_an_earlier_life, ("tests/lake/test_lives.py", "-k", "earlier_life and sqlite")),
     Mistake("marks-prove-nothing", "any range counts as appended", _marks_prove_nothing,
             ("tests/lake/test_hazards.py", "-k", "h9")),
     Mistake("eager-groups", "a rebalance takes everything from everybody", _eager_groups,

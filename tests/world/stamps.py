@@ -64,9 +64,12 @@ class Commit:
 
     @property
     def is_bare_upkeep(self) -> bool:
-        """An unstamped compaction: it rewrote files and nothing else."""
-        marks = [part.split(":")[0] for part in self.changes.split(",") if part]
-        return bool(marks) and all(mark in UPKEEP_MARKS for mark in marks) and marks != ["deleted_from_table"]
+        """An unstamped compaction: by its marks it moved rows, and a new version of the schema says so to others.
+
+        A delete of somebody else's has the mark of a flush that had only deletes to write: what rows are there tells.
+        """
+        marks = {part.split(":")[0] for part in self.changes.split(",") if part}
+        return bool(marks) and marks <= {*UPKEEP_MARKS, "altered_table"}
 
 
 class BadStamp(ValueError):
