@@ -17,7 +17,7 @@ from shared.errors import ConfigError, DependencyError, SourceError
 
 log = structlog.get_logger(__name__)
 
-TICK_S = 0.5
+TICK_S = 1.0
 RETRY_FIRST_S, RETRY_LONGEST_S = 1.0, 30.0
 NOT_YET = "not looked at yet"
 

@@ -36,7 +36,7 @@ PRODUCER_FIXED = {"acks": "all", "enable.idempotence": True}
 CONSUMER_FIXED = {"enable.auto.commit": False, "enable.auto.offset.store": False, "auto.offset.reset": "earliest"}
 
 # The mock cluster answers a fetch that finds nothing only after the full wait, even when a message arrives meanwhile.
-EMBEDDED_URGENT = {"fetch.wait.max.ms": 50}
+EMBEDDED_URGENT = {"fetch.wait.max.ms": 75}
 EMBEDDED_PATIENT = {"fetch.wait.max.ms": 150}
 EMBEDDED_MEMBER = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 500}
 
