@@ -2,8 +2,7 @@
 
 Beside its catalogs a worker is busy with DuckDB's planning, and a third thread only makes the others slower. Behind a
 network of some milliseconds, or a slow store, it waits for answers nine tenths of the time, and only more threads help.
-Which of both it is shows when it is tried: far away, twice as many finish nearly twice as much; near, half as many
-finish as much. What a worker uses of a core only tells which of the two to try.
+Which of both it is shows when more are tried: far away, twice as many finish nearly twice as much.
 """
 
 from __future__ import annotations
@@ -14,15 +13,14 @@ from collections.abc import Callable
 JUDGE_AFTER_S = 0.25
 """Long enough for the clocks to say something, short enough to be wide before a burst is over."""
 
-BUSY_ABOVE = 0.8
+WAITS_BELOW, BUSY_ABOVE = 0.5, 0.8
 """Of a core: a worker that uses less may have time for more, one that uses more has none to lose."""
 
-MORE, AS_MUCH = 1.3, 0.9
-"""What twice the width must finish of what there was before, to be kept, and what half of it must. On a machine that
-others keep busy both finish the same."""
+WORTH_IT = 1.3
+"""What twice the width must finish of what there was before; on a machine that others keep busy it is the same."""
 
-CONTENT_S = 20.0
-"""How long a width that proved better than what was tried is left alone. To try costs little, and the work changes."""
+CONTENT_S = 5.0
+"""How long a width that proved better than its double is left alone. To try costs little, and the work changes."""
 
 
 class Width:
@@ -37,8 +35,8 @@ class Width:
     ) -> None:
         """``clock`` and ``used``: seconds, and seconds of CPU that this process has used, from any beginning."""
         self._least, self.most, self._clock, self._used = least, max(least, most), clock, used
-        self._tried: tuple[int, float] | None = None
-        """The width before, and what was finished a second then, while another is on trial."""
+        self._tried_from: float | None = None
+        """What was finished a second at half this width, while it is on trial."""
         self._content_until = float("-inf")
         self.now = least
         self.begin()
@@ -48,7 +46,7 @@ class Width:
         self._since, self._finished = (self._clock(), self._used()), 0
 
     def judge(self, finished: int, *, full: bool) -> None:
-        """Widen or narrow after so many more are finished; ``full``: all places were taken meanwhile, and no more."""
+        """Widen or narrow after so many more are finished; ``full``: every place was taken all the while."""
         if not full:
             self.begin()
             return
@@ -59,10 +57,12 @@ class Width:
             self.begin()
 
     def _conclude(self, rate: float, share: float) -> None:
-        tried, self._tried = self._tried, None
-        if tried is not None and rate < tried[1] * (MORE if self.now > tried[0] else AS_MUCH):
-            self.now, self._content_until = tried[0], self._clock() + CONTENT_S
-        elif self._clock() >= self._content_until:
-            wanted = min(self.most, self.now * 2) if share < BUSY_ABOVE else max(self._least, self.now // 2)
-            if wanted != self.now:
-                self._tried, self.now = (self.now, rate), wanted
+        before, self._tried_from = self._tried_from, None
+        if before is not None and rate < before * WORTH_IT:
+            self.now = max(self._least, self.now // 2)
+            self._content_until = self._clock() + CONTENT_S
+        elif share < WAITS_BELOW and self.now < self.most and self._clock() >= self._content_until:
+            self._tried_from = rate
+            self.now = min(self.most, self.now * 2)
+        elif share > BUSY_ABOVE:
+            self.now = max(self._least, self.now // 2)

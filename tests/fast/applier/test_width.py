@@ -65,12 +65,9 @@ def test_it_ends_where_more_brings_no_more(width: Width, watch: Watch) -> None:
     assert judged(width, watch, crowded, 0.1, times=6) == [4, 8, 16, 8, 8, 8]
 
 
-def test_who_is_busy_because_it_is_wide_stays_wide_where_half_of_it_finishes_less(width: Width, watch: Watch) -> None:
-    judged(width, watch, FAR, 0.05, times=4)
-    assert judged(width, watch, FAR, 0.95, times=4) == [16, 32, 32, 32]
-    watch.passes(CONTENT_S, 0.0)
-    width.begin()
-    assert judged(width, watch, FAR, 0.95, times=3) == [16, 32, 32]
+def test_between_waiting_and_being_busy_nothing_changes(width: Width, watch: Watch) -> None:
+    judged(width, watch, FAR, 0.05)
+    assert judged(width, watch, FAR, 0.65, times=3) == [4, 4, 4]
 
 
 def test_who_was_wide_and_is_busy_now_goes_back(width: Width, watch: Watch) -> None:
