@@ -77,7 +77,8 @@ class TestIncidents:
     def test_zombie_coordinator(self, arena: Arena) -> None:
         """Whoever wakes up with an open transaction after others have gone on can't commit it.
 
-        Another tenant of the same job may stand in the middle of its COMMIT then; more than that one is never locked.
+        Its own transaction, which has not begun to commit, locks nobody (``frozen_at`` looks). Another tenant of the
+        same job may stand in the middle of its COMMIT.
         """
         with repeatable("zombie"):
             frozen_at(arena, Point.BEFORE_COMMIT)

@@ -128,6 +128,14 @@ def test_unstamped_compaction_is_allowed(case: Case) -> None:
     assert case.findings(head=5) == []
 
 
+@pytest.mark.parametrize("own", ["DELETE FROM {} WHERE v IS NOT NULL", "COMMENT ON TABLE {} IS 'mine'"])
+def test_what_is_no_compaction_has_to_be_stamped(case: Case, own: str) -> None:
+    case.forge.seed(2)
+    case.forge.transact("CALL forged.set_option('data_inlining_row_limit', 0)")
+    case.forge.transact(own.format(case.forge.table))
+    assert "unstamped" in case.rules()
+
+
 def test_destinations_that_share_a_lake_are_told_apart(case: Case, world: duckdb.DuckDBPyConnection) -> None:
     other = Destination(**(vars(case.destination) | {"id": "e", "table": "u", "value": "b"}))
     second = Forge(world, other, case.truth)

@@ -22,7 +22,7 @@ from tests.torture.arena import Arena
 from tests.torture.fault import Fault
 from tests.torture.faults import broker, catalogs, messages, network, processes
 from tests.torture.lags import Lags
-from tests.torture.points import Point
+from tests.torture.points import Passed, Point
 
 IDS = ("tenant-0", "tenant-1", "tenant-2")
 
@@ -166,7 +166,7 @@ class TestZombie:
     def frozen(self, world: World, monkeypatch: pytest.MonkeyPatch) -> Applier:
         frozen = Applier(world, 1)
         world.fleet.appliers = [frozen, Applier(world, 2)]
-        monkeypatch.setattr(processes, "_pass", lambda *_: 101)
+        monkeypatch.setattr(processes, "_pass", lambda *_: Passed(101, "tenant-1"))
         return frozen
 
     def test_wakes_up_after_others_have_gone_on(self, world: World, frozen: Applier) -> None:
@@ -186,8 +186,13 @@ class TestZombie:
             processes.frozen_at(world, Point.DURING_COMMIT)  # type: ignore[arg-type]
         assert world.signals == [("applier-1", [1])]
 
+    def test_who_has_not_begun_to_commit_must_not_hold_its_catalog(self, world: World, frozen: Applier) -> None:
+        world.held = {"tenant-1"}
+        with pytest.raises(AssertionError, match="tenant-1 stands at before-commit"):
+            processes.frozen_at(world, Point.BEFORE_COMMIT)  # type: ignore[arg-type]
+
     def test_that_died_meanwhile_is_none(self, world: World, frozen: Applier, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(processes, "_pass", lambda *_: 101)
+        monkeypatch.setattr(processes, "_pass", lambda *_: Passed(101, "tenant-1"))
         monkeypatch.setattr(type(frozen), "pid", property(lambda _: next(pids), lambda *_: None), raising=False)
         pids = itertools.chain([101], itertools.repeat(None))
         with pytest.raises(AssertionError, match="no zombie"):

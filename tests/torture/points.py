@@ -44,6 +44,14 @@ class Deed(StrEnum):
 
 
 @dataclass(frozen=True)
+class Passed:
+    """``pid`` of the applier that passed a point, and for which ``destination``; "" where the point doesn't tell."""
+
+    pid: int
+    destination: str
+
+
+@dataclass(frozen=True)
 class Points:
     """The folder in which points are armed. ``arm`` one, then wait for it to be ``taken``."""
 
@@ -77,18 +85,19 @@ class Points:
         unfinished.write_text(str(ahead_s))
         unfinished.rename(self.folder / f"{service}.clock")
 
-    def taken(self, point: Point) -> int | None:
-        """The process id of the applier that passed the point since it was armed; None while nobody did."""
+    def taken(self, point: Point) -> Passed | None:
+        """Who passed the point since it was armed; None while nobody did."""
         try:
-            return int((self.folder / f"{point}.taken").read_text() or 0) or None
+            pid, _, destination = (self.folder / f"{point}.taken").read_text().partition(" ")
         except FileNotFoundError:
             return None
+        return Passed(int(pid), destination) if pid else None
 
-    def wait_until_taken(self, point: Point, timeout_s: float) -> int | None:
+    def wait_until_taken(self, point: Point, timeout_s: float) -> Passed | None:
         deadline = time.monotonic() + timeout_s
-        while (pid := self.taken(point)) is None:
+        while (passed := self.taken(point)) is None:
             if time.monotonic() > deadline:
                 return None
             time.sleep(0.01)
         (self.folder / f"{point}.taken").unlink()
-        return pid
+        return passed

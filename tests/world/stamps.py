@@ -64,12 +64,12 @@ class Commit:
 
     @property
     def is_bare_upkeep(self) -> bool:
-        """An unstamped compaction: by its marks it moved rows, and a new version of the schema says so to others.
+        """An unstamped compaction: it rewrote files and nothing else, but for a comment that was there already.
 
-        A delete of somebody else's has the mark of a flush that had only deletes to write: what rows are there tells.
+        A delete alone, or a change of the table alone, is somebody's own.
         """
         marks = {part.split(":")[0] for part in self.changes.split(",") if part}
-        return bool(marks) and marks <= {*UPKEEP_MARKS, "altered_table"}
+        return marks <= {*UPKEEP_MARKS, "altered_table"} and not marks <= {"deleted_from_table", "altered_table"}
 
 
 class BadStamp(ValueError):

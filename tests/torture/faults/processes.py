@@ -11,7 +11,7 @@ from tests.torture.arena import READY_WITHIN_S, Arena
 from tests.torture.fault import Done
 from tests.torture.fleet import Member
 from tests.torture.lags import Lags
-from tests.torture.points import Deed, Point
+from tests.torture.points import Deed, Passed, Point
 
 PASSED_WITHIN_S = 120.0
 SETTLE_EVERY = 8
@@ -56,16 +56,18 @@ def frozen_at(arena: Arena, point: Point) -> set[str]:
     Returns whose catalog it had locked meanwhile: a COMMIT that stands still in the middle lets nobody else write
     there until its connection ends. Everybody else has to be at the head before it wakes.
     """
-    pid = _pass(arena, point, Deed.FREEZE_ALL)
-    frozen = next(member for member in arena.fleet.appliers if member.pid == pid)
+    passed = _pass(arena, point, Deed.FREEZE_ALL)
+    frozen = next(member for member in arena.fleet.appliers if member.pid == passed.pid)
     over = time.monotonic() + SESSION_IS_OVER_S
     arena.step_until(lambda: time.monotonic() > over, 2 * SESSION_IS_OVER_S)
     held = {each.id for each in arena.site.destinations if arena.site.is_held(each, HELD_FOR_S)}
     if len(held) > 1:
         raise AssertionError(f"one frozen transaction holds more than one tenant: {sorted(held)}")
+    if passed.destination in held:
+        raise AssertionError(f"{passed.destination} stands at {point} and has locked its catalog already")
     others = {each.id for each in arena.site.destinations} - held
     arena.healed_s.append(arena.wait_for(others, arena.site.source.head()))
-    if frozen.pid != pid:
+    if frozen.pid != passed.pid:
         raise AssertionError(f"{frozen.name} died while it was frozen: it is no zombie")
     frozen.send(signal.SIGCONT)
     arena.wait_until_exact()
@@ -112,11 +114,11 @@ def _serving(arena: Arena) -> list[Member]:
     return [member for member in arena.fleet.appliers if not member.held]
 
 
-def _pass(arena: Arena, point: Point, deed: Deed) -> int:
-    """Arm a point and change the source until an applier has passed it; returns the applier's process id."""
+def _pass(arena: Arena, point: Point, deed: Deed) -> Passed:
+    """Arm a point and change the source until an applier has passed it."""
     arena.points.arm(point, deed)
     taken = arena.step_until(lambda: arena.points.taken(point) is not None, PASSED_WITHIN_S)
-    pid = arena.points.wait_until_taken(point, READY_WITHIN_S if taken else 0)
-    if pid is None:
+    passed = arena.points.wait_until_taken(point, READY_WITHIN_S if taken else 0)
+    if passed is None:
         raise TimeoutError(f"nobody passed {point} within {PASSED_WITHIN_S:.0f} s")
-    return pid
+    return passed

@@ -22,8 +22,8 @@ LONGEST_COMMIT_S = 0.012
 """A kill during COMMIT falls at a random moment of about as long as one takes."""
 
 
-def _take(point: str) -> None:
-    """Die here, or freeze, if the point is armed; else go on."""
+def _take(point: str, destination: str = "") -> None:
+    """Die here, or freeze, if the point is armed; else go on. ``destination``: whose item passes, if that is told."""
     armed = Path(os.environ[FOLDER]) / point
     mine = armed.with_name(f"{point}.{os.getpid()}.{threading.get_ident()}")
     try:
@@ -32,7 +32,7 @@ def _take(point: str) -> None:
         return
     deed = mine.read_text()
     family = _family()
-    mine.write_text(str(family[0].pid))
+    mine.write_text(f"{family[0].pid} {destination}")
     mine.rename(armed.with_name(f"{point}.taken"))
     how = signal.SIGSTOP if deed == "freeze-all" else signal.SIGKILL
     if deed != "kill-one":
@@ -63,13 +63,12 @@ def _before(owner: Any, name: str, point: str, when: Callable[..., bool] = lambd
     setattr(owner, name, passing)
 
 
-def _after(owner: Any, name: str, *points: str) -> None:
+def _after(owner: Any, name: str, point: str, whose: Callable[..., str] = lambda *_, **__: "") -> None:
     wrapped = getattr(owner, name)
 
     def passing(*given: Any, **named: Any) -> Any:
         result = wrapped(*given, **named)
-        for point in points:
-            _take(point)
+        _take(point, whose(*given, **named))
         return result
 
     setattr(owner, name, passing)
@@ -103,7 +102,7 @@ def _plant() -> None:
     _before(Applier, "_try", "before-transaction")
     for move in ("move_cursor", "replace_cursor", "create_cursor"):
         _after(fence, move, "after-fence")
-    _after(fence, "stamp", "before-commit")
+    _after(fence, "stamp", "before-commit", lambda con, alias, stamp: str(stamp.item.destination))
     _soon_after(fence, "stamp", "during-commit")
     _after(Applier, "_try", "after-commit")
     _before(Outbox, "send", "before-progress")
