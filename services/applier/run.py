@@ -228,7 +228,7 @@ class Run:
                 self._leave_behind(running, waiting)
                 return
             if finished:
-                width.judge(len(finished), full=bool(waiting))
+                width.judge(len(finished), full=bool(waiting) and len(running) < places)
             for number, result in finished:
                 if result is not None:
                     self.done[number] = result
