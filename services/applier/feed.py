@@ -36,10 +36,11 @@ class Feed:
         self._path = path(lake.alias, source.schema, source.table)
         self._tables: dict[int, TableInfo] = {}
 
-    def read(self, kind: ItemKind, targets: Sequence[tuple[int, Target]]) -> Reading:
+    def read(self, kind: ItemKind, targets: Sequence[tuple[int, Target]], *, sparing: bool = False) -> Reading:
         """Read what the targets, which agree on range and kind, need. Raises a ``ViaduckError``.
 
-        TLA: ``TakeSeed``, ``TakeAdvance``, ``TakeChanges``.
+        ``sparing``: hold the keys of the range and the targets' own rows, but never all rows of the range at once. It
+        takes longer, and comes to the same. TLA: ``TakeSeed``, ``TakeAdvance``, ``TakeChanges``.
         """
         item = targets[0][1].item
         with self._pinned() as head:
@@ -53,10 +54,10 @@ class Feed:
                 return self._nothing(targets, item.through)
             if kind is ItemKind.SEED:
                 return self._seed(targets, head)
-            reading = self._pinned_inserts(targets) if item.pinned else None
-            return reading or self._changes(targets, head)
+            reading = self._pinned_inserts(targets, sparing=sparing) if item.pinned else None
+            return reading or self._changes(targets, head, sparing=sparing)
 
-    def _pinned_inserts(self, targets: Sequence[tuple[int, Target]]) -> Reading | None:
+    def _pinned_inserts(self, targets: Sequence[tuple[int, Target]], *, sparing: bool) -> Reading | None:
         """The reading of a range whose end is meant to the letter; None where only the head can be read safely."""
         cut = targets[0][1].item.range
         if self._routing.append_only:
@@ -65,6 +66,8 @@ class Feed:
         self._require_history(cut.after)
         if not self._lake.catalog.only_appended(table.table_id, cut):
             return None
+        if sparing:
+            return self._by_keys(targets, cut, f" AT (VERSION => {cut.through})")
         return self._inserted(targets, cut)
 
     @contextmanager
@@ -112,20 +115,24 @@ class Feed:
         self._count_rows(reading)
         return reading
 
-    def _changes(self, targets: Sequence[tuple[int, Target]], head: int) -> Reading:
+    def _changes(self, targets: Sequence[tuple[int, Target]], head: int, *, sparing: bool) -> Reading:
         """The changes after the targets' common frontier, up to the head."""
         whole = Range(targets[0][1].item.after, head)
         self._require_history(whole.after)
         table = self._table(head)
-        if self._lake.catalog.only_appended(table.table_id, whole):
+        if not sparing and self._lake.catalog.only_appended(table.table_id, whole):
             return self._inserted(targets, whole)
-        reading = self._begin(head, only_inserts=False)
+        return self._by_keys(targets, whole)
+
+    def _by_keys(self, targets: Sequence[tuple[int, Target]], range: Range, at: str = "") -> Reading:
+        """Which keys the range touched, then what rows they have at its end: at the head, unless ``at`` says where."""
+        reading = self._begin(range.through, only_inserts=False)
         self._load_targets(reading, targets)
         with reading.timed("feed"):
-            self._load_feed(reading, whole)
+            self._load_feed(reading, range)
             self._load_touched(reading)
         with reading.timed("state"):
-            self._load_state(reading)
+            self._load_state(reading, at)
         self._count_touched(reading)
         self._count_rows(reading)
         return reading
@@ -265,12 +272,12 @@ class Feed:
             f" JOIN {reading.memory('targets')} g ON f.r = g.r GROUP BY ALL ORDER BY g.d"
         )
 
-    def _load_state(self, reading: Reading) -> None:
-        """The rows that the touched keys have at the head: the pinned transaction's own view, no time travel."""
+    def _load_state(self, reading: Reading, at: str) -> None:
+        """The rows that the touched keys have: by the pinned transaction's own view, no time travel, at the head."""
         same = self._same_keys(reading, "s", "t")
         self._con.execute(
             f"CREATE TABLE {reading.memory('rows')} AS SELECT {self._hidden(reading, 't.d', 't.was_there')}, s.*"
-            f" FROM {self._path} s JOIN {reading.memory('touched')} t"
+            f" FROM {self._path}{_alias('s', at)} JOIN {reading.memory('touched')} t"
             f" ON s.{ident(self._routing.field)} = t.r AND {same} ORDER BY t.d"
         )
 

@@ -149,18 +149,21 @@ class Run:
         for group in groups_of(sorted(waiting, key=lambda numbered: numbered[0])):
             self._change(group)
 
-    def _change(self, group: Sequence[Numbered]) -> None:
-        """Read the range once for the whole group; one that memory and disk can't hold, in parts by routing value."""
+    def _change(self, group: Sequence[Numbered], *, sparing: bool = False) -> None:
+        """Read the range once for the whole group; one that does not fit, sparingly, and in parts by routing value.
+
+        DuckDB pins 2,048 rows at a time wherever it keeps some, so very wide ones fail long before the disk is full.
+        """
         try:
-            reading = self._read(group)
+            reading = self._read(group, sparing=sparing)
         except duckdb.OutOfMemoryException as error:
-            if len(group) == 1:
+            if sparing and len(group) == 1:
                 self._fail(group, self._explain(error, "reading the source"))
                 return
+            self.log.append(f"a range of {len(group)} destinations does not fit into memory; it is read in parts")
             half = len(group) // 2
-            self.log.append(f"a range of {len(group)} destinations does not fit into memory; it is read in two parts")
-            self._change(group[:half])
-            self._change(group[half:])
+            for part in filter(None, (group[:half], group[half:])):
+                self._change(part, sparing=True)
             return
         except Exception as error:
             self._fail(group, self._explain(error, "reading the source", source=True))
@@ -191,13 +194,13 @@ class Run:
         counts = reading.counts[number]
         return self.task.kind is ItemKind.CHANGES and not counts.touched and not counts.upserts
 
-    def _read(self, group: Sequence[Numbered]) -> Reading:
+    def _read(self, group: Sequence[Numbered], *, sparing: bool) -> Reading:
         began = time.perf_counter()
         source, con = self.task.source, self.me.con.cursor()
         try:
             with self.me.pool.use(source.lake, read_only=True) as lake:
                 try:
-                    reading = Feed(con, lake, source).read(self.task.kind, group)
+                    reading = Feed(con, lake, source).read(self.task.kind, group, sparing=sparing)
                 except duckdb.Error:
                     self.me.pool.evict(lake)
                     raise

@@ -57,23 +57,56 @@ def test_a_range_of_twice_the_memory_goes_to_disk(make_bed: MakeBed) -> None:
 def test_a_range_that_does_not_fit_is_read_in_parts(make_bed: MakeBed, monkeypatch: pytest.MonkeyPatch) -> None:
     read, parts = Feed.read, []
 
-    def cramped(self: Feed, kind: ItemKind, targets: Sequence[tuple[int, Target]]) -> Reading:
+    def cramped(self: Feed, kind: ItemKind, targets: Sequence[tuple[int, Target]], *, sparing: bool = False) -> Reading:
         if len(targets) > 2:
             raise duckdb.OutOfMemoryException("failed to allocate")
-        parts.append(len(targets))
-        return read(self, kind, targets)
+        parts.append((len(targets), sparing))
+        return read(self, kind, targets, sparing=sparing)
 
     bed, task = ranged(make_bed, Limits(), snapshots=2, rows=100)
     monkeypatch.setattr(Feed, "read", cramped)
     done = run_task(task)
     assert [result.progress.outcome for result in done.results] == [Outcome.APPLIED] * len(TENANTS)
-    assert parts == [1, 2, 2, 2]
+    assert parts == [(1, True), (2, True), (2, True), (2, True)]
+    assert exact(bed)
+
+
+@ON_SQLITE
+@pytest.mark.parametrize("pinned", [False, True])
+def test_very_wide_rows_that_were_only_appended_are_read_sparingly(make_bed: MakeBed, *, pinned: bool) -> None:
+    """Half a megabyte a row, 200 MB in all: DuckDB would pin a gigabyte to hold 2,048 of them."""
+    bed = make_bed(limits=Limits(memory_limit="120MB"))
+    columns = [f"c{number}" for number in range(50)]
+    bed.sql(f"CREATE TABLE src.main.t (id BIGINT, tenant VARCHAR, {', '.join(f'{name} VARCHAR' for name in columns)})")
+    for name in TENANTS:
+        bed.add(name)
+    bed.seed()
+    before = bed.head
+    values = ", ".join(f"repeat(md5(i || '{name}'), 312)" for name in columns)
+    for first in range(0, 420, 42):
+        bed.sql(
+            f"INSERT INTO src.main.t SELECT i, chr((97 + i % {len(TENANTS)})::INTEGER), {values}"
+            f" FROM range({first}, {first + 42}) r(i)"
+        )
+    targets = tuple(
+        bed.target(name, ItemKind.CHANGES, expected=before, after=before, pinned=pinned) for name in TENANTS
+    )
+    if pinned:
+        bed.sql("DELETE FROM src.main.t WHERE id % 2 = 0")  # after the end of the range, so it must not show
+    done = run_task(Task(ItemKind.CHANGES, SourceTable(bed.source, "main", "t", bed.routing), targets, bed.limits))
+    assert [(result.progress.outcome, result.progress.error) for result in done.results] == [
+        (Outcome.APPLIED, None)
+    ] * len(TENANTS)
+    assert any("in parts" in line for line in done.log), "else it shows nothing"
+    if pinned:
+        assert [bed.look(name, "SELECT count(*) FROM dst.main.t") for name in TENANTS] == [[(60,)]] * len(TENANTS)
+        bed.changes(targets[0].item.through)
     assert exact(bed)
 
 
 @ON_SQLITE
 def test_one_destination_that_does_not_fit_says_what_to_do(make_bed: MakeBed, monkeypatch: pytest.MonkeyPatch) -> None:
-    def too_small(*_: object) -> Reading:
+    def too_small(*_: object, **__: object) -> Reading:
         raise duckdb.OutOfMemoryException("Out of Memory Error: failed to allocate data of size 128.0 MiB")
 
     _, task = ranged(make_bed, Limits(), snapshots=1, rows=100)
