@@ -40,7 +40,9 @@ class Feed:
         """Read what the targets, which agree on range and kind, need. Raises a ``ViaduckError``.
 
         ``sparing``: hold the keys of the range and the targets' own rows, but never all rows of the range at once. It
-        takes longer, and comes to the same. TLA: ``TakeSeed``, ``TakeAdvance``, ``TakeChanges``.
+        takes longer, and comes to the same; without key columns there is no such way.
+
+        TLA: ``TakeSeed``, ``TakeAdvance``, ``TakeChanges``.
         """
         item = targets[0][1].item
         with self._pinned() as head:
@@ -273,7 +275,7 @@ class Feed:
         )
 
     def _load_state(self, reading: Reading, at: str) -> None:
-        """The rows that the touched keys have: by the pinned transaction's own view, no time travel, at the head."""
+        """The rows that the touched keys have; at the head by the pinned transaction's own view, no time travel."""
         same = self._same_keys(reading, "s", "t")
         self._con.execute(
             f"CREATE TABLE {reading.memory('rows')} AS SELECT {self._hidden(reading, 't.d', 't.was_there')}, s.*"

@@ -160,7 +160,9 @@ class Run:
             if sparing and len(group) == 1:
                 self._fail(group, self._explain(error, "reading the source"))
                 return
-            self.log.append(f"a range of {len(group)} destinations does not fit into memory; it is read in parts")
+            self.log.append(
+                f"a range for {len(group)} of the destinations does not fit into memory; it is read sparingly"
+            )
             half = len(group) // 2
             for part in filter(None, (group[:half], group[half:])):
                 self._change(part, sparing=True)
