@@ -107,7 +107,7 @@ class Run:
             self._seed(targets)
         else:
             for group in groups_of(targets):
-                self._change(group)
+                self._change_fitting(group)
 
     # -- kinds --------------------------------------------------------------------------------------------------------
 
@@ -147,7 +147,12 @@ class Run:
 
         self._each(targets, look)
         for group in groups_of(sorted(waiting, key=lambda numbered: numbered[0])):
-            self._change(group)
+            self._change_fitting(group)
+
+    def _change_fitting(self, group: Sequence[Numbered]) -> None:
+        parts = self.me.wide.parts(self.task.source, group)
+        for part in parts or [group]:
+            self._change(part, sparing=parts is not None)
 
     def _change(self, group: Sequence[Numbered], *, sparing: bool = False) -> None:
         """Read the range once for the whole group; one that does not fit, sparingly, and in parts by routing value.
@@ -203,6 +208,8 @@ class Run:
             with self.me.pool.use(source.lake, read_only=True) as lake:
                 try:
                     reading = Feed(con, lake, source).read(self.task.kind, group, sparing=sparing)
+                    if self.task.kind is not ItemKind.ADVANCE:
+                        self.me.wide.weigh(con, source, reading)
                 except duckdb.Error:
                     self.me.pool.evict(lake)
                     raise

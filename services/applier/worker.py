@@ -15,8 +15,9 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from services.applier.apply import Applier
 from services.applier.task import Limits
 from services.applier.under_way import Doing
+from services.applier.wide import Wide
 from services.applier.width import Width
-from shared.lake.engine import connect, release
+from shared.lake.engine import connect, memory_of, release
 from shared.lake.pool import LakePool
 
 
@@ -29,6 +30,7 @@ class Worker:
         self.con = connect(memory_limit=limits.memory_limit, temp_directory=spill)
         self.pool = LakePool(self.con, limits.max_open_lakes)
         self.applier = Applier(self.con, self.pool, limits)
+        self.wide = Wide(memory_of(self.con))
         self.width = Width(limits.threads, limits.most_threads)
         self.threads = self._hired()
         self.broken = False

@@ -46,6 +46,11 @@ def connect(*, memory_limit: str | None = None, temp_directory: str | None = Non
     return con
 
 
+def memory_of(con: duckdb.DuckDBPyConnection) -> int:
+    """What an instance may use, in bytes."""
+    return int(con.execute("SELECT parse_formatted_bytes(current_setting('memory_limit'))").fetchall()[0][0])
+
+
 def release(con: duckdb.DuckDBPyConnection) -> None:
     """Close a connection or a cursor, unless its instance was invalidated: that one is left alone for good.
 
