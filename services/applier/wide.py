@@ -17,7 +17,7 @@ from services.applier.under_way import Numbered
 VECTOR_ROWS = 2_048
 
 READINGS_IN_MEMORY = 8
-"""How often a reading of wide rows should fit into what DuckDB may use: it is scanned, sorted and kept, each in a copy."""
+"""How often a reading of wide rows should fit: it is scanned, sorted and kept, each in a copy."""
 
 SAMPLE = 8
 """Rows of a reading that are weighed."""
