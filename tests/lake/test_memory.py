@@ -18,6 +18,7 @@ from tests.lake.conftest import MakeBed
 TENANTS = tuple("abcdefg")
 CHARACTERS = 5_000
 """Of one value."""
+VERY_WIDE = tuple(f"c{number}" for number in range(50))
 
 ON_SQLITE = pytest.mark.parametrize("make_lake", ["sqlite"], indirect=True)
 
@@ -71,23 +72,58 @@ def test_a_range_that_does_not_fit_is_read_in_parts(make_bed: MakeBed, monkeypat
     assert exact(bed)
 
 
-@ON_SQLITE
-@pytest.mark.parametrize("pinned", [False, True])
-def test_very_wide_rows_that_were_only_appended_are_read_sparingly(make_bed: MakeBed, *, pinned: bool) -> None:
-    """Half a megabyte a row, 200 MB in all: DuckDB would pin a gigabyte to hold 2,048 of them."""
+def append_very_wide(bed: Bed, first: int, rows: int) -> None:
+    """Half a megabyte a row."""
+    values = ", ".join(f"repeat(md5(i || '{name}'), 312)" for name in VERY_WIDE)
+    bed.sql(
+        f"INSERT INTO src.main.t SELECT i, chr((97 + i % {len(TENANTS)})::INTEGER), {values}"
+        f" FROM range({first}, {first + rows}) r(i)"
+    )
+
+
+@pytest.fixture
+def very_wide(make_bed: MakeBed) -> Bed:
+    """A bed with no row yet."""
     bed = make_bed(limits=Limits(memory_limit="120MB"))
-    columns = [f"c{number}" for number in range(50)]
-    bed.sql(f"CREATE TABLE src.main.t (id BIGINT, tenant VARCHAR, {', '.join(f'{name} VARCHAR' for name in columns)})")
+    bed.sql(f"CREATE TABLE src.main.t (id BIGINT, tenant VARCHAR, {', '.join(f'{c} VARCHAR' for c in VERY_WIDE)})")
     for name in TENANTS:
         bed.add(name)
+    return bed
+
+
+@ON_SQLITE
+def test_who_has_seen_very_wide_rows_reads_no_more_of_them_than_fit(
+    very_wide: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, parts = Feed.read, []
+
+    def noted(self: Feed, kind: ItemKind, targets: Sequence[tuple[int, Target]], *, sparing: bool = False) -> Reading:
+        parts.append((len(targets), sparing))
+        return read(self, kind, targets, sparing=sparing)
+
+    bed = very_wide
+    append_very_wide(bed, 0, len(TENANTS))
     bed.seed()
     before = bed.head
-    values = ", ".join(f"repeat(md5(i || '{name}'), 312)" for name in columns)
+    append_very_wide(bed, len(TENANTS), 8 * len(TENANTS))
+    targets = tuple(bed.target(name, ItemKind.CHANGES, expected=before, after=before, rows=8) for name in TENANTS)
+    monkeypatch.setattr(Feed, "read", noted)
+    done = run_task(Task(ItemKind.CHANGES, SourceTable(bed.source, "main", "t", bed.routing), targets, bed.limits))
+    assert [result.progress.outcome for result in done.results] == [Outcome.APPLIED] * len(TENANTS)
+    assert parts == [(3, True), (3, True), (1, True)], "an eighth of 120 MB is room for 30 such rows"
+    assert not any("does not fit" in line for line in done.log)
+    assert exact(bed)
+
+
+@ON_SQLITE
+@pytest.mark.parametrize("pinned", [False, True])
+def test_very_wide_rows_that_were_only_appended_are_read_sparingly(very_wide: Bed, *, pinned: bool) -> None:
+    """200 MB in all, and DuckDB would pin a gigabyte to hold 2,048 of them."""
+    bed = very_wide
+    bed.seed()
+    before = bed.head
     for first in range(0, 420, 42):
-        bed.sql(
-            f"INSERT INTO src.main.t SELECT i, chr((97 + i % {len(TENANTS)})::INTEGER), {values}"
-            f" FROM range({first}, {first + 42}) r(i)"
-        )
+        append_very_wide(bed, first, 42)
     targets = tuple(
         bed.target(name, ItemKind.CHANGES, expected=before, after=before, pinned=pinned) for name in TENANTS
     )
