@@ -157,8 +157,18 @@ class Crew(threading.Thread):
                 self._outbox.finish(place)
             else:
                 arrived.setdefault(lane_of(item), []).append(Waiting(item, place, time.monotonic()))
+        self._replace_what_is_repeated(arrived.get(Lane.RETRIES, []))
         for lane, waiting in arrived.items():
             self._lanes[lane].offer(waiting)
+
+    def _replace_what_is_repeated(self, retries: list[Waiting]) -> None:
+        """Take out of ``retries`` what has found its place in a lane."""
+        again = {waiting.item.key: waiting for waiting in retries}
+        for lane in self._lanes.values() if again else ():
+            for key, replaced in lane.replace(again).items():
+                retries.remove(again.pop(key))
+                for old in replaced:
+                    self._outbox.finish(old.place)
 
     def _parse(self, record: Record) -> WorkItem | None:
         try:

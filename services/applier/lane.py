@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -43,6 +43,12 @@ class Waiting:
     since: float
 
 
+def repeats(newer: WorkItem, older: WorkItem) -> bool:
+    """Whether an item stands for one that was sent before it: of the same life, and resting on no older news."""
+    of_the_same = (newer.kind, newer.generation) == (older.kind, older.generation)
+    return of_the_same and newer.attempt > older.attempt and newer.expected >= older.expected
+
+
 class LaneThread(threading.Thread):
     """Runs its items beside the other lanes. ``offer`` from any thread; ``stop`` ends after the job in hand."""
 
@@ -68,6 +74,24 @@ class LaneThread(threading.Thread):
         with self._wake:
             self._waiting.extend(waiting)
             self._wake.notify()
+
+    def replace(self, again: Mapping[str, Waiting]) -> Mapping[str, Sequence[Waiting]]:
+        """Put items, by destination, into the places of those that they repeat and that still wait; returns these.
+
+        A reader sends again what nobody answered for in time: what only waits here would otherwise be done twice.
+        """
+        replaced: dict[str, list[Waiting]] = {}
+        with self._wake:
+            waiting, self._waiting = self._waiting, []
+            for each in waiting:
+                key, newer = each.item.key, again.get(each.item.key)
+                if newer is None or not repeats(newer.item, each.item):
+                    self._waiting.append(each)
+                    continue
+                if key not in replaced:
+                    self._waiting.append(newer)
+                replaced.setdefault(key, []).append(each)
+        return replaced
 
     def stop(self) -> None:
         with self._wake:
@@ -161,7 +185,14 @@ class LaneThread(threading.Thread):
                 log.warning(line)
             for result in task.results:
                 self._outbox.send(result.progress, ready[result.progress.item][0].place)
+        answered = {result.progress.item for task in results for result in task.results}
+        self._put_first(ready[target.item.item][0] for target in job.targets if target.item.item not in answered)
         self._measure.job(job, results, time.perf_counter() - began)
+
+    def _put_first(self, postponed: Iterable[Waiting]) -> None:
+        """They were before all others, and their turn did not come."""
+        with self._wake:
+            self._waiting[:0] = postponed
 
     def _job_failed(self, job: Job, ready: dict[str, tuple[Waiting, Target]], error: Exception) -> None:
         """Spark itself failed: a Python worker died, or the JVM did. Every item is answered; nobody's position moved

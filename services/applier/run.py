@@ -41,6 +41,10 @@ OF_THE_SOURCE = frozenset(
 )
 """What is said of any lake and means, while the source is read, that no destination is to blame."""
 
+TURN_S = 30.0
+"""Applies of one task begin within so long, or as long as reading took: answers come only with its end, and who is
+not answered for in time is sent again (``reader.confirm_within_seconds``)."""
+
 Work = Callable[[int, Target], tuple[Applied | None, Reading | None]]
 """What is done for one target; nothing at all where the answer comes later."""
 
@@ -56,7 +60,10 @@ class _Tally:
 
 
 def run_task(task: Task) -> TaskResult:
-    """Do a task's items and say what became of each; one failing target, or source, harms no other result."""
+    """Do a task's items and say what became of each; one failing target, or source, harms no other result.
+
+    Of a task that takes long only those are answered for whose turn came; the others are as they were.
+    """
     me = worker(task.limits)
     run = Run(me, task)
     results = run.results()
@@ -83,7 +90,11 @@ class Run:
     task: Task
     tally: _Tally = field(default_factory=_Tally)
     done: dict[int, TargetResult] = field(default_factory=dict)
+    postponed: set[int] = field(default_factory=set)
+    """Targets whose turn did not come."""
     log: list[str] = field(default_factory=list)
+    _began: float = field(default_factory=time.perf_counter)
+    _read_s: float = 0.0
 
     def results(self) -> list[TargetResult]:
         targets = list(enumerate(self.task.targets))
@@ -91,7 +102,7 @@ class Run:
             self._do(targets)
         except Exception as error:
             self._fail(targets, self._explain(error, f"{self.task.kind} items of {self.task.source.table}"))
-        return [self.done[number] for number, _ in targets]
+        return [self.done[number] for number, _ in targets if number not in self.postponed]
 
     def _do(self, targets: Sequence[Numbered]) -> None:
         if self.task.kind is ItemKind.PROBE:
@@ -159,6 +170,9 @@ class Run:
 
         DuckDB pins 2,048 rows at a time wherever it keeps some, so very wide ones fail long before the disk is full.
         """
+        if self._is_late():
+            self._postpone(group)
+            return
         try:
             reading = self._read(group, sparing=sparing)
         except duckdb.OutOfMemoryException as error:
@@ -215,6 +229,7 @@ class Run:
                     raise
         finally:
             release(con)
+            self._read_s += time.perf_counter() - began
         if self.task.counts_shared:
             self.tally.rows_read += reading.rows_read
             self.tally.read_seconds += time.perf_counter() - began
@@ -231,6 +246,10 @@ class Run:
         width, waiting, running = self.me.width, deque(targets), UnderWay()
         width.begin()
         while waiting or running:
+            if waiting and self._is_late():
+                self._postpone(waiting)
+                waiting.clear()
+                continue
             places = min(width.most, width.now + 2 * running.silent)
             while waiting and len(running) < places:
                 numbered = waiting.popleft()
@@ -244,6 +263,14 @@ class Run:
             for number, result in finished:
                 if result is not None:
                     self.done[number] = result
+
+    def _is_late(self) -> bool:
+        """Whether nothing more is to be begun. Every task gets something done, or none ever would."""
+        elsewhere_s = time.perf_counter() - self._began - self._read_s
+        return bool(self.done) and elsewhere_s >= max(TURN_S, self._read_s)
+
+    def _postpone(self, targets: Iterable[Numbered]) -> None:
+        self.postponed.update(number for number, _ in targets)
 
     def _one(self, number: int, target: Target, work: Work) -> TargetResult | None:
         began = time.perf_counter()

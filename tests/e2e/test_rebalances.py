@@ -140,11 +140,12 @@ class Appliers:
             if entry.get("client") == f"viaduck-applier-{name}-{PIPELINE}" and "partitions" in entry:
                 yield entry["event"], set(entry["partitions"])
 
-    def _apply(self, name: str) -> Callable[[Task], None]:
-        def apply(task: Task) -> None:
+    def _apply(self, name: str) -> Callable[[Task], int]:
+        def apply(task: Task) -> int:
             time.sleep(APPLY_S)
             now = time.monotonic()
             self._applied.extend((now, name, target.item.destination) for target in task.targets)
+            return len(task.targets)
 
         return apply
 

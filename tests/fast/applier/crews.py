@@ -25,9 +25,12 @@ MOST_TASKS = 2
 
 @dataclass(frozen=True)
 class Spark:
-    """A Spark context whose tasks are done, all in the caller's thread, as soon as ``on_task`` has returned."""
+    """A Spark context whose tasks are done, all in the caller's thread, as soon as ``on_task`` has returned.
 
-    on_task: Callable[[Task], None]
+    That says how many of the task's targets had their turn.
+    """
+
+    on_task: Callable[[Task], int]
     values: Sequence[object] = ()
     defaultParallelism: int = MOST_TASKS  # noqa: N815 - as PySpark calls it
     master: str = "local[*]"
@@ -48,8 +51,8 @@ class Spark:
         if not isinstance(value, Choice):
             return 1
         task = claim(value, lambda _: 0)
-        self.on_task(task)
-        results = tuple(TargetResult(answer(target.item, Outcome.EMPTY, "test")) for target in task.targets)
+        done = task.targets[: self.on_task(task)]
+        results = tuple(TargetResult(answer(target.item, Outcome.EMPTY, "test")) for target in done)
         return TaskResult(results, WorkerReport(pid=1, open_lakes=3))
 
 
@@ -58,7 +61,7 @@ def camp(
     settings: KafkaSettings,
     publisher: Publisher,
     directory: Directory,
-    on_task: Callable[[Task], None],
+    on_task: Callable[[Task], int],
     broken: Callable[[Exception], None],
     unreadable: Callable[[str, Record, str], None],
 ) -> Camp:
@@ -78,8 +81,8 @@ def wanted(pipeline: str, destination: str) -> Record:
     return Record("destinations", 0, 0, spec.key, spec.to_bytes())
 
 
-def item(pipeline: str, destination: str, number: int = 0) -> WorkItem:
+def item(pipeline: str, destination: str, number: int = 0, **fields: Any) -> WorkItem:
     return WorkItem(
-        item=f"{pipeline}-{destination}-{number}", kind=ItemKind.CHANGES, pipeline=pipeline, generation=1,
-        destination=destination, through=number,
+        item=f"{pipeline}-{destination}-{number}", kind=ItemKind.CHANGES, pipeline=pipeline,
+        destination=destination, through=number, **{"generation": 1, **fields},
     )  # fmt: skip

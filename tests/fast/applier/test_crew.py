@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,11 +37,17 @@ class Sources:
     def __init__(self) -> None:
         self.released = threading.Event()
         self.read: list[str] = []
+        self.taken: list[str] = []
+        """Items, in the order in which tasks had them."""
+        self.turns = 1_000
+        """How many items of a task have their turn."""
 
-    def take(self, task: Task) -> None:
+    def take(self, task: Task) -> int:
         self.read.append(task.source.table)
+        self.taken += [target.item.item for target in task.targets[: self.turns]]
         if task.source.table == "hung":
             assert self.released.wait(WITHIN_S)
+        return self.turns
 
 
 class Applier:
@@ -81,9 +88,18 @@ class Applier:
     def wants(self, pipeline: str, destination: str) -> None:
         self.directory.put(wanted(pipeline, destination))
 
-    def sends(self, pipeline: str, destination: str, number: int = 0) -> None:
-        sent = item(pipeline, destination, number)
+    def sends(self, pipeline: str, destination: str, number: int = 0, **fields: Any) -> None:
+        sent = item(pipeline, destination, number, **fields)
         self.publisher.send(self.topics.work, sent.key, sent.to_bytes())
+
+    @property
+    def in_hand(self) -> int:
+        return sum(crew._ledger.in_hand for crew in self.crews)
+
+    @property
+    def received(self) -> int:
+        """By each of the crews, of all pipelines."""
+        return sum(following for crew in self.crews for following in crew._ledger._next.values())
 
     def answered(self, *items: str) -> Callable[[], bool]:
         return lambda: set(items) <= {each.item for each in self.said}
@@ -142,6 +158,38 @@ def test_what_is_no_item_is_told_of_and_blocks_nobody(applier: Applier) -> None:
     applier.sends("fine", "d")
     eventually(applier.answered("fine-d-0"), WITHIN_S)
     eventually(lambda: set(applier.unreadable) == {("fine", "fine/d"), ("hung", "fine/d")}, WITHIN_S)
+
+
+def test_items_whose_turn_did_not_come_are_done_next(applier: Applier) -> None:
+    applier.sources.turns = 1
+    for name in "abc":
+        applier.wants("fine", name)
+    for name in "abc":
+        applier.sends("fine", name)
+    eventually(applier.answered("fine-a-0", "fine-b-0", "fine-c-0"), WITHIN_S)
+    assert sorted(applier.sources.taken) == ["fine-a-0", "fine-b-0", "fine-c-0"], "each once"
+    eventually(lambda: applier.in_hand == 0, WITHIN_S)
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_replaced"),
+    [({"attempt": 2}, True), ({"attempt": 1}, False), ({"attempt": 2, "generation": 2}, False)],
+)
+def test_what_is_sent_again_takes_the_place_of_what_still_waits(
+    applier: Applier, fields: dict[str, int], *, is_replaced: bool
+) -> None:
+    for name in "de":
+        applier.wants("hung", name)
+    applier.sends("hung", "d")
+    eventually(lambda: applier.sources.taken == ["hung-d-0"], WITHIN_S)
+    applier.sends("hung", "e", 1)
+    eventually(lambda: applier.received == 2 * 2, WITHIN_S)
+    applier.sends("hung", "e", 2, **fields)
+    eventually(lambda: applier.received == 2 * 3, WITHIN_S)
+    applier.sources.released.set()
+    eventually(lambda: applier.in_hand == 0, 2 * WITHIN_S)
+    assert ("hung-e-1" in applier.sources.taken) is not is_replaced
+    eventually(applier.answered("hung-e-2"), WITHIN_S)
 
 
 def test_another_source_takes_another_crew_where_it_came_over_rest_and_a_restart_where_a_file_says_it(
