@@ -26,8 +26,8 @@ from tests.servers.kafka import Kafka
 STATEMENT_S = 0.05
 LINEAR = 0.8
 PARTITIONS = 48
-THREADS = 4
-"""Of a worker, and no more where it waits: else one applier alone would take all that our two cores have."""
+THREADS = 2
+"""Of a worker, and no more where it waits: four appliers of more threads would want more than our two cores have."""
 WARMING = 3
 END_WITHIN_S = 35.0
 

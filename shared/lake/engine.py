@@ -19,6 +19,8 @@ SETTINGS = (
     "SET threads = 1",  # parallelism comes from Spark's tasks; more threads here only contend
     "SET TimeZone = 'UTC'",  # texts of TIMESTAMPTZ routing values must not depend on the machine
     "SET pg_pool_enable_reaper_thread = false",  # else one thread for each attached Postgres lake
+    # Nobody closes a connection that is idle; after a minute it would only be made anew before its next use.
+    "SET pg_pool_idle_timeout_millis = 0",
     "SET python_enable_replacements = false",  # a missing table must not be found among our own variables
 )
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 
 import pytest
 
+from services.applier import worker
 from services.applier.task import Target
+from shared.lake.attach import attach
 from shared.lake.catalog import CatalogReader
+from shared.lake.engine import connect
 from shared.messages import ItemKind, Outcome
 from tests.lake.bed import Bed
 from tests.lake.conftest import MakeBed
@@ -116,6 +120,28 @@ def test_a_destination_keeps_one_connection_of_a_worker(bed: Bed, sent: Counter,
     with postgres.connect() as con:
         query = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s"
         assert con.execute(query, [sent.database("a")]).fetchall() == [(1,)]
+
+
+@ON_POSTGRES
+def test_a_connection_is_used_again_however_long_it_was_idle(bed: Bed, sent: Counter, postgres: Postgres) -> None:
+    def backends(*settings: str) -> set[int]:
+        """Of two looks with a moment between them."""
+        seen = set()
+        with closing(connect()) as con, postgres.connect() as watch:
+            for setting in settings:
+                con.execute(setting)
+            attach(con, "lake", bed.lake("b"), read_only=True)
+            for _ in range(2):
+                con.execute("FROM lake.main.t LIMIT 1").fetchall()
+                query = "SELECT pid FROM pg_stat_activity WHERE datname = %s"
+                seen |= {pid for (pid,) in watch.execute(query, [sent.database("b")]).fetchall()}
+                time.sleep(0.1)
+        return seen
+
+    worker.forget()
+    assert len(backends("SET pg_pool_idle_timeout_millis = 20")) > len(backends()), "0 means never"
+    with closing(connect()) as con:
+        assert con.execute("SELECT current_setting('pg_pool_idle_timeout_millis')::INTEGER").fetchall() == [(0,)]
 
 
 @ON_POSTGRES

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import json
 import os
 import shutil
 import sys
@@ -60,8 +61,8 @@ class SparkCluster:
         return f"spark://127.0.0.1:{self._port}"
 
     def alive(self) -> int:
-        """How many workers the master counts on; none while it does not answer."""
-        with contextlib.suppress(httpx.HTTPError):
+        """How many workers the master counts on; none while it does not answer, or not yet with its state."""
+        with contextlib.suppress(httpx.HTTPError, json.JSONDecodeError):
             return sum(worker["state"] == "ALIVE" for worker in self._state()["workers"])
         return 0
 
