@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from bench.stand import Stand
 from bench.viaduck import PIPELINE
@@ -50,7 +51,9 @@ class Cycles:
             assert said.outcome is Outcome.APPLIED, said
             assert said.position is not None, said
             self._positions[said.destination] = said.position
-        return done
+        answered = {result.progress.item for task in done for result in task.results}
+        postponed = tuple(target for target in job.targets if target.item.item not in answered)
+        return [*done, *self.do(replace(job, targets=postponed), run)] if postponed else done
 
     def in_process(self, limits: Limits) -> Run:
         """All of a job as one task, in this process."""

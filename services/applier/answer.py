@@ -19,6 +19,15 @@ def answer(item: WorkItem, outcome: Outcome, applier: str) -> Progress:
     )
 
 
+def answer_again(progress: Progress, item: WorkItem) -> Progress:
+    """What became of an item, told to who asked for the same with ``item``: done is done already, and counts once."""
+    if progress.outcome is not Outcome.APPLIED:
+        return progress.model_copy(update={"item": item.item})
+    told = answer(item, Outcome.ALREADY_APPLIED, progress.applier)
+    kept = ("generation", "position", "rows_applied")
+    return told.model_copy(update={name: getattr(progress, name) for name in kept})
+
+
 def failed(item: WorkItem, error: ViaduckError, applier: str) -> Progress:
     """The answer for an error: ``parked`` where only an operator can help, else ``failed``."""
     outcome = Outcome.PARKED if error.action is Action.PARK else Outcome.FAILED

@@ -18,7 +18,7 @@ from pyspark import SparkContext
 from services.applier.directory import Directory
 from services.applier.group import Lane, lane_of
 from services.applier.jobs import Jobs
-from services.applier.lane import LaneThread, Waiting
+from services.applier.lane import LaneThread, Waiting, repeats
 from services.applier.measure import Measure, OpenLakes
 from services.applier.offsets import OffsetLedger
 from services.applier.outbox import Outbox
@@ -157,15 +157,21 @@ class Crew(threading.Thread):
                 self._outbox.finish(place)
             else:
                 arrived.setdefault(lane_of(item), []).append(Waiting(item, place, time.monotonic()))
-        self._replace_what_is_repeated(arrived.get(Lane.RETRIES, []))
+        self._merge(arrived.get(Lane.RETRIES, []))
         for lane, waiting in arrived.items():
             self._lanes[lane].offer(waiting)
 
-    def _replace_what_is_repeated(self, retries: list[Waiting]) -> None:
-        """Take out of ``retries`` what has found its place in a lane."""
-        again = {waiting.item.key: waiting for waiting in retries}
+    def _merge(self, retries: list[Waiting]) -> None:
+        """Take out of ``retries`` what repeats items that some lane has in hand."""
+        again: dict[str, Waiting] = {}
+        for waiting in list(retries):
+            earlier = again.get(waiting.item.key)
+            if earlier is not None and repeats(waiting.item, earlier.item):
+                retries.remove(earlier)
+                self._outbox.finish(earlier.place)
+            again[waiting.item.key] = waiting
         for lane in self._lanes.values() if again else ():
-            for key, replaced in lane.replace(again).items():
+            for key, replaced in lane.merge(again).items():
                 retries.remove(again.pop(key))
                 for old in replaced:
                     self._outbox.finish(old.place)

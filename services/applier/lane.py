@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
 
 from services.applier.admit import Admission, admit
-from services.applier.answer import answer, failed, unknown
+from services.applier.answer import answer, answer_again, failed, unknown
 from services.applier.directory import Directory
 from services.applier.group import Job, Lane, jobs
 from services.applier.jobs import Jobs
@@ -20,7 +20,7 @@ from services.applier.task import Target
 from shared.config.catalogs import ResolvedLake
 from shared.errors import DestinationError, ViaduckError
 from shared.lake.failure import first_lines
-from shared.messages import Destination, Outcome, WorkItem
+from shared.messages import Destination, Outcome, Progress, WorkItem
 
 log = structlog.get_logger(__name__)
 
@@ -44,9 +44,12 @@ class Waiting:
 
 
 def repeats(newer: WorkItem, older: WorkItem) -> bool:
-    """Whether an item stands for one that was sent before it: of the same life, and resting on no older news."""
-    of_the_same = (newer.kind, newer.generation) == (older.kind, older.generation)
-    return of_the_same and newer.attempt > older.attempt and newer.expected >= older.expected
+    """Whether an item asks for the same as one that was sent before it, so that one answer will do for both."""
+
+    def asked(item: WorkItem) -> tuple[object, ...]:
+        return item.key, item.kind, item.generation, item.expected, item.after, item.pinned
+
+    return newer.attempt > older.attempt and asked(newer) == asked(older)
 
 
 class LaneThread(threading.Thread):
@@ -67,6 +70,10 @@ class LaneThread(threading.Thread):
         self._lane, self._jobs, self._directory, self._resolve = lane, jobs, directory, resolve
         self._outbox, self._measure, self._applier, self._on_broken = outbox, measure, applier, on_broken
         self._waiting: list[Waiting] = []
+        self._taken: dict[str, Waiting] = {}
+        """What is under way and not answered for, by destination."""
+        self._repeated: dict[str, Waiting] = {}
+        """What repeats that."""
         self._wake = threading.Condition()
         self._stopped = False
 
@@ -75,10 +82,11 @@ class LaneThread(threading.Thread):
             self._waiting.extend(waiting)
             self._wake.notify()
 
-    def replace(self, again: Mapping[str, Waiting]) -> Mapping[str, Sequence[Waiting]]:
-        """Put items, by destination, into the places of those that they repeat and that still wait; returns these.
+    def merge(self, again: Mapping[str, Waiting]) -> Mapping[str, Sequence[Waiting]]:
+        """Take items, by destination, that repeat what is still in hand here; returns what each has replaced.
 
-        A reader sends again what nobody answered for in time: what only waits here would otherwise be done twice.
+        A reader sends again what nobody answered for in time. What only waits gives its place to it, and what is under
+        way will answer for both: otherwise much would be done twice just when there is too much to do.
         """
         replaced: dict[str, list[Waiting]] = {}
         with self._wake:
@@ -91,6 +99,12 @@ class LaneThread(threading.Thread):
                 if key not in replaced:
                     self._waiting.append(newer)
                 replaced.setdefault(key, []).append(each)
+            for key, newer in again.items():
+                taken = self._taken.get(key)
+                if taken is not None and key not in replaced and repeats(newer.item, taken.item):
+                    earlier = self._repeated.pop(key, None)
+                    replaced[key] = [] if earlier is None else [earlier]
+                    self._repeated[key] = newer
         return replaced
 
     def stop(self) -> None:
@@ -127,7 +141,7 @@ class LaneThread(threading.Thread):
                     rest.append(waiting)
                 else:
                     batch[waiting.item.key] = waiting
-            self._waiting = rest
+            self._waiting, self._taken = rest, dict(batch)
             return list(batch.values())
 
     def _linger(self) -> None:
@@ -150,7 +164,9 @@ class LaneThread(threading.Thread):
             self._run(job, ready)
         if held:
             time.sleep(0 if ready else HELD_LOOK_S)
-            self.offer(held)
+        with self._wake:
+            self._waiting += [*held, *self._repeated.values()]
+            self._taken, self._repeated = {}, {}
 
     def _admitted(self, waiting: Waiting, held: list[Waiting]) -> Target | None:
         """The target of an item that is to run now; every other item is held, answered or dropped."""
@@ -184,15 +200,30 @@ class LaneThread(threading.Thread):
             for line in task.log:
                 log.warning(line)
             for result in task.results:
-                self._outbox.send(result.progress, ready[result.progress.item][0].place)
+                self._answer(ready[result.progress.item][0], result.progress)
         answered = {result.progress.item for task in results for result in task.results}
-        self._put_first(ready[target.item.item][0] for target in job.targets if target.item.item not in answered)
+        self._put_first([ready[target.item.item][0] for target in job.targets if target.item.item not in answered])
         self._measure.job(job, results, time.perf_counter() - began)
 
-    def _put_first(self, postponed: Iterable[Waiting]) -> None:
+    def _answer(self, waiting: Waiting, progress: Progress) -> None:
+        """Answer for an item, and for the one that repeats it."""
+        with self._wake:
+            del self._taken[waiting.item.key]
+            newer = self._repeated.pop(waiting.item.key, None)
+        self._outbox.send(progress, waiting.place)
+        if newer is not None:
+            self._outbox.send(answer_again(progress, newer.item), newer.place)
+
+    def _put_first(self, postponed: Sequence[Waiting]) -> None:
         """They were before all others, and their turn did not come."""
         with self._wake:
-            self._waiting[:0] = postponed
+            newer = {each.item.key: self._repeated.pop(each.item.key, each) for each in postponed}
+            self._waiting[:0] = newer.values()
+            for each in postponed:
+                del self._taken[each.item.key]
+        for each in postponed:
+            if newer[each.item.key] is not each:
+                self._outbox.finish(each.place)
 
     def _job_failed(self, job: Job, ready: dict[str, tuple[Waiting, Target]], error: Exception) -> None:
         """Spark itself failed: a Python worker died, or the JVM did. Every item is answered; nobody's position moved
@@ -202,5 +233,5 @@ class LaneThread(threading.Thread):
             "internal", f"the Spark job failed: {first_lines(error)}", "it is tried again by itself"
         )
         for target in job.targets:
-            self._outbox.send(failed(target.item, told, self._applier), ready[target.item.item][0].place)
+            self._answer(ready[target.item.item][0], failed(target.item, told, self._applier))
         self._jobs.warm()  # raises where the context itself is lost, which ends the lane and with it the process

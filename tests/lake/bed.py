@@ -77,8 +77,12 @@ class Bed:
         return Target(WorkItem.model_validate(fields | item), destination, self._lakes[name])
 
     def run_targets(self, kind: ItemKind, targets: Sequence[Target]) -> list[Progress]:
-        source = SourceTable(self.source, "main", "t", self.routing)
-        return [result.progress for result in run_task(Task(kind, source, tuple(targets), self.limits)).results]
+        """As many tasks as it takes until every target had its turn."""
+        source, said = SourceTable(self.source, "main", "t", self.routing), dict[str, Progress]()
+        while waiting := tuple(target for target in targets if target.item.item not in said):
+            results = run_task(Task(kind, source, waiting, self.limits)).results
+            said |= {result.progress.item: result.progress for result in results}
+        return [said[target.item.item] for target in targets]
 
     def run(self, kind: ItemKind, *names: str, **item: Any) -> list[Progress]:
         """Do one item of ``kind`` for each named destination, or for all."""

@@ -12,6 +12,7 @@ import pytest
 
 from services.applier.crew import Crew
 from services.applier.directory import Directory
+from services.applier.lane import LaneThread
 from services.applier.measure import OpenLakes
 from services.applier.task import Task, WorkerReport
 from shared.config.deployment import load_all
@@ -44,10 +45,11 @@ class Sources:
 
     def take(self, task: Task) -> int:
         self.read.append(task.source.table)
-        self.taken += [target.item.item for target in task.targets[: self.turns]]
+        turns = self.turns
+        self.taken += [target.item.item for target in task.targets[:turns]]
         if task.source.table == "hung":
             assert self.released.wait(WITHIN_S)
-        return self.turns
+        return turns
 
 
 class Applier:
@@ -95,6 +97,19 @@ class Applier:
     @property
     def in_hand(self) -> int:
         return sum(crew._ledger.in_hand for crew in self.crews)
+
+    @property
+    def waiting(self) -> list[str]:
+        """Items that were not taken yet."""
+        return [waiting.item.item for lane in self._lanes() for waiting in lane._waiting]
+
+    @property
+    def repeated(self) -> list[str]:
+        """Items that wait for what they repeat."""
+        return [waiting.item.item for lane in self._lanes() for waiting in lane._repeated.values()]
+
+    def _lanes(self) -> list[LaneThread]:
+        return [lane for crew in self.crews for lane in crew._lanes.values()]
 
     @property
     def received(self) -> int:
@@ -173,7 +188,7 @@ def test_items_whose_turn_did_not_come_are_done_next(applier: Applier) -> None:
 
 @pytest.mark.parametrize(
     ("fields", "is_replaced"),
-    [({"attempt": 2}, True), ({"attempt": 1}, False), ({"attempt": 2, "generation": 2}, False)],
+    [({"attempt": 2}, True), ({"attempt": 1}, False), ({"attempt": 2, "expected": 1, "after": 1}, False)],
 )
 def test_what_is_sent_again_takes_the_place_of_what_still_waits(
     applier: Applier, fields: dict[str, int], *, is_replaced: bool
@@ -186,10 +201,39 @@ def test_what_is_sent_again_takes_the_place_of_what_still_waits(
     eventually(lambda: applier.received == 2 * 2, WITHIN_S)
     applier.sends("hung", "e", 2, **fields)
     eventually(lambda: applier.received == 2 * 3, WITHIN_S)
+    eventually(lambda: ("hung-e-1" in applier.waiting) is not is_replaced, WITHIN_S)
     applier.sources.released.set()
-    eventually(lambda: applier.in_hand == 0, 2 * WITHIN_S)
+    eventually(lambda: applier.in_hand == 0, WITHIN_S)
     assert ("hung-e-1" in applier.sources.taken) is not is_replaced
     eventually(applier.answered("hung-e-2"), WITHIN_S)
+
+
+def test_what_is_sent_again_while_it_is_under_way_is_answered_with_it(applier: Applier) -> None:
+    applier.wants("hung", "d")
+    applier.sends("hung", "d")
+    eventually(lambda: applier.sources.taken == ["hung-d-0"], WITHIN_S)
+    for attempt in (2, 3):
+        applier.sends("hung", "d", attempt, attempt=attempt)
+    eventually(lambda: applier.repeated == ["hung-d-3"], WITHIN_S)
+    applier.sources.released.set()
+    eventually(applier.answered("hung-d-0", "hung-d-3"), WITHIN_S)
+    eventually(lambda: applier.in_hand == 0, WITHIN_S)
+    assert applier.sources.taken == ["hung-d-0"], "it is done once"
+    assert {each.item for each in applier.said} == {"hung-d-0", "hung-d-3"}, "nobody waits for the second any more"
+
+
+def test_what_is_sent_again_while_its_turn_does_not_come_has_the_next(applier: Applier) -> None:
+    applier.sources.turns = 0
+    applier.wants("hung", "d")
+    applier.sends("hung", "d")
+    eventually(lambda: applier.sources.read == ["hung"], WITHIN_S)
+    applier.sends("hung", "d", 2, attempt=2)
+    eventually(lambda: applier.repeated == ["hung-d-2"], WITHIN_S)
+    applier.sources.turns = 1
+    applier.sources.released.set()
+    eventually(applier.answered("hung-d-2"), WITHIN_S)
+    eventually(lambda: applier.in_hand == 0, WITHIN_S)
+    assert applier.sources.taken == ["hung-d-2"]
 
 
 def test_another_source_takes_another_crew_where_it_came_over_rest_and_a_restart_where_a_file_says_it(
