@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from shared.errors import Action, DestinationError, ViaduckError
-from shared.messages import Outcome, Progress, WorkItem
+from shared.messages import ItemKind, Outcome, Progress, WorkItem
+
+REACHING = (ItemKind.CHANGES, ItemKind.ADVANCE)
+"""Kinds of items that are done once a destination's position has come to their end."""
 
 
 def answer(item: WorkItem, outcome: Outcome, applier: str) -> Progress:
@@ -19,13 +22,22 @@ def answer(item: WorkItem, outcome: Outcome, applier: str) -> Progress:
     )
 
 
-def answer_again(progress: Progress, item: WorkItem) -> Progress:
-    """What became of an item, told to who asked for the same with ``item``: done is done already, and counts once."""
-    if progress.outcome is not Outcome.APPLIED:
-        return progress.model_copy(update={"item": item.item})
-    told = answer(item, Outcome.ALREADY_APPLIED, progress.applier)
-    kept = ("generation", "position", "rows_applied")
-    return told.model_copy(update={name: getattr(progress, name) for name in kept})
+def answer_again(progress: Progress, item: WorkItem) -> Progress | None:
+    """What became of an item, told to who asked for the same with ``item``, as its cursor would (``decide``).
+
+    None where that leaves open what is to become of ``item``, which may reach further. TLA: ``DecideAnew``.
+    """
+    told = progress.model_copy(update={"item": item.item})
+    match progress.outcome:
+        case Outcome.EMPTY:
+            return told if progress.through is not None and progress.through >= item.through else None
+        case Outcome.APPLIED | Outcome.ALREADY_APPLIED:
+            is_there = item.kind not in REACHING or (progress.position or 0) >= item.through
+            kept = progress.model_dump(include={"generation", "position", "rows_applied"})
+            outcome = Outcome.ALREADY_APPLIED if is_there else Outcome.GAP
+            return answer(item, outcome, progress.applier).model_copy(update=kept)
+        case _:
+            return told
 
 
 def failed(item: WorkItem, error: ViaduckError, applier: str) -> Progress:

@@ -211,8 +211,13 @@ class LaneThread(threading.Thread):
             del self._taken[waiting.item.key]
             newer = self._repeated.pop(waiting.item.key, None)
         self._outbox.send(progress, waiting.place)
-        if newer is not None:
-            self._outbox.send(answer_again(progress, newer.item), newer.place)
+        if newer is None:
+            return
+        again = answer_again(progress, newer.item)
+        if again is not None:
+            self._outbox.send(again, newer.place)
+        else:
+            self.offer([newer])
 
     def _put_first(self, postponed: Sequence[Waiting]) -> None:
         """They were before all others, and their turn did not come."""

@@ -52,7 +52,11 @@ class Spark:
             return 1
         task = claim(value, lambda _: 0)
         done = task.targets[: self.on_task(task)]
-        results = tuple(TargetResult(answer(target.item, Outcome.EMPTY, "test")) for target in done)
+        empty = (answer(target.item, Outcome.EMPTY, "test") for target in done)
+        results = tuple(
+            TargetResult(each.model_copy(update={"through": target.item.through}))
+            for each, target in zip(empty, done, strict=True)
+        )
         return TaskResult(results, WorkerReport(pid=1, open_lakes=3))
 
 
@@ -82,7 +86,5 @@ def wanted(pipeline: str, destination: str) -> Record:
 
 
 def item(pipeline: str, destination: str, number: int = 0, **fields: Any) -> WorkItem:
-    return WorkItem(
-        item=f"{pipeline}-{destination}-{number}", kind=ItemKind.CHANGES, pipeline=pipeline,
-        destination=destination, through=number, **{"generation": 1, **fields},
-    )  # fmt: skip
+    usual = {"item": f"{pipeline}-{destination}-{number}", "kind": ItemKind.CHANGES, "generation": 1}
+    return WorkItem(pipeline=pipeline, destination=destination, through=number, **{**usual, **fields})  # fmt: skip

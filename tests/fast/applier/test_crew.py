@@ -213,7 +213,7 @@ def test_what_is_sent_again_while_it_is_under_way_is_answered_with_it(applier: A
     applier.sends("hung", "d")
     eventually(lambda: applier.sources.taken == ["hung-d-0"], WITHIN_S)
     for attempt in (2, 3):
-        applier.sends("hung", "d", attempt, attempt=attempt)
+        applier.sends("hung", "d", 0, attempt=attempt, item=f"hung-d-{attempt}")
     eventually(lambda: applier.repeated == ["hung-d-3"], WITHIN_S)
     applier.sources.released.set()
     eventually(applier.answered("hung-d-0", "hung-d-3"), WITHIN_S)
@@ -227,7 +227,7 @@ def test_what_is_sent_again_while_its_turn_does_not_come_has_the_next(applier: A
     applier.wants("hung", "d")
     applier.sends("hung", "d")
     eventually(lambda: applier.sources.read == ["hung"], WITHIN_S)
-    applier.sends("hung", "d", 2, attempt=2)
+    applier.sends("hung", "d", 0, attempt=2, item="hung-d-2")
     eventually(lambda: applier.repeated == ["hung-d-2"], WITHIN_S)
     applier.sources.turns = 1
     applier.sources.released.set()
