@@ -45,6 +45,9 @@ TURN_S = 30.0
 """Applies of one task begin within so long, or as long as reading took: answers come only with its end, and who is
 not answered for in time is sent again (``reader.confirm_within_seconds``)."""
 
+REST_S = TURN_S / 2
+"""What is left goes on if it takes no longer than that: another job for it would read the source again."""
+
 Work = Callable[[int, Target], tuple[Applied | None, Reading | None]]
 """What is done for one target; nothing at all where the answer comes later."""
 
@@ -267,7 +270,10 @@ class Run:
     def _is_late(self) -> bool:
         """Whether nothing more is to be begun. Every task gets something done, or none ever would."""
         elsewhere_s = time.perf_counter() - self._began - self._read_s
-        return bool(self.done) and elsewhere_s >= max(TURN_S, self._read_s)
+        if not self.done or elsewhere_s < max(TURN_S, self._read_s):
+            return False
+        left = len(self.task.targets) - len(self.done)
+        return left * elsewhere_s / len(self.done) > REST_S
 
     def _postpone(self, targets: Iterable[Numbered]) -> None:
         self.postponed.update(number for number, _ in targets)

@@ -15,6 +15,7 @@ from services.reader.inbox import Answered, Event, Inbox, Reached, Removed, Rene
 from services.reader.offering import Offering
 from services.reader.plan import Planner
 from services.reader.publish import Outlet, new_item_id
+from services.reader.spread import Spread
 from services.reader.tell import Teller
 from services.reader.unknown import Unknown
 from services.reader.watch import SourceLike, Watch
@@ -37,12 +38,14 @@ class Loop:
         source: SourceLike,
         inbox: Inbox,
         outlet: Outlet,
+        spread: Spread,
         metrics: Metrics,
         caught_up: threading.Event,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``caught_up`` is set once the inbox has got everything that the topics held when we came."""
-        self._config, self._source, self._inbox, self._outlet = config, source, inbox, outlet
+        """``spread`` hears who is planned here; ``caught_up`` is set once the inbox has got everything that the topics
+        held when we came."""
+        self._config, self._source, self._inbox, self._outlet, self._spread = config, source, inbox, outlet, spread
         self._metrics, self._caught_up, self._clock = metrics, caught_up, clock
         self._stopped = threading.Event()
         self._recalled: dict[str, Destination] = {}
@@ -168,10 +171,12 @@ class Loop:
     def _wants(self, spec: Destination, now_s: float) -> None:
         self._routes[spec.destination] = spec.routing_value
         if assigned(self._config.instance.partition, spec.destination):
+            self._spread.add(spec.key)
             self._planner.destination(spec, now_s)
 
     def _forget(self, name: str) -> None:
         self._routes.pop(name, None)
+        self._spread.remove(f"{self._config.pipeline}/{name}")
         if name in self._planner.tracked:
             self._planner.forget(name)
             self._teller.forget([name])

@@ -14,6 +14,7 @@ from services.reader.inbox import Inbox, Intake, Renewed, Woken
 from services.reader.loop import Loop
 from services.reader.publish import Outlet
 from services.reader.source import Source
+from services.reader.spread import Spread
 from shared.config.catalogs import ResolvedLake, resolve
 from shared.config.model import Config
 from shared.errors import ConfigError, DependencyError, SourceError, ViaduckError
@@ -64,14 +65,16 @@ class Service:
         self._topics, self._metrics, self._inbox = Topics(settings.prefix), Metrics(config.pipeline), Inbox()
         client = f"viaduck-reader-{config.instance.id}-{socket.gethostname()}-{os.getpid()}"
         ensure(settings)
-        self._publisher = Publisher(settings, client)
+        spread = Spread()
+        self._publisher = Publisher(settings, client, {self._topics.work: spread.place})
         closing.callback(self._publisher.close, END_WITHIN_S)
         self._follower = Follower(settings, client, [self._topics.destinations, self._topics.progress])
         closing.callback(self._follower.stop, END_WITHIN_S)
         source = Source(config, source_lake(config, environ))
         closing.callback(source.close)
         self._intake = Intake(config.pipeline, self._topics, self._inbox, self._unreadable)
-        self._loop = Loop(config, source, self._inbox, self._outlet(config), self._metrics, self._follower.caught_up)
+        outlet, caught_up = self._outlet(config), self._follower.caught_up
+        self._loop = Loop(config, source, self._inbox, outlet, spread, self._metrics, caught_up)
         self._renewal = RenewalWatch(settings, f"{client}-renewal", self._renewed)
         closing.callback(self._renewal.stop, END_WITHIN_S)
         self._server = self._listening(config.server.host, own_port(config.reader.port, environ))

@@ -9,33 +9,38 @@ from zlib import crc32
 
 
 class Spread:
-    """Partitions by key, as a producer would choose them, but none gets more destinations than its part.
+    """Partitions by key, but none gets more destinations than its part.
 
-    A destination stays where it is until it is forgotten: its applier has the lake open.
+    A destination stays where it is until it is removed, since its applier has the lake open.
     """
 
-    def __init__(self, partitions: int) -> None:
-        self._load = [0] * partitions
+    def __init__(self) -> None:
+        self._destinations: set[str] = set()
         self._places: dict[str, int] = {}
+        self._load: list[int] = []
 
-    @property
-    def partitions(self) -> int:
-        return len(self._load)
+    def add(self, key: str) -> None:
+        self._destinations.add(key)
 
-    def place(self, key: str, destinations: int) -> int:
-        """The partition of ``key``, where there are so many ``destinations``, this one and those to come among them."""
-        known = self._places.get(key)
-        if known is not None:
-            return known
-        most = -(-destinations // self.partitions)
-        place = crc32(key.encode()) % self.partitions
-        if self._load[place] >= most:
-            place = self._load.index(min(self._load))
-        self._load[place] += 1
-        self._places[key] = place
-        return place
-
-    def forget(self, key: str) -> None:
+    def remove(self, key: str) -> None:
+        self._destinations.discard(key)
         place = self._places.pop(key, None)
         if place is not None:
             self._load[place] -= 1
+
+    def place(self, key: str, partitions: int) -> int:
+        """The partition of ``key``, of so many. Where their number has changed, all are placed anew."""
+        if partitions != len(self._load):
+            self._places, self._load = {}, [0] * partitions
+        if key not in self._places:
+            place = self._choose(key)
+            if key not in self._destinations:
+                return place
+            self._places[key] = place
+            self._load[place] += 1
+        return self._places[key]
+
+    def _choose(self, key: str) -> int:
+        most = -(-len(self._destinations) // len(self._load))
+        by_key = crc32(key.encode()) % len(self._load)
+        return by_key if self._load[by_key] < most else self._load.index(min(self._load))

@@ -11,6 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from shared.kafka.failure import NotDelivered, Watch, build, describe, is_fatal
+from shared.kafka.partition_counts import PartitionCounts
 from shared.kafka.settings import KafkaSettings
 
 log = structlog.get_logger(__name__)
@@ -18,7 +19,13 @@ log = structlog.get_logger(__name__)
 POLL_S = 0.1
 MAX_WAIT_FOR_ROOM_S = 30.0
 
+BY_KEY = -1
+"""The partition that librdkafka chooses."""
+
 OnDelivery = Callable[[Exception | None], None]
+Place = Callable[[str, int], int]
+"""A message's key and the number of its topic's partitions → one of them, from 0."""
+
 Headers = list[tuple[str, str | bytes | None]]
 
 
@@ -29,8 +36,13 @@ class Publisher:
     replaced by a new one; what it still held is reported as not delivered.
     """
 
-    def __init__(self, settings: KafkaSettings, client_id: str) -> None:
+    def __init__(self, settings: KafkaSettings, client_id: str, places: Mapping[str, Place] | None = None) -> None:
+        """``places``: by topic, who chooses the partition; one that is not named, or can't be asked about, goes by key.
+
+        Whatever has a place must be sent from one thread.
+        """
         self._settings, self._client_id = settings, client_id
+        self._places, self._partitions = dict(places or {}), PartitionCounts()
         self._watch = Watch(client_id)
         self._lock = threading.Lock()
         self._producer = self._build()
@@ -80,6 +92,7 @@ class Publisher:
         fresh = self._build()
         with self._lock:
             old, self._producer = self._producer, fresh
+        self._partitions.forget()
         log.warning("kafka producer built anew", client=self._client_id)
         _discard(old)
 
@@ -100,6 +113,7 @@ class Publisher:
                 self._watch.works()
             report(NotDelivered(f"{topic} {key}: {describe(error)}") if error is not None else None)
 
+        partition = self._partition(topic, key)
         room = Retrying(
             retry=retry_if_exception_type(BufferError),
             stop=stop_after_delay(MAX_WAIT_FOR_ROOM_S),
@@ -108,13 +122,24 @@ class Publisher:
         )
         for attempt in room:
             with attempt, self._lock:
-                self._producer.produce(topic, key=key, value=value, headers=headers, on_delivery=delivered)
+                self._producer.produce(
+                    topic, key=key, value=value, headers=headers, partition=partition, on_delivery=delivered
+                )
+
+    def _partition(self, topic: str, key: str) -> int:
+        place = self._places.get(topic)
+        if place is None:
+            return BY_KEY
+        partitions = self._partitions.of(self._producer, topic)
+        return BY_KEY if partitions is None else place(key, partitions)
 
     def _failed(self, error: KafkaException) -> None:
         self._watch(error.args[0])
 
     def _reporter(self, topic: str, key: str, on_delivery: OnDelivery | None) -> OnDelivery:
         def report(error: Exception | None) -> None:
+            if error is not None:
+                self._partitions.forget()
             if on_delivery is None:
                 if error is not None:
                     log.warning("message not delivered", topic=topic, key=key, error=str(error))

@@ -90,13 +90,16 @@ def test_a_range_of_others_is_not_even_read_where_it_is_late(bed: Bed, monkeypat
         (TURN_S + 1, 2 * TURN_S, 1, False),
         (2 * TURN_S + 1, 2 * TURN_S, 1, True),
         (9 * TURN_S, 0.0, 0, False),
+        (TURN_S + 1, 0.0, 60, True),
+        (TURN_S + 1, 0.0, 70, False),
     ],
 )
-def test_a_task_is_late_after_its_turn_or_after_as_long_as_it_read(
+def test_a_task_is_late_after_its_turn_or_after_as_long_as_it_read_unless_little_is_left(
     elsewhere_s: float, read_s: float, done: int, *, is_late: bool
 ) -> None:
     nothing: Any = None
-    run = Run(nothing, nothing, done=dict.fromkeys(range(done), nothing))
+    task = Task(ItemKind.CHANGES, nothing, (nothing,) * 100, nothing)
+    run = Run(nothing, task, done=dict.fromkeys(range(done), nothing))
     run._began -= elsewhere_s + read_s
     run._read_s = read_s
     assert run._is_late() is is_late

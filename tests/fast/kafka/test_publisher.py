@@ -6,8 +6,11 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from shared.errors import ConfigError
+from shared.kafka import partition_counts
 from shared.kafka.embedded import EmbeddedBroker
 from shared.kafka.failure import NotDelivered
+from shared.kafka.follower import Follower
+from shared.kafka.partition_counts import PartitionCounts
 from shared.kafka.publisher import Publisher
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topics import Topics
@@ -63,6 +66,61 @@ def test_a_publisher_that_was_built_anew_delivers(publisher: Publisher, topics: 
     publisher.rebuild()
     publisher.send(topics.work, "p/d", b"x", on_delivery=reports.append)
     eventually(lambda: reports == [None])
+
+
+def partitions_of(settings: KafkaSettings, topics: Topics, messages: int) -> list[int]:
+    """Where the messages of the work topic are, in order of their values."""
+    found: dict[str, int] = {}
+    follower = Follower(settings, "test-partitions", [topics.work])
+    follower.start(lambda record: found.update({(record.value or b"").decode(): record.partition}))
+    eventually(lambda: len(found) == messages)
+    follower.stop()
+    return [found[value] for value in sorted(found)]
+
+
+def test_a_topic_with_a_place_has_its_messages_there(settings: KafkaSettings, topics: Topics) -> None:
+    asked: list[tuple[str, int]] = []
+
+    def place(key: str, partitions: int) -> int:
+        asked.append((key, partitions))
+        return partitions - 1
+
+    placing = Publisher(settings, "test-placing", {topics.work: place})
+    placing.send(topics.progress, "p/a", b"x")
+    for number in range(3):
+        placing.send(topics.work, f"p/{number}", str(number).encode())
+    placing.close()
+    count = asked[0][1]
+    assert asked == [("p/0", count), ("p/1", count), ("p/2", count)]
+    assert partitions_of(settings, topics, 3) == [count - 1] * 3
+
+
+def test_a_place_that_is_gone_is_reported_and_the_broker_asked_again(
+    settings: KafkaSettings, topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic that was made anew with fewer partitions."""
+    monkeypatch.setattr(partition_counts, "ASK_AFTER_FAILURE_S", 0.0)
+    places = [1_000, 0]
+    placing = Publisher(settings, "test-placing", {topics.work: lambda _, partitions: places.pop(0)})
+    reports: list[Exception | None] = []
+    placing.send(topics.work, "p/a", b"x", on_delivery=reports.append)
+    eventually(lambda: len(reports) == 1)
+    placing.send(topics.work, "p/a", b"x", on_delivery=reports.append)
+    eventually(lambda: len(reports) == 2)
+    placing.close()
+    assert isinstance(reports[0], NotDelivered)
+    assert reports[1] is None
+
+
+def test_where_the_broker_does_not_say_how_many_partitions_there_are_the_key_decides(
+    settings: KafkaSettings, topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PartitionCounts, "of", lambda *_: None)
+    placing = Publisher(settings, "test-placing", {topics.work: lambda *_: 1_000})
+    reports: list[Exception | None] = []
+    placing.send(topics.work, "p/a", b"x", on_delivery=reports.append)
+    eventually(lambda: reports == [None])
+    placing.close()
 
 
 class Dead:

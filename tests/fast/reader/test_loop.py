@@ -15,6 +15,7 @@ from services.reader.inbox import Answered, Inbox, Reached, Removed, Wanted, Wok
 from services.reader.loop import Loop, counts_unrouted, offers
 from services.reader.plan import Planner
 from services.reader.publish import Outlet
+from services.reader.spread import Spread
 from shared.kafka.topics import Topics
 from shared.messages import Frontier, ItemKind, Outcome, Progress, Share, WorkItem
 from shared.metrics import Metrics
@@ -32,7 +33,8 @@ class Reader:
         self.caught_up = threading.Event()
         made = config(folder, **{"poll": {"interval_seconds": 0.05}, **sections})
         outlet = Outlet(self.sender, Topics("v"), "p", made.instance.id, Share(), self.inbox.put)
-        self.loop = Loop(made, self.source, self.inbox, outlet, self.metrics, self.caught_up)
+        self.spread = Spread()
+        self.loop = Loop(made, self.source, self.inbox, outlet, self.spread, self.metrics, self.caught_up)
         self.positions: dict[str, int] = {}
         self._answered = 0
         self._thread = threading.Thread(target=self.loop.run, daemon=True)
@@ -169,6 +171,20 @@ def test_only_destinations_of_its_share_are_planned_but_all_are_routed(make_read
     reader.settles(head)
     assert {item.destination for item in reader.sender.items} == {"a"}
     assert sample(reader.metrics, "unrouted_rows_total") == 2
+
+
+def test_destinations_are_spread_while_they_are_wanted(make_reader: Callable[..., Reader]) -> None:
+    reader = make_reader()
+    for name in "abcd":
+        reader.inbox.put(Wanted(spec(name)))
+    reader.start()
+    reader.settles(1)
+    places = {name: reader.spread.place(f"p/{name}", 2) for name in "abcd"}
+    assert sorted(places.values()) == [0, 0, 1, 1]
+    reader.inbox.put(Removed("a"))
+    reader.inbox.put(Wanted(spec("e")))
+    eventually(lambda: any(item.destination == "e" for item in reader.sender.items))
+    assert reader.spread.place("p/e", 2) == places["a"]
 
 
 def test_a_removed_destination_is_forgotten_with_its_gauges(make_reader: Callable[..., Reader]) -> None:
