@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
@@ -12,9 +12,10 @@ import httpx
 
 from bench.cases.changes import bring
 from bench.delay import FarAway
+from bench.lakes import PostgresLakes
 from bench.outcome import Case, Check, Measured, at_least
 from bench.processes import started
-from bench.setting import Setting
+from bench.setting import Setting, prepared
 from bench.stand import Stand, standing
 from bench.viaduck import FILE, PATIENCE_S, Options, running_viaduck, wait_settled
 from bench.workload import MANY, SOURCE, SourceWriter, Workload, of_tenants, tenant_names
@@ -34,14 +35,12 @@ END_WITHIN_S = 35.0
 
 def measure(setting: Setting) -> Measured:
     tenants, counts = setting.sized(quick=(60, (1, 2)), full=(240, (1, 2, 4)))
-    workload, lakes = of_tenants(MANY, tenants), setting.on_postgres
-    with (
-        Kafka() as kafka,
-        FarAway(lakes.server.port) as way,
-        standing(lakes, tenant_names(workload), mirrored=lakes.behind(way.port)) as stand,
-    ):
-        seconds = _growing(setting, stand, workload, way, kafka.bootstrap, counts)
-        compared = stand.require_equal()
+    workload = of_tenants(MANY, tenants)
+    seconds, compared = {}, 0
+    for count in counts:
+        with prepared(setting.size, setting.runs, PostgresLakes.kind) as own:
+            seconds[count], equal = _with_appliers(count, own, workload)
+            compared += equal
     found = {count: tenants / median(each) for count, each in seconds.items()}
     checks = [_check(count, rate, found[1]) for count, rate in found.items() if count > 1]
     figures = {"tenants": tenants, "threads_per_worker": THREADS, "partitions": PARTITIONS, "seconds": seconds,
@@ -50,26 +49,33 @@ def measure(setting: Setting) -> Measured:
     return Measured(checks, figures)
 
 
-def _growing(
-    setting: Setting, stand: Stand, workload: Workload, way: FarAway, bootstrap: str, counts: Sequence[int]
-) -> dict[int, list[float]]:  # fmt: skip
-    """Seconds of each batch by the number of appliers, of which there are more and more."""
-    sections = {
-        "kafka": {"bootstrap_servers": bootstrap, "partitions": PARTITIONS},
-        "applier": {"threads_per_worker": THREADS, "max_threads_per_worker": THREADS},
-    }
-    writer, seconds = SourceWriter(stand.con, SOURCE, workload), dict[int, list[float]]()
-    writer.seed()
+def _with_appliers(count: int, setting: Setting, workload: Workload) -> tuple[list[float], int]:
+    """Seconds of each batch, and how many destinations were compared.
+
+    On new lakes and a new Kafka, so that every number of appliers meets the same: an apply costs two statements more
+    for each file that loses rows, and there are more of them with each batch.
+    """
+    lakes = setting.on_postgres
     with (
-        running_viaduck(setting.folder, stand.source, stand.mirror, Options(sections=sections)) as viaduck,
-        ExitStack() as more,
+        Kafka() as kafka,
+        FarAway(lakes.server.port) as way,
+        standing(lakes, tenant_names(workload), mirrored=lakes.behind(way.port)) as stand,
     ):
-        wait_settled(viaduck, stand.head())
-        for count in counts:
-            for _ in range(count - max(seconds, default=1)):
-                more.enter_context(_another_applier(setting.folder, viaduck))
-            seconds[count] = _batches(setting, viaduck, stand, writer, way)
-    return seconds
+        sections = {
+            "kafka": {"bootstrap_servers": kafka.bootstrap, "partitions": PARTITIONS},
+            "applier": {"threads_per_worker": THREADS, "max_threads_per_worker": THREADS},
+        }
+        writer = SourceWriter(stand.con, SOURCE, workload)
+        writer.seed()
+        with (
+            running_viaduck(setting.folder, stand.source, stand.mirror, Options(sections=sections)) as viaduck,
+            ExitStack() as others,
+        ):
+            for _ in range(count - 1):
+                others.enter_context(_another_applier(setting.folder, viaduck))
+            wait_settled(viaduck, stand.head())
+            seconds = _batches(setting, viaduck, stand, writer, way)
+        return seconds, stand.require_equal()
 
 
 def _check(count: int, rate: float, one: float) -> Check:
