@@ -30,6 +30,9 @@ READING = 34
 ROWS_OF_AN_ATTACH = 600
 """Of Postgres's own catalog: DuckLake's tables and their columns. All of a new database's are some 4,900."""
 
+DAILY = 100
+"""Applies after which a destination has upkeep."""
+
 TENANTS = ("a", "b", "c", "d")
 
 
@@ -170,8 +173,51 @@ def test_an_apply_writes_one_file_of_rows_and_one_of_deletes(bed: Bed) -> None:
     assert sorted("delete" in name for name in set(files(bed, "a")) - before) == [False, True]
 
 
+@pytest.mark.parametrize("make_lake", ["sqlite"], indirect=True)
+def test_a_hundred_commits_are_two_hundred_files_at_most_and_one_after_upkeep(bed: Bed) -> None:
+    before = set(files(bed, "a"))
+    for number in range(DAILY):
+        position = bed.head
+        bed.sql(f"UPDATE src.main.t SET v = 'again' WHERE id = {number * len(TENANTS)}")
+        assert [answer.outcome for answer in bed.changes(position, "a")] == [Outcome.APPLIED]
+    assert len(set(files(bed, "a")) - before) <= 2 * DAILY
+    at = bed.head
+    bed.run(ItemKind.UPKEEP, "a", expected=at, after=at, through=at)
+    live = "SELECT count(*), count(delete_file) FROM ducklake_list_files('dst', 't')"
+    assert bed.look("a", live) == [(1, 0)]
+    assert bed.rows("a") == bed.expected("a")
+
+
 def files(bed: Bed, name: str) -> Iterator[str]:
     return (file.name for file in (bed.folder / f"{name}-data").rglob("*.parquet"))
+
+
+@pytest.mark.parametrize("make_lake", ["sqlite"], indirect=True)
+def test_a_change_reads_no_more_of_a_source_that_grew_by_forty_files(bed: Bed) -> None:
+    of_one, grown = bytes_read(bed, touch(bed, 1)), bed.head
+    for file in range(1, 41):
+        bed.sql(
+            f"INSERT INTO src.main.t SELECT {file * 4000} + i, chr((97 + i % {len(TENANTS)})::INTEGER), 'v'"
+            " FROM range(4000) r(i)"
+        )
+    bed.changes(grown)
+    assert 0 < bytes_read(bed, touch(bed, 2)) <= of_one * 1.1
+    assert bed.rows("a") == bed.expected("a")
+
+
+def bytes_read(bed: Bed, position: int) -> int:
+    """Of the source's files, while everybody's items from ``position`` to the head are done."""
+    con = worker.worker(bed.limits).con
+    con.execute("CALL enable_logging('FileSystem', level = 'trace')")
+    try:
+        answers = bed.changes(position)
+    finally:
+        con.execute("CALL disable_logging()")
+    assert [answer.outcome for answer in answers] == [Outcome.APPLIED] * len(TENANTS)
+    query = "SELECT sum(bytes)::BIGINT FROM duckdb_logs_parsed('FileSystem') WHERE op = 'READ' AND contains(path, ?)"
+    (total,) = con.execute(query, [str(bed.folder / "source-data")]).fetchall()[0]
+    con.execute("CALL truncate_duckdb_logs()")
+    return int(total)
 
 
 @ON_POSTGRES

@@ -40,11 +40,13 @@ def test_a_lake_is_opened_by_one_worker_only_and_what_stays_is_not_searched_for_
 
     seeds = Job("p", ItemKind.SEED, tuple(bed.target(name, ItemKind.SEED) for name in TENANTS))
     done = [jobs.run(seeds, Lane.SEEDS), *[jobs.run(changes(bed, number), Lane.CHANGES) for number in range(1, 6)]]
+    begun = context.statusTracker().getJobIdsForGroup()
     searched = context.parallelize([0], 1).map(lambda _: len(gc.get_objects())).collect()
     context.stop()
 
     assert all(result.progress.outcome is Outcome.APPLIED for job in done for task in job for result in task.results)
     assert [sum(len(task.results) for task in job) for job in done] == [len(TENANTS)] * len(done)
+    assert len(begun) == len(done), "one Spark job for each"
     assert open_lakes(done) == [len(TENANTS) // 2 + 1] * 2, "half of the destinations, and the source, in each"
     assert searched[0] < MANY_OBJECTS
 
