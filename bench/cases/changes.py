@@ -18,7 +18,7 @@ from bench.workload import DENSE, MANY, SOURCE, SourceWriter, Workload, of_tenan
 from services.cli.running import RunningViaduck
 
 DENSE_SHARE, MANY_SHARE = 0.75, 0.6
-QUICK_TENANTS = 80
+QUICK_TENANTS = 60
 FAR_S = 0.02
 APPLIES_PER_S = 25.0
 FAR_WARMING = 3
@@ -127,6 +127,6 @@ def _many(setting: Setting) -> Workload:
 
 CASES = (
     Case("dense", "20 tenants, 100,000 changes in 10 snapshots", dense, sqlite=True),
-    Case("many", "3,500 changes that touch all of 200 tenants (quick: two fifths of both)", many, sqlite=True),
+    Case("many", "3,500 changes that touch all of 200 tenants (quick: three tenths of both)", many, sqlite=True),
     Case("far", "the same, 20 ms of network before the catalogs", far),
 )

@@ -34,7 +34,7 @@ END_WITHIN_S = 35.0
 
 
 def measure(setting: Setting) -> Measured:
-    tenants, counts = setting.sized(quick=(60, (1, 2)), full=(240, (1, 2, 4)))
+    tenants, counts = setting.sized(quick=(24, (1, 2)), full=(240, (1, 2, 4)))
     workload = of_tenants(MANY, tenants)
     seconds, compared = {}, 0
     for count in counts:

@@ -10,7 +10,7 @@ from bench.outcome import Case, Measured, at_most
 from bench.setting import Setting
 from bench.stand import Stand, standing
 from bench.viaduck import Options, phase_seconds, phases_since, running_viaduck, wait_caught_up, wait_settled
-from bench.workload import SMALL, SOURCE, SourceWriter, Workload, tenant_names
+from bench.workload import SMALL, SOURCE, SourceWriter, Workload, of_tenants, tenant_names
 from services.cli.running import RunningViaduck
 
 POLL_S = 0.1
@@ -20,20 +20,21 @@ WARMING = 5
 
 
 def measure(setting: Setting) -> Measured:
-    commits = setting.sized(quick=20, full=100)
-    with standing(setting.on_postgres, tenant_names(SMALL)) as stand:
-        writer = SourceWriter(stand.con, SOURCE, SMALL)
+    tenants, commits = setting.sized(quick=(40, 20), full=(SMALL.tenants, 100))
+    workload = of_tenants(SMALL, tenants)
+    with standing(setting.on_postgres, tenant_names(workload)) as stand:
+        writer = SourceWriter(stand.con, SOURCE, workload)
         writer.seed()
         with running_viaduck(setting.folder, stand.source, stand.mirror, Options(poll_s=POLL_S)) as viaduck:
             wait_settled(viaduck, stand.head())
             for _ in range(WARMING):
-                follow(viaduck, stand, writer, SMALL, POLL_S)
+                follow(viaduck, stand, writer, workload, POLL_S)
             before = phase_seconds(viaduck)
-            seconds = [follow(viaduck, stand, writer, SMALL, POLL_S) for _ in range(commits)]
+            seconds = [follow(viaduck, stand, writer, workload, POLL_S) for _ in range(commits)]
             phases = {name: round(total / commits, 3) for name, total in phases_since(viaduck, before).items()}
         compared = stand.require_equal()
     milliseconds = [round(each * 1000) for each in seconds]
-    what = f"{SMALL.touched_tenants} of {SMALL.tenants} tenants, {SMALL.changes} rows: p50 from commit to commit"
+    what = f"{workload.touched_tenants} of {tenants} tenants, {workload.changes} rows: p50 from commit to commit"
     check = at_most(what, median(milliseconds), P50_MS, "ms", 0)
     return Measured([check], {"milliseconds": milliseconds, "phases_mean": phases, "compared": compared})
 
@@ -47,4 +48,4 @@ def follow(viaduck: RunningViaduck, stand: Stand, writer: SourceWriter, workload
     return round(stand.last_commit(tenant_names(workload)[: workload.touched_tenants]) - committed_at, 3)
 
 
-CASES = (Case("small", "20 rows for 3 of 100 tenants, poll every 0.1 s", measure),)
+CASES = (Case("small", "20 rows for 3 of 100 tenants (quick: of 40), poll every 0.1 s", measure),)
