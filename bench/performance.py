@@ -102,7 +102,7 @@ def _targets_table(outcomes: Iterable[Outcome]) -> str:
 def _runs_table(results: Iterable[Kept]) -> str:
     rows = [
         (
-            _named(each.outcome), each.outcome.what, str(each.outcome.size), str(each.outcome.runs),
+            _named(each.outcome), _what(each.outcome), str(each.outcome.size), str(each.outcome.runs),
             str(each.outcome.figures.get("compared", "–")), f"`{each.file.name}`",
         )
         for each in results
@@ -149,6 +149,11 @@ def beside_plot(outcomes: Iterable[Outcome]) -> str:
 
 def _named(outcome: Outcome) -> str:
     return outcome.case if outcome.catalog == "postgres" else f"{outcome.case}, {outcome.catalog}"
+
+
+def _what(outcome: Outcome) -> str:
+    """As the case says it now: quick sizes may have changed since, and it tells them, too."""
+    return CASES[outcome.case].what if outcome.case in CASES else outcome.what
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -17,7 +17,7 @@ from bench.viaduck import POLL_S, polls, running_viaduck, wait_settled
 from bench.workload import SOURCE, SPARSE, SourceWriter, of_tenants, tenant_names
 from services.cli.running import RunningViaduck
 
-QUICK_TENANTS = 100
+QUICK_TENANTS = 50
 TOUCHED_S = 1.5
 IDLE_S = 60.0
 ONE_STATEMENT = 1.1
@@ -94,4 +94,4 @@ def _idle(viaduck: RunningViaduck, stand: Stand, lakes: PostgresLakes) -> Idle:
     )  # fmt: skip
 
 
-CASES = (Case("crowd", "1,000 tenants (quick: 100), of which 10 are touched; then a minute of nothing", measure),)
+CASES = (Case("crowd", "1,000 tenants (quick: 50), of which 10 are touched; then a minute of nothing", measure),)

@@ -32,7 +32,7 @@ class Appends:
 
 
 def deep(setting: Setting) -> Measured:
-    rows, commits = setting.sized(quick=(500_000, 100), full=(5_000_000, 1_000))
+    rows, commits = setting.sized(quick=(250_000, 50), full=(5_000_000, 1_000))
     short, long = (Workload(f"{count}", 50, 5_000, count, rows, 0, 0, 50) for count in (SHORT_COMMITS, commits))
     with standing(setting.lakes, tenant_names(short)) as stand:
         found, peaks = _appends(setting, stand, short, long)
@@ -61,7 +61,7 @@ def _appends(setting: Setting, stand: Stand, short: Workload, long: Workload) ->
 
 
 def wide(setting: Setting) -> Measured:
-    rows, commits = setting.sized(quick=(200, 4), full=(1_000, 10))
+    rows, commits = setting.sized(quick=(100, 2), full=(1_000, 10))
     with standing(setting.lakes, [f"tenant{number:03d}" for number in range(TENANTS)]) as stand:
         declared = "".join(f", {name} VARCHAR" for name in NAMES)
         stand.con.execute(f"CREATE TABLE {SOURCE}.{SCHEMA}.{TABLE} (id BIGINT, tenant VARCHAR{declared})")
@@ -94,6 +94,6 @@ def _bounded(peaks: Peaks) -> Check:
 
 
 CASES = (
-    Case("deep", "catch-up over 1,000 snapshots of appends, 5M rows, 50 tenants (quick: a tenth of both)", deep),
-    Case("wide", "rows of 200 columns with values of 10 kB, 2 GB in 10 snapshots (quick: 0.4 GB in 4)", wide),
+    Case("deep", "catch-up over 1,000 snapshots of appends, 5M rows, 50 tenants (quick: a twentieth of both)", deep),
+    Case("wide", "rows of 200 columns with values of 10 kB, 2 GB in 10 snapshots (quick: 0.2 GB in 2)", wide),
 )

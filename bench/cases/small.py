@@ -20,7 +20,7 @@ WARMING = 5
 
 
 def measure(setting: Setting) -> Measured:
-    tenants, commits = setting.sized(quick=(40, 20), full=(SMALL.tenants, 100))
+    tenants, commits = setting.sized(quick=(30, 10), full=(SMALL.tenants, 100))
     workload = of_tenants(SMALL, tenants)
     with standing(setting.on_postgres, tenant_names(workload)) as stand:
         writer = SourceWriter(stand.con, SOURCE, workload)
@@ -48,4 +48,4 @@ def follow(viaduck: RunningViaduck, stand: Stand, writer: SourceWriter, workload
     return round(stand.last_commit(tenant_names(workload)[: workload.touched_tenants]) - committed_at, 3)
 
 
-CASES = (Case("small", "20 rows for 3 of 100 tenants (quick: of 40), poll every 0.1 s", measure),)
+CASES = (Case("small", "20 rows for 3 of 100 tenants (quick: of 30), poll every 0.1 s", measure),)
