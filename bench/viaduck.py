@@ -20,7 +20,7 @@ from services.cli.ports import free_port
 from services.cli.running import RunningViaduck
 
 PIPELINE = "bench"
-FILE = "viaduck.yaml"
+FILE, LOG = "viaduck.yaml", "viaduck.log"
 POLL_S = 0.5
 PATIENCE_S = 900.0
 ASK_EVERY_S = 0.5
@@ -52,7 +52,7 @@ def running_viaduck(
     """``viaduck up`` on a file for these lakes, ready; ``destinations`` is by tenant."""
     port = free_port()
     file = write_file(root, source, destinations, options, port)
-    with RunningViaduck(file, f"http://127.0.0.1:{port}", PIPELINE, root / "viaduck.log") as viaduck:
+    with RunningViaduck(file, f"http://127.0.0.1:{port}", PIPELINE, root / LOG) as viaduck:
         viaduck.wait_until("starting", viaduck.ready, PATIENCE_S)
         yield viaduck
 

@@ -62,7 +62,7 @@ def measure(setting: Setting) -> Measured:
             wait_settled(viaduck, stand.head())
             seeded_s = round(time.monotonic() - began, 1)
             follow(viaduck, stand, writer, workload, POLL_S)
-            touched = [follow(viaduck, stand, writer, workload, POLL_S) for _ in range(2 * setting.runs)]
+            touched = [follow(viaduck, stand, writer, workload, POLL_S).seconds for _ in range(2 * setting.runs)]
             wait_settled(viaduck, stand.head())
             idle = _idle(viaduck, stand, setting.on_postgres)
             used = memory_mb(pid_of(viaduck.pid, "applier"))

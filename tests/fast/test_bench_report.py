@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
+from bench.cases.small import Followed, until_job_ms
 from bench.outcome import LIMIT, VIADUCK, Check, Outcome, Size, at_least, at_most, nothing, ratio
 from bench.performance import BEGIN, END, newest_of_each, regenerate, replaced
 from bench.report import outcomes_table
@@ -126,3 +127,16 @@ def test_a_smaller_workload_keeps_what_each_tenant_gets() -> None:
     fewer = of_tenants(MANY, 100)
     assert (fewer.touched_tenants, fewer.seeded, fewer.changes) == (100, 10_000, MANY.changes // 2)
     assert of_tenants(SPARSE, 250) == replace(SPARSE, tenants=250, seeded=2_500)
+
+
+def test_a_commit_waits_until_the_first_job_after_it_begins() -> None:
+    lines = [
+        "2026-01-01T11:59:59.900000Z [info     ] job applied=3 kind=changes ms=400 pipeline=bench service=applier",
+        "2026-01-01T12:00:00.050000Z [info     ] reader ready destinations=0 line=None service=reader",
+        "2026-01-01T12:00:00.280000Z [info     ] job applied=2 kind=changes ms=160 pipeline=bench service=applier",
+        "2026-01-01T12:00:00.500000Z [info     ] job applied=1 kind=changes ms=100 pipeline=bench service=applier",
+        "2026-01-01T12:00:09.000000Z [info     ] job applied=1 kind=seed ms=7900 pipeline=bench service=applier",
+        "2026-01-01T12:00:09.000000Z [info     ] job applied=1 kind=changes ms=1000 pipeline=bench service=applier",
+    ]
+    commits = [Followed(NOON.timestamp() + after, 0.3) for after in (0.0, 1.0)]
+    assert until_job_ms("\n".join(lines), commits) == [120, 7000]
