@@ -48,7 +48,7 @@ def measure(setting: Setting) -> Measured:
             Client(viaduck.url, timeout_s=PATIENCE_S) as operator,
         ):
             wait_settled(viaduck, stand.head())
-            for number in range(setting.sized(quick=2, full=setting.runs + 1)):
+            for number in range(setting.runs + 1):
                 _round(number, viaduck, operator, stand, found)
         found.compared += stand.require_equal()
     what = f"{len(COMING)} tenants with {DENSE.seeded:,} rows, added over REST"
