@@ -18,13 +18,13 @@ from services.applier.decide import Cursor, Decision, decide
 from services.applier.reading import Counts, Reading, key_not_unique, same_keys
 from services.applier.settle import is_settled, settle, settle_here
 from services.applier.task import Limits, Target
-from services.applier.unknown import committed_snapshot, is_missing, require_files
+from services.applier.unknown import committed_snapshot, require_files
 from services.applier.upkeep import tidy
 from shared.errors import DestinationError, ViaduckError
 from shared.lake.catalog import TableInfo
 from shared.lake.cursor import SCHEMA, cursor_name
 from shared.lake.engine import release
-from shared.lake.failure import LakeAbsent, classify, loses_attachment
+from shared.lake.failure import LakeAbsent, classify, loses_attachment, misses_file
 from shared.lake.pool import LakePool, OpenLake
 from shared.lake.sql import columns as column_list
 from shared.messages import Destination, ItemKind, Outcome
@@ -312,7 +312,7 @@ class Applier:
         if committing is not None and known.type != "destination_busy":
             self._pool.evict(lake)
             return self._resolve_unknown(change, token, committing, known)
-        if is_missing(error):
+        if misses_file(error):
             self._look_at_files(lake, change.target.destination, None)
         if loses_attachment(error) or known.type in ("internal", "storage_failed"):
             self._pool.evict(lake)

@@ -6,6 +6,7 @@ import duckdb
 
 from shared.errors import DestinationError
 from shared.lake.cursor import SCHEMA, cursor_name
+from shared.lake.failure import misses_file
 from shared.lake.pool import OpenLake
 from shared.lake.sql import literal
 from shared.messages import Destination
@@ -27,19 +28,26 @@ def require_files(
 
     Raises ``destination_damaged`` where one is gone (H7): when a Postgres catalog's COMMIT goes through and its
     acknowledgement gets lost, DuckLake believes that it failed and deletes the files that it has just committed; every
-    reader of the table fails from then on. TLA: ``Whole``.
+    reader of the table fails from then on. A bucket that is gone raises as what it is. TLA: ``Whole``.
     """
     for file in _files(con, lake, destination, None if snapshot is None else lake.catalog.files_of(snapshot)):
         try:
             con.execute(f"SELECT count(*) FROM parquet_file_metadata([{literal(file)}])").fetchall()
         except duckdb.Error as error:
-            if not is_missing(error):
+            if not misses_file(error):
                 raise
+            _require_bucket(con, file)
             raise DestinationError(
                 "destination_damaged",
                 f"the file {file.rsplit('/', 1)[-1]} of the table of {destination.key} is committed and gone (H7)",
                 "it is reseeded as a new generation by itself; deny DeleteObject to appliers to prevent it",
             ) from None
+
+
+def _require_bucket(con: duckdb.DuckDBPyConnection, file: str) -> None:
+    """Raises ``duckdb.Error`` where not only ``file`` is missing but its bucket: nothing of the table is lost then."""
+    if "://" in file:
+        con.execute(f"SELECT count(*) FROM glob({literal(file + '*')})").fetchall()
 
 
 def _files(
@@ -62,9 +70,3 @@ def _files(
         ).fetchall()
         paths.update(file for row in listed for file in row if file)
     return sorted(file for file in paths if names is None or file.rsplit("/", 1)[-1] in names)
-
-
-def is_missing(error: duckdb.Error) -> bool:
-    """Whether a file was looked for in vain."""
-    said = str(error)
-    return any(part in said for part in ("No files found", "No such file", "404", "NoSuchKey", "does not exist"))

@@ -24,8 +24,13 @@ PREAMBLE = re.compile(
 )
 """DuckDB tells the connection words twice before it comes to the point."""
 
-STORE_SAID = re.compile(r"(\(HTTP code \d+\))\s*\n\s*\n")
+STORE_SAID = re.compile(r"(\(HTTP (?:code )?\d+[^)]*\))\s*\n\s*\n")
 """What the store itself gives as its reason begins only after an empty line."""
+
+PLACE = re.compile(r"\b[a-z][a-z0-9]*://[^\s'\"]*")
+"""An address says nothing of what went wrong, though one in a hundred file names has a 404 in it."""
+
+MISSING = re.compile(r"No files found that match|No such file or directory|HTTP (code )?404|NoSuchKey")
 
 
 class LakeAbsent(DestinationError):
@@ -77,7 +82,7 @@ PATTERNS = (
         r"HTTP 40[13]|HTTP code 40[13]|AccessDenied|Permission denied"
         r"|Read-only file system|Not a directory|Operation not permitted|attempt to write a readonly database"
         r"|unable to open database file|Failed to create directory|FileNotFoundError|NotADirectoryError"
-        r"|HTTP GET error.*404|HTTP 404",
+        r"|HTTP 404",
         "make the data path and the catalog writable for Viaduck, or correct the path and its credentials, then resume",
     ),
     _pattern(
@@ -135,8 +140,9 @@ def classify(error: BaseException, doing: str) -> ViaduckError:
     said = first_lines(error)
     if ABSENT.search(said):
         return LakeAbsent(f"{doing}: {said}")
+    reason = PLACE.sub("", said)
     for pattern in PATTERNS:
-        if pattern.said.search(said):
+        if pattern.said.search(reason):
             return DestinationError(pattern.type, f"{doing}: {said}", pattern.hint)
     return DestinationError(
         "internal", f"{doing}: {said}", "unexpected; see the applier's log. It is tried again by itself"
@@ -151,10 +157,15 @@ def first_lines(error: BaseException) -> str:
     return text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 1] + "…"
 
 
+def misses_file(error: BaseException) -> bool:
+    """Whether a file was looked for, and the store or the file system says that it is not there."""
+    return MISSING.search(PLACE.sub("", str(error))) is not None
+
+
 def invalidates_instance(error: BaseException) -> bool:
     """Whether the whole DuckDB instance is lost (H4): nothing works on it any more, it must be built anew."""
     said = str(error)
-    return "database has been invalidated" in said or "FATAL" in said or "INTERNAL Error" in said
+    return any(part in said for part in ("database has been invalidated", "FATAL Error", "INTERNAL Error"))
 
 
 def loses_attachment(error: BaseException) -> bool:

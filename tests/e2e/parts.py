@@ -42,7 +42,7 @@ class Parts:
         self.ports: dict[str, int] = dict(ports or {})
         self.sections: dict[str, Any] = dict(sections or {})
         self._postgres, self._s3 = postgres, s3
-        self._run = f"e2e_{secrets.token_hex(4)}"
+        self._run = f"e2e_{secrets.token_hex(4)}_404"  # addresses, too, say now and then that nothing is found
         if kafka is not None:
             self.sections["kafka"] = {**self._broker(kafka), "topic_prefix": f"viaduck-{self._run}"}
         if postgres is not None:

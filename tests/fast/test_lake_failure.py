@@ -5,7 +5,7 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from shared.lake.failure import classify
+from shared.lake.failure import classify, invalidates_instance, misses_file
 
 REFUSED = "HTTP Error: Unable to connect to URL s3://lakes/a.parquet: Forbidden (HTTP code 403)\n\n"
 
@@ -30,3 +30,38 @@ def test_a_store_s_answer_is_told_apart_by_what_to_do_about_it(said: str, type_:
     assert error.type == type_
     assert hint in error.hint
     assert said.rpartition("\n")[2].partition(":")[0] in error.message, "the store's own word stands in the message"
+
+
+A_404 = "s3://lakes/404/ducklake-01a20404.parquet"
+
+
+@pytest.mark.parametrize(
+    ("said", "missing", "type_"),
+    [
+        (f"HTTP Error: HTTP GET error reading '{A_404}' in region 'x' (HTTP 404 Not Found)", True, "storage_refused"),
+        (f"HTTP Error: Unable to connect to URL {A_404}: Not Found (HTTP code 404)", True, "storage_failed"),
+        ('IO Error: No files found that match the pattern "/lakes/a.parquet"', True, "storage_failed"),
+        ('IO Error: Cannot open file "/lakes/a.parquet": No such file or directory', True, "storage_failed"),
+        (f"IO Error: Server returned nothing error for HTTP PUT to '{A_404}'", False, "storage_failed"),
+        (f"HTTP Error: HTTP GET error reading '{A_404}' in region 'x' (HTTP 500 Error)", False, "storage_failed"),
+        (f"HTTP Error: HTTP GET error reading '{A_404}' in region 'x' (HTTP 403 Forbidden)\n\n"
+         "InvalidAccessKeyId: The access key ID you provided does not exist in our records.", False, "storage_refused"),
+    ],
+)  # fmt: skip
+def test_an_address_never_says_that_a_file_is_missing(said: str, missing: bool, type_: str) -> None:
+    error = duckdb.HTTPException(said)
+    assert misses_file(error) is missing
+    assert classify(error, "changes of events/a").type == type_
+
+
+@pytest.mark.parametrize(
+    ("said", "lost"),
+    [
+        ("FATAL Error: Failed: database has been invalidated because of a previous fatal error.", True),
+        ("INTERNAL Error: Attempted to access index 1 within vector of size 1", True),
+        ('IO Error: Unable to connect to Postgres: FATAL:  password authentication failed for user "a"', False),
+        ("IO Error: Failed to execute query: FATAL:  terminating connection due to administrator command", False),
+    ],
+)
+def test_an_instance_is_only_lost_where_duckdb_says_so(said: str, lost: bool) -> None:
+    assert invalidates_instance(duckdb.IOException(said)) is lost

@@ -139,6 +139,16 @@ def test_a_silent_network_accepts_forwards_nothing_and_goes_on_where_it_stopped(
         assert (late.recv(1), client.recv(1)) == (b"c", b"b")
 
 
+def test_what_was_ended_in_the_silence_does_not_hold_up_the_end(proxy: Proxy) -> None:
+    with Proxy(proxy.target_port) as other:
+        other.silence()
+        with socket.create_connection(("127.0.0.1", other.port), SOON_S) as late:
+            eventually(lambda: other.connections == 1)
+            other.reset()
+            with pytest.raises(ConnectionResetError):
+                late.recv(1)
+
+
 @pytest.mark.parametrize("count", [1, 3, 65536])
 def test_exactly_so_many_bytes_reach_the_server(
     proxy: Proxy, client: socket.socket, received: list[bytes], count: int

@@ -48,7 +48,6 @@ class _Link:
     """One client's connection and ours to the server."""
 
     client: asyncio.StreamWriter
-    task: asyncio.Task[None]
     server: asyncio.StreamWriter | None = None
     asked: Client = field(default_factory=Client)
     answered: Server = field(default_factory=Server)
@@ -187,8 +186,8 @@ class Proxy:
     async def _end(self) -> None:
         await self._close_port()
         while self._tasks:
-            for link in self._links:
-                link.task.cancel()
+            for task in self._tasks:  # those too whose link was ended while all was silent
+                task.cancel()
             await asyncio.wait(self._tasks, timeout=0.1)
 
     def _accept(self, listener: socket.socket) -> None:
@@ -211,9 +210,7 @@ class Proxy:
 
     async def _serve(self, accepted: socket.socket) -> None:
         reader, writer = await asyncio.open_connection(sock=accepted, limit=CHUNK)
-        task = asyncio.current_task()
-        assert task is not None
-        link = _Link(writer, task)
+        link = _Link(writer)
         self._links.add(link)
         try:
             if self._listener is not None:

@@ -87,6 +87,15 @@ class S3:
         """A bucket is a folder of the store's own file service, which asks nobody on this machine for a key."""
         httpx.post(f"{self._filer}/buckets/{name}/", timeout=ANSWER_WITHIN_S).raise_for_status()
 
+    def delete_bucket(self, name: str) -> None:
+        """With all that is in it."""
+        self.delete_folder(name, "")
+
+    def delete_folder(self, bucket: str, name: str) -> None:
+        """Delete what lies below a folder of a bucket, and the folder."""
+        path = f"{self._filer}/buckets/{bucket}/{name}".rstrip("/")
+        httpx.delete(path, params={"recursive": "true"}, timeout=ANSWER_WITHIN_S).raise_for_status()
+
     def objects(self, bucket: str) -> int:
         """How many objects and folders lie at the top of a bucket."""
         found = httpx.get(
