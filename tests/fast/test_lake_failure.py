@@ -32,7 +32,7 @@ def test_a_store_s_answer_is_told_apart_by_what_to_do_about_it(said: str, type_:
     assert said.rpartition("\n")[2].partition(":")[0] in error.message, "the store's own word stands in the message"
 
 
-A_404 = "s3://lakes/404/ducklake-01a20404.parquet"
+A_404 = "s3://lakes/404/NoSuchKey/ducklake-01a20404.parquet"
 
 
 @pytest.mark.parametrize(

@@ -5,20 +5,21 @@ A mistake replaces functions of the services for one pytest run (``plugin``); no
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import duckdb
 
-from services.applier import apply, decide, feed, fence, shape, unknown, upkeep
+from services.applier import apply, decide, feed, fence, shape, upkeep
 from services.applier.decide import Cursor, Decision
 from services.applier.feed import Feed
 from services.applier.fence import Move
 from services.applier.offsets import OffsetLedger, Partition
 from services.applier.reading import Reading
 from shared.kafka import settings
-from shared.lake import catalog, engine
+from shared.lake import catalog, engine, failure
 from shared.lake.catalog import CatalogReader
 from shared.lake.sql import ident
 from shared.messages import WorkItem
@@ -176,9 +177,8 @@ def _files_are_there() -> None:
     _put(apply, "require_files", lambda *_: None)
 
 
-def _any_404_is_a_missing_file() -> None:
-    for module in (apply, unknown):
-        _put(module, "misses_file", lambda error: "404" in str(error) or "does not exist" in str(error))
+def _believe_addresses() -> None:
+    _put(failure, "PLACE", re.compile("(?!)"))
 
 
 def _no_deadline() -> None:
@@ -245,8 +245,8 @@ MISTAKES = (
             (APPLY, "-k", "test_a_lost_acknowledgement and sqlite")),
     Mistake("files-are-there", "committed files are never looked for", _files_are_there,
             (APPLY, "-k", "test_a_destination_whose_committed_files and sqlite")),
-    Mistake("any-404", "a 404 anywhere in an error is a file that is gone", _any_404_is_a_missing_file,
-            ("tests/lake/test_missing_files.py",)),
+    Mistake("believe-addresses", "a file name with 404 in it is a file that is gone", _believe_addresses,
+            ("tests/fast/test_lake_failure.py",)),
     Mistake("no-deadline", "deadline ignored", _no_deadline, (APPLY, "-k", "test_a_transaction_past and sqlite")),
     Mistake("append-maintenance", "append what a rewrite shows as inserted", _append_what_maintenance_shows,
             (APPLY, "-k", "test_compaction_appends_nothing and sqlite")),
