@@ -69,7 +69,7 @@ class Stamp:
         )
 
     def message(self) -> str:
-        what = f"({self.after}, {self.through}]" if self.kind != "seed" else f"at {self.through}"
+        what = f"({self.after}, {self.through}]" if self.kind not in ("seed", "maintenance") else f"at {self.through}"
         return f"{self.kind} {what} of {self.item.pipeline}: {self.deleted} rows out, {self.inserted} rows in"
 
 

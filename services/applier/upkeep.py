@@ -1,13 +1,17 @@
 """Keeps a destination's table readable: many applies leave many small files, and rows that lie dead in large ones.
 
-No row changes, so nothing moves and nothing is stamped: DuckLake lets a transaction either change rows or compact.
+No row changes, so nothing moves: DuckLake lets a transaction either change rows or compact. What goes from the catalog
+to files is stamped, since its snapshot is marked as if somebody had deleted rows; a compaction needs no stamp.
 Files that were merged stay for whoever still reads them, until the lake's owner expires snapshots and cleans up.
 """
 
 from __future__ import annotations
 
+import uuid
+
 import duckdb
 
+from services.applier import fence
 from services.applier.shape import table_path
 from services.applier.task import Target
 from shared.lake.engine import release
@@ -34,7 +38,7 @@ def tidy(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target) -> None
     )
     con = con.cursor()
     try:
-        _flush(con, lake, target.destination)
+        _flush(con, lake, target)
         con.execute(
             f"CALL ducklake_rewrite_data_files({alias}, {table}, schema => {schema}, delete_threshold => {DEAD_SHARE})"
         ).fetchall()
@@ -45,15 +49,17 @@ def tidy(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target) -> None
         release(con)
 
 
-def _flush(con: duckdb.DuckDBPyConnection, lake: OpenLake, destination: Destination) -> None:
+def _flush(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target) -> None:
     """Write inlined rows and deletes to files; where there are none, no snapshot comes of it.
 
     That drops the catalog's table for rows of the columns that were, which other workers remember (H12). So they are
     made to look again: a comment, even the one that is there, is a new version of the schema.
     """
+    destination, item = target.destination, target.item
     names = (destination.schema_name, destination.table)
     schema, table = (literal(name) for name in names)
     con.execute("BEGIN")
+    fence.stamp(con, lake.alias, fence.Stamp(item, "maintenance", item.through, item.through, uuid.uuid4().hex, 0, 0))
     if len(lake.catalog.inlined_into(*names)) > 1:
         con.execute(f"COMMENT ON TABLE {table_path(lake.alias, destination)} IS {_comment(con, lake, destination)}")
     con.execute(

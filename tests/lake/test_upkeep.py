@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -78,11 +79,32 @@ def test_many_files_become_one_and_nothing_moves(bed: Bed) -> None:
     assert bed.rows("a") == bed.expected("a")
 
 
-def test_upkeep_says_of_no_snapshot_that_it_is_viaducks(bed: Bed) -> None:
-    ours = "SELECT count(*) FROM dst.snapshots() WHERE author = 'viaduck'"
-    before = bed.look("a", ours)
+OURS = "SELECT commit_extra_info FROM dst.snapshots() WHERE author = 'viaduck' ORDER BY snapshot_id"
+
+
+def test_a_compaction_needs_no_stamp(bed: Bed) -> None:
+    before = bed.look("a", OURS)
     keep_up(bed)
-    assert bed.look("a", ours) == before
+    assert bed.look("a", OURS) == before
+
+
+def test_deletes_that_go_to_a_file_are_said_to_be_maintenance(inlining: Bed) -> None:
+    """DuckLake marks that snapshot as if somebody had deleted rows."""
+    bed = inlining
+    position = bed.head
+    bed.sql("DELETE FROM src.main.t WHERE id < 3")
+    bed.changes(position, "a")
+    *before, changed = bed.look("a", OURS)
+    keep_up(bed)
+    *kept, same, flushed = bed.look("a", OURS)
+    assert (kept, same) == (before, changed)
+    told = json.loads(flushed[0])
+    said = told["kind"], told["after"], told["through"], told["deleted"], told["inserted"]
+    assert said == ("maintenance", bed.head, bed.head, 0, 0)
+    assert told["token"] != json.loads(changed[0])["token"]
+    unstamped = "SELECT changes FROM dst.snapshots() WHERE author IS NULL AND snapshot_id > 1"
+    assert not [marks for (marks,) in bed.look("a", unstamped) if set(marks) == {"tables_deleted_from"}]
+    assert bed.rows("a") == bed.expected("a")
 
 
 def test_an_item_of_another_life_or_from_elsewhere_does_nothing(bed: Bed) -> None:
