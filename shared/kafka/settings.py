@@ -38,7 +38,7 @@ CONSUMER_FIXED = {"enable.auto.commit": False, "enable.auto.offset.store": False
 # The mock cluster answers a fetch that finds nothing only after the full wait, even when a message arrives meanwhile.
 EMBEDDED_URGENT = {"fetch.wait.max.ms": 75}
 EMBEDDED_PATIENT = {"fetch.wait.max.ms": 150}
-EMBEDDED_MEMBER = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 500}
+EMBEDDED_MEMBER = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 500, "fetch.wait.max.ms": 40}
 
 
 @dataclass(frozen=True)
@@ -86,9 +86,9 @@ class KafkaSettings:
 
     def member(self, client_id: str, group: str, on_error: ErrorHandler, *, classic: bool) -> Properties:
         """For a member of a group, by the classic protocol or the broker's own (KIP-848)."""
+        protocol = CLASSIC if classic else {"group.protocol": "consumer"}
         embedded = EMBEDDED_MEMBER if self.embedded else {}
-        protocol = {**CLASSIC, **embedded} if classic else {"group.protocol": "consumer"}
-        return {**protocol, **self.consumer(client_id, group, on_error)}
+        return {**protocol, **self.consumer(client_id, group, on_error), **embedded}
 
     @property
     def must_be_classic(self) -> bool:
