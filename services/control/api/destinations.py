@@ -160,9 +160,7 @@ def _commit(stamped: Stamped, pipeline: str, destination: str) -> Commit | None:
         said = json.loads(stamped.extra_info)
         if (said["pipeline"], said["destination"]) != (pipeline, destination):
             return None
-        figures = {
-            name: said[name] for name in ("kind", "generation", "after", "through", "item", "deleted", "inserted")
-        }
+        figures = {name: said[name] for name in STAMPED}
     except (ValueError, KeyError, TypeError):
         return None
     return Commit(snapshot=stamped.snapshot, at=stamped.time, message=stamped.message, **figures)
