@@ -8,7 +8,7 @@ import sys
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from shared.config.catalogs import scrub
+from shared.config.secrets import LONGEST_LINE, told
 
 QUIET = ("py4j", "httpx", "httpcore", "uvicorn.access", "urllib3")
 """Libraries that would fill the log with their daily life."""
@@ -66,4 +66,4 @@ class _ScrubbingFormatter(structlog.stdlib.ProcessorFormatter):
     """Takes secrets out of the finished line: wherever they came from, a traceback or a library, they end here."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return scrub(super().format(record))
+        return told(super().format(record), LONGEST_LINE)

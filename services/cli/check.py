@@ -16,9 +16,10 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from services.cli.legible import cell
-from shared.config.catalogs import resolve, scrub
+from shared.config.catalogs import resolve
 from shared.config.deployment import Deployment
 from shared.config.model import Config, FileDestination
+from shared.config.secrets import told
 from shared.errors import ConfigError, DependencyError, SourceError, ViaduckError
 from shared.kafka.broker import Broker
 from shared.kafka.settings import KafkaSettings
@@ -130,7 +131,7 @@ def _ask_registry(url: str) -> str:
         with engine.connect():
             return f"{parsed.render_as_string(hide_password=True)} answers"
     except SQLAlchemyError as error:
-        said = scrub(str(getattr(error, "orig", None) or error)).splitlines()[0]
+        said = told(str(getattr(error, "orig", None) or error)).splitlines()[0]
         raise DependencyError("registry", said, "check registry.url and that its server runs") from None
     finally:
         engine.dispose()

@@ -15,7 +15,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from services.control.migrate import migrate
 from shared.config.catalogs import PATIENCE
 from shared.config.model import Config
-from shared.config.secrets import scrub, shown_variable
+from shared.config.secrets import shown_variable, told
 from shared.errors import ConfigError, DependencyError
 
 FILE = "registry.sqlite"
@@ -70,7 +70,7 @@ class Database:
                 yield con
         except SQLAlchemyError as error:
             said = str(error.__cause__ or error).splitlines()[0]
-            raise DependencyError("registry", scrub(said), HINT) from None
+            raise DependencyError("registry", told(said), HINT) from None
 
     def close(self) -> None:
         self._engine.dispose()

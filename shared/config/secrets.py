@@ -9,9 +9,23 @@ HIDDEN = "***"
 PASSWORD_WORDS = frozenset({"password", "sslpassword", "oauth_client_secret"})
 SECRET_PROPERTIES = frozenset({"s3_access_key_id", "s3_secret_access_key", "s3_session_token"})
 
-# How SQL inside SQL, libpq and Python put quotes around a value; one that is never closed reaches to the end.
-QUOTED = r"''(?:(?!'')[\s\S])*''|'(?:[^'\\]|\\[\s\S])*(?:'|$)|\"(?:[^\"\\]|\\[\s\S])*(?:\"|$)"
-SQL_LITERAL = r"'(?:[^']|'')*(?:'|$)"
+LONGEST = 8_000
+"""Characters of a stranger's text that a message can use: the rest is cut off before anybody looks into it."""
+
+LONGEST_LINE = 64_000
+"""Of a line of the log, its traceback included."""
+
+# Every repetition is possessive or ends where the next one begins: no text, whoever wrote it, takes longer than its
+# length. A value that is never closed reaches to the end, even behind a lone backslash.
+SQL_IN_SQL = r"''(?:[^']++|'(?!'))*+''"
+SINGLE = r"'(?:[^'\\]++|\\[\s\S])*+\\?(?:'|\Z)"
+DOUBLE = r"\"(?:[^\"\\]++|\\[\s\S])*+\\?(?:\"|\Z)"
+IN_JSON = r"(?P<quote>\\++['\"])(?:[^\\'\"]++|(?!(?P=quote))(?:\\++['\"]?|['\"]))*+(?:(?P=quote)|\Z)"
+QUOTED = f"{SQL_IN_SQL}|{SINGLE}|{DOUBLE}|{IN_JSON}"
+SQL_LITERAL = r"'(?:[^']++|'')*+(?:'|\Z)"
+
+CUT = "@''"
+"""Ends whatever may be open where a text was cut: the password of a URI, and a value in SQL inside SQL."""
 
 NAMES = (
     r"(?:ssl)?password|passwd|pwd|oauth_client_secret|client_secret|(?:s3_|aws_)?secret_access_key"
@@ -21,20 +35,42 @@ NAMES = (
 PATTERNS = tuple(
     (re.compile(pattern, re.IGNORECASE), replacement)
     for pattern, replacement in (
-        (r"(\w://[^\s:/@]*):\S*@", rf"\1:{HIDDEN}@"),
-        (rf"([?&](?:{NAMES})=)[^&\s'\"]*", rf"\1{HIDDEN}"),
-        (rf"(?<![?&\w-])((?:[\w.]+\.)?(?:{NAMES})['\"]?\s*[=:]\s*)(?:{QUOTED}|(?:\\.|\S)+)", rf"\1{HIDDEN}"),
-        (rf"\b((?:KEY_ID|SECRET|SESSION_TOKEN)\s+)(?:{SQL_LITERAL})", rf"\1{HIDDEN}"),
-        (r"\b(Bearer\s+)\S+", rf"\1{HIDDEN}"),
+        (rf"([?&](?:{NAMES})=)[^&\s'\"]*+", rf"\1{HIDDEN}"),
+        (rf"(?<![?&\w-])((?:{NAMES})(?:\\*+['\"])?\s*+[=:]\s*+)(?:{QUOTED}|(?:\\.|\S)++)", rf"\1{HIDDEN}"),
+        (rf"\b((?:KEY_ID|SECRET|SESSION_TOKEN)\s++)(?:{SQL_LITERAL})", rf"\1{HIDDEN}"),
+        (r"\b(Bearer\s++)\S++", rf"\1{HIDDEN}"),
     )
 )
 
+RUN = re.compile(r"\S++")
+USER = re.compile(r"\w://[^\s:/@]*+:")
+
 
 def scrub(text: str) -> str:
-    """``text`` without what looks like a password, key or token: in URIs, key=value words, settings and SQL."""
+    """``text`` without what looks like a password, key or token: in URIs, key=value words, settings and SQL.
+
+    Takes as long as the text is, whatever is in it.
+    """
+    if "://" in text and "@" in text:
+        text = RUN.sub(_without_password, text)
     for pattern, replacement in PATTERNS:
         text = pattern.sub(replacement, text)
     return text
+
+
+def _without_password(run: re.Match[str]) -> str:
+    """A URI's password reaches to the last @: it may hold others, and slashes."""
+    text = run[0]
+    end = text.rfind("@")
+    user = USER.search(text, 0, end) if end > 0 else None
+    return text if user is None else f"{text[: user.end()]}{HIDDEN}{text[end:]}"
+
+
+def told(text: str, most: int = LONGEST) -> str:
+    """As much of a stranger's text as a message can use, without secrets: nor a piece of one that is cut through."""
+    if len(text) <= most:
+        return scrub(text)
+    return scrub(text[:most] + CUT).removesuffix(CUT) + "…"
 
 
 def shown_variable(name: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from shared.config.catalogs import scrub
+from shared.config.secrets import told
 from shared.errors import DestinationError, ViaduckError
 
 MAX_MESSAGE = 600
@@ -19,12 +19,10 @@ ABSENT = re.compile(
 )
 
 
-PREAMBLE = re.compile(
-    r'(IO Error: )?Failed to attach DuckLake MetaData .*?Unable to connect to Postgres at ".*?": ', re.DOTALL
-)
-"""DuckDB tells the connection words twice before it comes to the point."""
+PREAMBLE = ("Failed to attach DuckLake MetaData ", 'Unable to connect to Postgres at "', '": ')
+"""DuckDB tells the connection words twice before it comes to the point: what stands between these, too."""
 
-STORE_SAID = re.compile(r"(\(HTTP (?:code )?\d+[^)]*\))\s*\n\s*\n")
+STORE_SAID = re.compile(r"(\(HTTP (?:code )?\d[^)]*+\))\s*\n\s*\n")
 """What the store itself gives as its reason begins only after an empty line."""
 
 PLACE = re.compile(r"\b[a-z][a-z0-9]*://[^\s'\"]*")
@@ -151,10 +149,20 @@ def classify(error: BaseException, doing: str) -> ViaduckError:
 
 def first_lines(error: BaseException) -> str:
     """What an exception says, without its secrets, its SQL and its second page."""
-    text = PREAMBLE.sub("", scrub(f"{type(error).__name__}: {error}"))
+    text = _to_the_point(told(f"{type(error).__name__}: {error}"))
     text = STORE_SAID.sub(r"\1 ", text)
     text = re.split(r"\n\s*\n|\nLINE \d+:", text)[0].replace("\n", " ").strip()
     return text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 1] + "…"
+
+
+def _to_the_point(text: str) -> str:
+    """``text`` without its first ``PREAMBLE``."""
+    start = text.find(PREAMBLE[0])
+    end = start
+    for part in PREAMBLE:
+        found = text.find(part, end) if end >= 0 else -1
+        end = found + len(part) if found >= 0 else -1
+    return text if end < 0 else text[:start].removesuffix("IO Error: ") + text[end:]
 
 
 def misses_file(error: BaseException) -> bool:

@@ -65,3 +65,14 @@ def test_an_address_never_says_that_a_file_is_missing(said: str, missing: bool, 
 )
 def test_an_instance_is_only_lost_where_duckdb_says_so(said: str, lost: bool) -> None:
     assert invalidates_instance(duckdb.IOException(said)) is lost
+
+
+def test_duckdb_comes_to_the_point_where_it_tells_the_connection_words_first() -> None:
+    words = "dbname=lakes host=db.internal"
+    said = (
+        f'IO Error: Failed to attach DuckLake MetaData "__x" at path "postgres:{words}"Unable to connect to Postgres at'
+        f' "{words}": connection refused'
+    )
+    error = classify(duckdb.IOException(said), "opening")
+    assert error.message == "opening: IOException: connection refused"
+    assert "db.internal" in classify(duckdb.IOException(said.replace('": conn', '" conn')), "opening").message

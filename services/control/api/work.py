@@ -14,7 +14,7 @@ from services.control.api.paging import DEFAULT_LIMIT, Offset, read_spans, write
 from services.control.api.problems import declared
 from services.control.api.state import CurrentAsker, CurrentWork
 from services.control.work import MAX_SENT, Found, Sent, State, Which
-from shared.config.secrets import scrub
+from shared.config.secrets import LONGEST, told
 from shared.kafka.record import Record
 from shared.messages import DeadLetter, ItemKind, WorkItem
 
@@ -194,14 +194,14 @@ def _sent(sent: Sent) -> SentAgain:
 
 
 def _letter(record: Record, letter: DeadLetter) -> Letter:
-    payload = base64.b64decode(letter.payload)[:SHOWN_PAYLOAD].decode(errors="backslashreplace")
+    payload = base64.b64decode(letter.payload)[: 4 * LONGEST].decode(errors="backslashreplace")
     return Letter(
         partition=record.partition,
         offset=record.offset,
         topic=letter.topic,
         key=letter.key,
-        reason=scrub(letter.reason),
+        reason=told(letter.reason),
         by=letter.by,
         at=letter.at,
-        payload=scrub(payload),
+        payload=told(payload, SHOWN_PAYLOAD),
     )
