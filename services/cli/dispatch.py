@@ -42,8 +42,8 @@ def run_service(name: str, places: Sequence[Path], pipeline: str | None = None) 
     deployment = load_all(places, accepted=os.environ.get(ACCEPTED))
     if deployment.left_out:
         log.error("files are left out until they are mended", mistakes=list(deployment.left_out))
-    for name, mistakes in deployment.withheld.items():
-        log.error("a pipeline that came over REST can't be used here", pipeline=name, mistakes=list(mistakes))
+    for withheld, mistakes in deployment.withheld.items():
+        log.error("a pipeline that came over REST can't be used here", pipeline=withheld, mistakes=list(mistakes))
     if name == "reader" and (pipeline is not None or deployment.reads_alone):
         code = _run(SERVICES[name], deployment.of(pipeline))
     elif name == "reader":

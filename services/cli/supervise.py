@@ -20,6 +20,9 @@ log = structlog.get_logger(__name__)
 FIRST_DELAY_S = 0.5
 LONGEST_DELAY_S = 30.0
 HEALTHY_AFTER_S = 60.0
+MOST_FAILURES = 4
+"""Deaths in a row after which a process is said to be unable to live; it is started again all the same."""
+
 END_WITHIN_S = 25.0
 """For all processes together; what is left then is killed."""
 
@@ -72,12 +75,22 @@ class Child:
         return None if self._process is None else self._process.pid
 
     @property
+    def how(self) -> str:
+        """How its last life ended."""
+        return "nothing" if self.exit_code is None else _how(self.exit_code)
+
+    @property
     def is_ready(self) -> bool:
         return self._process is not None and self._kill_at is None and self.spec.ready()
 
     @property
     def is_due(self) -> bool:
         return self._process is None and not self._retired and self._clock() >= self._due_at
+
+    @property
+    def cannot_live(self) -> bool:
+        """Whether it dies at each start: as often as a passing fault explains, and once more."""
+        return self._failures >= MOST_FAILURES
 
     @property
     def is_over(self) -> bool:
@@ -218,6 +231,10 @@ class Supervisor:
     def refused(self, code: int) -> Child | None:
         """A process whose very first life ended with this exit code: it would do so again and again."""
         return next((c for c in self._children.values() if c.starts == 1 and c.exit_code == code), None)
+
+    def unable_to_live(self) -> Child | None:
+        """A process that has died at every start for some time."""
+        return next((child for child in self._children.values() if child.cannot_live), None)
 
     def stop(self, within_s: float = END_WITHIN_S) -> None:
         """End all: first those that need others, so that they can still say what they did."""

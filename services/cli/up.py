@@ -18,7 +18,7 @@ from services.cli.ports import require_free
 from services.cli.progress import Progress, shown
 from services.cli.signals import Signals
 from services.cli.status import print_json
-from services.cli.supervise import Supervisor
+from services.cli.supervise import MOST_FAILURES, Supervisor
 from services.cli.tree import InForce, Ports, processes, take_copies, take_over
 from shared import log as logging
 from shared.config.catalogs import resolve
@@ -130,7 +130,9 @@ class Run:
         return code
 
     def _until_done(self) -> int:
-        steps: tuple[Callable[[], int | None], ...] = (self._told, self._refused, self._reached, self._out_of_time)
+        steps: tuple[Callable[[], int | None], ...] = (
+            self._told, self._refused, self._reached, self._hopeless, self._out_of_time,
+        )  # fmt: skip
         while True:
             self._supervisor.tick()
             for step in steps:
@@ -173,6 +175,16 @@ class Run:
             for goal in self._goals:
                 self._progress.say(*goal.said(named=len(self._goals) > 1))
         return code
+
+    def _hopeless(self) -> int | None:
+        """With ``--once``, a service that dies at every start would keep everybody waiting for ever."""
+        dead = self._supervisor.unable_to_live() if self._goals else None
+        if dead is None:
+            return None
+        behind = [line for goal in self._goals for line in goal.missing(named=len(self._goals) > 1)]
+        said = f"The {dead.spec.name} has died {MOST_FAILURES} times in a row, the last time with {dead.how}."
+        self._progress.say(f"{said} Its log says why.", *behind)
+        return 1
 
     def _out_of_time(self) -> int | None:
         if self._deadline is None or time.monotonic() < self._deadline:

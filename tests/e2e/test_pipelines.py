@@ -286,6 +286,33 @@ def test_what_is_put_runs_beside_what_a_file_declares_survives_a_restart_and_goe
     ]  # fmt: skip
 
 
+def test_a_pipeline_over_rest_that_can_not_be_used_any_more_keeps_no_service_from_starting(two: Two) -> None:
+    (two.files / "orders.yaml").unlink()
+    for name in ("events", "orders"):
+        two.change(name)
+    up = Up(two.files)
+    try:
+        two.wait_until_exact("events", two.change("events"))
+        two.control.put_pipeline("orders", document(two, "orders"))
+        two.wait_until_exact("orders", two.change("orders"))
+        ended(up)
+        # its table is a file's now, which goes first
+        taken = '  - {id: "c", routing_value: "c", catalog: "sqlite:../orders/a.sqlite", data_path: "../orders/a"}\n'
+        declared = (two.files / "events.yaml").read_text()
+        (two.files / "events.yaml").write_text(declared.replace("server:", f"{taken}server:"))
+        up = Up(two.files)
+        head = two.change("events")
+        eventually(lambda: two.holds("events", head), WITHIN_S)
+        assert "lake and table are those of destinations[2]" in str(two.control.pipeline("orders")["refused"])
+        assert "a pipeline that came over REST can't be used here" in up.log.read_text()
+        assert " died " not in up.log.read_text()
+        ended(up)
+    finally:
+        if up.process.poll() is None:
+            up.process.terminate()
+        up.process.wait(40)
+
+
 class Apart:
     """The services of ``two`` one by one: each has folder, state and file of its own, and a broker beside them."""
 

@@ -181,3 +181,12 @@ def test_time_that_is_over_ends_once_with_1_and_names_who_is_not_there(file: Pat
     done = viaduck("up", "-c", str(file), "--once", "--timeout", "0.1")
     assert done.returncode == 1
     assert "Not done in time:" in done.stderr
+
+
+def test_once_ends_with_1_where_a_service_dies_at_every_start_and_names_it(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", "/bin/false")  # Spark starts, and no worker of it ever does
+    done = viaduck("up", "-c", str(file), "--once")
+    assert done.returncode == 1, done.stderr
+    assert "The applier has died 4 times in a row, the last time with exit code 1. Its log says why." in done.stderr

@@ -73,6 +73,22 @@ def test_a_killed_process_is_started_again_and_the_others_are_left_alone(start: 
     assert alive(two)
 
 
+def test_a_process_that_died_four_times_in_a_row_is_said_to_be_unable_to_live() -> None:
+    clock = [0.0]
+    supervisor = Supervisor([Spec("one", REFUSING)], clock=lambda: clock[0])
+    said: list[bool] = []
+    for death in range(1, 5):
+        clock[0] += LONGEST_DELAY_S
+
+        def died(death: int = death) -> bool:
+            supervisor.tick()
+            return supervisor["one"].starts == death and supervisor["one"].pid is None
+
+        eventually(died)
+        said.append(supervisor.unable_to_live() is not None)
+    assert said == [False, False, False, True]
+
+
 def test_a_process_that_keeps_dying_waits_longer_each_time_and_is_forgiven_after_a_minute() -> None:
     clock = [0.0]
     supervisor = Supervisor([Spec("one", SLEEP)], clock=lambda: clock[0])
