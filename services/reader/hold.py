@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from services.reader.choose import Draft, Rules
 from services.reader.tracked import InFlight, Tracked
+from services.reader.waiting import ROOMS, Room, Waiting
 from shared.messages import ItemKind
 
 MOST_UPKEEPS = 2
@@ -19,51 +20,76 @@ MOST_SEEDS = 200
 """Seeds in flight at once, of which those that failed before are half at most: an applier answers for all seeds of a
 job together, and one that nobody answers for in time is sent again."""
 
-RANK = {
-    ItemKind.PROBE: 0,
-    ItemKind.ADVANCE: 1,
-    ItemKind.DROP: 1,
-    ItemKind.UPKEEP: 2,
-    ItemKind.CHANGES: 2,
-    ItemKind.SEED: 3,
-}
-
-_LONG_AGO = datetime.min.replace(tzinfo=UTC)
-
 Candidate = tuple[Tracked, Draft]
 
 
-class Hold:
-    """The bounds on rows and seeds in flight over all destinations.
+@dataclass
+class Use:
+    """What is in flight of one room; ``retried…`` is the part of destinations that failed before."""
 
-    Items of destinations that failed before may take half of each at most: whoever is in trouble delays nobody else.
+    items: int = 0
+    rows: int = 0
+    retried_items: int = 0
+    retried_rows: int = 0
+
+    def add(self, taken: InFlight, sign: int) -> None:
+        self.items += sign
+        self.rows += sign * taken.charge
+        self.retried_items += sign * taken.is_retry
+        self.retried_rows += sign * taken.charge * taken.is_retry
+
+
+class Hold:
+    """The bounds on what is in flight over all destinations.
+
+    Changes and seeds have as much room each, so neither waits for the other. Of both, items of destinations that failed
+    before may take half at most: whoever is in trouble delays nobody else.
     """
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
-        self.rows = 0
-        self._retried_rows = 0
-        self._probes = self._seeds = self._retried_seeds = 0
+        self._used = {room: Use() for room in Room}
         self.upkeeps = 0
 
-    def admit(self, candidates: Iterable[Candidate], send: Callable[[Candidate], None]) -> list[Candidate]:
-        """``send`` those that may go now, and return the others: probes first, then changes by age, then seeds.
+    @property
+    def rows(self) -> int:
+        return sum(used.rows for used in self._used.values())
 
-        Nobody overtakes one that has to wait for room; only whoever failed before waits apart from the others.
-        ``send`` must ``take``.
+    def admit(
+        self,
+        waiting: Waiting,
+        candidate_of: Callable[[str], Candidate | None],
+        send: Callable[[Candidate], None],
+    ) -> None:
+        """``send`` of those that wait who may go now, in each room by age.
+
+        Nobody overtakes one that has to wait for room, or a large one would never go; only whoever failed before waits
+        apart from the others, and after them. ``candidate_of``: what somebody waits for now; ``send`` must ``take``.
         """
-        waiting: list[Candidate] = []
-        full: set[bool] = set()
-        for candidate in sorted(candidates, key=_order):
-            tracked, draft = candidate
-            is_probe, is_retry = draft.kind is ItemKind.PROBE, tracked.attempts > 0
-            if self._fits(tracked, draft) and (is_probe or not full & {False, is_retry}):
+        for room in Room:
+            for is_retry in (False, True):
+                if not self._admit_from(room, is_retry, waiting, candidate_of, send):
+                    break
+
+    def _admit_from(
+        self,
+        room: Room,
+        is_retry: bool,
+        waiting: Waiting,
+        candidate_of: Callable[[str], Candidate | None],
+        send: Callable[[Candidate], None],
+    ) -> bool:
+        """Whether everybody of one queue could go."""
+        while (name := waiting.first(room, is_retry=is_retry)) is not None:
+            candidate = candidate_of(name)
+            if candidate is None:
+                waiting.discard(name)
+            elif not waiting.put(*candidate):  # else what it waits for is not what it was: it has another place
+                if not self._fits(room, *candidate):
+                    return False
+                waiting.discard(name)
                 send(candidate)
-                continue
-            waiting.append(candidate)
-            if not is_probe:
-                full.add(is_retry)
-        return waiting
+        return True
 
     def charge(self, tracked: Tracked, draft: Draft) -> int:
         """What an item takes of the bound; a range that nobody counted takes a segment."""
@@ -83,29 +109,22 @@ class Hold:
         self._add(taken, -1)
 
     def _add(self, taken: InFlight, sign: int) -> None:
-        self.rows += sign * taken.charge
-        self._retried_rows += sign * taken.charge * taken.is_retry
-        self._probes += sign * (taken.kind is ItemKind.PROBE)
-        self._seeds += sign * (taken.kind is ItemKind.SEED)
-        self._retried_seeds += sign * (taken.kind is ItemKind.SEED and taken.is_retry)
+        self._used[ROOMS.get(taken.kind, Room.CHANGES)].add(taken, sign)
         self.upkeeps += sign * (taken.kind is ItemKind.UPKEEP)
 
-    def _fits(self, tracked: Tracked, draft: Draft) -> bool:
+    def _fits(self, room: Room, tracked: Tracked, draft: Draft) -> bool:
         """Whether the item may go now. A single one always may, or what is larger than the bound would never go."""
-        if draft.kind is ItemKind.PROBE:
-            return self._probes < MOST_PROBES
-        if draft.kind is ItemKind.SEED and not self._has_place_for_seed(tracked):
+        used = self._used[room]
+        if room is Room.PROBES:
+            return used.items < MOST_PROBES
+        if room is Room.SEEDS and not _has_place_for_seed(used, tracked):
             return False
         charge, most = self.charge(tracked, draft), self._rules.max_rows_in_flight
-        if charge == 0 or self.rows == 0:
+        if charge == 0 or used.rows == 0:
             return True
-        fits = self.rows + charge <= most
-        return fits and (not tracked.attempts or self._retried_rows + charge <= most // 2)
-
-    def _has_place_for_seed(self, tracked: Tracked) -> bool:
-        return self._seeds < MOST_SEEDS and (not tracked.attempts or self._retried_seeds < MOST_SEEDS // 2)
+        fits = used.rows + charge <= most
+        return fits and (not tracked.attempts or used.retried_rows + charge <= most // 2)
 
 
-def _order(candidate: Candidate) -> tuple[int, bool, datetime, str]:
-    tracked, draft = candidate
-    return RANK[draft.kind], tracked.attempts > 0, tracked.waits_since or _LONG_AGO, tracked.name
+def _has_place_for_seed(used: Use, tracked: Tracked) -> bool:
+    return used.items < MOST_SEEDS and (not tracked.attempts or used.retried_items < MOST_SEEDS // 2)

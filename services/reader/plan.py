@@ -6,6 +6,7 @@ items. Both may be late, doubled or lost: an item that rests on old news is refu
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 
 from services.reader.actions import Action, Park, Send
@@ -19,10 +20,14 @@ from services.reader.problems import cannot_begin, contradiction, is_of_another_
 from services.reader.steps import Step
 from services.reader.timers import Timers
 from services.reader.tracked import Tracked
+from services.reader.waiting import Waiting
 from shared.messages import DesiredState, Destination, ItemKind, Problem, Progress
 from shared.ranges import Range
 
 MOST_RESEND_DOUBLINGS = 4
+
+MOST_A_TURN = 1_000
+"""Destinations that one turn goes through: at a start with fifty thousand, answers must be heard in between."""
 
 SETTLES_WITHIN_S = 10.0
 """The topics are not ordered among each other, nor files read by all at once: an applier may get the item that tries a
@@ -45,15 +50,15 @@ class Planner:
         self._jitter = jitter
         self._remembered_line = remembered_line
         self._tracked: dict[str, Tracked] = {}
-        self._dirty: set[str] = set()
+        self._dirty: dict[str, None] = {}
         self._behind: set[str] = set()
         self._unsized: set[str] = set()
         self._gone: set[int] = set()
         self._parks: list[Park] = []
         self._catch_up = CatchUp()
         self._timers = Timers()
+        self._waiting = Waiting()
         self._hold = Hold(rules)
-        self._room_for_upkeep = 0
         self.ledger: Ledger | None = None
         self.sight: Sight | None = None
 
@@ -71,18 +76,19 @@ class Planner:
             return
         if known is not None and known.spec.generation == spec.generation and spec.state is not DesiredState.RUNNING:
             known.spec, known.parked, known.attempts = spec, None, 0
-            self._dirty.add(spec.destination)
+            self._dirty[spec.destination] = None
             return
         awaited = known.in_flight if known is not None and spec.drop else None
         if known is not None and awaited is None:
             self._release(known)
         settles_s = 0.0 if known is None else now_s + SETTLES_WITHIN_S
         self._tracked[spec.destination] = Tracked(spec, now_s, settles_s=settles_s, in_flight=awaited)
-        self._dirty.add(spec.destination)
+        self._dirty[spec.destination] = None
 
     def forget(self, name: str) -> None:
         """The destination was removed."""
         known = self._tracked.pop(name, None)
+        self._waiting.discard(name)
         if known is not None:
             self._release(known)
 
@@ -99,7 +105,7 @@ class Planner:
             tracked.resends = 0
             self._follow(tracked, accept(tracked, asked, progress, now_s), now_s)
         self._settle(tracked)
-        self._dirty.add(tracked.name)
+        self._dirty[tracked.name] = None
 
     def undelivered(self, name: str, item: str, now_s: float) -> None:
         """The broker did not take an item."""
@@ -114,7 +120,7 @@ class Planner:
         for tracked in self._tracked.values():
             if tracked.in_flight is not None:
                 self._release(tracked)
-                self._dirty.add(tracked.name)
+                self._dirty[tracked.name] = None
 
     # -- events of the source ----------------------------------------------------------------------------------------
 
@@ -150,7 +156,7 @@ class Planner:
     def expired(self, snapshot: int) -> None:
         """``snapshot`` is no longer there, so nobody can go on from it."""
         self._gone.add(snapshot)
-        self._dirty.update(tracked.name for tracked in self._running() if tracked.exact == snapshot)
+        self._dirty.update((tracked.name, None) for tracked in self._running() if tracked.exact == snapshot)
         self._catch_up.drop(snapshot)
         if self.sight is not None and self.ledger is not None and self.ledger.line == snapshot:
             self._count_from(self.sight.head)
@@ -160,7 +166,7 @@ class Planner:
         for tracked in (self._tracked[name] for name in self._unsized if name in self._tracked):
             tracked.sized = True
             tracked.seed_rows = None if rows is None else rows.get(tracked.value, 0)
-            self._dirty.add(tracked.name)
+            self._dirty[tracked.name] = None
         self._unsized.clear()
 
     # -- questions ---------------------------------------------------------------------------------------------------
@@ -194,21 +200,31 @@ class Planner:
 
     def next_due_s(self) -> float | None:
         """When ``plan`` should be asked again though nothing happened."""
-        return self._timers.next_due_s()
+        return 0.0 if self._dirty else self._timers.next_due_s()
 
     # -- actions -----------------------------------------------------------------------------------------------------
 
     def plan(self, now_s: float) -> list[Action]:
-        """What is to be published now. TLA: ``Plan``."""
-        names = self._dirty | self._timers.pop_due(now_s)
-        self._dirty = set()
-        self._room_for_upkeep = MOST_UPKEEPS - self._hold.upkeeps
-        candidates = [candidate for name in names if (candidate := self._candidate(name, now_s)) is not None]
+        """What is to be published now; ``next_due_s`` tells where that is not all. TLA: ``Plan``."""
+        self._dirty.update(dict.fromkeys(self._timers.pop_due(now_s)))
+        for name in list(itertools.islice(self._dirty, MOST_A_TURN)):
+            del self._dirty[name]
+            self._line_up(name, now_s)
         sent: list[Action] = []
-        waiting = self._hold.admit(candidates, lambda candidate: sent.append(self._send(candidate, now_s)))
-        self._dirty.update(tracked.name for tracked, _ in waiting)
+        self._hold.admit(
+            self._waiting,
+            lambda name: self._candidate(name, now_s),
+            lambda candidate: sent.append(self._send(candidate, now_s)),
+        )
         parks, self._parks = self._parks, []
         return [*parks, *sent]
+
+    def _line_up(self, name: str, now_s: float) -> None:
+        candidate = self._candidate(name, now_s)
+        if candidate is None:
+            self._waiting.discard(name)
+        else:
+            self._waiting.put(*candidate)
 
     def _candidate(self, name: str, now_s: float) -> Candidate | None:
         tracked = self._tracked.get(name)
@@ -220,13 +236,12 @@ class Planner:
         if needs_size(tracked):
             self._unsized.add(name)
         draft = choose(tracked, self.sight, self.ledger, self._rules, now_s)
-        if draft is not None and needs_upkeep(tracked, self._rules) and self._room_for_upkeep > 0:
-            self._room_for_upkeep -= 1
-            draft = upkeep(tracked)
         return None if draft is None else (tracked, draft)
 
     def _send(self, candidate: Candidate, now_s: float) -> Send:
         tracked, draft = candidate
+        if needs_upkeep(tracked, self._rules) and self._hold.upkeeps < MOST_UPKEEPS:
+            draft = upkeep(tracked)
         item, until_s = self._new_id(), now_s + self._patience_s(tracked)
         tracked.in_flight = self._hold.take(item, tracked, draft, until_s)
         if draft.kind is ItemKind.UPKEEP:
@@ -247,12 +262,15 @@ class Planner:
         """Wake whoever has to be parked, may be seeded, or whose quiet position should move."""
         if not tracked.is_running or tracked.in_flight is not None:
             return
-        if not tracked.is_seeded or judge(tracked, sight, self._gone) is not None:
-            self._dirty.add(tracked.name)
+        if judge(tracked, sight, self._gone) is not None:
+            self._dirty[tracked.name] = None
+        elif not tracked.is_seeded:
+            if tracked.name not in self._waiting:
+                self._dirty[tracked.name] = None
         elif tracked.position is not None and tracked.exact > tracked.position:
             is_old = now_s - tracked.since_s >= self._rules.advance_after_s
             if is_old or is_near_oldest(tracked.position, sight):
-                self._dirty.add(tracked.name)
+                self._dirty[tracked.name] = None
 
     def _settle(self, tracked: Tracked) -> bool:
         """Move on for free over steps that do not touch the destination; whether one does."""
@@ -267,7 +285,7 @@ class Planner:
         return step is not None
 
     def _settle_all(self) -> None:
-        self._dirty.update(tracked.name for tracked in self._tracked.values() if self._settle(tracked))
+        self._dirty.update((tracked.name, None) for tracked in self._tracked.values() if self._settle(tracked))
 
     def _follow(self, tracked: Tracked, next: Next, now_s: float) -> None:
         if next is Next.BACK_OFF:

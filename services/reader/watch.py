@@ -117,15 +117,15 @@ class Watch:
         return self._may_count(now_s) and bool(waiting)
 
     def work(self, now_s: float) -> None:
-        """Count one bite: what seeds will bring, then what is new, then what is new to those who stand further back.
+        """Count one bite: what is new, then what seeds will bring, then what is new to those who stand further back.
 
         At last, where that is asked for, all values that have no destination.
         """
         with self._reading(now_s):
-            if self._planner.wants_sizes:
-                self._planner.sized(self._recent_sizes(now_s))
-            elif self._above:
+            if self._above:
                 self._count_above(self._above.popleft())
+            elif self._planner.wants_sizes:
+                self._planner.sized(self._recent_sizes(now_s))
             elif not self._below and (below := self._planner.below()) is not None:
                 self._below = deque(self._source.cuts(below))
             elif self._below:
@@ -163,10 +163,22 @@ class Watch:
         self._planner.counted_below(self._source.count(cut, self._routes.values()))
 
     def _recent_sizes(self, now_s: float) -> Mapping[str, int] | None:
-        """Estimates may be a little old: at a start, destinations ask for their seeds one after the other."""
+        """Estimates may be a little old: at a start, destinations ask for their seeds one after the other.
+
+        None where they can't be had: one old file that is unreadable must not keep changes from being counted. A seed
+        that needs it fails by itself.
+        """
         if self._sizes is None or now_s - self._sizes[1] >= SIZES_EVERY_S:
-            self._sizes = self._source.sizes(), now_s
+            self._sizes = self._sizes_or_none(), now_s
         return self._sizes[0]
+
+    def _sizes_or_none(self) -> Mapping[str, int] | None:
+        try:
+            return self._source.sizes()
+        except ViaduckError as error:
+            self._metrics.errors_total.labels(type=error.type, destination="").inc()
+            log.warning("seeds go without being sized", type=error.type, why=error.message)
+            return None
 
     def _wants_unknown(self, now_s: float) -> bool:
         return self._unknown is not None and self.has_seen and self._unknown.wants_look(now_s)

@@ -23,13 +23,15 @@ UNREACHABLE = SourceError("source_unreachable", "nobody answers", "start it")
 
 @dataclass
 class FakeSource:
-    """``history`` holds the changed rows by routing value of each snapshot; ``fails`` is raised by every call."""
+    """``history`` holds the changed rows by routing value of each snapshot; ``fails`` is raised by every call,
+    ``unsizable`` where the rows of seeds are asked for."""
 
     history: list[dict[str, int]] = field(default_factory=lambda: [{}, {}])
     oldest: int = 0
     table: str = "table"
     segments: bool = False
     fails: ViaduckError | None = None
+    unsizable: ViaduckError | None = None
     most: int = 400
     calls: list[str] = field(default_factory=list)
 
@@ -64,6 +66,8 @@ class FakeSource:
 
     def sizes(self) -> dict[str, int] | None:
         self._called("sizes")
+        if self.unsizable is not None:
+            raise self.unsizable
         return {"a": 10}
 
     def unknown(self, routed: Collection[str]) -> tuple[list[Offered], bool]:

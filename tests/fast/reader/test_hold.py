@@ -5,6 +5,7 @@ from datetime import timedelta
 from services.reader.choose import Draft, Rules
 from services.reader.hold import MOST_PROBES, MOST_SEEDS, Candidate, Hold
 from services.reader.tracked import Tracked
+from services.reader.waiting import Waiting
 from shared.messages import ItemKind
 from tests.fast.reader.world import EPOCH, spec
 
@@ -25,7 +26,10 @@ def admitted(hold: Hold, *candidates: Candidate) -> list[str]:
         hold.take("item", *each, 0.0)
         sent.append(each[0].name)
 
-    hold.admit(candidates, send)
+    waiting = Waiting()
+    for each in candidates:
+        waiting.put(*each)
+    hold.admit(waiting, {each[0].name: each for each in candidates}.get, send)
     return sent
 
 
@@ -57,14 +61,15 @@ def test_whoever_waits_longest_goes_first_and_nobody_overtakes() -> None:
     assert admitted(hold, young, large, old) == ["c"]
 
 
-def test_changes_go_before_seeds_and_probes_before_everything() -> None:
+def test_probes_go_first_and_changes_and_seeds_never_wait_for_each_other() -> None:
     hold = Hold(RULES)
     seed, changes, probe = (
         candidate("a", 60, kind=ItemKind.SEED),
         candidate("b", 60),
         candidate("c", None, kind=ItemKind.PROBE),
     )
-    assert admitted(hold, seed, changes, probe) == ["c", "b"]
+    assert admitted(hold, seed, changes, probe) == ["c", "b", "a"]
+    assert admitted(hold, candidate("d", 60), candidate("e", 60, kind=ItemKind.SEED)) == []
 
 
 def test_those_who_failed_take_at_most_half_of_the_bound() -> None:

@@ -215,6 +215,34 @@ def test_seeds_that_come_one_after_the_other_are_sized_by_one_count() -> None:
     assert desk.source.calls.count("sizes") == 1
 
 
+def test_changes_are_counted_before_seeds_are_sized() -> None:
+    desk = Desk("a", "b")
+    desk.poll(0.0)
+    desk.probed(a=1, b=NOT_SEEDED)
+    desk.planner.plan(0.0)
+    desk.source.commit(a=1)
+    desk.watch.poll(5.0)
+    desk.source.calls.clear()
+    desk.watch.work(5.0)
+    desk.watch.work(5.0)
+    assert [call.split()[0] for call in desk.source.calls] == ["count", "sizes"]
+
+
+def test_a_seed_that_can_not_be_sized_goes_all_the_same_and_changes_are_counted_at_once() -> None:
+    """One old file of the source is unreadable, and somebody waits for a seed: that is nobody else's trouble."""
+    desk = Desk("a", "b")
+    desk.source.unsizable = UNREACHABLE
+    desk.poll(0.0)
+    desk.probed(a=1, b=NOT_SEEDED)
+    desk.planner.plan(0.0)
+    desk.source.commit(a=1)
+    desk.poll(5.0)
+    assert not desk.told_problem()
+    sent = {action.destination: action.draft for action in desk.planner.plan(5.0)}  # type: ignore[union-attr]
+    assert sent["a"].kind is ItemKind.CHANGES
+    assert (sent["b"].kind, sent["b"].rows) == (ItemKind.SEED, None)
+
+
 def test_the_catalogs_time_goes_on_between_polls() -> None:
     desk = Desk("a")
     assert desk.watch.catalog_time(0.0) is None

@@ -193,16 +193,18 @@ class World:
         self.items.append(send)
 
     def _check(self) -> None:
-        """Nothing is ever believed to be exact that is not, and the bound on rows in flight holds."""
-        rows = []
+        """Nothing is ever believed to be exact that is not, and the bound on rows in flight holds, of changes and of
+        seeds."""
+        rows: dict[bool, list[int]] = {False: [], True: []}
         for name, tracked in self.planner.tracked.items():
             cursor = self.cursors.get(name)
             if tracked.is_seeded and cursor is not None and cursor.generation == tracked.spec.generation:
                 beyond = Range(cursor.position, max(tracked.exact, cursor.position))
                 assert not self.changed(name, beyond), f"{name}: believed exact at {tracked.exact}, is {cursor}"
             if tracked.in_flight is not None:
-                rows.append(tracked.in_flight.charge)
-        assert sum(rows) <= self.rules.max_rows_in_flight or len([r for r in rows if r]) == 1
+                rows[tracked.in_flight.kind is ItemKind.SEED].append(tracked.in_flight.charge)
+        for charges in rows.values():
+            assert sum(charges) <= self.rules.max_rows_in_flight or len([r for r in charges if r]) == 1
 
     # -- the applier and the network ---------------------------------------------------------------------------------
 
