@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import structlog
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
@@ -16,6 +16,8 @@ from shared.kafka.failure import Watch, build, describe
 from shared.kafka.settings import KafkaSettings
 
 log = structlog.get_logger(__name__)
+
+Answer = TypeVar("Answer")
 
 ANSWER_WITHIN_S = 10.0
 
@@ -65,7 +67,7 @@ class Broker:
         found = {}
         for name, future in asked.items():
             try:
-                described = future.result(timeout_s + 1.0)
+                described = self._answer(future, timeout_s + 1.0)
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise self._unreachable(error.args[0]) from None
@@ -107,7 +109,7 @@ class Broker:
     def _await_created(self, created: Mapping[str, Future[None]], timeout_s: float) -> None:
         for name, future in created.items():
             try:
-                future.result(timeout_s)
+                self._answer(future, timeout_s + 1.0)
                 log.info("topic created", topic=name, partitions=self._settings.partitions)
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # another service was quicker
@@ -115,6 +117,16 @@ class Broker:
                     raise DependencyError(
                         "kafka", f"can't create topic {name}: {describe(error.args[0])}", hint
                     ) from None
+
+    def _answer(self, future: Future[Answer], within_s: float) -> Answer:
+        """What a request brought. librdkafka ends it by itself in time, unless it, or the machine, stands still.
+
+        Raises ``KafkaException``, and ``DependencyError`` where nothing came.
+        """
+        try:
+            return future.result(within_s)
+        except TimeoutError:
+            raise self._unreachable(KafkaError(KafkaError._TIMED_OUT)) from None
 
     def _unreachable(self, error: KafkaError) -> DependencyError:
         """``error`` itself only says that nothing came back; a refused login or certificate is known to the watch,

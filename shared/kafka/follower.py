@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 import structlog
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
 
+from shared.background import Background
 from shared.kafka.failure import ClientLost, Watch, build, describe
 from shared.kafka.receive import receive
 from shared.kafka.record import Record
@@ -43,9 +44,9 @@ class Follower:
         self._settings, self._client_id, self._topics = settings, client_id, tuple(topics)
         self._urgent = urgent
         self._watch = Watch(client_id)
-        self._stopped, self._renewed = threading.Event(), threading.Event()
+        self._renewed = threading.Event()
         self._unread: set[tuple[str, int]] = set()
-        self._thread: threading.Thread | None = None
+        self._loop: Background | None = None
         self.caught_up = threading.Event()
         """Set once everything that the topics held at the start has been handled; then stays set."""
 
@@ -68,15 +69,16 @@ class Follower:
         Raises ``ConfigError`` for properties that librdkafka does not take.
         """
         consumer = self._build()  # here, so that a bad property is the caller's to report
-        self._thread = threading.Thread(
-            target=self._run, args=(consumer, handler, on_failure), name=f"follower {self._client_id}", daemon=True
-        )
-        self._thread.start()
+
+        def run(loop: Background) -> None:
+            self._run(loop, consumer, handler)
+
+        self._loop = Background(f"follower {self._client_id}", run, on_error=on_failure)
+        self._loop.start()
 
     def stop(self, timeout_s: float = 10.0) -> None:
-        self._stopped.set()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(timeout_s)
+        if self._loop is not None:
+            self._loop.stop(timeout_s)
 
     def renew(self) -> None:
         """Read the topics from the beginning again: they are others than before. Any thread."""
@@ -88,24 +90,21 @@ class Follower:
         properties = self._settings.consumer(self._client_id, group, self._watch, urgent=self._urgent)
         return build(Consumer, {**properties, "enable.partition.eof": True})
 
-    def _run(self, consumer: Consumer, handler: Handler, on_failure: Callable[[Exception], None]) -> None:
-        try:
-            while not self._stopped.is_set():
-                self._follow(consumer, handler)
-                if not self._stopped.wait(REBUILD_AFTER_S):
-                    consumer = self._build()
-        except Exception as error:
-            log.exception("following stopped", client=self._client_id)
-            on_failure(error)
+    def _run(self, loop: Background, consumer: Consumer, handler: Handler) -> None:
+        while not loop.stopped.is_set():
+            self._follow(loop, consumer, handler)
+            if not loop.stopped.wait(REBUILD_AFTER_S):
+                consumer = self._build()
 
-    def _follow(self, consumer: Consumer, handler: Handler) -> None:
+    def _follow(self, loop: Background, consumer: Consumer, handler: Handler) -> None:
         """Follow until the consumer is lost or the follower stopped."""
         try:
             self._renewed.clear()
             self._assign(consumer)
             ask_at = time.monotonic()
-            while not self._stopped.is_set():
-                self._take(consumer, handler)
+            while not loop.stopped.is_set():
+                loop.turned()
+                self._take(loop, consumer, handler)
                 if self._renewed.is_set():
                     raise ClientLost("they are others than before")
                 if self._watch.problem is not None and time.monotonic() >= ask_at:
@@ -116,13 +115,14 @@ class Follower:
         finally:
             consumer.close()
 
-    def _take(self, consumer: Consumer, handler: Handler) -> None:
+    def _take(self, loop: Background, consumer: Consumer, handler: Handler) -> None:
         ended: list[tuple[str, int]] = []
         records = receive(consumer, self._watch, POLL_S, BATCH, lambda topic, number: ended.append((topic, number)))
         for record in records:
-            if self._stopped.is_set():
+            if loop.stopped.is_set():
                 return
             handler(record)
+            loop.turned()
         self._unread.difference_update(ended)
         if not self._unread:
             self.caught_up.set()

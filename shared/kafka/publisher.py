@@ -10,6 +10,7 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
+from shared.background import Background
 from shared.kafka.failure import NotDelivered, Watch, build, describe, is_fatal
 from shared.kafka.partition_counts import PartitionCounts
 from shared.kafka.settings import KafkaSettings
@@ -46,14 +47,13 @@ class Publisher:
         self._watch = Watch(client_id)
         self._lock = threading.Lock()
         self._producer = self._build()
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._serve, name=f"publisher {client_id}", daemon=True)
-        self._thread.start()
+        self._loop = Background(f"publisher {client_id}", self._serve)
+        self._loop.start()
 
     @property
     def problem(self) -> str | None:
         """Why the broker can't be used now; None while nothing is known to be wrong."""
-        return self._watch.problem
+        return self._watch.problem or self._loop.problem
 
     def send(
         self,
@@ -99,8 +99,7 @@ class Publisher:
     def close(self, timeout_s: float = 10.0) -> None:
         """Deliver what is queued, give up what can't be delivered in time, and end."""
         self.flush(timeout_s)
-        self._stopped.set()
-        self._thread.join(timeout_s)
+        self._loop.stop(timeout_s)
         _discard(self._producer)
 
     def _build(self) -> Producer:
@@ -152,13 +151,14 @@ class Publisher:
 
         return report
 
-    def _serve(self) -> None:
-        while not self._stopped.is_set():
+    def _serve(self, loop: Background) -> None:
+        while not loop.stopped.is_set():
+            loop.turned()
             try:
                 self._producer.poll(POLL_S)
             except KafkaException as error:  # a fatal one comes out here as well as in the callback, or instead
                 self._failed(error)
-                self._stopped.wait(POLL_S)
+                loop.stopped.wait(POLL_S)
             if self._watch.fatal is not None:
                 self.rebuild()
 

@@ -7,11 +7,11 @@ begins anew.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 
 import structlog
 
+from shared.background import Background
 from shared.errors import DependencyError
 from shared.kafka.broker import Broker, TopicIdentity
 from shared.kafka.settings import KafkaSettings
@@ -29,30 +29,30 @@ class RenewalWatch:
     The embedded broker needs none: it comes back at another address, with which every service is started anew.
     """
 
-    def __init__(self, settings: KafkaSettings, client_id: str, on_renewed: Callable[[], None]) -> None:
+    def __init__(
+        self, settings: KafkaSettings, client_id: str, on_renewed: Callable[[], None], broker: Broker | None = None
+    ) -> None:
         self._settings, self._on_renewed = settings, on_renewed
         self._kept = Topics(settings.prefix).kept
-        self._broker = Broker(settings, client_id)
+        self._broker = broker or Broker(settings, client_id)
         self._known: Mapping[str, TopicIdentity] = {}
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"renewal watch {client_id}", daemon=True)
+        self._loop = Background(f"renewal watch {client_id}", self._run)
 
     def start(self) -> None:
         if not self._settings.embedded:
-            self._thread.start()
+            self._loop.start()
 
     def stop(self, timeout_s: float = 2.0) -> None:
-        self._stopped.set()
-        if self._thread.is_alive():
-            self._thread.join(timeout_s)
+        self._loop.stop(timeout_s)
 
-    def _run(self) -> None:
-        while not self._stopped.wait(LOOK_EVERY_S if self._known else 0):
+    def _run(self, loop: Background) -> None:
+        while not loop.stopped.wait(LOOK_EVERY_S if self._known else 0):
+            loop.turned()
             try:
                 self._look()
             except DependencyError as error:
                 log.debug("topics can't be looked at", error=error.message)  # the clients themselves tell of it
-                self._stopped.wait(LOOK_EVERY_S)
+                loop.stopped.wait(LOOK_EVERY_S)
 
     def _look(self) -> None:
         found = self._broker.identities(self._kept, ANSWER_WITHIN_S)
