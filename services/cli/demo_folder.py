@@ -15,6 +15,7 @@ from services.cli.demo_flights import KEY_COLUMN, ROUTING_FIELD, TABLE
 from services.cli.lock import StateLock
 from shared.errors import ConfigError
 from shared.lake.engine import connect
+from shared.lake.question import Question
 from shared.lake.statements import OwnSqlite
 
 MARKER = ".made-by-viaduck-demo"
@@ -70,7 +71,7 @@ class DemoFolder:
         if carrier not in self._catalogs:
             self._catalogs[carrier] = OwnSqlite(self._looking, self.destination(carrier), f"lake {carrier}")
         try:
-            return int(self._catalogs[carrier].rows(GROWTH)[0]["rows_held"])
+            return int(self._catalogs[carrier].rows(Question(GROWTH))[0]["rows_held"])
         except (FileNotFoundError, duckdb.Error):  # no such file or table yet: the lake is about to be created
             return None
 

@@ -16,9 +16,11 @@ import duckdb
 import psycopg
 
 from shared.config.catalogs import ResolvedLake
+from shared.errors import DestinationError
 from shared.lake.engine import connect
 from shared.lake.failure import classify
-from shared.lake.sql import ident, literal
+from shared.lake.question import Question, Value
+from shared.lake.sql import ident
 from shared.lake.statements import AttachedSqlite, OwnSqlite, Postgres, Row, Statements
 from shared.lake.types import duckdb_type
 from shared.ranges import Range
@@ -27,6 +29,16 @@ MAINTENANCE = frozenset({"merge_adjacent", "rewrite_delete", "inline_flush"})
 """Marks of commits that move rows between files and change none."""
 
 APPENDING = frozenset({"inserted_into_table", "inlined_insert", "merge_adjacent", "inline_flush"})
+
+
+HEAD_ON_POSTGRES = (
+    "SELECT snapshot_id, snapshot_time, now() AS catalog_now FROM {}ducklake_snapshot ORDER BY snapshot_id DESC LIMIT 1"
+)
+
+HEAD_ON_SQLITE = (
+    "SELECT snapshot_id, snapshot_time, strftime('%Y-%m-%d %H:%M:%f+00:00', 'now') AS catalog_now"
+    " FROM {}ducklake_snapshot ORDER BY snapshot_id DESC LIMIT 1"
+)
 
 
 @dataclass(frozen=True)
@@ -101,8 +113,7 @@ class CatalogReader:
         self._lake = lake
         self._given = statements
         self._statements = statements
-        self._prefix = f"{ident(lake.metadata_schema)}." if lake.metadata_schema else ""
-        self._now = "now()" if lake.sqlite_file is None else "strftime('%Y-%m-%d %H:%M:%f+00:00', 'now')"
+        self._prefix = f"{ident(lake.schema)}."
 
     @classmethod
     def attached(cls, lake: ResolvedLake, con: duckdb.DuckDBPyConnection, alias: str) -> CatalogReader:
@@ -122,10 +133,7 @@ class CatalogReader:
         return bool(found["there"])
 
     def head(self) -> Head:
-        row = self._one(
-            f"SELECT snapshot_id, snapshot_time, {self._now} AS catalog_now FROM {{}}ducklake_snapshot"
-            " ORDER BY snapshot_id DESC LIMIT 1"
-        )
+        row = self._one(HEAD_ON_POSTGRES if self._lake.sqlite_file is None else HEAD_ON_SQLITE)
         return Head(int(row["snapshot_id"]), _time(row["snapshot_time"]), _time(row["catalog_now"]))
 
     def oldest(self) -> int:
@@ -155,8 +163,8 @@ class CatalogReader:
         """The table as it was at snapshot ``at``; None where there is none. Names compare as DuckDB compares them."""
         rows = self._all(
             "SELECT s.schema_name, t.table_name, t.table_id, t.table_uuid, t.begin_snapshot,"
-            " (SELECT schema_uuid FROM {0}ducklake_schema ORDER BY schema_id LIMIT 1) AS lake_uuid"
-            " FROM {0}ducklake_table t JOIN {0}ducklake_schema s ON s.schema_id = t.schema_id"
+            " (SELECT schema_uuid FROM {}ducklake_schema ORDER BY schema_id LIMIT 1) AS lake_uuid"
+            " FROM {}ducklake_table t JOIN {}ducklake_schema s ON s.schema_id = t.schema_id"
             " WHERE lower(t.table_name) = lower(:table) AND lower(s.schema_name) = lower(:schema)"
             " AND t.begin_snapshot <= :at AND (t.end_snapshot IS NULL OR t.end_snapshot > :at)"
             " AND s.begin_snapshot <= :at AND (s.end_snapshot IS NULL OR s.end_snapshot > :at)",
@@ -201,8 +209,8 @@ class CatalogReader:
     def touching(self, table_id: int, range: Range) -> tuple[Touch, ...]:
         """The snapshots of the range that name the table, oldest first. Other tables' commits cost nothing."""
         rows = self._all(
-            "SELECT c.snapshot_id, s.snapshot_time, c.changes_made FROM {0}ducklake_snapshot_changes c"
-            " JOIN {0}ducklake_snapshot s ON s.snapshot_id = c.snapshot_id"
+            "SELECT c.snapshot_id, s.snapshot_time, c.changes_made FROM {}ducklake_snapshot_changes c"
+            " JOIN {}ducklake_snapshot s ON s.snapshot_id = c.snapshot_id"
             " WHERE c.snapshot_id > :after AND c.snapshot_id <= :through AND c.changes_made LIKE :mark"
             " ORDER BY c.snapshot_id",
             after=range.after,
@@ -227,9 +235,9 @@ class CatalogReader:
 
     def _ended_files(self, table_id: int, range: Range) -> bool:
         row = self._one(
-            "SELECT (SELECT count(*) FROM {0}ducklake_delete_file WHERE table_id = :table"
+            "SELECT (SELECT count(*) FROM {}ducklake_delete_file WHERE table_id = :table"
             "  AND begin_snapshot > :after AND begin_snapshot <= :through)"
-            " + (SELECT count(*) FROM {0}ducklake_data_file WHERE table_id = :table"
+            " + (SELECT count(*) FROM {}ducklake_data_file WHERE table_id = :table"
             "  AND end_snapshot > :after AND end_snapshot <= :through) AS n",
             table=table_id,
             after=range.after,
@@ -244,7 +252,7 @@ class CatalogReader:
         ``partial_max``), which dates both back.
         """
         rows = self._all(
-            "SELECT DISTINCT d.begin_snapshot FROM {0}ducklake_delete_file d JOIN {0}ducklake_data_file f"
+            "SELECT DISTINCT d.begin_snapshot FROM {}ducklake_delete_file d JOIN {}ducklake_data_file f"
             " ON f.data_file_id = d.data_file_id AND f.begin_snapshot = d.begin_snapshot"
             " WHERE d.table_id = :table AND d.begin_snapshot > :after AND d.begin_snapshot <= :through"
             " AND f.partial_max IS NULL",
@@ -269,34 +277,39 @@ class CatalogReader:
     def has_table(self, schema: str, table: str) -> bool:
         """Whether there is such a table now. To ask DuckDB for a missing one opens every other attached lake: it looks
         for similar names there."""
-        return any(
-            found_schema.lower() == schema.lower() and found.lower() == table.lower()
-            for found_schema, found in self.tables()
-        )
+        return self.table_id(schema, table) is not None
 
-    def table_ids(self, names: Iterable[tuple[str, str]]) -> tuple[int, ...]:
-        """The ids of those tables, each (schema, table), that are there now."""
-        wanted = {(schema.lower(), table.lower()) for schema, table in names}
-        there = self._present_tables()
-        return tuple(
-            int(row["table_id"]) for row in there if (row["schema_name"].lower(), row["table_name"].lower()) in wanted
-        )
-
-    def live_rows(self, schema: str, table: str) -> int:
-        """Rows of the table in files, less those that were deleted there, and in the catalog: no file is opened."""
-        row = self._one(
-            "SELECT t.table_id,"
-            " coalesce((SELECT sum(record_count) FROM {0}ducklake_data_file WHERE end_snapshot IS NULL"
-            "  AND table_id = t.table_id), 0) - coalesce((SELECT sum(d.delete_count) FROM {0}ducklake_delete_file d"
-            "  JOIN {0}ducklake_data_file f ON f.data_file_id = d.data_file_id WHERE f.end_snapshot IS NULL"
-            "  AND d.end_snapshot IS NULL AND d.table_id = t.table_id), 0) AS live"
-            " FROM {0}ducklake_table t JOIN {0}ducklake_schema s ON s.schema_id = t.schema_id"
+    def table_id(self, schema: str, table: str) -> int | None:
+        """The id of a table that is there now, else None. Other tables of the lake are not read: it may be shared."""
+        rows = self._all(
+            "SELECT t.table_id FROM {}ducklake_table t JOIN {}ducklake_schema s ON s.schema_id = t.schema_id"
             " WHERE lower(t.table_name) = lower(:table) AND lower(s.schema_name) = lower(:schema)"
             " AND t.end_snapshot IS NULL AND s.end_snapshot IS NULL",
             schema=schema,
             table=table,
         )
-        inlined = [self._count(f"{name} WHERE end_snapshot IS NULL") for name in self.inlined_into(schema, table)]
+        return int(rows[0]["table_id"]) if rows else None
+
+    def table_ids(self, names: Iterable[tuple[str, str]]) -> tuple[int, ...]:
+        """The ids of those tables, each (schema, table), that are there now."""
+        found = (self.table_id(schema, table) for schema, table in names)
+        return tuple(table_id for table_id in found if table_id is not None)
+
+    def live_rows(self, schema: str, table: str) -> int:
+        """Rows of the table in files, less those that were deleted there, and in the catalog: no file is opened."""
+        row = self._one(
+            "SELECT t.table_id,"
+            " coalesce((SELECT sum(record_count) FROM {}ducklake_data_file WHERE end_snapshot IS NULL"
+            "  AND table_id = t.table_id), 0) - coalesce((SELECT sum(d.delete_count) FROM {}ducklake_delete_file d"
+            "  JOIN {}ducklake_data_file f ON f.data_file_id = d.data_file_id WHERE f.end_snapshot IS NULL"
+            "  AND d.end_snapshot IS NULL AND d.table_id = t.table_id), 0) AS live"
+            " FROM {}ducklake_table t JOIN {}ducklake_schema s ON s.schema_id = t.schema_id"
+            " WHERE lower(t.table_name) = lower(:table) AND lower(s.schema_name) = lower(:schema)"
+            " AND t.end_snapshot IS NULL AND s.end_snapshot IS NULL",
+            schema=schema,
+            table=table,
+        )
+        inlined = [self._inlined_rows(name) for name in self.inlined_into(schema, table)]
         return int(row["live"]) + sum(inlined) - self._deleted_in_catalog(int(row["table_id"]))
 
     def has_rows(self, schema: str, table: str) -> bool:
@@ -306,47 +319,61 @@ class CatalogReader:
     def inlined_into(self, schema: str, table: str) -> tuple[str, ...]:
         """The catalog's own tables for rows of a table: one for each version of its columns that had inlined rows."""
         found = self._all(
-            "SELECT i.table_name FROM {0}ducklake_inlined_data_tables i JOIN {0}ducklake_table t"
-            " ON t.table_id = i.table_id JOIN {0}ducklake_schema s ON s.schema_id = t.schema_id"
+            "SELECT i.table_id, i.schema_version, i.table_name FROM {}ducklake_inlined_data_tables i"
+            " JOIN {}ducklake_table t ON t.table_id = i.table_id JOIN {}ducklake_schema s ON s.schema_id = t.schema_id"
             " WHERE lower(t.table_name) = lower(:table) AND lower(s.schema_name) = lower(:schema)"
             " AND t.end_snapshot IS NULL AND s.end_snapshot IS NULL",
             schema=schema,
             table=table,
         )
-        return tuple(str(row["table_name"]) for row in found)
+        return tuple(self._inlined_name(row) for row in found)
+
+    def _inlined_name(self, row: Row) -> str:
+        """The name of a table of inlined rows, which whoever may write to the catalog could have made up."""
+        name = str(row["table_name"])
+        if name != f"ducklake_inlined_data_{int(row['table_id'])}_{int(row['schema_version'])}":
+            raise DestinationError(
+                "lake_incompatible",
+                f"the catalog of {self._lake} calls {name[:80]!r} a table of inlined rows, which DuckLake never does",
+                "somebody wrote to the catalog's own tables: restore ducklake_inlined_data_tables, then resume",
+            )
+        return name
+
+    def _inlined_rows(self, name: str) -> int:
+        sql = "SELECT count(*) AS n FROM {}{inlined} WHERE end_snapshot IS NULL"
+        return int(self._one(sql, {"inlined": ident(name)})["n"])
 
     def _deleted_in_catalog(self, table_id: int) -> int:
         """Rows of the table's files that a small change took away, which DuckLake notes in a table of its own."""
         name = f"ducklake_inlined_delete_{table_id}"
         if not self._has_own_table(name):
             return 0
-        return self._count(
-            f"{name} i JOIN {{0}}ducklake_data_file f ON f.data_file_id = i.file_id WHERE f.end_snapshot IS NULL"
+        sql = (
+            "SELECT count(*) AS n FROM {}{inlined} i JOIN {}ducklake_data_file f ON f.data_file_id = i.file_id"
+            " WHERE f.end_snapshot IS NULL"
         )
+        return int(self._one(sql, {"inlined": ident(name)})["n"])
 
     def _has_own_table(self, name: str) -> bool:
         if self._lake.sqlite_file is None:
             return bool(self._one("SELECT to_regclass(:name) IS NOT NULL AS there", name=self._prefix + name)["there"])
         return bool(self._all("SELECT name FROM sqlite_master WHERE name = :name", name=name))
 
-    def _count(self, rows: str) -> int:
-        return int(self._one(f"SELECT count(*) AS n FROM {{0}}{rows}")["n"])
-
     def find_stamp(self, part: str, after: int = 0) -> int | None:
         """The newest snapshot beyond ``after`` whose ``commit_extra_info`` holds ``part`` (a token, an item id)."""
         sql = (
             "SELECT max(snapshot_id) AS found FROM {}ducklake_snapshot_changes"
-            " WHERE snapshot_id > :after AND commit_extra_info LIKE :part"
+            " WHERE snapshot_id > :after AND commit_extra_info LIKE :part ESCAPE '!'"
         )
-        found = self._one(sql, after=after, part=f"%{part}%")["found"]
+        found = self._one(sql, after=after, part=_holding(part))["found"]
         return None if found is None else int(found)
 
     def stamps(self, part: str = "") -> tuple[str, ...]:
         """What Viaduck's own commits carry in ``commit_extra_info``, oldest first, where it holds ``part``."""
         rows = self._all(
             "SELECT commit_extra_info FROM {}ducklake_snapshot_changes WHERE author = 'viaduck'"
-            " AND commit_extra_info LIKE :part ORDER BY snapshot_id",
-            part=f"%{part}%",
+            " AND commit_extra_info LIKE :part ESCAPE '!' ORDER BY snapshot_id",
+            part=_holding(part),
         )
         return tuple(str(row["commit_extra_info"]) for row in rows)
 
@@ -354,10 +381,10 @@ class CatalogReader:
         """Viaduck's own commits whose ``commit_extra_info`` holds ``part``, the newest first."""
         rows = self._all(
             "SELECT c.snapshot_id, s.snapshot_time, c.commit_message, c.commit_extra_info"
-            " FROM {0}ducklake_snapshot_changes c JOIN {0}ducklake_snapshot s ON s.snapshot_id = c.snapshot_id"
-            " WHERE c.author = 'viaduck' AND c.commit_extra_info LIKE :part AND c.snapshot_id < :before"
+            " FROM {}ducklake_snapshot_changes c JOIN {}ducklake_snapshot s ON s.snapshot_id = c.snapshot_id"
+            " WHERE c.author = 'viaduck' AND c.commit_extra_info LIKE :part ESCAPE '!' AND c.snapshot_id < :before"
             " ORDER BY c.snapshot_id DESC LIMIT :most",
-            part=f"%{part}%",
+            part=_holding(part),
             before=2**62 if before is None else before,
             most=limit,
         )
@@ -372,40 +399,39 @@ class CatalogReader:
     def inlined_tables(self) -> frozenset[str]:
         """The catalog's own tables that hold inlined rows. An attached lake remembers them as it first saw them, though
         a flush may drop one without a new schema version (H12)."""
-        return frozenset(
-            str(row["table_name"]) for row in self._all("SELECT table_name FROM {}ducklake_inlined_data_tables")
-        )
+        found = self._all("SELECT table_id, schema_version, table_name FROM {}ducklake_inlined_data_tables")
+        return frozenset(self._inlined_name(row) for row in found)
 
     def tables(self) -> tuple[tuple[str, str], ...]:
         """(schema, table) of every table that is there now."""
-        return tuple((row["schema_name"], row["table_name"]) for row in self._present_tables())
-
-    def _present_tables(self) -> Sequence[Row]:
-        return self._all(
-            "SELECT t.table_id, s.schema_name, t.table_name FROM {0}ducklake_table t JOIN {0}ducklake_schema s"
+        rows = self._all(
+            "SELECT s.schema_name, t.table_name FROM {}ducklake_table t JOIN {}ducklake_schema s"
             " ON s.schema_id = t.schema_id WHERE t.end_snapshot IS NULL AND s.end_snapshot IS NULL"
         )
+        return tuple((row["schema_name"], row["table_name"]) for row in rows)
 
     def files_of(self, snapshot: int) -> frozenset[str]:
         """Names (last path part) of the data and delete files that the snapshot added."""
         rows = self._all(
-            "SELECT path FROM {0}ducklake_data_file WHERE begin_snapshot = :at"
-            " UNION ALL SELECT path FROM {0}ducklake_delete_file WHERE begin_snapshot = :at",
+            "SELECT path FROM {}ducklake_data_file WHERE begin_snapshot = :at"
+            " UNION ALL SELECT path FROM {}ducklake_delete_file WHERE begin_snapshot = :at",
             at=snapshot,
         )
         return frozenset(str(row["path"]).rsplit("/", 1)[-1] for row in rows)
 
-    def _one(self, sql: str, **values: str | int) -> Row:
-        rows = self._all(sql, **values)
+    def _one(self, sql: str, names: Mapping[str, str] | None = None, /, **values: Value) -> Row:
+        rows = self._all(sql, names, **values)
         if not rows:
             raise LookupError("the catalog has no snapshot")
         return rows[0]
 
-    def _all(self, sql: str, **values: str | int) -> Sequence[Row]:
+    def _all(self, sql: str, names: Mapping[str, str] | None = None, /, **values: Value) -> Sequence[Row]:
+        """Ask: ``{}`` in ``sql`` is the lake's own schema, ``{key}`` an identifier of ``names``, ``:key`` a value."""
         if self._statements is None:
             self._statements = _own_statements(self._lake)
+        question = Question(sql, {"": self._prefix, **(names or {})}, values)
         try:
-            return self._statements.rows(_render(sql.format(self._prefix), values))
+            return self._statements.rows(question)
         except (duckdb.Error, psycopg.Error, OSError) as error:
             self.close()
             raise classify(error, f"reading the catalog of {self._lake}") from None
@@ -416,16 +442,9 @@ def _own_statements(lake: ResolvedLake) -> Statements:
     return Postgres(lake.conninfo) if file is None else OwnSqlite(connect(), file)
 
 
-def _render(sql: str, values: Mapping[str, str | int]) -> str:
-    """Put values into ``:name`` places: numbers as they are, text as literals."""
-
-    def value(match: re.Match[str]) -> str:
-        if match[1] not in values:
-            return match[0]
-        given = values[match[1]]
-        return str(given) if isinstance(given, int) else literal(given)
-
-    return re.sub(r":([a-z]\w*)", value, sql)
+def _holding(part: str) -> str:
+    """A pattern of LIKE for texts that hold ``part`` to the letter: names may have a ``_`` or a ``%``."""
+    return "%" + re.sub("[!%_]", r"!\g<0>", part) + "%"
 
 
 def marks(changes_made: str, table_id: int) -> frozenset[str]:

@@ -110,7 +110,8 @@ PATTERNS = (
         r"connection refused|could not connect|unable to connect|could not translate host name|timeout expired"
         r"|server closed the connection|connection to server|terminating connection|too many clients|Connection reset"
         r"|the database system is (starting up|shutting down)|remaining connection slots|connection.*(lost|closed)"
-        r"|Could not (establish|resolve)|Connection error|timed out|SSL SYSCALL|idle-in-transaction timeout",
+        r"|Could not (establish|resolve)|Connection error|timed out|SSL SYSCALL|idle-in-transaction timeout"
+        r"|due to statement timeout",
         "check that the server runs and can be reached from the applier; it is tried again by itself",
     ),
     _pattern(

@@ -17,16 +17,21 @@ import psycopg
 from psycopg.rows import dict_row
 
 from shared.config.catalogs import patient
+from shared.lake.question import Question
 from shared.lake.sql import ident, literal
 
 Row = Mapping[str, Any]
+
+OWN_SETTINGS = b"SET search_path = pg_catalog; SET statement_timeout = '30s'"
+"""Said once on each connection: a database may have functions of its own under the names of Postgres's, and whoever
+holds a lock for good must not hold us."""
 
 
 class Statements(Protocol):
     """One catalog's database."""
 
-    def rows(self, sql: str) -> Sequence[Row]:
-        """Run one query outside any transaction. Raises the driver's error."""
+    def rows(self, question: Question) -> Sequence[Row]:
+        """Ask outside any transaction. Raises the driver's error."""
 
     def close(self) -> None: ...
 
@@ -38,9 +43,13 @@ class AttachedSqlite:
         self._con = con
         self._name = name
 
-    def rows(self, sql: str) -> Sequence[Row]:
+    def rows(self, question: Question) -> Sequence[Row]:
+        text, values = question.rendered("?")
+        # SQLite takes of numbers only the largest type
+        places = ", ".join("CAST(? AS VARCHAR)" if isinstance(value, str) else "CAST(? AS BIGINT)" for value in values)
+        bound = f", params => row({places})" if values else ""
         with contextlib.closing(self._con.cursor()) as cursor:
-            found = cursor.execute(f"SELECT * FROM sqlite_query({literal(self._name)}, {literal(sql)})")
+            found = cursor.execute(f"SELECT * FROM sqlite_query(?, ?{bound})", [self._name, text, *values])
             names = [column[0] for column in found.description or ()]
             return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
@@ -56,13 +65,13 @@ class OwnSqlite(AttachedSqlite):
         self._file = file
         self._attached = False
 
-    def rows(self, sql: str) -> Sequence[Row]:
+    def rows(self, question: Question) -> Sequence[Row]:
         if not self._attached:
             if not self._file.exists():
                 raise FileNotFoundError(f"there is no catalog file {self._file}")
             self._con.execute(f"ATTACH {literal(str(self._file))} AS {ident(self._name)} (TYPE sqlite, READ_ONLY)")
             self._attached = True
-        return super().rows(sql)
+        return super().rows(question)
 
     def close(self) -> None:
         self._con.close()
@@ -75,14 +84,22 @@ class Postgres:
         self._conninfo = patient(conninfo)
         self._con: psycopg.Connection[dict[str, Any]] | None = None
 
-    def rows(self, sql: str) -> Sequence[Row]:
+    def rows(self, question: Question) -> Sequence[Row]:
+        text, values = question.rendered("$")
         try:
             if self._con is None or self._con.closed:
-                self._con = psycopg.connect(self._conninfo, autocommit=True, row_factory=dict_row)
-            return self._con.execute(sql.encode()).fetchall()
+                self._con = self._connected()
+            with psycopg.RawCursor(self._con) as cursor:
+                # Results in binary mean the extended protocol, with values or without: one statement, never several.
+                return cursor.execute(text.encode(), values, binary=True).fetchall()
         except psycopg.Error:
             self.close()
             raise
+
+    def _connected(self) -> psycopg.Connection[dict[str, Any]]:
+        con: psycopg.Connection[dict[str, Any]] = psycopg.connect(self._conninfo, autocommit=True, row_factory=dict_row)
+        con.execute(OWN_SETTINGS)
+        return con
 
     def close(self) -> None:
         if self._con is not None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
+from shared.errors import ViaduckError
 from shared.lake.sql import ident
 
 SIMPLE = {
@@ -39,6 +41,8 @@ SIMPLE = {
     "geometry": "GEOMETRY",
 }
 
+DECIMAL = re.compile(r"decimal\(\d{1,2}, ?\d{1,2}\)")
+
 LOSSY = ("HUGEINT", "UHUGEINT")
 """DuckLake stores these as DOUBLE in Parquet: 9007199254740993 comes back as …992 (DUCKLAKE §1.12)."""
 
@@ -49,7 +53,10 @@ RESERVED_PREFIX = "_ducklake_"
 
 
 def duckdb_type(ducklake_type: str, children: Sequence[tuple[str, str]] = ()) -> str:
-    """The type as DuckDB declares it; ``children`` are the (name, declared type) of a nested type's parts."""
+    """The type as DuckDB declares it; ``children`` are the (name, declared type) of a nested type's parts.
+
+    It becomes SQL, and a catalog is a stranger's: raises ``ViaduckError`` (``lake_incompatible``) for any other text.
+    """
     kind = ducklake_type.lower()
     if kind == "list":
         return f"{children[0][1]}[]"
@@ -57,6 +64,12 @@ def duckdb_type(ducklake_type: str, children: Sequence[tuple[str, str]] = ()) ->
         return "STRUCT(" + ", ".join(f"{ident(name)} {declared}" for name, declared in children) + ")"
     if kind == "map":
         return f"MAP({children[0][1]}, {children[1][1]})"
+    if kind not in SIMPLE and not DECIMAL.fullmatch(kind):
+        raise ViaduckError(
+            "lake_incompatible",
+            f"a catalog tells of a column of the type {ducklake_type[:80]!r}",
+            "it is none that this version of DuckLake has: correct the catalog, or drop the column",
+        )
     return SIMPLE.get(kind, kind.upper())
 
 

@@ -16,6 +16,7 @@ from services.control.database import Database
 from shared.config.catalogs import ResolvedLake, parse_catalog
 from shared.lake.attach import attach
 from shared.lake.engine import connect
+from shared.lake.question import Question
 from shared.lake.statements import Postgres as OwnStatements
 from tests.servers.postgres import Postgres
 
@@ -56,7 +57,7 @@ def test_by_a_lake_that_is_attached(lake: ResolvedLake, postgres: Postgres) -> N
 
 def test_by_our_own_looks_at_a_catalog(lake: ResolvedLake, postgres: Postgres) -> None:
     with closing(OwnStatements(lake.conninfo)) as own:
-        own.rows("SELECT 1")
+        own.rows(Question("SELECT 1"))
         found = noticed_within_s(postgres.port)
     assert len(found) == 1
     assert max(found) <= NOTICED_WITHIN_S
@@ -74,5 +75,5 @@ def test_but_a_user_may_have_more_patience(lake: ResolvedLake, postgres: Postgre
     with closing(
         OwnStatements(f"{lake.conninfo} keepalives_idle=50 keepalives_interval=50 tcp_user_timeout=200000")
     ) as own:
-        own.rows("SELECT 1")
+        own.rows(Question("SELECT 1"))
         assert noticed_within_s(postgres.port) == [200]
