@@ -4,12 +4,13 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench bench-full bench-page bench-control bench-profile mutants torture soak model-check
+.PHONY: help setup demo test test-client lint bench bench-full bench-page bench-control bench-profile mutants torture soak model-check
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 READY := .venv/.ready
 LOAD_READY := .venv/.load-ready
+CLIENT_READY := .venv/.client-ready
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTEST := $(BIN)/python -m pytest
 
@@ -34,6 +35,13 @@ demo: $(READY) ## one shared table of real flights becomes sixteen exact lakes
 
 test: $(READY) ## all tests; ARGS="-k name" for some
 	$(PYTEST) -n 3 $(ARGS)
+
+$(CLIENT_READY): $(READY) requirements-client.lock
+	$(PIP) install --require-hashes --no-deps -r requirements-client.lock
+	@touch $@
+
+test-client: $(CLIENT_READY) ## a client generated of /openapi.json, at work
+	$(PYTEST) tests/fast/control/test_openapi.py $(ARGS)
 
 lint: $(READY) ## ruff and mypy over source and tests
 	$(BIN)/ruff check services shared tests bench deploy

@@ -33,6 +33,24 @@ File = Annotated[
 ]
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from shared.build import build_version
+
+        print(f"viaduck {build_version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def about(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show which build this is, and end."),
+    ] = False,
+) -> None:
+    """Keeps a shared DuckLake table in step with one DuckLake table per tenant: exactly, seconds behind."""
+
+
 @app.command()
 def up(
     config: File,

@@ -14,8 +14,8 @@ Changes: TypeAlias = dict[str, tuple[Any, Any]]
 
 _DECLARED = TypeAdapter(Declared)
 
-HIDDEN = frozenset({"identity"})
-"""A digest that means nothing to anybody."""
+HIDDEN = frozenset({"identity", "written"})
+"""A digest that means nothing to anybody; and what the other fields say already."""
 
 
 def deed(before: Registered | None, after: Registered) -> str:

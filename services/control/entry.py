@@ -88,6 +88,7 @@ def declare_entry(id: str, entry: Entry, routing_value: str, config: Config, env
         seed_mode=_seed_mode(entry, config),
         slice_of=slice_name(config.routing),
         name=entry.name,
+        written=entry.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"id"}),
     )
 
 

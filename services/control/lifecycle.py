@@ -25,9 +25,9 @@ Values in, values out: whoever calls writes the result to the registry and publi
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 from shared.errors import ConfigError
 from shared.messages import DesiredState, Destination, ItemKind, LakeRef, Outcome, Progress, SeedMode
@@ -58,6 +58,8 @@ class Declared:
     slice_of: str
     """The routing column, and whether keys are known: what "the rows of a routing value" means in this pipeline."""
     name: str = ""
+    written: Mapping[str, Any] | None = field(default=None, hash=False)
+    """The entry as it was put over REST, for whoever wants to change it; it decides nothing."""
 
     def same_lake(self, other: Declared) -> bool:
         """Two names of one catalog are the same lake; where control can't resolve one, only equal names are."""
@@ -240,6 +242,27 @@ def reseed(held: Registered, revision: Revision) -> Registered:
 def rewind(held: Registered, to: int, revision: Revision) -> Registered:
     """A new life that begins at snapshot ``to`` of the source, and goes on from there."""
     return replace(held, generation=held.generation + 1, replace=False, seed_at=to, revision=revision)
+
+
+def permitted(held: Registered, *, parked: bool, failing: bool) -> tuple[str, ...]:
+    """The actions that change something of a destination as it is now, in the order in which people look for them.
+
+    ``parked``, ``failing``: what the last answers say of it.
+    """
+    if held.removing:
+        return ("remove",)
+    running, stopped = held.desired is DesiredState.RUNNING, held.desired is DesiredState.STOPPED
+    wanted = {
+        "edit": held.managed_by == "api",
+        "pause": running,
+        "resume": parked or held.desired is DesiredState.PAUSED,
+        "stop": not stopped,
+        "restart": stopped or failing,
+        "reseed": True,
+        "rewind": True,
+        "remove": held.managed_by == "api",
+    }
+    return tuple(name for name, possible in wanted.items() if possible)
 
 
 def _switched(held: Registered, desired: DesiredState, revision: Revision) -> Registered:

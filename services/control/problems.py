@@ -49,6 +49,10 @@ KINDS: dict[str, Kind] = {
         422, "No safe name", "No safe name can be made of this routing value, so the template can't be used for it.",
         "PUT a destination with an id of your own and this routing value.",
     ),
+    "key_reused": Kind(
+        422, "Key used before", "This Idempotency-Key came with another request within the hour.",
+        "Send a new request with a new key; the same one again exactly as it was.",
+    ),
     "check_failed": Kind(
         422, "A check failed", "The destination was looked at before anything was written, and it would not work.",
         "Mend what `fields` names, or switch the checks off with ?check=false.",
@@ -68,6 +72,10 @@ KINDS: dict[str, Kind] = {
     ),
     "conflict": Kind(
         409, "Conflict", "The destination's state does not allow this.", "Look at its status first."
+    ),
+    "in_progress": Kind(
+        409, "In progress", "The first request with this Idempotency-Key is not answered yet.",
+        "Wait, and send it again."
     ),
     "not_visible": Kind(
         409, "Not visible from here", "Control can't open this lake: what it takes is known to the appliers alone.",

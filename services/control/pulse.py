@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from services.control.status import View
+from services.control.status import OFF, View
 
 EVERY_S = 5.0
 KEPT = 720
@@ -17,10 +17,14 @@ KEPT = 720
 
 @dataclass(frozen=True)
 class Beat:
-    """One look. ``lag_s``: of whoever is furthest behind; None before any reader said anything."""
+    """One look. ``lag_s``: of whoever is furthest behind of those that are meant to go on; None where nobody knows."""
 
     at: float
     lag_s: float | None = None
+    unknown: int = 0
+    """How many are meant to go on and nobody knows how far they are behind."""
+    failing: int = 0
+    parked: int = 0
     rows_per_s: float = 0.0
     in_flight: int = 0
 
@@ -42,10 +46,16 @@ class Pulse:
 
     @property
     def columns(self) -> list[list[float | None]]:
-        """Times, lags and rows per second, as a plot wants them."""
+        """Times, lags, rows per second, how many fail, how many are parked, as a plot wants them."""
         with self._lock:
             beats = list(self._beats)
-        return [[each.at for each in beats], [each.lag_s for each in beats], [each.rows_per_s for each in beats]]
+        return [
+            [each.at for each in beats],
+            [each.lag_s for each in beats],
+            [each.rows_per_s for each in beats],
+            [each.failing for each in beats],
+            [each.parked for each in beats],
+        ]
 
     def feel(self) -> None:
         """Look again, if it is time."""
@@ -56,9 +66,14 @@ class Pulse:
         self._rows, self._at = sum(seen.rows_applied or 0 for seen in view.seen.values()), now
         lagging = [each for whole in view.newest for each in whole.lagging.values()]
         grown = 0 if before is None else max(0, self._rows - before)
+        awaited = [each for each in view.standings.values() if each.state not in OFF]
+        lags = [each.lag_seconds for each in awaited if each.lag_seconds is not None]
         beat = Beat(
             at=now,
-            lag_s=max((each.lag_seconds for each in lagging), default=0.0) if view.newest else None,
+            lag_s=max(lags, default=None if awaited or not view.newest else 0.0),
+            unknown=len(awaited) - len(lags),
+            failing=sum(each.failing for each in awaited),
+            parked=sum(each.state == "parked" for each in awaited),
             rows_per_s=grown / passed if before is not None else 0.0,
             in_flight=sum(each.in_flight for each in lagging),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
@@ -15,7 +15,8 @@ from services.control.frontier import Published, Trusted, Whole, of
 from services.control.lifecycle import Registered
 from services.control.seen import Seen
 from services.control.trail import Rebuilt
-from shared.messages import DesiredState, Problem
+from shared.backoff import delay_s
+from shared.messages import DesiredState, Lagging, Problem
 from shared.ranges import NOT_SEEDED
 
 State = Literal["seeding", "running", "paused", "stopped", "parked", "removing"]
@@ -23,6 +24,9 @@ State = Literal["seeding", "running", "paused", "stopped", "parked", "removing"]
 
 OFF: frozenset[State] = frozenset({"paused", "stopped", "removing"})
 """Nobody waits for those to be exact."""
+
+MOVING: frozenset[State] = frozenset({"seeding", "running"})
+"""Those are tried again by themselves."""
 
 
 class Error(BaseModel):
@@ -33,6 +37,10 @@ class Error(BaseModel):
     hint: str
     retryable: bool
     since: datetime
+    attempts: int | None = None
+    """Failed tries in a row, as its reader counts them; null where no reader says."""
+    next_try_at: datetime | None = None
+    """When it is tried again by itself, at the earliest; null while it is being tried, and where it waits for you."""
 
 
 EXAMPLE: dict[str, Any] = {
@@ -41,7 +49,7 @@ EXAMPLE: dict[str, Any] = {
     "rows_applied": 1200, "last_applied_at": "2026-01-01T00:00:00Z", "managed_by": "api",
     "error": {
         "type": "access_denied", "message": "the catalog refused the login", "hint": "check the role and its password",
-        "retryable": False, "since": "2026-01-01T00:00:05Z",
+        "retryable": False, "since": "2026-01-01T00:00:05Z", "attempts": 3, "next_try_at": None,
     },
 }  # fmt: skip
 """A status, for OpenAPI."""
@@ -65,7 +73,8 @@ class Status(BaseModel):
     lag_snapshots: int | None
     """Source snapshots after ``known_through``; null while one of the two is not known."""
     lag_seconds: float | None
-    """Age of the oldest source snapshot with an unapplied change; null before a reader has said anything about it."""
+    """Age of the oldest source snapshot with an unapplied change; null where nobody can say: before a reader has said
+    anything about it, and while it was never reached."""
     rows_applied: int
     last_applied_at: datetime | None
     managed_by: Literal["file", "api"]
@@ -106,10 +115,15 @@ class Standing(NamedTuple):
     state: State
     position: int | None
     lag_seconds: float | None
-    troubled: bool
-    """It has an error."""
+    trouble: str | None
+    """The type of its error."""
     exact: bool
     """Known to be exact at the source's head, or switched off."""
+
+    @property
+    def failing(self) -> bool:
+        """It has an error, and is tried again by itself."""
+        return self.trouble is not None and self.state in MOVING
 
 
 @dataclass(frozen=True)
@@ -162,11 +176,11 @@ def status(view: View, id: str) -> Status:
         known_through=known,
         source_snapshot=head,
         lag_snapshots=None if head is None or known is None else max(0, head - known),
-        lag_seconds=_lag_seconds(word, id),
+        lag_seconds=_lag_seconds(word, id, known),
         rows_applied=0 if seen is None or seen.rows_applied is None else seen.rows_applied,
         last_applied_at=None if seen is None else seen.last_applied_at,
         managed_by=held.managed_by,
-        error=_error(seen, held),
+        error=_error(seen, held, None if word is None else word.whole.lagging.get(id)),
     )
 
 
@@ -217,11 +231,12 @@ def _standing(view: View, id: str, held: Registered, head: int | None) -> Standi
     word = of(view.trusted, id, held.generation)
     known = _known_through(seen, word, id)
     state = _state(held, seen, known)
+    complaint = None if seen is None else _complaint(seen, held)
     return Standing(
         state,
         None if seen is None else _snapshot(seen.position),
-        _lag_seconds(word, id),
-        seen is not None and _complaint(seen, held) is not None,
+        _lag_seconds(word, id, known),
+        None if complaint is None else complaint.type,
         state in OFF or _is_exact(word, known, head, id),
     )
 
@@ -267,19 +282,33 @@ def _is_outdated(seen: Seen, held: Registered) -> bool:
     return seen.at < held.revision.at
 
 
-def _error(seen: Seen | None, held: Registered) -> Error | None:
+def _error(seen: Seen | None, held: Registered, lagging: Lagging | None) -> Error | None:
     complaint = None if seen is None else _complaint(seen, held)
     if seen is None or complaint is None or seen.since is None:
         return None
-    return Error(**complaint.model_dump(), since=seen.since)
+    attempts = None if lagging is None else lagging.attempts
+    return Error(
+        **complaint.model_dump(), since=seen.since, attempts=attempts, next_try_at=_next_try_at(seen, held, lagging)
+    )
+
+
+def _next_try_at(seen: Seen, held: Registered, lagging: Lagging | None) -> datetime | None:
+    """Two clocks are compared here, for display only."""
+    waits = lagging is not None and lagging.attempts > 0 and not lagging.in_flight
+    if lagging is None or not waits or seen.parked or held.desired is not DesiredState.RUNNING:
+        return None
+    return seen.at + timedelta(seconds=delay_s(lagging.attempts, 0.0))
 
 
 def _complaint(seen: Seen, held: Registered) -> Problem | None:
     return None if seen.error is None or _is_outdated(seen, held) else seen.error
 
 
-def _lag_seconds(word: Trusted | None, id: str) -> float | None:
+def _lag_seconds(word: Trusted | None, id: str, known_through: int | None) -> float | None:
+    """Of one that was never reached nobody knows what it lacks, so 0 would be a lie."""
     if word is None:
         return None
     lagging = word.whole.lagging.get(id)
-    return 0.0 if lagging is None else lagging.lag_seconds
+    if lagging is None:
+        return 0.0
+    return (lagging.lag_seconds or None) if known_through is None else lagging.lag_seconds

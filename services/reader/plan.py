@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 
 from services.reader.actions import Action, Park, Send
 from services.reader.answers import Next, accept, overhear
-from services.reader.backoff import delay_s
 from services.reader.catch_up import CatchUp
 from services.reader.choose import Rules, Sight, choose, is_near_oldest, needs_size, needs_upkeep, upkeep
 from services.reader.hold import MOST_UPKEEPS, Candidate, Hold
@@ -21,6 +20,7 @@ from services.reader.steps import Step
 from services.reader.timers import Timers
 from services.reader.tracked import Tracked
 from services.reader.waiting import Waiting
+from shared.backoff import delay_s
 from shared.messages import DesiredState, Destination, ItemKind, Problem, Progress
 from shared.ranges import Range
 

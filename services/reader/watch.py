@@ -11,13 +11,13 @@ from typing import Protocol
 
 import structlog
 
-from services.reader.backoff import delay_s
 from services.reader.choose import Sight
 from services.reader.frontier import CatalogTime
 from services.reader.plan import Planner
 from services.reader.source import Cut, Expired
 from services.reader.steps import Step
 from services.reader.unknown import Unknown
+from shared.backoff import delay_s
 from shared.errors import ViaduckError
 from shared.lake.catalog import Head
 from shared.messages import Offered, Problem

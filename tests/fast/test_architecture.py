@@ -37,7 +37,7 @@ PURE = (
     "services/reader/choose.py",
     "services/reader/ledger.py",
     "services/reader/steps.py",
-    "services/reader/backoff.py",
+    "shared/backoff.py",
     "services/control/lifecycle.py",
     "services/control/status.py",
     "services/control/clash.py",

@@ -6,17 +6,22 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
 from services.control.api import destinations, health, operations, pipelines, problems, proposals, tokens, work, writes
+from services.control.api import version as build_of
 from services.control.api.guard import Guard
+from services.control.api.head import HeadMiddleware
+from services.control.api.idempotency import IdempotencyMiddleware
 from services.control.api.middleware import GuardMiddleware
 from services.control.api.problems import ProblemDocument, declared
 from services.control.api.state import Sources
+from services.control.idempotency import Answers
 from services.control.page import add, assets, errors, live, login
 from services.control.page import proposals as proposals_page
 from services.control.page.once import Once
 from services.control.page.place import OF_ONE
+from services.control.page.trouble import ProblemPages
 
 EVERYWHERE = (
-    "invalid", "unauthorized", "forbidden", "method_not_allowed", "too_many_failures", "unavailable", "defect"
+    "invalid", "unauthorized", "forbidden", "method_not_allowed", "too_many_failures", "unavailable", "defect",
 )  # fmt: skip
 """Kinds that any route may answer with; 405 to another method than the route's own."""
 
@@ -32,7 +37,7 @@ def build(sources: Sources, guard: Guard) -> FastAPI:
 def furnish(app: FastAPI, sources: Sources, guard: Guard) -> None:
     """Give an application what it shows and who may see it, in place of what it had."""
     app.state.sources, app.state.guard = sources, guard
-    app.state.once = Once(live.EVERY_S / 2)
+    app.state.once, app.state.answers = Once(live.EVERY_S / 2), Answers()
 
 
 def _assembled() -> FastAPI:
@@ -45,10 +50,11 @@ def _assembled() -> FastAPI:
         redoc_url=None,
         generate_unique_id_function=_operation_id,
     )
-    app.add_middleware(GuardMiddleware)
+    for middleware in (IdempotencyMiddleware, GuardMiddleware, ProblemPages, HeadMiddleware):  # the last is outermost
+        app.add_middleware(middleware)
     problems.install(app)
     common = declared(*EVERYWHERE)
-    routers = (pipelines, destinations, writes, proposals, operations, work, tokens)
+    routers = (build_of, pipelines, destinations, writes, proposals, operations, work, tokens)
     for router in (each.router for each in routers):
         app.include_router(router, responses={**common})
     for router in (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import Header
 
@@ -15,7 +15,8 @@ IfMatch = Annotated[
     Header(alias="If-Match", pattern=ETAGS, description="The ETag that was seen: refused where it changed since"),
 ]
 IfNoneMatch = Annotated[
-    Literal["*"] | None, Header(alias="If-None-Match", description="`*`: refused where it is there already")
+    str | None,
+    Header(alias="If-None-Match", pattern=r"^\*$", description="`*`: refused where it is there already"),
 ]
 
 

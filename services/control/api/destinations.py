@@ -14,6 +14,7 @@ from services.control.api.models import (
     Commit,
     DestinationId,
     Detail,
+    EntryShown,
     Limit,
     Page,
     PipelineName,
@@ -25,6 +26,7 @@ from services.control.api.state import CurrentDesk, PipelineView
 from services.control.desk import Desk
 from services.control.seen import APPLYING
 from services.control.status import Standing, State, Status, View, status
+from services.control.written import as_put
 from shared.lake.catalog import Stamped
 
 # What comes from memory is answered on the event loop: a thread that computes would wait for the interpreter longer
@@ -80,6 +82,21 @@ async def show_destination(
     shown = shown_detail(view, destination)
     response.headers["ETag"] = etag(shown.version)
     return shown
+
+
+@router.get(
+    "/{destination}/entry", response_model_exclude_unset=True, responses={200: sends("ETag"), **declared("not_found")}
+)
+async def show_entry(
+    pipeline: PipelineName,  # noqa: ARG001 - the view is of it
+    destination: DestinationId,
+    view: PipelineView,
+    response: Response,
+) -> EntryShown:
+    """A destination as it was put, and nothing else: change it, and PUT it to the destination with the ETag."""
+    held = view.destinations[_known(view, destination)]
+    response.headers["ETag"] = etag(held.version)
+    return EntryShown.model_validate(as_put(held.declared))
 
 
 @router.get("/{destination}/status", responses=declared("not_found"))

@@ -10,10 +10,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from services.control.api.paging import MAX_LIMIT
 from services.control.api.problems import FieldProblem
+from services.control.entry import EXAMPLE as ENTRY
 from services.control.lifecycle import Registered
 from services.control.operations import Operation
 from services.control.status import EXAMPLE, PipelineStatus, Status
 from services.control.trail import Entry as TrailEntry
+from services.control.written import OF_A_LAKE, as_put
 from shared.messages import LakeRef, Problem, SeedMode
 
 T = TypeVar("T")
@@ -67,6 +69,8 @@ class PipelineDetail(PipelineListed):
 
 DETAIL: dict[str, Any] = {
     **EXAMPLE, "version": 7, "author": "olga", "updated_at": "2026-01-01T00:00:00Z", "name": "",
+    "catalog_env": "QUACKSWORTH_CATALOG", "data_path": "s3://quacksworth-data/",
+    "properties": {"s3_region": "eu-central-1"},
     "lake": {
         "catalog_env": "QUACKSWORTH_CATALOG", "data_path": "s3://quacksworth-data/",
         "properties": {"s3_region": "eu-central-1"}, "from_file": False, "from_defaults": False,
@@ -86,17 +90,47 @@ class Detail(Status):
     """Who changed it last."""
     updated_at: datetime
     name: str
+    catalog: str | None = None
+    """This and what follows up to `properties`: as it was put, so that what GET answers can be changed and put."""
+    catalog_env: str | None = None
+    postgres_uri_env: str | None = None
+    metadata_schema: str | None = None
+    data_path: str | None = None
+    properties: dict[str, str | bool | int | float] = Field(default_factory=dict)
     lake: LakeRef
+    """Where its lake is, with what the pipeline's defaults add."""
     schema_name: str = Field(serialization_alias="schema")
     table: str
     seed_mode: SeedMode
     rewound_to: int | None
 
 
+class EntryShown(BaseModel):
+    """The keys of a `destinations` entry as they were put. Those that were not are left out."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [ENTRY]})
+
+    routing_value: str | bool | int | float
+    name: str = ""
+    catalog: str | None = None
+    catalog_env: str | None = None
+    postgres_uri_env: str | None = None
+    metadata_schema: str | None = None
+    data_path: str | None = None
+    schema_name: str = Field(default="main", alias="schema")
+    table: str | None = None
+    properties: dict[str, str | bool | int | float] = {}
+    seed_mode: str | None = None
+
+
 def detail(status: Status, held: Registered) -> Detail:
     declared = held.declared
+    put = as_put(declared)
+    as_it_was_put: dict[str, Any] = {name: put.get(name) for name in OF_A_LAKE}
     return Detail(
         **status.model_dump(),
+        **as_it_was_put,
+        properties=put.get("properties", {}),
         version=held.version,
         author=held.revision.author,
         updated_at=held.revision.at,

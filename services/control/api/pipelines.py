@@ -20,7 +20,8 @@ from services.control.api.models import (
     change,
 )
 from services.control.api.paging import DEFAULT_LIMIT, page, read_number, write_number
-from services.control.api.problems import declared
+from services.control.api.problems import Problem, declared
+from services.control.api.read_back import document_of
 from services.control.api.state import (
     CurrentAsker,
     CurrentDesk,
@@ -31,6 +32,7 @@ from services.control.api.state import (
     views_of,
 )
 from services.control.api.writes import unfit_problem
+from services.control.documents import Document
 from services.control.pipeline_desk import PipelineDesk
 from services.control.pipeline_entry import EXAMPLE
 from services.control.status import PipelineStatus, View, pipeline_status
@@ -67,6 +69,18 @@ def show_pipeline(pipeline: PipelineName, request: Request, response: Response) 
     return _shown(pipeline, request, response)
 
 
+@router.get("/{pipeline}/document", responses={200: sends("ETag"), **declared("not_found")})
+def show_document(pipeline: PipelineName, desk: CurrentPipelineDesk, response: Response) -> dict[str, Any]:
+    """A pipeline that came over REST as it was put: change it, and PUT it to the pipeline with the ETag."""
+    document = desk.find(pipeline)
+    if document is None:
+        raise Problem(
+            "not_found", f"there is no pipeline {pipeline} that came over REST", "GET /v1/pipelines lists all"
+        )
+    response.headers["ETag"] = etag(document.version)
+    return dict(document.content or {})
+
+
 @router.put(
     "/{pipeline}",
     responses={
@@ -86,10 +100,15 @@ def put_pipeline(
     if_match: IfMatch = None,
     if_none_match: IfNoneMatch = None,
 ) -> PipelineDetail:
-    """Create or change a pipeline. The same again changes nothing."""
+    """Create or change a pipeline. The same again changes nothing; what GET answers may be sent back."""
     same, new = matching(if_match), if_none_match is not None
+    kept = desk.find(pipeline)
+    present = None if kept is None else _detail(pipeline, request, kept)
+    content = document_of(pipeline, document, present)
+    if same is None and content is not document and isinstance(seen := document.get("version"), int):
+        same = seen.__eq__
     try:
-        done = desk.put(pipeline, document, asker.name, same, check=check, new=new)
+        done = desk.put(pipeline, content, asker.name, same, check=check, new=new)
     except Unfit as unfit:
         raise unfit_problem(unfit) from None
     if done.created:
@@ -122,13 +141,20 @@ def list_changes(
 
 
 def _shown(pipeline: str, request: Request, response: Response) -> PipelineDetail:
-    desk, views = sources_of(request).pipeline_desk, views_of(request)
+    desk = sources_of(request).pipeline_desk
     document = None if desk is None else desk.find(pipeline)
-    plain = {**_listed(pipeline, views, desk).model_dump(), "rebuilt": _rebuilt(views.get(pipeline))}
     if document is None:
         served_of(pipeline, request)  # or there is no such pipeline
+    else:
+        response.headers["ETag"] = etag(document.version)
+    return _detail(pipeline, request, document)
+
+
+def _detail(pipeline: str, request: Request, document: Document | None) -> PipelineDetail:
+    desk, views = sources_of(request).pipeline_desk, views_of(request)
+    plain = {**_listed(pipeline, views, desk).model_dump(), "rebuilt": _rebuilt(views.get(pipeline))}
+    if document is None:
         return PipelineDetail(**plain)
-    response.headers["ETag"] = etag(document.version)
     return PipelineDetail(
         **plain,
         version=document.version,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,6 +28,7 @@ HEADERS: Mapping[int | str, dict[str, Any]] = {
         (503, "Retry-After", "Seconds"),
     )
 }
+VERB = re.compile(r"/destinations/[^/]+:[a-z]+$")
 LONGEST = 2_000
 """Characters of a detail: it may quote what a stranger sent."""
 
@@ -148,8 +150,14 @@ def _http(request: Request, error: Exception) -> JSONResponse:
 
 
 def _allowed(request: Request) -> str:
-    """Every method that the path takes: the router itself names those of the first route that fits alone."""
+    """Every method that the path takes: the router itself names those of the first route that fits alone.
+
+    A name may hold colons, so the path of a verb could be a destination's as well; it is the verb's.
+    """
+    if VERB.search(request.url.path) and _takes(request, "POST"):
+        return "POST"
     taken = {method for method in METHODS if _takes(request, method)}
+    taken |= {"HEAD"} if "GET" in taken else set()
     return ", ".join(sorted(taken))
 
 

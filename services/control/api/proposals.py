@@ -9,6 +9,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict
 
 from services.control.api.conditions import sends
+from services.control.api.idempotency import IDEMPOTENT
 from services.control.api.models import After, Detail, Limit, Page, PipelineName
 from services.control.api.paging import DEFAULT_LIMIT, page
 from services.control.api.problems import Problem, declared
@@ -82,10 +83,11 @@ def list_proposals(
 
 @router.post(
     "/{proposal}:accept",
+    dependencies=IDEMPOTENT,
     status_code=201,
     responses={
         201: {"description": "It is a destination.", **sends("ETag", "Location")},
-        **declared("not_found", "unsafe_value", "conflict"),
+        **declared("not_found", "unsafe_value", "conflict", "in_progress"),
     },
 )
 def accept_proposal(
@@ -107,7 +109,7 @@ def accept_proposal(
     return shown_done(pipeline, request, response, done)
 
 
-@router.post("/{proposal}:dismiss", responses=declared("not_found"))
+@router.post("/{proposal}:dismiss", dependencies=IDEMPOTENT, responses=declared("not_found", "in_progress"))
 def dismiss_proposal(
     pipeline: PipelineName, proposal: ProposalId, arrivals: CurrentArrivals, asker: CurrentAsker
 ) -> ProposalShown:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from services.control.api.idempotency import IDEMPOTENT
 from services.control.api.models import After, Limit, Page
 from services.control.api.paging import DEFAULT_LIMIT, read_id, write_id
 from services.control.api.problems import Problem, declared
@@ -57,7 +58,7 @@ def list_tokens(request: Request, limit: Limit = DEFAULT_LIMIT, after: After = N
     return Page(items=[TokenShown(**_shown(each)) for each in found[:limit]], next=following)
 
 
-@router.post("", status_code=201, responses=declared("too_large"))
+@router.post("", status_code=201, dependencies=IDEMPOTENT, responses=declared("in_progress", "too_large"))
 def create_token(wanted: NewToken, request: Request, asker: CurrentAsker) -> TokenMade:
     """Create a token."""
     token, text = _tokens(request).create(wanted.name, wanted.scope, datetime.now(UTC), asker.name)

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool
 
+from services.control.api.idempotency import IDEMPOTENT
 from services.control.api.models import Limit, Page, PipelineName
 from services.control.api.paging import DEFAULT_LIMIT, Offset, read_spans, write_spans
 from services.control.api.problems import declared
@@ -135,7 +136,7 @@ def list_work(
     return Page(items=[_shown(each) for each in found], next=None)
 
 
-@router.post("/work:replay", responses=declared("not_found", "too_large"))
+@router.post("/work:replay", dependencies=IDEMPOTENT, responses=declared("not_found", "in_progress", "too_large"))
 def replay_work(
     pipeline: PipelineName,  # noqa: ARG001
     which: Replay,
@@ -163,7 +164,9 @@ def list_dead_letters(
     return Page(items=[_letter(record, letter) for record, letter in work.dead_letters(limit)], next=None)
 
 
-@router.post("/dead-letters:redrive", responses=declared("not_found", "too_large"))
+@router.post(
+    "/dead-letters:redrive", dependencies=IDEMPOTENT, responses=declared("not_found", "in_progress", "too_large")
+)
 def redrive_dead_letters(
     pipeline: PipelineName,  # noqa: ARG001
     which: Redrive,

@@ -12,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 
 from services.control.api.conditions import IfMatch, IfNoneMatch, etag, matching, sends
 from services.control.api.destinations import shown_detail
+from services.control.api.idempotency import IDEMPOTENT
 from services.control.api.models import (
     Check,
     DestinationId,
@@ -25,6 +26,7 @@ from services.control.api.models import (
     operation_status,
 )
 from services.control.api.problems import FieldProblem, Problem, declared, said
+from services.control.api.read_back import PutEntry, require_unchanged
 from services.control.api.state import CurrentAsker, CurrentDesk, desk_of, pipeline_view
 from services.control.desk import Desk, Done, Same, anything
 from services.control.entry import Entry
@@ -40,9 +42,10 @@ LINES = "".join(
     for value in ("quacksworth", "mallard")
 )
 """An import, for OpenAPI."""
+ARRAY = {"type": "array", "items": {"$ref": "#/components/schemas/Entry"}, "maxItems": MAX_LINES}
 
 CHANGING = ("not_found", "declared_by_file", "precondition_failed", "too_large")
-ACTED: dict[int | str, dict[str, Any]] = {200: sends("ETag"), **declared(*CHANGING)}
+ACTED: dict[int | str, dict[str, Any]] = {200: sends("ETag"), **declared(*CHANGING, "in_progress")}
 STARTED: dict[int | str, dict[str, Any]] = {
     202: {"description": "It has begun; Location names the operation.", "model": OperationStatus, **sends("Location")}
 }
@@ -59,7 +62,7 @@ STARTED: dict[int | str, dict[str, Any]] = {
 def put_destination(
     pipeline: PipelineName,
     destination: DestinationId,
-    entry: Entry,
+    entry: PutEntry,
     desk: CurrentDesk,
     asker: CurrentAsker,
     request: Request,
@@ -68,7 +71,11 @@ def put_destination(
     if_match: IfMatch = None,
     if_none_match: IfNoneMatch = None,
 ) -> Detail:
-    """Create or change a destination. The same again changes nothing."""
+    """Create or change a destination. The same again changes nothing; what GET answers may be sent back."""
+    if entry.shown:
+        view = pipeline_view(pipeline, request)
+        present = shown_detail(view, destination) if destination in view.destinations else None
+        require_unchanged(entry.shown, pipeline, present, conditional=if_match is not None)
     try:
         done = desk.put(destination, entry, asker.name, _same(if_match), check=check, new=if_none_match is not None)
     except Unfit as unfit:
@@ -93,7 +100,8 @@ def delete_destination(
     return Response(status_code=204) if done.operation is None else _begun(pipeline, done)
 
 
-@router.post("/destinations/{destination}/pause", responses=ACTED)
+@router.post("/destinations/{destination}/pause", include_in_schema=False)
+@router.post("/destinations/{destination}:pause", responses=ACTED, dependencies=IDEMPOTENT)
 def pause_destination(
     pipeline: PipelineName, destination: DestinationId, desk: CurrentDesk, asker: CurrentAsker, request: Request,
     response: Response, if_match: IfMatch = None,
@@ -102,7 +110,8 @@ def pause_destination(
     return shown_done(pipeline, request, response, desk.act(destination, "pause", asker.name, _same(if_match)))
 
 
-@router.post("/destinations/{destination}/resume", responses=ACTED)
+@router.post("/destinations/{destination}/resume", include_in_schema=False)
+@router.post("/destinations/{destination}:resume", responses=ACTED, dependencies=IDEMPOTENT)
 def resume_destination(
     pipeline: PipelineName, destination: DestinationId, desk: CurrentDesk, asker: CurrentAsker, request: Request,
     response: Response, if_match: IfMatch = None,
@@ -111,7 +120,8 @@ def resume_destination(
     return shown_done(pipeline, request, response, desk.act(destination, "resume", asker.name, _same(if_match)))
 
 
-@router.post("/destinations/{destination}/stop", responses=ACTED)
+@router.post("/destinations/{destination}/stop", include_in_schema=False)
+@router.post("/destinations/{destination}:stop", responses=ACTED, dependencies=IDEMPOTENT)
 def stop_destination(
     pipeline: PipelineName, destination: DestinationId, desk: CurrentDesk, asker: CurrentAsker, request: Request,
     response: Response, if_match: IfMatch = None,
@@ -120,7 +130,8 @@ def stop_destination(
     return shown_done(pipeline, request, response, desk.act(destination, "stop", asker.name, _same(if_match)))
 
 
-@router.post("/destinations/{destination}/restart", responses=ACTED)
+@router.post("/destinations/{destination}/restart", include_in_schema=False)
+@router.post("/destinations/{destination}:restart", responses=ACTED, dependencies=IDEMPOTENT)
 def restart_destination(
     pipeline: PipelineName, destination: DestinationId, desk: CurrentDesk, asker: CurrentAsker, request: Request,
     response: Response, if_match: IfMatch = None,
@@ -129,7 +140,9 @@ def restart_destination(
     return shown_done(pipeline, request, response, desk.act(destination, "restart", asker.name, _same(if_match)))
 
 
-@router.post("/destinations/{destination}/reseed", status_code=202, responses={**STARTED, **declared(*CHANGING)})
+@router.post("/destinations/{destination}/reseed", status_code=202, include_in_schema=False)
+@router.post("/destinations/{destination}:reseed", status_code=202, responses={**STARTED, **declared(*CHANGING)},
+             dependencies=IDEMPOTENT)  # fmt: skip
 def reseed_destination(
     pipeline: PipelineName, destination: DestinationId, desk: CurrentDesk, asker: CurrentAsker,
     if_match: IfMatch = None,
@@ -138,8 +151,9 @@ def reseed_destination(
     return _begun(pipeline, desk.act(destination, "reseed", asker.name, _same(if_match)))
 
 
-@router.post("/destinations/{destination}/rewind", status_code=202,
-             responses={**STARTED, **declared(*CHANGING, "not_retained")})  # fmt: skip
+@router.post("/destinations/{destination}/rewind", status_code=202, include_in_schema=False)
+@router.post("/destinations/{destination}:rewind", status_code=202, dependencies=IDEMPOTENT,
+             responses={**STARTED, **declared(*CHANGING, "in_progress", "not_retained")})  # fmt: skip
 def rewind_destination(
     pipeline: PipelineName, destination: DestinationId, to: Rewind, desk: CurrentDesk, asker: CurrentAsker,
     if_match: IfMatch = None,
@@ -148,7 +162,9 @@ def rewind_destination(
     return _begun(pipeline, desk.rewind(destination, to.to, asker.name, _same(if_match)))
 
 
-@router.post("/destinations:validate", responses=declared("not_found", "too_large"))
+@router.post(
+    "/destinations:validate", dependencies=IDEMPOTENT, responses=declared("not_found", "in_progress", "too_large")
+)
 def validate_destination(pipeline: PipelineName, entry: Entry, desk: CurrentDesk) -> Validation:  # noqa: ARG001
     """Look at everything that a new destination needs, and write nothing. Its `id` must be in the body."""
     if entry.id is None:
@@ -162,12 +178,16 @@ def validate_destination(pipeline: PipelineName, entry: Entry, desk: CurrentDesk
 
 @router.post(
     "/destinations:import",
-    responses=declared("not_found", "too_large", "not_acceptable"),
+    dependencies=IDEMPOTENT,
+    responses=declared("not_found", "in_progress", "too_large", "not_acceptable"),
     openapi_extra={
         "requestBody": {
             "required": True,
-            "description": "One JSON object a line: the keys of a `destinations` entry, `id` included.",
-            "content": {"application/x-ndjson": {"schema": {"type": "string"}, "example": LINES}},
+            "description": "The keys of a `destinations` entry, `id` included: one JSON object a line, or an array.",
+            "content": {
+                "application/x-ndjson": {"schema": {"type": "string"}, "example": LINES},
+                "application/json": {"schema": ARRAY, "example": [json.loads(line) for line in LINES.splitlines()]},
+            },
         }
     },
 )
@@ -180,7 +200,8 @@ async def import_destinations(
     """Create or change up to 10,000 destinations in one transaction, without looking at their lakes."""
     desk = desk_of(pipeline, request)
     if "json" not in request.headers.get("content-type", ""):
-        raise Problem("not_acceptable", "the body must be NDJSON", "send application/x-ndjson")
+        hint = "send application/x-ndjson, or an array as application/json"
+        raise Problem("not_acceptable", "the body must be NDJSON or JSON", hint)
     body = await request.body()
     return await run_in_threadpool(_import, desk, body, asker.name, all_or_nothing)
 
@@ -209,11 +230,9 @@ def _import(desk: Desk, body: bytes, author: str, all_or_nothing: bool) -> Impor
 
 def _lines(body: bytes) -> Iterator[tuple[int, Entry | Line]]:
     seen: set[str] = set()
-    for number, line in enumerate(body.splitlines(), 1):
-        if not line.strip():
-            continue
+    for number, line in _each(body):
         try:
-            entry = Entry.model_validate_json(line)
+            entry = Entry.model_validate_json(line) if isinstance(line, bytes) else Entry.model_validate(line)
         except ValidationError as error:
             fields = [_field(each["loc"], each["msg"]) for each in error.errors(include_url=False, include_input=False)]
             yield number, _failed(number, None, _invalid(*fields))
@@ -224,6 +243,18 @@ def _lines(body: bytes) -> Iterator[tuple[int, Entry | Line]]:
             continue
         seen.add(entry.id)
         yield number, entry
+
+
+def _each(body: bytes) -> Iterator[tuple[int, Any]]:
+    """Lines, or the members of an array, which no line is; counted from 1."""
+    if not body.lstrip().startswith(b"["):
+        yield from ((number, line) for number, line in enumerate(body.splitlines(), 1) if line.strip())
+        return
+    try:
+        members = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise _invalid(FieldProblem(path="body", message=f"is no JSON array: {error}"[:200])) from None
+    yield from enumerate(members, 1)
 
 
 def _line(number: int, entry: Entry, outcome: Done | Refused | Unfit) -> Line:

@@ -22,10 +22,10 @@ from services.control.lifecycle import Refused
 from services.control.page.add import Filled
 from services.control.page.fitted import OVERVIEW, PIPELINES, ROWS, event, fitted
 from services.control.page.login import form
-from services.control.page.pane import SORTS, STATES, Asked, Glance, Pane, Sort
+from services.control.page.pane import SORTS, STATES, Asked, Glance, Pane, Shown, Sort
 from services.control.page.place import base, served
 from services.control.page.templates import HEADERS, answer, render
-from services.control.status import State, Status
+from services.control.status import Status
 from services.control.strangers import Unfit
 from shared.errors import DependencyError, ViaduckError
 
@@ -54,11 +54,12 @@ async def asked_of(
     state: Annotated[str, Query(max_length=20)] = "",
     sort: Annotated[str, Query(max_length=20)] = "id",
     after: Annotated[str | None, Query(max_length=1_000)] = None,
+    reason: Annotated[str, Query(max_length=200)] = "",
 ) -> Asked:
     """What a link or the form on the page asks for; a word that means nothing is as if it were left out."""
-    wanted: State | None = next((each for each in STATES if each == state), None)
+    wanted: Shown | None = next((each for each in STATES if each == state), None)
     by: Sort = next((each for each in SORTS if each == sort), "id")
-    return Asked(search, wanted, by, after or None)
+    return Asked(search, wanted, by, after or None, reason)
 
 
 CurrentAsked = Annotated[Asked, Depends(asked_of)]

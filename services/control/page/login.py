@@ -10,13 +10,14 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from services.control.api.guard import SESSION, SESSION_FOR_S, Guard
 from services.control.page.templates import answer
+from services.control.page.trouble import local
 
 router = APIRouter(include_in_schema=False)
 
 
 @router.get("/login", response_class=HTMLResponse)
-def ask(request: Request) -> HTMLResponse:
-    return answer(request, "login.html", refused=None)
+def ask(request: Request, next: str | None = None) -> HTMLResponse:
+    return answer(request, "login.html", refused=None, next=local(next))
 
 
 @router.post("/login")
@@ -27,8 +28,8 @@ async def login(request: Request) -> Response:
     session = guard.login(fields.get("token", ""), address)
     if session is None:
         refused = "That is no valid token, or too many wrong ones came from here."
-        return answer(request, "login.html", 401, refused=refused)
-    response = RedirectResponse("/", 303)
+        return answer(request, "login.html", 401, refused=refused, next=local(fields.get("next")))
+    response = RedirectResponse(local(fields.get("next")), 303)
     secure: Any = request.url.scheme == "https"
     response.set_cookie(SESSION, session, int(SESSION_FOR_S), httponly=True, samesite="strict", secure=secure)
     return response

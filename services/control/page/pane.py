@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import nlargest
@@ -12,14 +13,20 @@ from urllib.parse import urlencode
 
 from services.control.api.paging import page
 from services.control.pulse import Beat, Pulse
-from services.control.status import PipelineStatus, Standing, State, Status, View, pipeline_status, status
+from services.control.status import OFF, PipelineStatus, Standing, Status, View, pipeline_status, status
 
 FRESH_S = 1.0
 ROWS = 50
 WORST = 5
 
+UNKNOWN = "unknown"
+MOST_REASONS = 5
+"""Why destinations are parked: so many kinds are told, those with most of them first."""
+
 Sort = Literal["id", "lag"]
-STATES: tuple[State, ...] = ("seeding", "running", "paused", "stopped", "parked", "removing")
+Shown = Literal["seeding", "running", "failing", "paused", "stopped", "parked", "removing"]
+"""A state as people see it: one that is tried again and again is neither seeding nor running to them."""
+STATES: tuple[Shown, ...] = ("seeding", "running", "failing", "paused", "stopped", "parked", "removing")
 SORTS: dict[Sort, str] = {"id": "name", "lag": "lag, the worst first"}
 
 
@@ -28,12 +35,15 @@ class Asked:
     """Which destinations somebody wants to see."""
 
     search: str = ""
-    state: State | None = None
+    state: Shown | None = None
     sort: Sort = "id"
     after: str | None = None
+    reason: str = ""
+    """The type of an error."""
 
     def query(self, after: str | None = None) -> str:
-        given = {"search": self.search, "state": self.state, "sort": self.sort, "after": after}
+        sort = None if self.sort == "id" else self.sort
+        given = {"search": self.search, "state": self.state, "reason": self.reason, "sort": sort, "after": after}
         return urlencode({name: value for name, value in given.items() if value})
 
 
@@ -61,6 +71,10 @@ class Glance:
     statuses: Statuses
     worst: tuple[Status, ...]
     pulse: Beat
+    states: Mapping[Shown, int]
+    """How many are in each, as people see it; those that nobody is in are left out."""
+    reasons: tuple[tuple[str, int], ...]
+    """Why destinations are parked, and how many for each."""
 
     def rows(self, asked: Asked) -> tuple[list[Status], str | None]:
         """The destinations of one page, and the cursor of the next."""
@@ -68,7 +82,8 @@ class Glance:
         wanted = [
             name
             for name, each in view.standings.items()
-            if (asked.state is None or each.state == asked.state)
+            if (asked.state is None or shown_as(each) == asked.state)
+            and (not asked.reason or each.trouble == asked.reason)
             and (not sought or sought in name.casefold() or sought in _value(view, name).casefold())
         ]
         if asked.sort == "id":
@@ -110,15 +125,28 @@ class Pane:
 
     def _fresh(self) -> Glance:
         view = self._view()
-        badness = {name: _badness(each) for name, each in view.standings.items()}
+        standings = view.standings
+        badness = {name: _badness(each) for name, each in standings.items()}
         worst = nlargest(WORST, badness, key=lambda name: badness[name])
         shown = tuple(status(view, name) for name in worst if badness[name] > 0)
-        return Glance(pipeline_status(view), Statuses(view), shown, self._pulse.last)
+        counted = Counter(shown_as(each) for each in standings.values())
+        states = {each: counted[each] for each in STATES if counted[each]}
+        reasons = Counter(each.trouble or UNKNOWN for each in standings.values() if each.state == "parked")
+        return Glance(
+            pipeline_status(view), Statuses(view), shown, self._pulse.last, states,
+            tuple(reasons.most_common(MOST_REASONS)),
+        )  # fmt: skip
+
+
+def shown_as(each: Standing) -> Shown:
+    return "failing" if each.failing else each.state
 
 
 def _badness(each: Standing) -> float:
-    """Parked ones before those that lag, those in trouble before the quiet."""
-    return 1e12 * (each.state == "parked") + 1e9 * each.troubled + (each.lag_seconds or 0.0)
+    """Parked ones before those that lag, those in trouble before the quiet; who is switched off is in nobody's way."""
+    if each.state in OFF:
+        return 0.0
+    return 1e12 * (each.state == "parked") + 1e9 * (each.trouble is not None) + (each.lag_seconds or 0.0)
 
 
 def _value(view: View, name: str) -> str:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from services.control.api.guard import SESSION
+from services.control.api.guard import ANONYMOUS, LOGIN, SESSION
+from services.control.api.state import asker_of
+from shared.build import build_version
 
 FOLDER = Path(__file__).parent
 
@@ -41,7 +45,7 @@ def count(value: float) -> str:
 def duration(seconds: float | None) -> str:
     """As few digits as one needs to act."""
     if seconds is None:
-        return NOT_KNOWN
+        return "unknown"
     if seconds < SECONDS:
         return f"{seconds:.1f} s"
     whole = int(seconds)
@@ -85,5 +89,38 @@ def render(name: str, **values: Any) -> str:
 
 
 def answer(request: Request, name: str, status: int = 200, **values: Any) -> HTMLResponse:
-    logged_in = SESSION in request.cookies
-    return HTMLResponse(render(name, logged_in=logged_in, **values), status, headers=HEADERS)
+    """A whole page. ``base`` among the values: what the links of its pipeline's pages begin with."""
+    around = {"base": None, "who": visitor(request), "build": build_version()}
+    return HTMLResponse(render(name, **{**around, **values}), status, headers=HEADERS)
+
+
+@dataclass(frozen=True)
+class Visitor:
+    """Whoever looks at a page, for the templates."""
+
+    name: str
+    may_write: bool
+    may_admin: bool
+    logged_in: bool
+    may_log_in: bool
+    """There is a token to log in with, and none came."""
+    inside: bool
+    """May see what is served here, and so which build serves it."""
+    here: str
+    """Where a login is to lead back to, quoted."""
+
+
+def visitor(request: Request) -> Visitor:
+    asker, logged_in = asker_of(request), SESSION in request.cookies
+    named = asker != ANONYMOUS
+    asked = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    here = quote(asked if request.method == "GET" else request.url.path, safe="")
+    return Visitor(
+        name=asker.name,
+        may_write=asker.may("write"),
+        may_admin=asker.may("admin"),
+        logged_in=logged_in and named,
+        may_log_in=not named and request.app.state.guard.protected,
+        inside=named or (request.url.path not in LOGIN and not hasattr(request.state, "turned_away")),
+        here=here,
+    )

@@ -288,7 +288,7 @@ def test_the_pulse_keeps_lag_and_rows_per_second() -> None:
     office_view.pop(0)
     now[0] += 2 * EVERY_S
     pulse.feel()
-    assert pulse.columns == [[1_000.0, 1_010.0], [2.5, 2.5], [0.0, 5.0]]
+    assert pulse.columns == [[1_000.0, 1_010.0], [2.5, 2.5], [0.0, 5.0], [0, 0], [0, 0]]
 
 
 def office_with(rows: int) -> View:
@@ -302,7 +302,7 @@ def office_with(rows: int) -> View:
 @pytest.mark.parametrize(
     ("seconds", "said"),
     [
-        (None, "–"),
+        (None, "unknown"),
         (0.0, "0.0 s"),
         (99.94, "99.9 s"),
         (214.0, "3 min 34 s"),

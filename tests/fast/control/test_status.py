@@ -41,7 +41,7 @@ def of_a(*said: Progress | Frontier, held: Registered = A) -> Status:
     view = board([held], *said).view()
     found, standing = status(view, "a"), view.standings["a"]
     assert (standing.state, standing.position, standing.lag_seconds) == (found.state, found.position, found.lag_seconds)
-    assert standing.troubled == (found.error is not None)
+    assert standing.trouble == (None if found.error is None else found.error.type)
     return found
 
 
@@ -77,6 +77,8 @@ def test_an_error_has_exactly_the_fields_of_the_interface() -> None:
         "hint": "do something",
         "retryable": False,
         "since": "2026-01-01T00:00:10Z",
+        "attempts": None,
+        "next_try_at": None,
     }
 
 

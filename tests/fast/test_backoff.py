@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from services.reader.backoff import LONGEST_S, delay_s
 from services.reader.timers import Timers
+from shared.backoff import LONGEST_S, delay_s
 
 
 @pytest.mark.parametrize(("failures", "seconds"), [(1, 1), (2, 2), (3, 4), (8, 128), (9, 256), (10, 300), (9_999, 300)])
