@@ -143,6 +143,18 @@ class PipelineDocument(Message):
     """The keys of a file that are the pipeline's own. No secrets: only the names of variables and files."""
 
 
+class Seen(BaseModel):
+    """A snapshot of the source and when it was committed, by the catalog's own clock.
+
+    A history that was undone and written anew, as after a restore from a backup, repeats the number and not the time.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    snapshot: Snapshot
+    at: datetime
+
+
 class ItemKind(StrEnum):
     SEED = "seed"
     CHANGES = "changes"
@@ -172,6 +184,9 @@ class WorkItem(Message):
     """Changed rows that the reader counted, an upper bound of the net change; None when it did not count."""
     pinned: bool = False
     """``through`` is meant to the letter (a segment of an append-only range); else the job may go on to the head."""
+    seen: Seen | None = None
+    """The newest snapshot that the reader had seen when it found that nothing changed between ``expected`` and
+    ``after``: what it found holds for no other history. None where the two are one."""
     attempt: int = 1
     rows_applied: int | None = None
     """What the cursor had counted at ``expected``; it spares the applier a look, and the fence vouches for it."""

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TypeVar
 
 import duckdb
@@ -22,7 +23,7 @@ from services.applier.unknown import committed_snapshot, require_files
 from services.applier.upkeep import tidy
 from shared.errors import DestinationError, ViaduckError
 from shared.lake.catalog import TableInfo
-from shared.lake.cursor import SCHEMA, cursor_name
+from shared.lake.cursor import SCHEMA, cursor_name, moved
 from shared.lake.engine import release
 from shared.lake.failure import LakeAbsent, classify, loses_attachment, misses_file
 from shared.lake.pool import LakePool, OpenLake
@@ -31,6 +32,11 @@ from shared.messages import Destination, ItemKind, Outcome
 from shared.ranges import NOT_SEEDED
 
 T = TypeVar("T")
+
+TimeOf = Callable[[int], datetime | None]
+"""When a snapshot of the source was committed; None where it is gone or nobody asked."""
+
+unknown: TimeOf = dict[int, datetime]().get
 
 BUSY_TRIES = 4
 BUSY_WAIT_S = 0.05
@@ -65,7 +71,12 @@ class Change:
         return self.target.item.kind is ItemKind.SEED
 
     def move(self, rows: int) -> fence.Move:
-        return fence.Move(self.target.destination, self.target.item, self.through, self.table, rows)
+        item = self.target.item
+        return fence.Move(self.target.destination, item, self.through, self.table, rows, self.time_of(item.expected))
+
+    def time_of(self, snapshot: int) -> datetime | None:
+        """When a snapshot of the source was committed; None where that was not asked for, or it is gone."""
+        return None if self.reading is None else self.reading.times.get(snapshot)
 
 
 class Applier:
@@ -83,14 +94,15 @@ class Applier:
         self._limits = limits
         self._clock = clock
 
-    def probe(self, target: Target, source: TableInfo | None = None) -> Applied:
+    def probe(self, target: Target, source: TableInfo | None = None, time_of: TimeOf = unknown) -> Applied:
         """Answer from the cursor, without writing anything and without making a lake that is not there.
 
-        Raises ``source_recreated`` where the cursor speaks of another table than ``source``. TLA: ``TakeProbe``.
+        Raises ``source_recreated`` where the cursor speaks of another table than ``source``, and ``source_moved`` where
+        it speaks of another history of it. TLA: ``TakeProbe``.
         """
         try:
             with self._pool.use(target.lake, read_only=False, sure=False) as lake:
-                return self._answer(lake, target, source)
+                return self._answer(lake, target, source, time_of)
         except LakeAbsent:
             return Applied(Outcome.ALREADY_APPLIED, position=NOT_SEEDED)
 
@@ -166,7 +178,7 @@ class Applier:
             return applied
         except fence.CursorMoved:
             _rollback(con)
-            return self._answer(lake, change.target, change.table)
+            return self._answer(lake, change.target, change.table, change.time_of)
         except ViaduckError:
             _rollback(con)
             raise
@@ -260,7 +272,9 @@ class Applier:
 
     # -- what the cursor says, and what an error means ----------------------------------------------------------------
 
-    def _answer(self, lake: OpenLake, target: Target, source: TableInfo | None = None) -> Applied:
+    def _answer(
+        self, lake: OpenLake, target: Target, source: TableInfo | None = None, time_of: TimeOf = unknown
+    ) -> Applied:
         """Read the cursor and say what it means for the item (DESIGN §5.1). TLA: ``DecideAnew``, ``OfCursor``."""
         cursor = self._guarded(lake, "reading the cursor", lambda con: _stored(con, lake, target.destination))
         position = NOT_SEEDED if cursor is None else cursor.position
@@ -272,7 +286,7 @@ class Applier:
             # After a drop: the first generation that may begin, for a control that does not know of the drop.
             return Applied(Outcome.FENCED, position, generation=buried + 1 if cursor is None else cursor.generation)
         if cursor is not None:
-            _require_same(cursor, target, source)
+            _require_same(cursor, target, source, time_of)
         if decision is Decision.APPLY:
             raise DestinationError(
                 "destination_busy",
@@ -367,8 +381,9 @@ def _stored(con: duckdb.DuckDBPyConnection, lake: OpenLake, destination: Destina
     return fence.read_cursor(con, lake.alias, destination)
 
 
-def _require_same(cursor: Cursor, target: Target, source: TableInfo | None) -> None:
-    """A cursor speaks of one source table and one routing value. Raises where they are not the item's."""
+def _require_same(cursor: Cursor, target: Target, source: TableInfo | None, time_of: TimeOf) -> None:
+    """A cursor speaks of one source table, in one history, and one routing value. Raises where they are not the
+    item's."""
     if source is not None and cursor.table_uuid != source.table_uuid:
         raise DestinationError(
             "source_recreated",
@@ -376,6 +391,8 @@ def _require_same(cursor: Cursor, target: Target, source: TableInfo | None) -> N
             f" now it is {source.table_uuid}",
             "reseed the destination, or set routing.on_gap: reseed",
         )
+    if source is not None and (wrong := moved(cursor.source_lake, cursor.position, time_of(cursor.position))):
+        raise wrong
     if cursor.routing_value != target.destination.routing_value:
         raise DestinationError(
             "routing_value_changed",

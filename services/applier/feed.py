@@ -9,13 +9,15 @@ and no maintenance can come between the feed and the state.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 
 import duckdb
 
 from services.applier.reading import Counts, Reading, key_not_unique, same_keys
 from services.applier.task import SourceTable, Target
+from services.applier.trust import refusal
 from shared.errors import DestinationError, SourceError
 from shared.lake.catalog import Column, TableInfo, Touch
 from shared.lake.pool import OpenLake
@@ -35,6 +37,7 @@ class Feed:
         self._routing = source.routing
         self._path = path(lake.alias, source.schema, source.table)
         self._tables: dict[int, TableInfo] = {}
+        self._times: Mapping[int, datetime] = {}
 
     def read(self, kind: ItemKind, targets: Sequence[tuple[int, Target]], *, sparing: bool = False) -> Reading:
         """Read what the targets, which agree on range and kind, need. Raises a ``ViaduckError``.
@@ -48,10 +51,11 @@ class Feed:
         with self._pinned() as head:
             if head < item.through:
                 raise SourceError(
-                    "source_moved",
+                    "source_behind",
                     f"the source is at snapshot {head}, before {item.through} where the item ends",
                     "was the source's catalog restored from a backup? Then reseed its destinations",
                 )
+            self._load_times(targets)
             if kind is ItemKind.ADVANCE:
                 return self._nothing(targets, item.through)
             if kind is ItemKind.SEED:
@@ -96,7 +100,7 @@ class Feed:
 
     def _nothing(self, targets: Sequence[tuple[int, Target]], through: int) -> Reading:
         """No row: only the table's identity and columns at ``through``."""
-        reading = self._begin(through, only_inserts=False)
+        reading = self._begin(targets, through, only_inserts=False)
         reading.counts = {number: Counts() for number, _ in targets}
         return reading
 
@@ -104,7 +108,7 @@ class Feed:
         """Every row of the targets' routing values at the end: one scan for all of them."""
         item, mode = targets[0][1].item, targets[0][1].destination.seed_mode
         through = item.through if item.pinned else head
-        reading = self._begin(through, only_inserts=False)
+        reading = self._begin(targets, through, only_inserts=False)
         self._load_targets(reading, targets)
         at = f" AT (VERSION => {through})" if item.pinned else ""
         nothing = " AND false" if mode is SeedMode.LATEST else ""
@@ -128,7 +132,7 @@ class Feed:
 
     def _by_keys(self, targets: Sequence[tuple[int, Target]], range: Range, at: str = "") -> Reading:
         """Which keys the range touched, then what rows they have at its end: at the head, unless ``at`` says where."""
-        reading = self._begin(range.through, only_inserts=False)
+        reading = self._begin(targets, range.through, only_inserts=False)
         self._load_targets(reading, targets)
         with reading.timed("feed"):
             self._load_feed(reading, range)
@@ -141,7 +145,7 @@ class Feed:
 
     def _inserted(self, targets: Sequence[tuple[int, Target]], range: Range) -> Reading:
         """The shortcut for a range that only appended: its insertions are the net change, no state is read."""
-        reading = self._begin(range.through, only_inserts=True)
+        reading = self._begin(targets, range.through, only_inserts=True)
         self._load_targets(reading, targets)
         with reading.timed("feed"):
             self._load_inserted(reading, [range])
@@ -165,7 +169,7 @@ class Feed:
         taken_back = catalog.taken_back(table.table_id, range)
         for touch in touches:
             self._refuse_changes(touch, deletes=touch.snapshot in taken_back)
-        reading = self._begin(range.through, only_inserts=True)
+        reading = self._begin(targets, range.through, only_inserts=True)
         self._load_targets(reading, targets)
         with reading.timed("feed"):
             self._load_inserted(reading, insertion_runs(range, touches))
@@ -200,21 +204,30 @@ class Feed:
         if table is None:
             name = f"{self._source.schema}.{self._source.table}"
             hint = "create the table again, or correct source.table; it is tried again by itself"
-            raise SourceError("source_moved", f"the source has no table {name} at snapshot {at}", hint)
+            raise SourceError("source_behind", f"the source has no table {name} at snapshot {at}", hint)
         self._tables[at] = table
         return table
 
+    def _load_times(self, targets: Sequence[tuple[int, Target]]) -> None:
+        """One statement for all that has to be known of the snapshots which the items name."""
+        items = [target.item for _, target in targets if target.item.kind is not ItemKind.SEED]
+        wanted = {each for item in items for each in (item.expected, item.after, item.after + 1)}
+        wanted |= {item.seen.snapshot for item in items if item.seen is not None}
+        self._times = self._lake.catalog.times_of(wanted) if wanted else {}
+
     def _require_history(self, after: int) -> None:
-        if not self._lake.catalog.exists(after):
+        if after not in self._times:
             raise _expired(after, self._lake.catalog.oldest())
 
-    def _begin(self, through: int, *, only_inserts: bool) -> Reading:
+    def _begin(self, targets: Sequence[tuple[int, Target]], through: int, *, only_inserts: bool) -> Reading:
         described = self._con.execute(
             f"SELECT column_name, column_type FROM (DESCRIBE SELECT * FROM {self._path} AT (VERSION => {through}))"
         ).fetchall()
         table = self._table(through)
         columns = tuple(Column(name, declared, _default_of(table, name)) for name, declared in described)
-        reading = Reading(table, columns, through, only_inserts, self._routing.key_columns)
+        reading = Reading(table, columns, through, only_inserts, self._routing.key_columns, times=self._times)
+        refused = ((number, refusal(target.item, table, through, self._times)) for number, target in targets)
+        reading.refused = {number: error for number, error in refused if error is not None}
         known = {column.name.lower() for column in columns}
         for needed in (self._routing.field, *self._routing.key_columns):
             if needed.lower() not in known:
@@ -253,7 +266,7 @@ class Feed:
     def _bounds(self, range: Range) -> tuple[int, int]:
         """Inclusive bounds that both still exist. Beginning one snapshot early only touches more keys, harmlessly."""
         first, last = range.inclusive()
-        return (first if self._lake.catalog.exists(first) else range.after), last
+        return (first if first in self._times else range.after), last
 
     def _load_feed(self, reading: Reading, range: Range) -> None:
         """Routing values and keys of all images: no filter, no virtual column, whole at once (H4)."""

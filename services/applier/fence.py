@@ -14,7 +14,7 @@ import duckdb
 from services.applier.decide import Cursor
 from shared.errors import DestinationError
 from shared.lake.catalog import CatalogReader, TableInfo
-from shared.lake.cursor import SCHEMA, cursor_name
+from shared.lake.cursor import SCHEMA, cursor_name, origin
 from shared.lake.sql import literal, path
 from shared.messages import Destination, WorkItem
 
@@ -30,13 +30,18 @@ class CursorMoved(Exception):
 
 @dataclass(frozen=True)
 class Move:
-    """Where a destination's cursor is to go: to ``through`` of ``source``, ``rows`` rows having been applied."""
+    """Where a destination's cursor is to go: to ``through`` of ``source``, ``rows`` rows having been applied.
+
+    ``source`` is the table as of ``through``; ``expected_at`` tells when the snapshot was committed from which the
+    cursor is to move, None where the source no longer retains it.
+    """
 
     destination: Destination
     item: WorkItem
     through: int
     source: TableInfo
     rows: int
+    expected_at: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -120,7 +125,7 @@ def create_cursor(con: duckdb.DuckDBPyConnection, alias: str, move: Move) -> Non
             target.destination,
             move.item.generation,
             move.through,
-            source.lake_uuid,
+            origin(source.lake_uuid, source.at),
             source.table_id,
             source.table_uuid,
             target.routing_value,
@@ -134,12 +139,13 @@ def create_cursor(con: duckdb.DuckDBPyConnection, alias: str, move: Move) -> Non
 def move_cursor(con: duckdb.DuckDBPyConnection, alias: str, move: Move) -> None:
     """Compare and set, from what the item expects to ``through``. Raises ``CursorMoved`` unless one row changed.
 
-    The identity of source table and routing value is compared too: a position says nothing about another table.
+    The identity of source table and routing value is compared too: a position says nothing about another table, nor
+    about another history of the same. A cursor from before that was kept has no time, and gets one by this.
     TLA: ``MoveCursor``, ``Passes``.
     """
     item = move.item
     expected = fingerprint(item.generation, item.expected, move.source.table_uuid, move.destination.routing_value)
-    _set_cursor(con, alias, move, f"rows_applied + {move.rows}", expected)
+    _set_cursor(con, alias, move, f"rows_applied + {move.rows}", expected, move.expected_at)
 
 
 def replace_cursor(con: duckdb.DuckDBPyConnection, alias: str, move: Move, seen: Cursor) -> None:
@@ -155,17 +161,28 @@ def fingerprint(generation: int, position: int, table_uuid: str, routing_value: 
     return f"{generation}/{position}/{table_uuid}/{routing_value}"
 
 
-def _set_cursor(con: duckdb.DuckDBPyConnection, alias: str, move: Move, rows_applied: str, expected: str) -> None:
+def _set_cursor(
+    con: duckdb.DuckDBPyConnection,
+    alias: str,
+    move: Move,
+    rows_applied: str,
+    expected: str,
+    expected_at: datetime | None = None,
+) -> None:
     target, source = move.destination, move.source
+    stored = "generation || '/' || position || '/' || source_table_uuid || '/' || routing_value"
+    if expected_at is not None:
+        at = expected_at.isoformat()
+        known = f"CASE WHEN contains(source_lake, '@') THEN split_part(source_lake, '@', 2) ELSE {literal(at)} END"
+        stored, expected = f"{known} || '/' || {stored}", f"{at}/{expected}"
     # One opaque expression: plain predicates make DuckLake fetch file statistics, four statements more (SPEED §1).
     changed = con.execute(
         f"UPDATE {cursor_table(alias, target)} SET generation = {move.item.generation}, position = {move.through},"
-        f" source_lake = {literal(source.lake_uuid)}, source_table_id = {source.table_id},"
+        f" source_lake = {literal(origin(source.lake_uuid, source.at))}, source_table_id = {source.table_id},"
         f" source_table_uuid = {literal(source.table_uuid)}, routing_value = {literal(target.routing_value)},"
         f" item = {literal(move.item.item)}, rows_applied = {rows_applied},"
         f" updated_at = {literal(datetime.now(UTC).isoformat())}"
-        " WHERE generation || '/' || position || '/' || source_table_uuid || '/' || routing_value"
-        f" = {literal(expected)}"
+        f" WHERE {stored} = {literal(expected)}"
     ).fetchall()[0][0]
     if changed != 1:
         raise CursorMoved

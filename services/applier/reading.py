@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 
 import duckdb
 
-from shared.errors import DestinationError
+from shared.errors import DestinationError, ViaduckError
 from shared.lake.catalog import Column, TableInfo
 from shared.lake.sql import ident, path
 
@@ -41,7 +42,9 @@ class Reading:
     keys: tuple[str, ...]
     number: int = field(default_factory=lambda: next(_numbers))
     counts: dict[int, Counts] = field(default_factory=dict)
-    refused: dict[int, DestinationError] = field(default_factory=dict)
+    refused: dict[int, ViaduckError] = field(default_factory=dict)
+    times: Mapping[int, datetime] = field(default_factory=dict)
+    """When the snapshots were committed that the items name, by the source's own clock; of those still retained."""
     null_keys: bool = False
     rows_read: int = 0
     routing_mutations: int = 0

@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 import duckdb
 
@@ -98,6 +99,7 @@ class Run:
     log: list[str] = field(default_factory=list)
     _began: float = field(default_factory=time.perf_counter)
     _read_s: float = 0.0
+    _times: dict[int, datetime | None] = field(default_factory=dict)
 
     def results(self) -> list[TargetResult]:
         targets = list(enumerate(self.task.targets))
@@ -110,7 +112,7 @@ class Run:
     def _do(self, targets: Sequence[Numbered]) -> None:
         if self.task.kind is ItemKind.PROBE:
             source = self._present_table()
-            self._each(targets, lambda _, target: (self.me.applier.probe(target, source), None))
+            self._each(targets, lambda _, target: (self.me.applier.probe(target, source, self._time_of), None))
         elif self.task.kind is ItemKind.DROP:
             self._each(targets, lambda _, target: (drop(self.me.con, self.me.pool, target), None))
         elif self.task.kind is ItemKind.UPKEEP:
@@ -133,6 +135,16 @@ class Run:
                 return lake.catalog.table(source.schema, source.table, lake.catalog.head().snapshot)
         except Exception as error:
             raise self._explain(error, "reading the source", source=True) from error
+
+    def _time_of(self, snapshot: int) -> datetime | None:
+        """When a snapshot of the source was committed, asked for once: many destinations stand at the same."""
+        if snapshot not in self._times:
+            try:
+                with self.me.pool.use(self.task.source.lake, read_only=True) as lake:
+                    self._times[snapshot] = lake.catalog.time_of(snapshot)
+            except Exception as error:
+                raise self._explain(error, "reading the source", source=True) from error
+        return self._times[snapshot]
 
     def _keep_up(self, target: Target) -> Applied:
         """Upkeep may fail, and then waits for its next time: the destination is none the worse for it."""

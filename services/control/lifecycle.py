@@ -36,7 +36,7 @@ FIRST_GENERATION = 1
 MAX_GENERATION = 2**53
 """No destination ever lives that often: a message with more is garbage, and must not become our truth."""
 
-RESEED_ON_GAP = frozenset({"history_expired", "source_recreated"})
+RESEED_ON_GAP = frozenset({"history_expired", "source_recreated", "source_moved"})
 
 ManagedBy = Literal["file", "api"]
 OnGap = Literal["park", "reseed"]

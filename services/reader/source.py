@@ -138,7 +138,7 @@ class Source:
             if not self._maintained(Range(end, max(end, self._catalog.head().snapshot))):
                 return images
         raise SourceError(
-            "source_moved", f"maintenance kept coming while {range} was counted", "it is counted again by itself"
+            "source_unreachable", f"maintenance kept coming while {range} was counted", "it is counted again by itself"
         )
 
     def _maintained(self, range: Range) -> bool:

@@ -10,19 +10,18 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 import duckdb
 import psycopg
 
 from shared.config.catalogs import ResolvedLake
 from shared.errors import DestinationError
+from shared.lake.column_history import ColumnVersion, Field, fields_at
 from shared.lake.engine import connect
 from shared.lake.failure import classify
 from shared.lake.question import Question, Value
 from shared.lake.sql import ident
 from shared.lake.statements import AttachedSqlite, OwnSqlite, Postgres, Row, Statements
-from shared.lake.types import duckdb_type
 from shared.ranges import Range
 
 MAINTENANCE = frozenset({"merge_adjacent", "rewrite_delete", "inline_flush"})
@@ -70,6 +69,10 @@ class TableInfo:
     lake_uuid: str
     begin_snapshot: int
     columns: tuple[Column, ...]
+    versions: tuple[ColumnVersion, ...] = ()
+    """Every version of every column that the table ever had."""
+    at: datetime | None = None
+    """When the snapshot was committed; None where it is no longer retained."""
 
     @property
     def column_names(self) -> tuple[str, ...]:
@@ -150,9 +153,15 @@ class CatalogReader:
         return self.time_of(snapshot) is not None
 
     def time_of(self, snapshot: int) -> datetime | None:
-        sql = "SELECT snapshot_time FROM {}ducklake_snapshot WHERE snapshot_id = :snapshot"
-        rows = self._all(sql, snapshot=snapshot)
-        return _time(rows[0]["snapshot_time"]) if rows else None
+        return self.times_of([snapshot]).get(snapshot)
+
+    def times_of(self, snapshots: Iterable[int]) -> dict[int, datetime]:
+        """When each of those snapshots was committed that are still retained, by the catalog's own clock."""
+        wanted = {f"s{number}": snapshot for number, snapshot in enumerate({*snapshots})}
+        places = ", ".join(f":{name}" for name in wanted) or "NULL"
+        sql = f"SELECT snapshot_id, snapshot_time FROM {{}}ducklake_snapshot WHERE snapshot_id IN ({places})"
+        rows = self._all(sql, **wanted)
+        return {int(row["snapshot_id"]): _time(row["snapshot_time"]) for row in rows}
 
     def contiguous(self, range: Range) -> bool:
         """Whether every snapshot of the range is still retained."""
@@ -163,7 +172,8 @@ class CatalogReader:
         """The table as it was at snapshot ``at``; None where there is none. Names compare as DuckDB compares them."""
         rows = self._all(
             "SELECT s.schema_name, t.table_name, t.table_id, t.table_uuid, t.begin_snapshot,"
-            " (SELECT schema_uuid FROM {}ducklake_schema ORDER BY schema_id LIMIT 1) AS lake_uuid"
+            " (SELECT schema_uuid FROM {}ducklake_schema ORDER BY schema_id LIMIT 1) AS lake_uuid,"
+            " (SELECT snapshot_time FROM {}ducklake_snapshot WHERE snapshot_id = :at) AS committed"
             " FROM {}ducklake_table t JOIN {}ducklake_schema s ON s.schema_id = t.schema_id"
             " WHERE lower(t.table_name) = lower(:table) AND lower(s.schema_name) = lower(:schema)"
             " AND t.begin_snapshot <= :at AND (t.end_snapshot IS NULL OR t.end_snapshot > :at)"
@@ -175,6 +185,7 @@ class CatalogReader:
         if not rows:
             return None
         row = rows[0]
+        versions = self._column_versions(int(row["table_id"]))
         return TableInfo(
             schema=row["schema_name"],
             name=row["table_name"],
@@ -182,7 +193,9 @@ class CatalogReader:
             table_uuid=str(row["table_uuid"]),
             lake_uuid=str(row["lake_uuid"]),
             begin_snapshot=self._born(int(row["table_id"])),
-            columns=self._columns(int(row["table_id"]), at),
+            columns=tuple(map(_column, fields_at(versions, at))),
+            versions=versions,
+            at=None if row["committed"] is None else _time(row["committed"]),
         )
 
     def _born(self, table_id: int) -> int:
@@ -190,21 +203,13 @@ class CatalogReader:
         sql = "SELECT min(begin_snapshot) AS born FROM {}ducklake_table WHERE table_id = :table"
         return int(self._one(sql, table=table_id)["born"])
 
-    def _columns(self, table_id: int, at: int) -> tuple[Column, ...]:
+    def _column_versions(self, table_id: int) -> tuple[ColumnVersion, ...]:
         rows = self._all(
-            "SELECT column_id, column_name, column_type, initial_default, parent_column FROM {}ducklake_column"
-            " WHERE table_id = :table AND begin_snapshot <= :at AND (end_snapshot IS NULL OR end_snapshot > :at)"
-            " ORDER BY column_order",
+            "SELECT column_id, parent_column, column_name, column_type, initial_default, begin_snapshot, end_snapshot"
+            " FROM {}ducklake_column WHERE table_id = :table ORDER BY column_order",
             table=table_id,
-            at=at,
         )
-        children: dict[Any, list[Row]] = {}
-        for row in rows:
-            children.setdefault(row["parent_column"], []).append(row)
-        return tuple(
-            Column(row["column_name"], _declared(row, children), _default(row["initial_default"]))
-            for row in children.get(None, [])
-        )
+        return tuple(map(_version, rows))
 
     def touching(self, table_id: int, range: Range) -> tuple[Touch, ...]:
         """The snapshots of the range that name the table, oldest first. Other tables' commits cost nothing."""
@@ -459,10 +464,18 @@ def _time(value: datetime | str) -> datetime:
     return when if when.tzinfo else when.replace(tzinfo=UTC)
 
 
-def _declared(row: Row, children: Mapping[Any, list[Row]]) -> str:
-    nested = [(child["column_name"], _declared(child, children)) for child in children.get(row["column_id"], [])]
-    return duckdb_type(row["column_type"], nested)
+def _version(row: Row) -> ColumnVersion:
+    parent, end = row["parent_column"], row["end_snapshot"]
+    return ColumnVersion(
+        int(row["column_id"]),
+        None if parent is None else int(parent),
+        row["column_name"],
+        row["column_type"],
+        row["initial_default"],
+        int(row["begin_snapshot"]),
+        None if end is None else int(end),
+    )
 
 
-def _default(value: str | None) -> str | None:
-    return None if value is None or value == "NULL" else value
+def _column(field: Field) -> Column:
+    return Column(field.name, field.declared, field.default)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import duckdb
 
-from shared.errors import DestinationError
+from shared.errors import DestinationError, SourceError
 from shared.lake.sql import path
 
 SCHEMA = "_viaduck"
@@ -21,6 +22,37 @@ class Position:
     position: int
     table_uuid: str
     routing_value: str
+    source: str
+    """See ``origin``."""
+
+
+def origin(lake_uuid: str, at: datetime | None) -> str:
+    """Which history of which lake a position speaks of, as the cursor keeps it in ``source_lake``.
+
+    The lake's uuid and, behind an @, when the position's snapshot was committed by the source's own clock: a source
+    that was restored from a backup and written again has the number anew, and not the time. Cursors from before it was
+    kept hold the uuid alone, and so does one whose snapshot was not retained.
+    """
+    return lake_uuid if at is None else f"{lake_uuid}@{at.astimezone(UTC).isoformat()}"
+
+
+def committed_at(source: str) -> datetime | None:
+    """When the position's snapshot was committed, by what ``origin`` made; None where it does not tell."""
+    _, _, at = source.partition("@")
+    return datetime.fromisoformat(at) if at else None
+
+
+def moved(source: str, position: int, at: datetime | None) -> SourceError | None:
+    """What is wrong where the source's snapshot ``position`` was committed ``at``; None if nothing is, or tells."""
+    then = committed_at(source)
+    if then is None or at is None or then == at:
+        return None
+    return SourceError(
+        "source_moved",
+        f"the source's snapshot {position} is of {at.isoformat()}, but this destination was filled from one of"
+        f" {then.isoformat()}: its history was written anew, as after a restore from a backup",
+        "reseed the destination; routing.on_gap: reseed does so by itself",
+    )
 
 
 def cursor_name(pipeline: str, destination: str) -> str:
@@ -32,7 +64,9 @@ def read_position(con: duckdb.DuckDBPyConnection, alias: str, pipeline: str, des
     """The stored position; None before the first seed. Raises ``cursor_damaged`` unless it is exactly one row."""
     table = path(alias, SCHEMA, cursor_name(pipeline, destination))
     try:
-        rows = con.execute(f"SELECT generation, position, source_table_uuid, routing_value FROM {table}").fetchall()
+        rows = con.execute(
+            f"SELECT generation, position, source_table_uuid, routing_value, source_lake FROM {table}"
+        ).fetchall()
     except duckdb.CatalogException:
         return None
     if len(rows) != 1:

@@ -1,0 +1,211 @@
+"""A position speaks of one history of one table with the columns that it had there; of no other, however alike."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import pytest
+
+from shared.lake.catalog import CatalogReader
+from shared.lake.cursor import committed_at, cursor_name
+from shared.messages import ItemKind, Outcome, Progress, Seen
+from tests.lake.backup import Backup
+from tests.lake.bed import Bed
+from tests.lake.conftest import MakeBed
+
+
+def parked_for(answer: Progress, type: str) -> str:
+    """Why a destination was parked."""
+    assert answer.outcome is Outcome.PARKED, answer
+    assert answer.error is not None
+    assert answer.error.type == type
+    return answer.error.message
+
+
+# -- columns ----------------------------------------------------------------------------------------------------------
+
+NOT_FOLLOWED = {
+    "v was dropped and another one of that name added": (
+        "ALTER TABLE src.main.t DROP COLUMN v",
+        "ALTER TABLE src.main.t ADD COLUMN v VARCHAR",
+    ),
+    "id was dropped and another one": (
+        "ALTER TABLE src.main.t ADD COLUMN id2 BIGINT",
+        "ALTER TABLE src.main.t RENAME COLUMN id TO old",
+        "ALTER TABLE src.main.t RENAME COLUMN id2 TO id",
+        "ALTER TABLE src.main.t DROP COLUMN old",
+    ),
+    "v was renamed to w": (
+        "ALTER TABLE src.main.t RENAME COLUMN v TO w",
+        "ALTER TABLE src.main.t ADD COLUMN v VARCHAR",
+    ),
+    "a field of the column s was dropped": (
+        "ALTER TABLE src.main.t DROP COLUMN s.b",
+        "ALTER TABLE src.main.t ADD COLUMN s.b VARCHAR",
+    ),
+}
+
+
+@pytest.fixture
+def shaped(make_bed: MakeBed) -> Bed:
+    """Two seeded tenants whose last column is a struct."""
+    made = make_bed()
+    made.sql(
+        "CREATE TABLE src.main.t (id BIGINT, tenant VARCHAR, v VARCHAR, s STRUCT(a INTEGER, b VARCHAR))",
+        "INSERT INTO src.main.t SELECT i, CASE WHEN i % 2 = 0 THEN 'a' ELSE 'b' END, 'v' || i,"
+        " {'a': i, 'b': 'b' || i} FROM range(40) r(i)",
+    )
+    made.add("a")
+    made.add("b")
+    made.seed()
+    return made
+
+
+@pytest.mark.parametrize("why", NOT_FOLLOWED)
+def test_a_column_of_the_same_name_that_is_another_one_parks_by_its_name(shaped: Bed, why: str) -> None:
+    position = shaped.head
+    shaped.sql(*NOT_FOLLOWED[why], "INSERT INTO src.main.t (id, tenant) VALUES (100, 'a'), (101, 'b')")
+    for answer in shaped.changes(position):
+        assert why in parked_for(answer, "schema_change")
+    before = shaped.rows("a")
+    (advance,) = shaped.run(ItemKind.ADVANCE, "a", expected=position, after=shaped.head)
+    assert why in parked_for(advance, "schema_change")
+    assert shaped.rows("a") == before
+
+
+@pytest.mark.parametrize("column", ["tenant", "id"])
+def test_a_routing_or_key_column_that_was_dropped_and_added_parks_by_its_name(shaped: Bed, column: str) -> None:
+    position = shaped.head
+    shaped.sql(f"ALTER TABLE src.main.t DROP COLUMN {column}", f"ALTER TABLE src.main.t ADD COLUMN {column} VARCHAR")
+    shaped.sql("CREATE TABLE src.main.other (i INTEGER)")
+    (advance,) = shaped.run(ItemKind.ADVANCE, "a", expected=position, after=shaped.head)
+    assert column in parked_for(advance, "schema_change")
+
+
+def test_expiry_hides_no_change_of_columns(shaped: Bed) -> None:
+    position = shaped.head
+    quiet = shaped.sql(*NOT_FOLLOWED["v was dropped and another one of that name added"])
+    shaped.sql("INSERT INTO src.main.t (id, tenant) VALUES (100, 'a')")
+    shaped.sql(f"CALL ducklake_expire_snapshots('src', versions => {list(range(quiet))})")
+    (answer,) = shaped.changes(position, "a", after=quiet)
+    assert "v was dropped" in parked_for(answer, "schema_change")
+
+
+def test_a_reseed_takes_the_columns_that_there_are(shaped: Bed) -> None:
+    shaped.sql(*NOT_FOLLOWED["v was dropped and another one of that name added"])
+    shaped.add("a", generation=2, replace=True)
+    assert [answer.outcome for answer in shaped.seed("a")] == [Outcome.APPLIED]
+    position = shaped.head
+    shaped.sql("UPDATE src.main.t SET v = 'new' WHERE id = 2")
+    assert [answer.outcome for answer in shaped.changes(position, "a")] == [Outcome.APPLIED]
+    assert shaped.rows("a") == shaped.expected("a")
+
+
+FOLLOWED = {
+    "added, dropped and added again": (
+        "ALTER TABLE src.main.t ADD COLUMN n INTEGER DEFAULT 1",
+        "ALTER TABLE src.main.t DROP COLUMN n",
+        "ALTER TABLE src.main.t ADD COLUMN n INTEGER DEFAULT 2",
+    ),
+    "renamed there and back": (
+        "ALTER TABLE src.main.t RENAME COLUMN v TO w",
+        "ALTER TABLE src.main.t RENAME COLUMN w TO v",
+    ),
+    "the table renamed there and back": (
+        "ALTER TABLE src.main.t RENAME TO u",
+        "ALTER TABLE src.main.u RENAME TO t",
+    ),
+    "default, comment, not null": (
+        "ALTER TABLE src.main.t ALTER COLUMN v SET DEFAULT 'x'",
+        "COMMENT ON COLUMN src.main.t.v IS 'words'",
+        "ALTER TABLE src.main.t ALTER COLUMN tenant SET NOT NULL",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", FOLLOWED)
+def test_columns_that_are_what_they_were_are_followed(shaped: Bed, what: str) -> None:
+    position = shaped.head
+    shaped.sql(*FOLLOWED[what], "UPDATE src.main.t SET v = 'new' WHERE id < 4")
+    assert [answer.outcome for answer in shaped.changes(position)] == [Outcome.APPLIED] * 2
+    assert shaped.rows("a") == shaped.expected("a")
+
+
+# -- history ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def restored(bed: Bed) -> Bed:
+    """Two tenants that have followed a commit which the source has lost since: its number is another one's now."""
+    bed.seed()
+    backup, position = Backup(bed.con, "src", bed.source), bed.head
+    bed.sql("UPDATE src.main.t SET v = 'lost' WHERE id < 6")
+    assert [answer.outcome for answer in bed.changes(position)] == [Outcome.APPLIED] * 2
+    backup.restore()
+    bed.sql("INSERT INTO src.main.t VALUES (100, 'a', 'other'), (101, 'b', 'other')")
+    return bed
+
+
+def test_changes_on_top_of_a_history_that_was_written_anew_park(restored: Bed) -> None:
+    position, before = restored.head, restored.rows("a")
+    restored.sql("INSERT INTO src.main.t VALUES (200, 'a', 'more'), (201, 'b', 'more')")
+    for answer in restored.changes(position):
+        assert answer.error is not None
+        assert "reseed" in answer.error.hint
+        assert "restore" in parked_for(answer, "source_moved")
+    assert restored.rows("a") == before
+
+
+def test_so_does_an_advance_and_a_probe(restored: Bed) -> None:
+    position = restored.head
+    restored.sql("CREATE TABLE src.main.other (i INTEGER)")
+    (advance,) = restored.run(ItemKind.ADVANCE, "a", expected=position, after=position)
+    parked_for(advance, "source_moved")
+    (probe,) = restored.run(ItemKind.PROBE, "b", through=0)
+    parked_for(probe, "source_moved")
+
+
+def test_a_position_before_the_backup_is_what_it_was(bed: Bed) -> None:
+    bed.seed()
+    position = bed.head
+    bed.sql("CREATE TABLE src.main.other (i INTEGER)")
+    backup = Backup(bed.con, "src", bed.source)
+    bed.sql("DELETE FROM src.main.t WHERE id = 2")
+    backup.restore()
+    bed.sql("DELETE FROM src.main.t WHERE id = 4")
+    assert [answer.outcome for answer in bed.run(ItemKind.PROBE, through=0)] == [Outcome.ALREADY_APPLIED] * 2
+    assert [answer.outcome for answer in bed.changes(position)] == [Outcome.APPLIED, Outcome.EMPTY]
+    assert bed.rows("a") == bed.expected("a")
+
+
+def test_what_the_reader_saw_of_another_history_moves_nobody(bed: Bed) -> None:
+    """The reader found a range empty that holds a change in the history that took its place."""
+    bed.seed()
+    position = bed.head
+    backup = Backup(bed.con, "src", bed.source)
+    quiet = bed.sql("CREATE TABLE src.main.other (i INTEGER)")
+    with closing(CatalogReader(bed.source)) as catalog:
+        seen = Seen(snapshot=quiet, at=catalog.head().time)
+    backup.restore()
+    bed.sql("DELETE FROM src.main.t WHERE id = 2", "DELETE FROM src.main.t WHERE id = 4")
+    stale = {"expected": position, "after": quiet, "seen": seen}
+    for kind in (ItemKind.CHANGES, ItemKind.ADVANCE):
+        (answer,) = bed.run(kind, "a", **stale)
+        assert answer.outcome is Outcome.FAILED
+        assert answer.error is not None
+        assert (answer.error.type, answer.error.retryable) == ("source_behind", True)
+    assert [answer.outcome for answer in bed.changes(position, "a")] == [Outcome.APPLIED]
+    assert bed.rows("a") == bed.expected("a")
+
+
+def test_a_cursor_from_before_times_were_kept_learns_its_own_with_the_next_commit(bed: Bed) -> None:
+    bed.seed("a")
+    cursor = f"dst._viaduck.{cursor_name('p', 'a')}"
+    bed.write("a", f"UPDATE {cursor} SET source_lake = split_part(source_lake, '@', 1)")
+    position = bed.head
+    bed.sql("DELETE FROM src.main.t WHERE id = 2")
+    assert [answer.outcome for answer in bed.changes(position, "a")] == [Outcome.APPLIED]
+    with closing(CatalogReader(bed.source)) as catalog:
+        at = catalog.head().time
+    ((kept,),) = bed.look("a", f"SELECT source_lake FROM {cursor}")
+    assert committed_at(kept) == at
