@@ -211,7 +211,8 @@ class Feed:
     def _load_times(self, targets: Sequence[tuple[int, Target]]) -> None:
         """One statement for all that has to be known of the snapshots which the items name."""
         items = [target.item for _, target in targets if target.item.kind is not ItemKind.SEED]
-        wanted = {each for item in items for each in (item.expected, item.after, item.after + 1)}
+        wanted = {each for item in items for each in (item.expected, item.after)}
+        wanted |= {item.range.inclusive()[0] for item in items if not item.range.is_empty}
         wanted |= {item.seen.snapshot for item in items if item.seen is not None}
         self._times = self._lake.catalog.times_of(wanted) if wanted else {}
 

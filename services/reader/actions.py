@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from services.reader.choose import Draft
-from shared.messages import Problem
+from shared.messages import Problem, Seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,7 @@ class Send:
     draft: Draft
     attempt: int
     rows_applied: int | None = None
+    seen: Seen | None = None
 
 
 @dataclass(frozen=True, slots=True)

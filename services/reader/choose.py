@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from services.reader.ledger import Ledger
 from services.reader.tracked import Tracked
+from shared.lake.column_history import Break
 from shared.messages import ItemKind, SeedMode
 from shared.ranges import NOT_SEEDED
 
@@ -27,6 +29,12 @@ class Sight:
     first: int
     lake: str
     table: str
+    at: datetime
+    """When ``head`` was committed, by the catalog's own clock."""
+    history: int = 0
+    """Counts how often what had been seen was undone and written anew, as by a restore from a backup."""
+    breaks: tuple[Break, ...] = ()
+    """Positions from which the table's columns can't be followed to the head."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from services.reader.plan import Planner
-from services.reader.problems import is_of_another_table
+from services.reader.problems import is_cut_off
 from services.reader.tracked import Tracked
 from shared.digest import digest
 from shared.messages import Lagging
@@ -80,7 +80,7 @@ def pages(lagging: Mapping[str, Lagging]) -> list[dict[str, Lagging]]:
 
 
 def _lags(tracked: Tracked, line: int | None) -> bool:
-    return line is None or known_through(tracked) < line or is_of_another_table(tracked, None)
+    return line is None or known_through(tracked) < line or is_cut_off(tracked, None)
 
 
 def _lagging(tracked: Tracked, line: int | None, now_s: float, catalog_now: datetime | None) -> Lagging:

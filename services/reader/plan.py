@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterator, Mapping
 from services.reader.actions import Action, Park, Send
 from services.reader.answers import Next, accept, overhear
 from services.reader.catch_up import CatchUp
-from services.reader.choose import Rules, Sight, choose, is_near_oldest, needs_size, needs_upkeep, upkeep
+from services.reader.choose import Draft, Rules, Sight, choose, is_near_oldest, needs_size, needs_upkeep, upkeep
 from services.reader.hold import MOST_UPKEEPS, Candidate, Hold
 from services.reader.ledger import Ledger
-from services.reader.problems import cannot_begin, contradiction, is_of_another_table, judge
+from services.reader.problems import cannot_begin, contradiction, is_cut_off, judge
 from services.reader.steps import Step
 from services.reader.timers import Timers
 from services.reader.tracked import Tracked
 from services.reader.waiting import Waiting
 from shared.backoff import delay_s
-from shared.messages import DesiredState, Destination, ItemKind, Problem, Progress
-from shared.ranges import Range
+from shared.messages import DesiredState, Destination, ItemKind, Problem, Progress, Seen
+from shared.ranges import NOT_SEEDED, Range
 
 MOST_RESEND_DOUBLINGS = 4
 
@@ -127,14 +127,17 @@ class Planner:
     def saw(self, sight: Sight, now_s: float) -> None:
         """A look at the source's metadata."""
         before, self.sight = self.sight, sight
+        is_undone = before is not None and (before.history != sight.history or sight.head < before.head)
         self._gone = {snapshot for snapshot in self._gone if snapshot >= sight.oldest}
         if self.ledger is None:
             self._count_from(self._first_line(sight))
-        elif is_void(self.ledger, before, sight):
+        elif is_undone or is_void(self.ledger, before, sight):
             self._count_from(sight.head)
         for tracked in self._tracked.values():
             if tracked.is_running and (problem := contradiction(tracked, before, sight)) is not None:
                 self._park(tracked, problem)
+            elif is_undone and tracked.is_running:
+                self._ask_anew(tracked)
             self._look_at(tracked, sight, now_s)
 
     def counted(self, step: Step) -> None:
@@ -254,7 +257,14 @@ class Planner:
             draft,
             attempt=1 + tracked.attempts + tracked.resends,
             rows_applied=tracked.rows_applied,
+            seen=self._seen_for(draft),
         )
+
+    def _seen_for(self, draft: Draft) -> Seen | None:
+        """What the item rests on beyond the cursor: that nothing changed between the position and where it begins."""
+        if self.sight is None or draft.after <= draft.expected:
+            return None
+        return Seen(snapshot=self.sight.head, at=self.sight.at)
 
     # -- one destination ---------------------------------------------------------------------------------------------
 
@@ -272,9 +282,15 @@ class Planner:
             if is_old or is_near_oldest(tracked.position, sight):
                 self._dirty[tracked.name] = None
 
+    def _ask_anew(self, tracked: Tracked) -> None:
+        """Its cursor tells of which history its position speaks; what was concluded and sent since was of another."""
+        self._release(tracked)
+        tracked.position, tracked.exact = None, NOT_SEEDED
+        self._dirty[tracked.name] = None
+
     def _settle(self, tracked: Tracked) -> bool:
         """Move on for free over steps that do not touch the destination; whether one does."""
-        if self.ledger is None or not tracked.is_seeded or is_of_another_table(tracked, self.sight):
+        if self.ledger is None or not tracked.is_seeded or is_cut_off(tracked, self.sight):
             return False
         if tracked.exact < self.ledger.floor:
             self._behind.add(tracked.name)

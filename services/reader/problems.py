@@ -7,10 +7,12 @@ from collections.abc import Set
 from services.reader.choose import Sight
 from services.reader.tracked import Tracked
 from shared.errors import SourceError
+from shared.lake.column_history import not_followed
 from shared.messages import Problem
 from shared.ranges import NOT_SEEDED
 
-RECREATED = "source_recreated"
+RECREATED, MOVED = "source_recreated", "source_moved"
+CUT_OFF = (RECREATED, MOVED, "schema_change")
 RESEED = "reseed the destination; routing.on_gap: reseed does so by itself"
 
 
@@ -25,6 +27,9 @@ def judge(tracked: Tracked, sight: Sight, gone: Set[int] = frozenset()) -> Probl
         return recreated(f"it was created at snapshot {sight.born}, after position {tracked.position}")
     if tracked.exact < sight.oldest or tracked.exact in gone:
         return expired(tracked.exact, sight.oldest)
+    for broken in sight.breaks:
+        if broken.first <= tracked.position <= broken.last:
+            return not_followed(broken.why, tracked.position).problem()
     return None
 
 
@@ -40,9 +45,10 @@ def cannot_begin(tracked: Tracked, sight: Sight, gone: Set[int] = frozenset()) -
     return None
 
 
-def is_of_another_table(tracked: Tracked, sight: Sight | None) -> bool:
-    """Whether the destination was filled from another table than the one that is counted now."""
-    if tracked.parked is not None and tracked.parked.type == RECREATED:
+def is_cut_off(tracked: Tracked, sight: Sight | None) -> bool:
+    """Whether what is counted now tells nothing of the destination: it was filled from another table, from another
+    history of it, or before its columns changed."""
+    if tracked.parked is not None and tracked.parked.type in CUT_OFF:
         return True
     return sight is not None and tracked.position is not None and tracked.position < sight.born
 
@@ -53,9 +59,14 @@ def contradiction(tracked: Tracked, before: Sight | None, sight: Sight) -> Probl
         return None
     if before is not None and before.lake != sight.lake:
         return recreated("another lake is found where it was")
-    if tracked.exact > sight.head:
-        return recreated(f"its head is snapshot {sight.head}, and this destination is at {tracked.exact} already")
+    if tracked.position is not None and tracked.position > sight.head:
+        return undone(f"its head is snapshot {sight.head}, and this destination is at {tracked.position} already")
     return None
+
+
+def undone(why: str) -> Problem:
+    message = f"the source's history is not the one this destination was filled from: {why}"
+    return SourceError(MOVED, message, RESEED).problem()
 
 
 def recreated(why: str) -> Problem:

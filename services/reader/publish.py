@@ -80,6 +80,7 @@ class Outlet:
             pinned=draft.pinned,
             attempt=send.attempt,
             rows_applied=send.rows_applied,
+            seen=send.seen,
         )
 
         def delivered(error: Exception | None) -> None:

@@ -15,6 +15,7 @@ from shared.config.model import Config
 from shared.digest import VALUE_DIGITS
 from shared.errors import SourceError, ViaduckError
 from shared.lake.catalog import CatalogReader, Head, TableInfo, Touch
+from shared.lake.column_history import breaks
 from shared.lake.runs import insertion_runs
 from shared.lake.source import AS_SOURCE
 from shared.messages import LONGEST_OFFERED, MOST_OFFERED, Offered
@@ -57,6 +58,8 @@ class Source:
         self._catalog = CatalogReader(lake)
         self._counter = Counter(lake, self._catalog, self._schema, self._name, self._field)
         self._table: TableInfo | None = None
+        self._seen: Head | None = None
+        self._histories = 0
 
     def close(self) -> None:
         self._counter.close()
@@ -71,8 +74,11 @@ class Source:
         """What else metadata tells at the head. Raises ``source_gone`` where there is no such table."""
         with _as_source():
             self._table = table = self._found(self._catalog.table(self._schema, self._name, head.snapshot))
-            oldest = self._catalog.oldest()
-            first = self._catalog.oldest_since(table.begin_snapshot)
+            seen = self._seen or head
+            oldest, first, at = self._catalog.retained(table.begin_snapshot, seen.snapshot)
+        if is_undone(seen, head, oldest, at):
+            self._histories += 1
+        self._seen = head
         return Sight(
             head=head.snapshot,
             oldest=oldest,
@@ -80,6 +86,9 @@ class Source:
             first=head.snapshot if first is None else first,
             lake=table.lake_uuid,
             table=table.table_uuid,
+            at=head.time,
+            history=self._histories,
+            breaks=breaks(table.versions, head.snapshot),
         )
 
     def cuts(self, range: Range) -> list[Cut]:
@@ -186,6 +195,17 @@ class Source:
             said = f"the source table has no column {self._field} any more"
             raise SourceError("schema_change", said, "bring it back, or correct routing.field")
         return table
+
+
+def is_undone(seen: Head, head: Head, oldest: int, at: datetime | None) -> bool:
+    """Whether ``seen``, once the head, is no part of the history that ends in ``head``: a source that was restored.
+
+    ``at``: when the snapshot of that number was committed. One that was expired alone, from among retained ones, proves
+    nothing, and then whoever stands before it is asked anew.
+    """
+    if head.snapshot < seen.snapshot:
+        return True
+    return seen.snapshot >= oldest and at != seen.time
 
 
 def _oldest(touches: Sequence[Touch]) -> datetime | None:

@@ -139,7 +139,8 @@ class Watch:
         self._metrics.source_snapshot_id.set(head.snapshot)
         before = self._planner.sight
         is_stale = now_s - self._sighted_s >= SIGHT_EVERY_S
-        if before is None or before.head != head.snapshot or is_stale or self.problem is not None:
+        has_moved = before is None or (before.head, before.at) != (head.snapshot, head.time)
+        if has_moved or is_stale or self.problem is not None:
             self._planner.saw(self._source.sight(head), now_s)
             self._sighted_s = now_s
 

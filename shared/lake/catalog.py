@@ -143,6 +143,19 @@ class CatalogReader:
         """The oldest retained snapshot."""
         return int(self._one("SELECT min(snapshot_id) AS oldest FROM {}ducklake_snapshot")["oldest"])
 
+    def retained(self, since: int, seen: int) -> tuple[int, int | None, datetime | None]:
+        """The oldest retained snapshot, the oldest not before ``since``, and when ``seen`` was committed: each None
+        where there is none."""
+        row = self._one(
+            "SELECT (SELECT min(snapshot_id) FROM {}ducklake_snapshot) AS oldest,"
+            " (SELECT min(snapshot_id) FROM {}ducklake_snapshot WHERE snapshot_id >= :since) AS first,"
+            " (SELECT snapshot_time FROM {}ducklake_snapshot WHERE snapshot_id = :seen) AS at",
+            since=since,
+            seen=seen,
+        )
+        first, at = row["first"], row["at"]
+        return int(row["oldest"]), None if first is None else int(first), None if at is None else _time(at)
+
     def oldest_since(self, snapshot: int) -> int | None:
         """The oldest retained snapshot that is not before ``snapshot``."""
         sql = "SELECT min(snapshot_id) AS oldest FROM {}ducklake_snapshot WHERE snapshot_id >= :snapshot"

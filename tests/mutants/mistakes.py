@@ -12,7 +12,7 @@ from typing import Any
 
 import duckdb
 
-from services.applier import apply, decide, feed, fence, shape, upkeep
+from services.applier import apply, decide, feed, fence, shape, trust, upkeep
 from services.applier.decide import Cursor, Decision
 from services.applier.feed import Feed
 from services.applier.fence import Move
@@ -203,6 +203,14 @@ def _marks_prove_nothing() -> None:
     _put(catalog, "APPENDING", catalog.APPENDING | {"rewrite_delete", "deleted_from_table", "inlined_delete"})
 
 
+def _columns_by_name() -> None:
+    _put(trust, "broken", lambda *_: None)
+
+
+def _any_history() -> None:
+    _put(fence, "origin", lambda lake_uuid, _: lake_uuid)
+
+
 def _eager_groups() -> None:
     """Whoever comes or goes takes everything from everybody for a moment."""
     _put(settings, "CLASSIC", {**settings.CLASSIC, "partition.assignment.strategy": "range"})
@@ -258,6 +266,10 @@ MISTAKES = (
             _believe_options_of_an_earlier_life, ("tests/lake/test_lives.py", "-k", "earlier_life and sqlite")),
     Mistake("marks-prove-nothing", "any range counts as appended", _marks_prove_nothing,
             ("tests/lake/test_hazards.py", "-k", "h9")),
+    Mistake("columns-by-name", "a column is its name and type", _columns_by_name,
+            ("tests/lake/test_identity.py", "-k", "another_one and sqlite")),
+    Mistake("any-history", "a snapshot is its number", _any_history,
+            ("tests/lake/test_identity.py", "-k", "written_anew and sqlite")),
     Mistake("eager-groups", "a rebalance takes everything from everybody", _eager_groups,
             ("tests/e2e/test_rebalances.py", "-k", "classic")),
 )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from services.reader.choose import Sight
 from services.reader.source import Cut, Expired
@@ -33,6 +33,8 @@ class FakeSource:
     fails: ViaduckError | None = None
     unsizable: ViaduckError | None = None
     most: int = 400
+    committed: datetime = EPOCH
+    """When the head was, by the catalog's clock."""
     calls: list[str] = field(default_factory=list)
 
     def commit(self, **rows: int) -> int:
@@ -41,11 +43,11 @@ class FakeSource:
 
     def head(self) -> Head:
         self._called("head")
-        return Head(len(self.history) - 1, EPOCH, EPOCH + timedelta(seconds=100))
+        return Head(len(self.history) - 1, self.committed, EPOCH + timedelta(seconds=100))
 
     def sight(self, head: Head) -> Sight:
         self._called("sight")
-        return sight(head.snapshot, oldest=self.oldest, table=self.table)
+        return sight(head.snapshot, oldest=self.oldest, table=self.table, at=head.time)
 
     def cuts(self, range: Range) -> list[Cut]:
         self._called(f"cuts {range}")

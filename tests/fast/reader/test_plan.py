@@ -6,6 +6,8 @@ import cProfile
 import itertools
 import pstats
 from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -14,7 +16,8 @@ from services.reader.choose import Draft, Rules, choose
 from services.reader.hold import MOST_SEEDS
 from services.reader.plan import MOST_A_TURN, SETTLES_WITHIN_S, Planner
 from shared.errors import MAX_ATTEMPTS
-from shared.messages import DesiredState, Destination, ItemKind, Outcome, Problem, SeedMode
+from shared.lake.column_history import Break
+from shared.messages import DesiredState, Destination, ItemKind, Outcome, Problem, SeedMode, Seen
 from shared.ranges import NOT_SEEDED, Range
 from tests.fast.reader.world import answer, sight, spec, step
 
@@ -63,8 +66,9 @@ class Reader:
             assert send.draft.kind is ItemKind.PROBE
             self.hear(send, Outcome.ALREADY_APPLIED, positions[send.destination])
 
-    def saw(self, head: int, *, oldest: int = 0, born: int = 1, lake: str = "lake", table: str = "table") -> None:
-        self.planner.saw(sight(head, oldest=oldest, born=born, lake=lake, table=table), self.now_s)
+    def saw(self, head: int, **more: Any) -> None:
+        """``more`` as ``world.sight`` takes it."""
+        self.planner.saw(sight(head, **more), self.now_s)
 
     def count(self, after: int, through: int, rows: dict[str, int], *, pinned: bool = False) -> None:
         self.planner.counted(step(after, through, rows, pinned=pinned))
@@ -531,10 +535,64 @@ def test_another_lake_in_the_old_place_parks_everybody() -> None:
 def test_a_history_that_went_back_parks_whoever_is_ahead_of_it() -> None:
     """The source's catalog was restored from a backup: snapshot ids will come again with other content."""
     reader = reader_at(5, "a")
-    reader.count(5, 8, {"b": 1})
-    reader.saw(6)
-    assert reader.parks()["a"].type == "source_recreated"
+    reader.saw(4)
+    assert reader.parks()["a"].type == "source_moved"
     assert reader.planner.above() is None
+
+
+@pytest.mark.parametrize("more", [{"head": 6}, {"head": 9, "history": 1}], ids=["back", "and past it"])
+def test_what_was_concluded_in_a_history_that_was_undone_is_forgotten(more: dict[str, int]) -> None:
+    """Whoever stands before the backup goes on from where its cursor is, and from nowhere further."""
+    reader = reader_at(5, "a")
+    reader.saw(8)
+    reader.count(5, 8, {"b": 1})
+    assert reader.planner.tracked["a"].exact == 8
+    reader.saw(**more)
+    assert reader.planner.tracked["a"].exact == NOT_SEEDED
+    reader.probed(a=5)
+    assert reader.planner.tracked["a"].exact == 5
+    assert reader.planner.below() == Range(5, more["head"])
+
+
+def test_an_item_that_was_sent_in_a_history_that_was_undone_is_forgotten() -> None:
+    reader = reader_at(5, "a")
+    reader.saw(6)
+    reader.count(5, 6, {"a": 1})
+    (sent,) = reader.plan()
+    reader.saw(7, history=1)
+    reader.hear(sent, Outcome.EMPTY, through=6)
+    assert reader.planner.tracked["a"].exact == NOT_SEEDED
+    reader.probed(a=5)
+    assert reader.planner.tracked["a"].exact == 5
+
+
+def test_an_item_that_begins_beyond_the_cursor_says_what_it_rests_on() -> None:
+    reader = reader_at(5, "a")
+    reader.saw(8)
+    reader.count(5, 8, {"b": 1})
+    at = datetime(2026, 5, 5, tzinfo=UTC)
+    reader.saw(9, at=at)
+    reader.count(8, 9, {"a": 1})
+    (sent,) = reader.plan()
+    assert (sent.draft.expected, sent.draft.after, sent.seen) == (5, 8, Seen(snapshot=9, at=at))
+    reader.hear(sent, Outcome.APPLIED, 9, through=9)
+    reader.saw(10)
+    reader.count(9, 10, {"a": 1})
+    (sent,) = reader.plan()
+    assert (sent.draft.expected, sent.draft.after, sent.seen) == (9, 9, None)
+
+
+def test_columns_that_can_not_be_followed_park_whoever_stands_before_the_change() -> None:
+    reader = reader_at(5, "a")
+    reader.saw(6, breaks=(Break(2, 4, "the column x was renamed to y"),))
+    reader.count(5, 6, {})
+    assert reader.parks() == {}
+    reader.saw(7, breaks=(Break(2, 6, "the column v was dropped and another one of that name added"),))
+    reader.count(6, 7, {})
+    problem = reader.parks()["a"]
+    assert problem.type == "schema_change"
+    assert "column v" in problem.message
+    assert reader.plan() == []
 
 
 def test_an_answer_from_beyond_the_head_that_was_seen_last_is_no_contradiction() -> None:

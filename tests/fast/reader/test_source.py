@@ -16,6 +16,7 @@ from shared.errors import SourceError
 from shared.messages import LONGEST_OFFERED, MOST_OFFERED
 from shared.ranges import Range
 from tests.fast.reader.lakes import COLUMNS, Lake, config
+from tests.lake.backup import Backup
 
 MakeSource = Callable[..., Source]
 SOURCE = {"catalog": "sqlite:of-the-fixture.sqlite"}
@@ -166,6 +167,45 @@ def test_a_table_that_was_created_again_is_another_one(lake: Lake, open_source: 
     after = source.sight(source.head())
     assert after.table != before.table
     assert (after.born, after.lake) == (born, before.lake)
+
+
+def test_a_history_that_was_undone_is_told_also_where_it_has_grown_past_what_was_seen(
+    lake: Lake, open_source: MakeSource
+) -> None:
+    source = open_source()
+    lake.insert("a", 0, 20)
+    backup = Backup(lake.con, "lake", lake.lake)
+    lake.insert("a", 20, 20)
+    before = source.sight(source.head())
+    backup.restore()
+    lake.insert("b", 20, 20)
+    same = source.sight(source.head())
+    assert (same.head, same.history) == (before.head, before.history + 1)
+    assert same.at != before.at
+    lake.insert("b", 40, 20)
+    assert source.sight(source.head()).history == same.history, "it was told once"
+    backup.restore()
+    assert source.sight(source.head()).history == same.history + 1
+
+
+def test_expiry_undoes_no_history(lake: Lake, open_source: MakeSource) -> None:
+    source = open_source()
+    before = source.sight(source.head())
+    for number in range(3):
+        lake.insert("a", 100 * number, 20)
+    lake.sql(f"CALL ducklake_expire_snapshots('lake', versions => {list(range(lake.head))})")
+    assert source.sight(source.head()).history == before.history
+
+
+def test_columns_that_can_not_be_followed_are_told_by_position(lake: Lake, open_source: MakeSource) -> None:
+    source = open_source()
+    before = lake.sql("ALTER TABLE lake.t ADD COLUMN n INTEGER")
+    assert source.sight(source.head()).breaks == ()
+    lake.sql("ALTER TABLE lake.t DROP COLUMN n")
+    head = lake.sql("ALTER TABLE lake.t ADD COLUMN n INTEGER")
+    (broken,) = source.sight(source.head()).breaks
+    assert (broken.first, broken.last) == (before, head - 2), "who has never seen the first n is not concerned"
+    assert "column n was dropped and another one" in broken.why
 
 
 def test_a_routing_column_that_is_gone_is_told_by_its_name(lake: Lake, open_source: MakeSource) -> None:

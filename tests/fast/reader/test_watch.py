@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+from datetime import timedelta
 
 from services.reader.choose import Rules
 from services.reader.frontier import CatalogTime
@@ -187,6 +188,15 @@ def test_a_source_that_fails_while_it_is_counted_is_counted_again_at_the_next_po
     desk.source.fails = None
     desk.poll(desk.watch.poll_at_s)
     assert [action.destination for action in desk.planner.plan(20.0)] == ["a"]
+
+
+def test_a_head_of_the_same_number_and_another_time_is_looked_at() -> None:
+    """A source that was restored from a backup may have come to the same number again."""
+    desk = Desk("a").at_head()
+    desk.source.calls.clear()
+    desk.source.committed += timedelta(seconds=1)
+    desk.poll(5.0)
+    assert desk.source.calls[:2] == ["head", "sight"]
 
 
 def test_a_line_that_expired_between_two_polls_parks_and_goes_on_at_the_head() -> None:

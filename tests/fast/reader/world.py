@@ -13,6 +13,7 @@ from services.reader.choose import Rules, Sight
 from services.reader.hold import MOST_UPKEEPS
 from services.reader.plan import Planner
 from services.reader.steps import Step, nothing, segments
+from shared.lake.column_history import Break
 from shared.messages import DesiredState, Destination, ItemKind, LakeRef, Outcome, Problem, Progress, SeedMode
 from shared.ranges import NOT_SEEDED, Range
 
@@ -46,8 +47,18 @@ def spec(
     )
 
 
-def sight(head: int, *, oldest: int = 0, born: int = 1, lake: str = "lake", table: str = "table") -> Sight:
-    return Sight(head, oldest, born, max(oldest, born), lake, table)
+def sight(
+    head: int,
+    *,
+    oldest: int = 0,
+    born: int = 1,
+    lake: str = "lake",
+    table: str = "table",
+    at: datetime = EPOCH,
+    history: int = 0,
+    breaks: tuple[Break, ...] = (),
+) -> Sight:
+    return Sight(head, oldest, born, max(oldest, born), lake, table, at, history, breaks)
 
 
 def step(after: int, through: int, rows: Mapping[str, int] | None = None, *, pinned: bool = False) -> Step:
