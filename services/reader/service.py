@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -30,13 +29,14 @@ from shared.lake.source import look
 from shared.messages import Share
 from shared.metrics import Metrics
 from shared.process import die_with_parent, is_supervised
+from shared.signals import Signals
 
 log = structlog.get_logger(__name__)
 
 END_WITHIN_S = 2.0
 
 
-def main(config: Config) -> int:
+def main(config: Config, signals: Signals) -> int:
     """Run a reader until it is told to stop. Returns the exit code.
 
     Raises ``ConfigError`` where file and source don't fit, ``DependencyError`` where the broker does not answer.
@@ -46,7 +46,7 @@ def main(config: Config) -> int:
     else:
         require_fit(config)  # `viaduck up` has looked itself, and a table that was dropped since may come back
     with ExitStack() as closing:
-        return Service(config, os.environ, closing).run()
+        return Service(config, os.environ, closing).run(signals)
 
 
 def require_fit(config: Config) -> None:
@@ -79,11 +79,9 @@ class Service:
         closing.callback(self._renewal.stop, END_WITHIN_S)
         self._server = self._listening(config.server.host, own_port(config.reader.port, environ))
 
-    def run(self) -> int:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: self._stop())
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    def run(self, signals: Signals) -> int:
         self._server.start()
+        signals.on_end(self._stop)
         try:
             self._follower.start(self._intake)
             self._renewal.start()
