@@ -125,7 +125,7 @@ def _create_secret(con: duckdb.DuckDBPyConnection, alias: str, lake: ResolvedLak
     given = {S3_SETTINGS[key]: value for key, value in lake.properties.items() if key in S3_SETTINGS}
     if not given:
         return
-    data_path = con.execute(f"SELECT data_path FROM ducklake_settings({literal(alias)})").fetchall()[0][0]
+    data_path = con.execute("SELECT data_path FROM ducklake_settings(?)", [alias]).fetchall()[0][0]
     if "://" not in data_path:
         return
     parts = [f"{name} {literal(value)}" for name, value in given.items()]

@@ -21,7 +21,7 @@ from shared.lake.differences import Differences, Multisets
 from shared.lake.engine import connect
 from shared.lake.expected import Expected, SourceSlice, default_of
 from shared.lake.failure import LakeAbsent, classify
-from shared.lake.sql import ident, literal, path
+from shared.lake.sql import ident, path
 from shared.messages import Problem, SeedMode
 
 SOURCE, DESTINATION = "source", "destination"
@@ -189,8 +189,8 @@ class Comparison:
         if column is None:
             hint = "correct routing.field, or bring the column back"
             raise SourceError("schema_change", f"the source has no column {self.origin.routing.field!r}", hint)
-        cast = f"CAST(CAST({literal(self.subject.routing_value)} AS {column.type}) AS VARCHAR)"
-        return str(self.con.execute(f"SELECT {cast}").fetchall()[0][0])
+        cast = f"CAST(CAST(? AS {column.type}) AS VARCHAR)"
+        return str(self.con.execute(f"SELECT {cast}", [self.subject.routing_value]).fetchall()[0][0])
 
     def _seeded_at(self, cursor: Position) -> int | None:
         """The source snapshot that this generation began with, by the seed's stamp; None where the stamp is gone."""
