@@ -14,7 +14,7 @@ import duckdb
 
 from services.applier import apply, decide, feed, fence, shape, trust, upkeep
 from services.applier.decide import Cursor, Decision
-from services.applier.feed import Feed
+from services.applier.feed import FEED, Feed
 from services.applier.fence import Move
 from services.applier.offsets import OffsetLedger, Partition
 from services.applier.reading import Reading
@@ -53,8 +53,9 @@ def _apply_events() -> None:
         self._con.execute(
             f"CREATE TABLE {reading.memory('rows')} AS SELECT DISTINCT ON (t.d, {_keys(reading)})"
             f" {self._hidden(reading, 't.d', 't.was_there')}, s.* EXCLUDE (snapshot_id, rowid)"
-            f" FROM (SELECT * FROM {self._function('ducklake_table_insertions', first, last)}) s"
-            f" JOIN {reading.memory('touched')} t ON s.{ident(self._routing.field)} = t.r AND {same}"
+            f" FROM (SELECT * FROM ducklake_table_insertions{FEED}) s"
+            f" JOIN {reading.memory('touched')} t ON s.{ident(self._routing.field)} = t.r AND {same}",
+            self._arguments(first, last),
         )
 
     _put(Feed, "_load_state", load_state)
