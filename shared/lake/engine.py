@@ -13,9 +13,11 @@ from shared.lake.sql import literal
 
 EXTENSIONS = ("sqlite_scanner", "postgres_scanner", "httpfs", "ducklake")
 
+OPTIMIZERS_OFF = "statistics_propagation,compressed_materialization"
+"""H1: DuckLake applies a table's present statistics to its past, so rows vanish and values change."""
+
 SETTINGS = (
-    # H1: DuckLake applies a table's present statistics to its past, so rows vanish and values change.
-    "SET disabled_optimizers = 'statistics_propagation,compressed_materialization'",
+    f"SET disabled_optimizers = '{OPTIMIZERS_OFF}'",
     "SET threads = 1",  # parallelism comes from Spark's tasks; more threads here only contend
     "SET TimeZone = 'UTC'",  # texts of TIMESTAMPTZ routing values must not depend on the machine
     "SET pg_pool_enable_reaper_thread = false",  # else one thread for each attached Postgres lake
@@ -46,6 +48,15 @@ def connect(*, memory_limit: str | None = None, temp_directory: str | None = Non
     for setting in SETTINGS:
         con.execute(setting)
     return con
+
+
+def read_whole(con: duckdb.DuckDBPyConnection) -> None:
+    """Read every file of a table from now on, whatever is asked of it: DuckLake never hears of a filter.
+
+    It leaves files out by what its metadata say of them, and they may say too little. For proofs, where what is proven
+    must not rest on how it was made.
+    """
+    con.execute(f"SET disabled_optimizers = '{OPTIMIZERS_OFF},filter_pushdown,join_filter_pushdown'")
 
 
 def memory_of(con: duckdb.DuckDBPyConnection) -> int:
