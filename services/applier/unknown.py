@@ -8,6 +8,7 @@ from shared.errors import DestinationError
 from shared.lake.cursor import SCHEMA, cursor_name
 from shared.lake.failure import misses_file
 from shared.lake.pool import OpenLake
+from shared.lake.sql import literal
 from shared.messages import Destination
 
 
@@ -31,7 +32,7 @@ def require_files(
     """
     for file in _files(con, lake, destination, None if snapshot is None else lake.catalog.files_of(snapshot)):
         try:
-            con.execute("SELECT count(*) FROM parquet_file_metadata([?])", [file]).fetchall()
+            con.execute(f"SELECT count(*) FROM parquet_file_metadata([{literal(file)}])").fetchall()
         except duckdb.Error as error:
             if not misses_file(error):
                 raise
@@ -46,7 +47,7 @@ def require_files(
 def _require_bucket(con: duckdb.DuckDBPyConnection, file: str) -> None:
     """Raises ``duckdb.Error`` where not only ``file`` is missing but its bucket: nothing of the table is lost then."""
     if "://" in file:
-        con.execute("SELECT count(*) FROM glob(?)", [file + "*"]).fetchall()
+        con.execute(f"SELECT count(*) FROM glob({literal(file + '*')})").fetchall()
 
 
 def _files(
@@ -64,7 +65,8 @@ def _files(
         if not lake.catalog.has_table(schema, table):
             continue
         listed = con.execute(
-            "SELECT data_file, delete_file FROM ducklake_list_files(?, ?, schema => ?)", [lake.alias, table, schema]
+            "SELECT data_file, delete_file FROM ducklake_list_files("
+            f"{literal(lake.alias)}, {literal(table)}, schema => {literal(schema)})"
         ).fetchall()
         paths.update(file for row in listed for file in row if file)
     return sorted(file for file in paths if names is None or file.rsplit("/", 1)[-1] in names)
