@@ -58,7 +58,9 @@ class Loop:
     def source_problem(self) -> str | None:
         """None if the last look at the source succeeded, else what is wrong."""
         watch = self._watch
-        if watch is None or (watch.catalog_time(0.0) is None and watch.problem is None):
+        if watch is not None and (overdue := watch.overdue(self._clock())) is not None:
+            return overdue
+        if watch is None or (not watch.has_seen and watch.problem is None):
             return "not seen yet"
         return None if watch.problem is None else watch.problem.message
 

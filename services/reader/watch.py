@@ -31,6 +31,9 @@ SIGHT_EVERY_S = 60.0
 
 SIZES_EVERY_S = 60.0
 
+LOOK_WITHIN_S, COUNT_WITHIN_S = 15.0, 120.0
+"""How long a look at metadata, and the counting of one bite, may take before the source is said not to answer."""
+
 LONGEST_PAUSE_S = 30.0
 """Between looks at a source that does not answer."""
 
@@ -75,6 +78,7 @@ class Watch:
         self._sighted_s = 0.0
         self._sizes: tuple[Mapping[str, int] | None, float] | None = None
         self._failures = 0
+        self._due: tuple[float, float] | None = None
         self._random = Random()  # noqa: S311 - spreads rivals, guards nothing
         self.problem: Problem | None = None
         """Why the source can't be read now."""
@@ -90,6 +94,14 @@ class Watch:
         """The newest snapshot that was seen, and what was wrong when the source was last looked at."""
         return None if self._head is None else self._head[0].snapshot, self.problem
 
+    def overdue(self, now_s: float) -> str | None:
+        """What the source has not answered in time, while it is still being waited for. May be asked from any thread:
+        the one that waits can't tell."""
+        due = self._due
+        if due is None or now_s <= due[1]:
+            return None
+        return f"the source has not answered for {now_s - due[0]:.0f} s"
+
     def catalog_time(self, now_s: float) -> CatalogTime | None:
         """By the catalog's own clock, as last read, plus what has passed since by ours."""
         if self._head is None:
@@ -101,7 +113,7 @@ class Watch:
         """Look at the head; if it moved, at what else metadata tells, and note what is to be counted."""
         self._metrics.polls_total.inc()
         self.poll_at_s = now_s + self._interval_s
-        with self._reading(now_s):
+        with self._reading(now_s, LOOK_WITHIN_S):
             self._look(now_s)
             above = self._planner.above()
             self._above = deque(self._source.cuts(above)) if above is not None else deque()
@@ -121,7 +133,7 @@ class Watch:
 
         At last, where that is asked for, all values that have no destination.
         """
-        with self._reading(now_s):
+        with self._reading(now_s, COUNT_WITHIN_S):
             if self._above:
                 self._count_above(self._above.popleft())
             elif self._planner.wants_sizes:
@@ -188,8 +200,9 @@ class Watch:
         return bool(self._routes) or now_s - self._began_s >= HEARD_WITHIN_S
 
     @contextmanager
-    def _reading(self, now_s: float) -> Iterator[None]:
+    def _reading(self, now_s: float, within_s: float) -> Iterator[None]:
         """The source's troubles are its own: they show in the frontier, and no destination suffers."""
+        self._due = now_s, now_s + within_s
         try:
             yield
         except Expired as gone:
@@ -199,6 +212,8 @@ class Watch:
         except ViaduckError as error:
             self._forget_cuts()
             self._fails(error, now_s)
+        finally:
+            self._due = None
 
     def _forget_cuts(self) -> None:
         self._above.clear()

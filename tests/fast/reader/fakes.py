@@ -32,6 +32,7 @@ class FakeSource:
     segments: bool = False
     fails: ViaduckError | None = None
     unsizable: ViaduckError | None = None
+    on_call: Callable[[], None] = lambda: None
     most: int = 400
     committed: datetime = EPOCH
     """When the head was, by the catalog's clock."""
@@ -87,6 +88,7 @@ class FakeSource:
 
     def _called(self, call: str) -> None:
         self.calls.append(call)
+        self.on_call()
         if self.fails is not None:
             raise self.fails
 

@@ -7,7 +7,7 @@ from services.reader.choose import Rules
 from services.reader.frontier import CatalogTime
 from services.reader.plan import Planner
 from services.reader.unknown import Unknown
-from services.reader.watch import HEARD_WITHIN_S, LONGEST_PAUSE_S, SIGHT_EVERY_S, SIZES_EVERY_S, Watch
+from services.reader.watch import HEARD_WITHIN_S, LONGEST_PAUSE_S, LOOK_WITHIN_S, SIGHT_EVERY_S, SIZES_EVERY_S, Watch
 from shared.messages import ItemKind, Outcome
 from shared.metrics import Metrics
 from shared.ranges import NOT_SEEDED
@@ -176,6 +176,16 @@ def test_a_source_that_does_not_answer_is_told_retried_slower_and_forgiven() -> 
     desk.poll(now_s)
     assert desk.watch.poll_at_s == now_s + 5.0
     assert not desk.told_problem()
+
+
+def test_a_source_that_does_not_answer_at_all_is_told_while_it_is_still_waited_for() -> None:
+    """The thread that waits for a locked catalog can't tell, and what it said last looked healthy."""
+    desk = Desk("a").at_head()
+    said: list[str | None] = []
+    desk.source.on_call = lambda: said.extend(desk.watch.overdue(5.0 + late) for late in (LOOK_WITHIN_S, 101.0))
+    desk.poll(5.0)
+    assert said == [None, "the source has not answered for 101 s"]
+    assert desk.watch.overdue(1_000.0) is None
 
 
 def test_a_source_that_fails_while_it_is_counted_is_counted_again_at_the_next_poll() -> None:
