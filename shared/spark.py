@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import math
 import os
+import shlex
 import signal
 import sys
+import tempfile
 import threading
 import warnings
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -54,7 +57,9 @@ def session(config: Config, app: str, pipelines: int = 1) -> SparkContext:
         with _signals_kept(), warnings.catch_warnings():
             # It looks for pandas and dislikes the newest; none of our jobs uses any.
             warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
-            context = SparkContext.getOrCreate(spark_conf(config, app, pipelines))
+            conf = spark_conf(config, app, pipelines)
+            with _submitted(conf):
+                context = SparkContext.getOrCreate(_shown(conf))
             if not is_local(config.spark.master):
                 # Whatever is installed over there: the code that runs is the code that sent the task.
                 context.addPyFile(str(parcel()))
@@ -75,6 +80,44 @@ def spark_conf(config: Config, app: str, pipelines: int = 1) -> SparkConf:
         master = f"local[{slots_for(pipelines, cores())}]"
     conf = SparkConf(loadDefaults=False).setMaster(master).setAppName(app)
     return conf.setAll([*SETTINGS.items(), *local.items(), *config.spark.conf.items()])
+
+
+SHOWN = ("spark.master", "spark.app.name")
+"""Settings that stand on the JVM's command line, where every local user reads them."""
+
+SUBMIT_ARGS = "PYSPARK_SUBMIT_ARGS"
+DEFAULT_SUBMIT_ARGS = "pyspark-shell"
+
+
+def _shown(conf: SparkConf) -> SparkConf:
+    return SparkConf(loadDefaults=False).setAll([(key, value) for key, value in conf.getAll() if key in SHOWN])
+
+
+@contextmanager
+def _submitted(conf: SparkConf) -> Iterator[None]:
+    """Hands settings to a JVM that starts meanwhile in a file of ours alone: secrets may be among them."""
+    before = os.environ.get(SUBMIT_ARGS)
+    with tempfile.TemporaryDirectory(prefix="viaduck-spark-") as folder:  # readable by its owner alone
+        file = Path(folder) / "spark.properties"
+        file.write_text(properties_of(conf.getAll()), encoding="latin-1")
+        os.environ[SUBMIT_ARGS] = f"--properties-file {shlex.quote(str(file))} {before or DEFAULT_SUBMIT_ARGS}"
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ[SUBMIT_ARGS]
+            else:
+                os.environ[SUBMIT_ARGS] = before
+
+
+def properties_of(settings: Iterable[tuple[str, str]]) -> str:
+    """Settings as a Java properties file, whatever they hold."""
+    return "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in settings)
+
+
+def _escaped(text: str) -> str:
+    codes = array("H", text.encode("utf-16-le"))
+    return "".join(chr(code) if chr(code).isalnum() and code < 128 else f"\\u{code:04x}" for code in codes)
 
 
 LANES_OF_MANY, LANES_OF_ONE = 2, 1

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -64,3 +66,25 @@ def test_several_pipelines_get_slots_for_each_unless_the_file_says_how_many() ->
 
 def test_a_cluster_with_few_slots_still_runs_jobs() -> None:
     assert tasks_of_a_job(2, 5) == 1
+
+
+SECRET = "s3cret: = \\ # 'quoted' \"twice\" ü \U0001f986 end"
+
+SESSION = """
+import sys
+from pathlib import Path
+from tests.fast.test_spark_conf import SECRET, config
+from shared.spark import session
+context = session(config(conf={"spark.viaduck.test": SECRET, "spark.driver.memory": "600m"}), "test")
+lines = [file.read_bytes() for file in Path("/proc").glob("[0-9]*/cmdline") if file.exists()]
+seen = any(SECRET[:6].encode() in line for line in lines)
+heap = any(b"-Xmx600m" in line for line in lines)
+print("found", seen, heap, context.getConf().get("spark.viaduck.test") == SECRET)
+context.stop()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="command lines of other processes are read from /proc of Linux")
+def test_no_setting_of_spark_stands_on_a_command_line_and_all_arrive_to_the_letter() -> None:
+    done = subprocess.run([sys.executable, "-c", SESSION], capture_output=True, text=True, timeout=120)
+    assert done.stdout.splitlines()[-1:] == ["found False True True"], done.stderr
