@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 
 SUPERVISED = "VIADUCK_SUPERVISED"
@@ -42,12 +42,6 @@ def die_with_parent(environ: Mapping[str, str] = os.environ) -> None:
     threading.Thread(target=_end_as_orphan, args=(parent,), name="parent watch", daemon=True).start()
 
 
-def ignore_hangups() -> None:
-    """What SIGHUP does until a service has a handler of its own: nothing. ``viaduck up`` starts us with it blocked."""
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
-
-
 def end_children() -> None:
     """Kill what this process has started and not handed over to anybody; on Linux, elsewhere nothing happens.
 
@@ -57,6 +51,19 @@ def end_children() -> None:
         for child in listed.read_text().split():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(child), signal.SIGKILL)
+
+
+def reap_orphans(ours: Container[int | None]) -> None:
+    """Take the exit codes of dead children that somebody else started, without ``ours``.
+
+    The first process of a container is given the children of those that died before them, such as an applier's JVM and
+    Python workers, and nobody else can take them from the table of processes. Linux only.
+    """
+    for listed in Path("/proc/self/task").glob("*/children"):
+        for child in map(int, listed.read_text().split()):
+            if child not in ours:
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(child, os.WNOHANG)
 
 
 class _Watch:

@@ -26,6 +26,9 @@ from shared.lake.sql import ident, literal, path
 from shared.messages import ItemKind, SeedMode
 from shared.ranges import Range
 
+FEED = "(?, ?, ?, ?, ?)"
+"""Arguments of the feed's functions: lake, schema, table, first and last snapshot."""
+
 
 class Feed:
     """Reads one source table through one attached lake, on a DuckDB cursor of its own."""
@@ -242,10 +245,12 @@ class Feed:
     def _load_targets(self, reading: Reading, targets: Sequence[tuple[int, Target]]) -> None:
         """Numbers and routing values as a table; the value is cast once, to the routing column's type."""
         declared = next(c.type for c in reading.columns if c.name.lower() == self._routing.field.lower())
-        values = ", ".join(f"({number}, {literal(target.destination.routing_value)})" for number, target in targets)
+        numbers = [number for number, _ in targets]
+        values = [target.destination.routing_value for _, target in targets]
         self._con.execute(
-            f"CREATE TABLE {reading.memory('targets')} AS"
-            f" SELECT d::INTEGER AS d, TRY_CAST(v AS {declared}) AS r FROM (VALUES {values}) x(d, v)"
+            f"CREATE TABLE {reading.memory('targets')} AS SELECT d, TRY_CAST(v AS {declared}) AS r"
+            " FROM (SELECT unnest(?::INTEGER[]) AS d, unnest(?::VARCHAR[]) AS v)",
+            [numbers, values],
         )
         for number, _ in targets:
             reading.counts[number] = Counts()
@@ -258,11 +263,9 @@ class Feed:
                 "correct the destination's routing_value",
             )
 
-    def _function(self, name: str, first: int, last: int) -> str:
-        source = self._source
-        return (
-            f"{name}({literal(self._lake.alias)}, {literal(source.schema)}, {literal(source.table)}, {first}, {last})"
-        )
+    def _arguments(self, first: int, last: int) -> list[str | int]:
+        """What the feed's functions are called with, bound at ``FEED``'s places."""
+        return [self._lake.alias, self._source.schema, self._source.table, first, last]
 
     def _bounds(self, range: Range) -> tuple[int, int]:
         """Inclusive bounds that both still exist. Beginning one snapshot early only touches more keys, harmlessly."""
@@ -274,11 +277,10 @@ class Feed:
         first, last = self._bounds(range)
         keys = "".join(f", {ident(name)} AS k{i}" for i, name in enumerate(reading.keys))
         images = " UNION ALL ".join(
-            f"SELECT {ident(self._routing.field)} AS r{keys}, {gone} AS was_there"
-            f" FROM {self._function(name, first, last)}"
+            f"SELECT {ident(self._routing.field)} AS r{keys}, {gone} AS was_there FROM {name}{FEED}"
             for name, gone in (("ducklake_table_insertions", "false"), ("ducklake_table_deletions", "true"))
         )
-        self._con.execute(f"CREATE TABLE {reading.memory('feed')} AS {images}")
+        self._con.execute(f"CREATE TABLE {reading.memory('feed')} AS {images}", self._arguments(first, last) * 2)
 
     def _load_touched(self, reading: Reading) -> None:
         keys = "".join(f", f.k{i}" for i in range_of(reading.keys))
@@ -300,17 +302,16 @@ class Feed:
     def _load_inserted(self, reading: Reading, runs: Sequence[Range]) -> None:
         """The inserted rows of each run, in the columns of the reading's end; younger columns show their default."""
         hidden = self._hidden(reading, "g.d", "false")
-        parts = [f"SELECT {self._as_of(reading, run)} FROM {self._insertions(run)}" for run in runs]
+        parts = [f"SELECT {self._as_of(reading, run)} FROM ducklake_table_insertions{FEED}" for run in runs]
+        arguments = [argument for run in runs for argument in self._arguments(*run.inclusive())]
         nothing = f"SELECT * FROM {self._path} AT (VERSION => {reading.through}) WHERE false"
         inserted = " UNION ALL ".join(parts) or nothing
         self._con.execute(
             f"CREATE TABLE {reading.memory('rows')} AS WITH inserted AS MATERIALIZED ({inserted})"
             f" SELECT {hidden}, i.* FROM inserted i JOIN {reading.memory('targets')} g"
-            f" ON i.{ident(self._routing.field)} = g.r ORDER BY g.d"
+            f" ON i.{ident(self._routing.field)} = g.r ORDER BY g.d",
+            arguments,
         )
-
-    def _insertions(self, run: Range) -> str:
-        return self._function("ducklake_table_insertions", *run.inclusive())
 
     def _as_of(self, reading: Reading, run: Range) -> str:
         """The reading's columns as a run's end knows them: a column that came later is its default for every row."""

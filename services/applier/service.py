@@ -8,7 +8,6 @@ item is read again, and the fence makes that harmless.
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import threading
 import time
@@ -37,6 +36,7 @@ from shared.kafka.topics import Topics, ensure
 from shared.messages import UnreadableMessage
 from shared.metrics import Metrics, together
 from shared.process import end_children, is_supervised
+from shared.signals import Signals, end_now
 from shared.spark import ALL_CORES, cores, is_local, session
 
 log = structlog.get_logger(__name__)
@@ -44,13 +44,9 @@ log = structlog.get_logger(__name__)
 LOOK_EVERY_S = 0.5
 
 
-def main(deployment: Deployment) -> int:
+def main(deployment: Deployment, signals: Signals) -> int:
     """Run an applier until it is told to stop. Returns the exit code."""
-    return Service(deployment).run()
-
-
-class StoppedEarlyError(Exception):
-    """Told to end while Spark was starting."""
+    return Service(deployment).run(signals)
 
 
 class Service:
@@ -68,29 +64,27 @@ class Service:
         self._broken: Exception | None = None
         self._spark_ready = False
 
-    def run(self) -> int:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: self._stop())
-        signal.signal(signal.SIGHUP, lambda *_: self._reload.set())
+    def run(self, signals: Signals) -> int:
+        signals.on_end(lambda: self._stop(signals))
+        signals.on_reload(self._reload.set)
         config = self._deployment.common
         server = ServiceServer(config.server.host, own_port(config.applier.port), self._exposition, self._readiness)
         server.start()
         try:
             self._run(config)
-        except StoppedEarlyError:
-            end_children()
-            log.info("stopped before Spark was ready")
         finally:
             server.stop()
         if isinstance(self._broken, (ConfigError, DependencyError)):
             raise self._broken
         return 1 if self._broken is not None else 0
 
-    def _stop(self) -> None:
-        """Called by a signal, on the main thread: what waits for Spark to start has nothing to finish."""
+    def _stop(self, signals: Signals) -> None:
+        """What waits for Spark to start has nothing to finish, and would wait for it a while."""
         self._stopping.set()
         if not self._spark_ready:
-            raise StoppedEarlyError
+            end_children()
+            log.info("stopped before Spark was ready")
+            end_now(signals.exit_code)
 
     def _run(self, config: Config) -> None:
         ensure(self._settings)

@@ -14,7 +14,7 @@ from services.applier.task import Target
 from shared.errors import ViaduckError
 from shared.lake.cursor import SCHEMA, cursor_name
 from shared.lake.pool import OpenLake
-from shared.lake.sql import ident, literal
+from shared.lake.sql import ident
 from shared.messages import Destination
 
 CURSOR_INLINED_ROWS = 100
@@ -50,8 +50,8 @@ def _set_limits(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target) 
     for (schema, table), rows in ((_cursor(target.destination), CURSOR_INLINED_ROWS), (_data(target.destination), 0)):
         with contextlib.suppress(duckdb.Error):
             con.execute(
-                f"CALL {ident(lake.alias)}.set_option('data_inlining_row_limit', {rows},"
-                f" schema => {literal(schema)}, table_name => {literal(table)})"
+                f"CALL {ident(lake.alias)}.set_option('data_inlining_row_limit', ?, schema => ?, table_name => ?)",
+                [rows, schema, table],
             ).fetchall()
 
 
@@ -79,4 +79,4 @@ def _make_table_of_inlined_deletes(con: duckdb.DuckDBPyConnection, lake: OpenLak
         " (file_id BIGINT, row_id BIGINT, begin_snapshot BIGINT)"
     )
     metadata = f"__ducklake_metadata_{lake.alias}"
-    con.execute(f"CALL postgres_execute({literal(metadata)}, {literal(made)})").fetchall()
+    con.execute("CALL postgres_execute(?, ?)", [metadata, made]).fetchall()

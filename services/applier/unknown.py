@@ -8,7 +8,6 @@ from shared.errors import DestinationError
 from shared.lake.cursor import SCHEMA, cursor_name
 from shared.lake.failure import misses_file
 from shared.lake.pool import OpenLake
-from shared.lake.sql import literal
 from shared.messages import Destination
 
 
@@ -32,7 +31,7 @@ def require_files(
     """
     for file in _files(con, lake, destination, None if snapshot is None else lake.catalog.files_of(snapshot)):
         try:
-            con.execute(f"SELECT count(*) FROM parquet_file_metadata([{literal(file)}])").fetchall()
+            con.execute("SELECT count(*) FROM parquet_file_metadata([?])", [file]).fetchall()
         except duckdb.Error as error:
             if not misses_file(error):
                 raise
@@ -47,7 +46,7 @@ def require_files(
 def _require_bucket(con: duckdb.DuckDBPyConnection, file: str) -> None:
     """Raises ``duckdb.Error`` where not only ``file`` is missing but its bucket: nothing of the table is lost then."""
     if "://" in file:
-        con.execute(f"SELECT count(*) FROM glob({literal(file + '*')})").fetchall()
+        con.execute("SELECT count(*) FROM glob(?)", [file + "*"]).fetchall()
 
 
 def _files(
@@ -65,8 +64,7 @@ def _files(
         if not lake.catalog.has_table(schema, table):
             continue
         listed = con.execute(
-            "SELECT data_file, delete_file FROM ducklake_list_files("
-            f"{literal(lake.alias)}, {literal(table)}, schema => {literal(schema)})"
+            "SELECT data_file, delete_file FROM ducklake_list_files(?, ?, schema => ?)", [lake.alias, table, schema]
         ).fetchall()
         paths.update(file for row in listed for file in row if file)
     return sorted(file for file in paths if names is None or file.rsplit("/", 1)[-1] in names)

@@ -33,17 +33,17 @@ def tidy(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target) -> None
     First of all what is inlined goes to files, be it by somebody else: DuckLake can't rewrite beside it (DUCKLAKE §11),
     and a flush that comes after shows deleted rows again in the snapshots before (§1.11).
     """
-    alias, schema, table = (
-        literal(name) for name in (lake.alias, target.destination.schema_name, target.destination.table)
-    )
+    alias, schema, table = lake.alias, target.destination.schema_name, target.destination.table
     con = con.cursor()
     try:
         _flush(con, lake, target)
         con.execute(
-            f"CALL ducklake_rewrite_data_files({alias}, {table}, schema => {schema}, delete_threshold => {DEAD_SHARE})"
+            "CALL ducklake_rewrite_data_files(?, ?, schema => ?, delete_threshold => ?)",
+            [alias, table, schema, DEAD_SHARE],
         ).fetchall()
         con.execute(
-            f"CALL ducklake_merge_adjacent_files({alias}, {table}, schema => {schema}, max_file_size => {SMALL_BYTES})"
+            "CALL ducklake_merge_adjacent_files(?, ?, schema => ?, max_file_size => ?)",
+            [alias, table, schema, SMALL_BYTES],
         ).fetchall()
     finally:
         release(con)
@@ -57,13 +57,12 @@ def _flush(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target) -> No
     """
     destination, item = target.destination, target.item
     names = (destination.schema_name, destination.table)
-    schema, table = (literal(name) for name in names)
     con.execute("BEGIN")
     fence.stamp(con, lake.alias, fence.Stamp(item, "maintenance", item.through, item.through, uuid.uuid4().hex, 0, 0))
     if len(lake.catalog.inlined_into(*names)) > 1:
         con.execute(f"COMMENT ON TABLE {table_path(lake.alias, destination)} IS {_comment(con, lake, destination)}")
     con.execute(
-        f"CALL ducklake_flush_inlined_data({literal(lake.alias)}, schema_name => {schema}, table_name => {table})"
+        "CALL ducklake_flush_inlined_data(?, schema_name => ?, table_name => ?)", [lake.alias, *names]
     ).fetchall()
     con.execute("COMMIT")
 

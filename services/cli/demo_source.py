@@ -5,9 +5,8 @@ It stands for the systems that write a shared lake, and is not part of Viaduck: 
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import date, timedelta
 from itertools import islice
@@ -17,17 +16,17 @@ import structlog
 
 from services.cli.demo_flights import LAST_DAY, TABLE, Commit, FlightPlay, days
 from shared import log as logging
-from shared.config.declared import Lakes
+from shared.config.catalogs import resolve
 from shared.config.model import Config
 from shared.errors import ConfigError, DependencyError, ViaduckError
 from shared.lake.attach import attach, detach
 from shared.lake.engine import connect
+from shared.signals import Signals
 
 log = structlog.get_logger(__name__)
 
 ALIAS = "source"
 SEEDED_THROUGH = date(2013, 6, 30)
-ENDED = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 
 def main(config: Config, every_s: float, most: int | None = None) -> int:
@@ -39,26 +38,24 @@ def main(config: Config, every_s: float, most: int | None = None) -> int:
     logging.configure("demo-source")
     if (config.source.schema_name, config.source.table) != ("main", TABLE):
         raise ConfigError([f"source.table: the demo's flights need the table main.{TABLE}"])
-    ending, codes = threading.Event(), [0]
+    with Signals() as signals, _source(config) as con:
 
-    def end(number: int, _: object) -> None:
-        codes.append(ENDED[signal.Signals(number)])
-        ending.set()
+        def is_ending() -> bool:
+            return signals.ended_by is not None
 
-    for number in ENDED:
-        signal.signal(number, end)
-    with _source(config) as con:
-        for commit in islice(_commits(FlightPlay(con, ALIAS), ending), most):
+        for commit in islice(_commits(FlightPlay(con, ALIAS), is_ending), most):
             log.info("committed", day=str(commit.day), what=commit.what, rows=commit.rows)
-            if ending.wait(every_s):
+            signals.wait(every_s)
+            signals.take_reload()
+            if is_ending():
                 break
-    return codes[-1]
+        return signals.exit_code
 
 
-def _commits(play: FlightPlay, ending: threading.Event) -> Iterator[Commit]:
+def _commits(play: FlightPlay, is_ending: Callable[[], bool]) -> Iterator[Commit]:
     if not play.exists():
         yield Commit(SEEDED_THROUGH, "half a year of flights", play.seed(SEEDED_THROUGH))
-    while not ending.is_set():
+    while not is_ending():
         last = play.last_day()
         resumed = last if last is not None and SEEDED_THROUGH < last < LAST_DAY else SEEDED_THROUGH + timedelta(1)
         yield Commit(resumed, "what is played again is taken back", play.take_back(resumed))
@@ -70,7 +67,7 @@ def _commits(play: FlightPlay, ending: threading.Event) -> Iterator[Commit]:
 def _source(config: Config) -> Iterator[duckdb.DuckDBPyConnection]:
     con = connect()
     try:
-        attach(con, ALIAS, Lakes(config).source(), read_only=False, create=True)
+        attach(con, ALIAS, resolve(config.source.lake, os.environ, config.path.parent), read_only=False, create=True)
     except ViaduckError as error:
         con.close()
         raise DependencyError("source", error.message, error.hint) from None

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import signal
-import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,13 +15,13 @@ from shared.config.deployment import ACCEPTED, Deployment, load_all
 from shared.config.model import Config
 from shared.errors import ConfigError, DependencyError, ViaduckError
 from shared.http import own_port
-from shared.process import die_with_parent, ignore_hangups, is_supervised
+from shared.process import die_with_parent, is_supervised
+from shared.signals import Signals
 
 log = structlog.get_logger(__name__)
 
 SERVICES = {name: f"services.{name}.service" for name in ("reader", "applier", "control")}
 READERS = "services.cli.readers"
-ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
 def call(module: str, *arguments: Any, **named: Any) -> int:
@@ -34,28 +32,31 @@ def call(module: str, *arguments: Any, **named: Any) -> int:
 
 def run_service(name: str, places: Sequence[Path], pipeline: str | None = None) -> int:
     """Run one service until it is told to stop; a reader for one ``pipeline``, or for each of them one."""
-    ignore_hangups()
+    with Signals(at_once=True) as signals:
+        return _run_service(name, places, pipeline, signals)
+
+
+def _run_service(name: str, places: Sequence[Path], pipeline: str | None, signals: Signals) -> int:
     logging.configure(name if pipeline is None else f"{name} of {pipeline}")
     if is_supervised():
         die_with_parent()
-    heard = SignalsHeard()
     deployment = load_all(places, accepted=os.environ.get(ACCEPTED))
     if deployment.left_out:
         log.error("files are left out until they are mended", mistakes=list(deployment.left_out))
     for withheld, mistakes in deployment.withheld.items():
         log.error("a pipeline that came over REST can't be used here", pipeline=withheld, mistakes=list(mistakes))
     if name == "reader" and (pipeline is not None or deployment.reads_alone):
-        code = _run(SERVICES[name], deployment.of(pipeline))
+        code = _run(SERVICES[name], deployment.of(pipeline), signals)
     elif name == "reader":
-        code = _run(READERS, deployment)
+        code = _run(READERS, deployment, signals)
     else:
-        code = _run(SERVICES[name], deployment.each(_with_own_port) if name == "control" else deployment)
-    return code or heard.exit_code()
+        code = _run(SERVICES[name], deployment.each(_with_own_port) if name == "control" else deployment, signals)
+    return code or signals.exit_code
 
 
-def _run(module: str, given: Config | Deployment) -> int:
+def _run(module: str, given: Config | Deployment, signals: Signals) -> int:
     try:
-        return call(module, given)
+        return call(module, given, signals)
     except (ConfigError, DependencyError, ViaduckError):
         raise
     except Exception:
@@ -67,25 +68,6 @@ def _with_own_port(config: Config) -> Config:
     """Control listens on the file's port, except where ``viaduck up`` had to choose one (``server.port: 0``)."""
     port = own_port(config.server.port)
     return config.model_copy(update={"server": config.server.model_copy(update={"port": port})})
-
-
-class SignalsHeard:
-    """Which signals arrived, whatever handlers a service has: Python writes their numbers to a socket of ours."""
-
-    def __init__(self) -> None:
-        self._ours, self._pythons = socket.socketpair()
-        self._ours.setblocking(False)
-        self._pythons.setblocking(False)
-        signal.set_wakeup_fd(self._pythons.fileno(), warn_on_full_buffer=False)
-
-    def exit_code(self) -> int:
-        """128 + the first signal that asked for the end; 0 if none did."""
-        signal.set_wakeup_fd(-1)
-        try:
-            numbers = self._ours.recv(4096)
-        except BlockingIOError:
-            return 0
-        return next((128 + number for number in numbers if number in ENDING), 0)
 
 
 def load_for(places: Sequence[Path], service: str = "cli") -> Deployment:

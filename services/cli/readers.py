@@ -10,7 +10,6 @@ from contextlib import contextmanager
 import structlog
 
 from services.cli.ports import free_port
-from services.cli.signals import Signals
 from services.cli.supervise import Spec, Supervisor
 from services.cli.tree import InForce, named
 from shared.config.deployment import ACCEPTED, LOOK_AGAIN_S, Deployment
@@ -27,6 +26,7 @@ from shared.messages import UnreadableMessage
 from shared.metrics import merge
 from shared.peers import SOURCE, Peers, source_check
 from shared.process import is_supervised
+from shared.signals import Signals
 
 log = structlog.get_logger(__name__)
 
@@ -43,22 +43,22 @@ def _nothing() -> None:
     return None
 
 
-def main(deployment: Deployment) -> int:
+def main(deployment: Deployment, signals: Signals) -> int:
     """Keep the readers running until told to stop. Returns the exit code.
 
     Raises ``DependencyError`` where its own port is taken.
     """
-    with Signals() as signals:
-        readers = Readers(deployment)
-        server = _listening(deployment.common, readers)
-        server.start()
-        try:
-            with hearing(deployment) as settle:
-                readers.run(signals, settle)
-        finally:
-            server.stop()
-            readers.stop()
-        return signals.exit_code
+    readers = Readers(deployment)
+    server = _listening(deployment.common, readers)
+    server.start()
+    signals.on_end(_nothing)
+    try:
+        with hearing(deployment) as settle:
+            readers.run(signals, settle)
+    finally:
+        server.stop()
+        readers.stop()
+    return signals.exit_code
 
 
 @contextmanager

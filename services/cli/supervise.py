@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from shared.process import PARENT, SUPERVISED
+from shared.process import PARENT, SUPERVISED, reap_orphans
 
 log = structlog.get_logger(__name__)
 
@@ -168,7 +168,7 @@ class Child:
 @contextmanager
 def _hangups_wait() -> Iterator[None]:
     """A process that starts here begins with SIGHUP blocked: one that asked it to read the file again before it has a
-    handler would end it. ``shared.process.ignore_hangups`` unblocks it."""
+    handler would end it. ``shared.signals`` unblocks it."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     try:
         yield
@@ -187,9 +187,16 @@ class Supervisor:
     """
 
     def __init__(
-        self, specs: Sequence[Spec], output: int = STANDARD_ERROR, clock: Callable[[], float] = time.monotonic
+        self,
+        specs: Sequence[Spec],
+        output: int = STANDARD_ERROR,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        reaps: bool | None = None,
     ) -> None:
+        """``reaps``: orphans become this process's children; so they do where it is a container's first."""
         self._clock = clock
+        self._reaps = os.getpid() == 1 if reaps is None else reaps
         self._children: dict[str, Child] = {}
         self._leaving: list[Child] = []
         for spec in specs:
@@ -210,6 +217,8 @@ class Supervisor:
         self._leaving.append(child)
 
     def tick(self) -> None:
+        if self._reaps:
+            reap_orphans({child.pid for child in (*self._children.values(), *self._leaving)})
         for child in self._leaving:
             child.look()
         self._leaving = [child for child in self._leaving if not child.is_over]

@@ -16,12 +16,11 @@ from services.cli.lock import StateLock
 from services.cli.once import Tally
 from services.cli.ports import require_free
 from services.cli.progress import Progress, shown
-from services.cli.signals import Signals
 from services.cli.status import print_json
 from services.cli.supervise import MOST_FAILURES, Supervisor
 from services.cli.tree import InForce, Ports, processes, take_copies, take_over
 from shared import log as logging
-from shared.config.declared import Lakes
+from shared.config.catalogs import resolve
 from shared.config.deployment import Deployment, load_all
 from shared.config.model import Config
 from shared.errors import ConfigError, DependencyError, ViaduckError
@@ -30,6 +29,7 @@ from shared.kafka.broker import Broker
 from shared.kafka.settings import KafkaSettings
 from shared.lake.catalog import CatalogReader
 from shared.messages import now
+from shared.signals import Signals
 
 log = structlog.get_logger(__name__)
 
@@ -50,7 +50,12 @@ def main(places: Sequence[Path], *, once: bool = False, timeout_s: float | None 
         require_free(config.server.host, config.server.port)
         ports = Ports.choose(config)
         lock.tell({"pid": os.getpid(), "url": url_of(config.server.host, ports.control)})
-        _require_dependencies(config)
+        try:
+            _require_dependencies(config)
+        except DependencyError:
+            if signals.ended_by is None:
+                raise
+            return signals.exit_code  # whoever waited for it does not want it any more
         goals = goals_of(deployment) if once else []
         in_force = InForce(deployment)
         with shown(once) as progress, running(Supervisor(processes(in_force, ports), progress.output)) as supervisor:
@@ -82,7 +87,7 @@ def goals_of(deployment: Deployment) -> list[Goal]:
 def source_head(config: Config) -> int:
     """The source's newest snapshot. Raises ``DependencyError`` where the source can't be reached."""
     try:
-        catalog = CatalogReader(Lakes(config).source())
+        catalog = CatalogReader(resolve(config.source.lake, os.environ, config.path.parent))
         try:
             return catalog.head().snapshot
         finally:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-import signal
 import socket
-from collections.abc import Callable, Iterator, Mapping
-from types import FrameType
+from collections.abc import Mapping
 
 import structlog
 import uvicorn
@@ -39,6 +37,7 @@ from shared.kafka.renewal import RenewalWatch
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topics import Topics, ensure
 from shared.peers import Peers
+from shared.signals import Signals
 
 log = structlog.get_logger(__name__)
 
@@ -48,13 +47,12 @@ END_WITHIN_S = 0.5
 """For each thread and client; whoever takes longer is left behind. All in all an end takes less than five seconds."""
 
 ENSURE_WITHIN_S = 10.0
-ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
-def main(deployment: Deployment) -> int:
+def main(deployment: Deployment, signals: Signals) -> int:
     """Run until a signal ends it. Raises ``ConfigError`` and ``DependencyError`` for what it can't begin with."""
     with contextlib.closing(Control(deployment, os.environ)) as control:
-        return control.run()
+        return control.run(signals)
 
 
 class Control:
@@ -106,19 +104,20 @@ class Control:
             timeout_graceful_shutdown=FINISH_REQUESTS_S,
         )
 
-    def run(self) -> int:
+    def run(self, signals: Signals) -> int:
         """Serve until a signal comes or a thread fails. Raises ``ConfigError`` where the source refutes the file."""
         ensure(self._settings, ENSURE_WITHIN_S)
         self._fleet.begin()
         gc.freeze()  # what is here now stays: a full collection would stop everybody for as long as it looks at it
-        with handled(self._server, self._fleet.reload):
-            self._follower.start(handler(self._fleet.note, self._unreadable), self._end)
-            self._closing.callback(self._follower.stop, END_WITHIN_S)
-            self._fleet.start()
-            self._renewal.start()
-            self._closing.callback(self._renewal.stop, END_WITHIN_S)
-            log.info("control listens", address=self._socket.getsockname()[:2])
-            self._server.run(sockets=[self._socket])
+        signals.on_reload(self._fleet.reload)
+        self._follower.start(handler(self._fleet.note, self._unreadable), self._end)
+        self._closing.callback(self._follower.stop, END_WITHIN_S)
+        self._fleet.start()
+        self._renewal.start()
+        self._closing.callback(self._renewal.stop, END_WITHIN_S)
+        log.info("control listens", address=self._socket.getsockname()[:2])
+        signals.on_end(self._finish)
+        self._server.run(sockets=[self._socket])
         if isinstance(self._error, ConfigError):
             raise self._error
         return 0 if self._error is None else 1
@@ -129,6 +128,9 @@ class Control:
     def _end(self, error: Exception) -> None:
         """A thread can't go on: so can't we."""
         self._error = error
+        self._server.should_exit = True
+
+    def _finish(self) -> None:
         self._server.should_exit = True
 
     def _hear_again(self) -> None:
@@ -175,19 +177,3 @@ def listen(host: str, port: int) -> socket.socket:
 def _cannot_listen(host: str, port: int, error: OSError) -> DependencyError:
     hint = "choose another server.port, or end what listens there"
     return DependencyError("server", f"can't listen on {host}:{port}: {error.strerror}", hint)
-
-
-@contextlib.contextmanager
-def handled(server: uvicorn.Server, reload: Callable[[], None]) -> Iterator[None]:
-    """Signals, from before uvicorn handles them until after it has: it raises them anew when it ends."""
-
-    def end(_: int, __: FrameType | None) -> None:
-        server.should_exit = True
-
-    before = {number: signal.signal(number, end) for number in ENDING}
-    before[signal.SIGHUP] = signal.signal(signal.SIGHUP, lambda *_: reload())
-    try:
-        yield
-    finally:
-        for number, previous in before.items():
-            signal.signal(number, previous)

@@ -15,7 +15,7 @@ from shared.lake.attach import attach
 from shared.lake.catalog import CatalogReader
 from shared.lake.engine import connect, release
 from shared.lake.failure import classify, loses_attachment
-from shared.lake.sql import ident, literal, path
+from shared.lake.sql import ident, path
 from shared.ranges import Range
 
 ALIAS = "source"
@@ -27,6 +27,9 @@ Counts = dict[str | None, int]
 T = TypeVar("T")
 
 INSERTIONS, DELETIONS = "ducklake_table_insertions", "ducklake_table_deletions"
+
+FEED = "(?, ?, ?, ?, ?)"
+"""Their arguments: lake, schema, table, first and last snapshot."""
 
 
 @dataclass(frozen=True)
@@ -78,13 +81,13 @@ class Counter:
 
         No filter, no virtual column, ranges by the functions' arguments alone (H4). Raises a ``ViaduckError``.
         """
-        feeds = [self._feed(INSERTIONS, each) for each in inserted] + [self._feed(DELETIONS, each) for each in deleted]
-        counted = self._counted(feeds)
+        feeds = [(INSERTIONS, each) for each in inserted] + [(DELETIONS, each) for each in deleted]
+        counted = self._counted([(function + FEED, self._arguments(each)) for function, each in feeds])
         return Images(_summed(counted[: len(inserted)]), _summed(counted[len(inserted) :]))
 
     def state(self) -> Counts:
         """The table's present rows by routing value. Raises a ``ViaduckError``."""
-        return _summed(self._counted([path(ALIAS, self._schema, self._table)]))
+        return _summed(self._counted([(path(ALIAS, self._schema, self._table), [])]))
 
     def unknown(self, routed: Collection[str], most: int, longest: int) -> list[Found]:
         """The present values of which nobody is among the ``routed``, up to ``most``, those with most rows first.
@@ -95,11 +98,11 @@ class Counter:
         column, source = f"CAST({ident(self._field)} AS VARCHAR)", path(ALIAS, self._schema, self._table)
         grouped = f"SELECT {column} AS value, count(*) AS rows FROM {source} GROUP BY 1"
         statement = (
-            f"SELECT left(value, {longest}), length(value) <= {longest}, sha256(value), rows FROM ({grouped})"
-            " WHERE value IS NOT NULL AND value NOT IN (SELECT unnest(?::VARCHAR[]))"
-            f" ORDER BY rows DESC, value LIMIT {most}"
+            f"SELECT left(value, $1), length(value) <= $1, sha256(value), rows FROM ({grouped})"
+            " WHERE value IS NOT NULL AND value NOT IN (SELECT unnest($2::VARCHAR[]))"
+            " ORDER BY rows DESC, value LIMIT $3"
         )
-        rows = self._trying(lambda: self._queried(statement, list(routed)))
+        rows = self._trying(lambda: self._queried(statement, longest, list(routed), most))
         return [Found(value, whole, digest, count) for value, whole, digest, count in rows]
 
     def close(self) -> None:
@@ -107,14 +110,13 @@ class Counter:
             release(self._con)
             self._con = None
 
-    def _feed(self, function: str, range: Range) -> str:
-        first, last = range.inclusive()
-        return f"{function}({literal(ALIAS)}, {literal(self._schema)}, {literal(self._table)}, {first}, {last})"
+    def _arguments(self, range: Range) -> list[str | int]:
+        return [ALIAS, self._schema, self._table, *range.inclusive()]
 
-    def _counted(self, relations: Sequence[str]) -> list[Counts]:
-        """Rows by routing value of each; again, attached anew, where that may help (DUCKLAKE §7.4)."""
+    def _counted(self, relations: Sequence[tuple[str, list[str | int]]]) -> list[Counts]:
+        """Rows by routing value of each, a relation with what is bound in it; attached anew where that may help."""
         column = f"CAST({ident(self._field)} AS VARCHAR)"
-        statements = [f"SELECT {column}, count(*) FROM {relation} GROUP BY 1" for relation in relations]
+        statements = [(f"SELECT {column}, count(*) FROM {relation} GROUP BY 1", bound) for relation, bound in relations]
         return self._trying(lambda: self._run(statements))
 
     def _trying(self, run: Callable[[], T]) -> T:
@@ -134,11 +136,11 @@ class Counter:
     def _queried(self, statement: str, *parameters: object) -> list[Any]:
         return self._fresh().execute(statement, list(parameters)).fetchall()
 
-    def _run(self, statements: Sequence[str]) -> list[Counts]:
+    def _run(self, statements: Sequence[tuple[str, list[str | int]]]) -> list[Counts]:
         """All in one transaction, which looks the snapshot up once; every result is read to its end (DUCKLAKE §3.6)."""
         con = self._fresh()
         con.execute("BEGIN")
-        counted = [dict(con.execute(statement).fetchall()) for statement in statements]
+        counted = [dict(con.execute(statement, bound).fetchall()) for statement, bound in statements]
         con.execute("COMMIT")
         return counted
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -15,8 +14,7 @@ from services.reader.loop import Loop
 from services.reader.publish import Outlet
 from services.reader.source import Source
 from services.reader.spread import Spread
-from shared.config.catalogs import ResolvedLake
-from shared.config.declared import Lakes
+from shared.config.catalogs import ResolvedLake, resolve
 from shared.config.model import Config
 from shared.errors import ConfigError, DependencyError, SourceError, ViaduckError
 from shared.http import ServiceServer, own_port
@@ -31,13 +29,14 @@ from shared.lake.source import look
 from shared.messages import Share
 from shared.metrics import Metrics
 from shared.process import die_with_parent, is_supervised
+from shared.signals import Signals
 
 log = structlog.get_logger(__name__)
 
 END_WITHIN_S = 2.0
 
 
-def main(config: Config) -> int:
+def main(config: Config, signals: Signals) -> int:
     """Run a reader until it is told to stop. Returns the exit code.
 
     Raises ``ConfigError`` where file and source don't fit, ``DependencyError`` where the broker does not answer.
@@ -47,7 +46,7 @@ def main(config: Config) -> int:
     else:
         require_fit(config)  # `viaduck up` has looked itself, and a table that was dropped since may come back
     with ExitStack() as closing:
-        return Service(config, os.environ, closing).run()
+        return Service(config, os.environ, closing).run(signals)
 
 
 def require_fit(config: Config) -> None:
@@ -80,11 +79,9 @@ class Service:
         closing.callback(self._renewal.stop, END_WITHIN_S)
         self._server = self._listening(config.server.host, own_port(config.reader.port, environ))
 
-    def run(self) -> int:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: self._stop())
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    def run(self, signals: Signals) -> int:
         self._server.start()
+        signals.on_end(self._stop)
         try:
             self._follower.start(self._intake)
             self._renewal.start()
@@ -128,6 +125,6 @@ class Service:
 def source_lake(config: Config, environ: Mapping[str, str]) -> ResolvedLake:
     """Raises ``ConfigError`` where a variable is missing."""
     try:
-        return Lakes(config, environ).source()
+        return resolve(config.source.lake, environ, config.path.parent)
     except ViaduckError as error:
         raise ConfigError([f"source: {error.message}; {error.hint}"]) from None

@@ -8,9 +8,7 @@ messages are hints; a deployment of more than one machine wants a real broker.
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
 from pathlib import Path
 
 import structlog
@@ -18,10 +16,12 @@ from confluent_kafka import Producer
 
 from shared import log as logging
 from shared.process import die_with_parent, is_supervised
+from shared.signals import Signals
 
 log = structlog.get_logger(__name__)
 
 ANSWER_WITHIN_S = 10.0
+LOOK_EVERY_S = 60.0
 
 
 class EmbeddedBroker:
@@ -44,15 +44,15 @@ def tell(address: str, file: Path) -> None:
 
 def main(file: Path) -> int:
     logging.configure("broker")
-    stopped = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopped.set())
-    if is_supervised():
-        die_with_parent()
-    broker = EmbeddedBroker()
-    tell(broker.bootstrap, file)
-    log.info("embedded broker started", bootstrap=broker.bootstrap)
-    stopped.wait()
+    with Signals() as signals:
+        if is_supervised():
+            die_with_parent()
+        broker = EmbeddedBroker()
+        tell(broker.bootstrap, file)
+        log.info("embedded broker started", bootstrap=broker.bootstrap)
+        while signals.ended_by is None:
+            signals.wait(LOOK_EVERY_S)
+            signals.take_reload()
     return 0
 
 

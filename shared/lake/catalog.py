@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import duckdb
@@ -77,6 +77,10 @@ class TableInfo:
     @property
     def column_names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.columns)
+
+    def as_of(self, snapshot: int) -> TableInfo:
+        """The table with the columns that it had at an older snapshot, retained or not."""
+        return replace(self, columns=tuple(map(_column, fields_at(self.versions, snapshot))))
 
     def column(self, name: str) -> Column | None:
         return next((column for column in self.columns if column.name.lower() == name.lower()), None)

@@ -16,17 +16,17 @@ from shared.config.model import Routing
 from shared.errors import DestinationError, SourceError, ViaduckError
 from shared.lake.attach import attach, detach
 from shared.lake.catalog import CatalogReader, Column, TableInfo
-from shared.lake.cursor import Position, read_position
+from shared.lake.cursor import Position, moved, read_position
 from shared.lake.differences import Differences, Multisets
-from shared.lake.engine import connect
+from shared.lake.engine import connect, read_whole
 from shared.lake.expected import Expected, SourceSlice, default_of
 from shared.lake.failure import LakeAbsent, classify
-from shared.lake.sql import ident, literal, path
+from shared.lake.sql import ident, path
 from shared.messages import Problem, SeedMode
 
 SOURCE, DESTINATION = "source", "destination"
 
-NOT_THE_SAME = ("table_mismatch", "source_recreated", "routing_value_changed")
+NOT_THE_SAME = ("table_mismatch", "source_recreated", "source_moved", "routing_value_changed")
 """Problems that make a destination different whatever its rows are."""
 
 
@@ -83,6 +83,7 @@ def compare_all(origin: Origin, subjects: Sequence[Subject], memory_limit: str |
     A lake that can't be read is a verdict too, so one of them never costs the others theirs.
     """
     with closing(connect(memory_limit=memory_limit)) as con:
+        read_whole(con)
         try:
             attach(con, SOURCE, origin.lake, read_only=True)
         except ViaduckError as error:
@@ -135,9 +136,10 @@ class Comparison:
         if cursor is None:
             return Verdict(self.subject.destination, Finding.NOT_SEEDED)
         table, head = self._source_table()
-        self._require_same_source(cursor, table)
+        held = table.as_of(cursor.position)
+        self._require_same_source(cursor, held)
         part = SourceSlice(
-            self.con, SOURCE, self.catalog, table, self.origin.routing, self._canonical_value(table), head
+            self.con, SOURCE, self.catalog, table, self.origin.routing, self._canonical_value(held), head
         )
         needs_seed = self.origin.routing.append_only or self.subject.seed_mode is SeedMode.LATEST
         seeded_at = self._seeded_at(cursor) if needs_seed else None
@@ -176,6 +178,9 @@ class Comparison:
                 f"the destination holds rows of table {cursor.table_uuid}, but the source's is {table.table_uuid} now",
                 "the source table was dropped and created again: reseed the destination",
             )
+        wrong = moved(cursor.source, cursor.position, self.catalog.time_of(cursor.position))
+        if wrong is not None:
+            raise wrong
         if cursor.routing_value != self._canonical_value(table):
             raise DestinationError(
                 "routing_value_changed",
@@ -189,8 +194,8 @@ class Comparison:
         if column is None:
             hint = "correct routing.field, or bring the column back"
             raise SourceError("schema_change", f"the source has no column {self.origin.routing.field!r}", hint)
-        cast = f"CAST(CAST({literal(self.subject.routing_value)} AS {column.type}) AS VARCHAR)"
-        return str(self.con.execute(f"SELECT {cast}").fetchall()[0][0])
+        cast = f"CAST(CAST(? AS {column.type}) AS VARCHAR)"
+        return str(self.con.execute(f"SELECT {cast}", [self.subject.routing_value]).fetchall()[0][0])
 
     def _seeded_at(self, cursor: Position) -> int | None:
         """The source snapshot that this generation began with, by the seed's stamp; None where the stamp is gone."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
-import os
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -15,9 +13,11 @@ from shared.lake.sql import literal
 
 EXTENSIONS = ("sqlite_scanner", "postgres_scanner", "httpfs", "ducklake")
 
+OPTIMIZERS_OFF = "statistics_propagation,compressed_materialization"
+"""H1: DuckLake applies a table's present statistics to its past, so rows vanish and values change."""
+
 SETTINGS = (
-    # H1: DuckLake applies a table's present statistics to its past, so rows vanish and values change.
-    "SET disabled_optimizers = 'statistics_propagation,compressed_materialization'",
+    f"SET disabled_optimizers = '{OPTIMIZERS_OFF}'",
     "SET threads = 1",  # parallelism comes from Spark's tasks; more threads here only contend
     "SET TimeZone = 'UTC'",  # texts of TIMESTAMPTZ routing values must not depend on the machine
     "SET pg_pool_enable_reaper_thread = false",  # else one thread for each attached Postgres lake
@@ -25,37 +25,6 @@ SETTINGS = (
     "SET pg_pool_idle_timeout_millis = 0",
     "SET python_enable_replacements = false",  # a missing table must not be found among our own variables
 )
-
-
-AMBIENT = {
-    "s3_access_key_id": ("AWS_ACCESS_KEY_ID",),
-    "s3_secret_access_key": ("AWS_SECRET_ACCESS_KEY",),
-    "s3_session_token": ("AWS_SESSION_TOKEN",),
-    "s3_region": ("AWS_REGION", "AWS_DEFAULT_REGION"),
-    "s3_endpoint": ("DUCKDB_S3_ENDPOINT",),
-    "s3_use_ssl": ("DUCKDB_S3_USE_SSL",),
-}
-"""What httpfs takes for every file from the environment as it is loaded, under the names of our properties."""
-
-FORGOTTEN = (
-    "SET s3_access_key_id = ''",
-    "SET s3_secret_access_key = ''",
-    "SET s3_session_token = ''",
-    "SET s3_region = 'us-east-1'",
-    "SET s3_endpoint = 's3.amazonaws.com'",
-    "SET s3_use_ssl = true",
-    "SET s3_kms_key_id = ''",
-    "SET s3_requester_pays = false",
-)
-"""An instance holds lakes of people who know nothing of each other: keys belong to a data path, or to nobody."""
-
-
-def surroundings(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The S3 properties that this process's environment gives to a lake of the operator's own without any."""
-    found = {
-        name: next((environ[each] for each in given if environ.get(each)), None) for name, given in AMBIENT.items()
-    }
-    return {name: value for name, value in found.items() if value is not None}
 
 
 def connect(*, memory_limit: str | None = None, temp_directory: str | None = None) -> duckdb.DuckDBPyConnection:
@@ -76,9 +45,18 @@ def connect(*, memory_limit: str | None = None, temp_directory: str | None = Non
     for name in EXTENSIONS:
         _load(con, name)
     con.execute("SET allow_unsigned_extensions = false")
-    for setting in (*SETTINGS, *FORGOTTEN):
+    for setting in SETTINGS:
         con.execute(setting)
     return con
+
+
+def read_whole(con: duckdb.DuckDBPyConnection) -> None:
+    """Read every file of a table from now on, whatever is asked of it: DuckLake never hears of a filter.
+
+    It leaves files out by what its metadata say of them, and they may say too little. For proofs, where what is proven
+    must not rest on how it was made.
+    """
+    con.execute(f"SET disabled_optimizers = '{OPTIMIZERS_OFF},filter_pushdown,join_filter_pushdown'")
 
 
 def memory_of(con: duckdb.DuckDBPyConnection) -> int:

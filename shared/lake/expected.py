@@ -13,7 +13,8 @@ import duckdb
 
 from shared.config.model import Routing
 from shared.errors import DestinationError, SourceError
-from shared.lake.catalog import CatalogReader, Column, TableInfo
+from shared.lake.catalog import MAINTENANCE, CatalogReader, Column, TableInfo
+from shared.lake.column_history import broken
 from shared.lake.runs import insertion_runs
 from shared.lake.sql import columns as column_list
 from shared.lake.sql import ident, literal, path
@@ -66,15 +67,27 @@ class SourceSlice:
     # -- a pipeline with keys: the slice
 
     def _slice(self, position: int) -> Expected:
-        now = self.columns_at(self.head)
-        since = Range(position, self.head)
-        if not self._changed_in(since):
+        since, followed = Range(position, self.head), broken(self.table.versions, position, self.head) is None
+        if followed and not self._changed_in(since):
+            now = self.columns_at(self.head)
             rows = self._rows(now, self.head)
             return Expected(now, rows, rows, self.head)
+        if not self.catalog.exists(position):
+            raise _expired(since)
         then = self.columns_at(position)
-        mixable = self.routing.key_columns and set(then) <= set(now)
+        mixable = self.routing.key_columns and followed
         rows = self._mixed(then, position) if mixable else self._rows(then, position)
-        return Expected(then, rows, rows, position)
+        return Expected(then, rows, rows, position, self._doubt(since))
+
+    def _doubt(self, since: Range) -> str:
+        """What a proof by looking back leaves open: maintenance since may have changed what old snapshots show."""
+        touches = self.catalog.touching(self.table.table_id, since)
+        if self.catalog.contiguous(since) and not any(touch.marks & MAINTENANCE for touch in touches):
+            return ""
+        return (
+            f"the source was looked at as of snapshot {since.after}, behind maintenance of it, which DuckLake does not"
+            " always show right (docs/HAZARDS.md, time travel): let the destination catch up and verify again"
+        )
 
     def _changed_in(self, since: Range) -> bool:
         """Whether rows of the slice may have changed; if so their keys are in ``moved``."""
@@ -96,7 +109,7 @@ class SourceSlice:
         nothing = f"SELECT * FROM ({whole.required}) s WHERE false"
         if seeded_at is None or not self.catalog.contiguous(Range(seeded_at, position)):
             note = "history since the seed has expired: rows that are there were compared, missing ones were not"
-            return replace(whole, required=nothing, note=note)
+            return replace(whole, required=nothing, note="; ".join(filter(None, (whole.note, note))))
         if seeded_at == position or not self._load_touched("since_seed", Range(seeded_at, position)):
             return replace(whole, required=nothing)
         touched = f"EXISTS (SELECT 1 FROM {_memory('since_seed')} m WHERE {self._same_keys('m', 's')})"
@@ -133,7 +146,7 @@ class SourceSlice:
         routing = ident(self.routing.field)
         return (
             f"SELECT {known} FROM (WITH fed AS MATERIALIZED (SELECT * FROM {feed})"
-            f" SELECT * FROM fed WHERE {routing} = {self._typed_value()})"
+            f" SELECT * FROM fed WHERE {routing} = {self._typed_value(run.through)})"
         )
 
     def _rows_as_of(self, columns: Sequence[Column], snapshot: int) -> str:
@@ -152,23 +165,20 @@ class SourceSlice:
         described = self.con.execute(
             f"SELECT column_name, column_type FROM (DESCRIBE SELECT * FROM {self._path} AT (VERSION => {snapshot}))"
         ).fetchall()
-        return tuple(Column(name, declared, self._default(name)) for name, declared in described)
+        there = self.table.as_of(snapshot)
+        return tuple(Column(name, declared, _default(there, name)) for name, declared in described)
 
     @property
     def _path(self) -> str:
         return path(self.alias, self.table.schema, self.table.name)
 
-    def _default(self, name: str) -> str | None:
-        column = self.table.column(name)
-        return None if column is None else column.default
-
     def _rows(self, columns: Sequence[Column], snapshot: int) -> str:
         names = column_list(tuple(column.name for column in columns))
         at = "" if snapshot == self.head else f" AT (VERSION => {snapshot})"
-        return f"SELECT {names} FROM {self._path}{at} WHERE {ident(self.routing.field)} = {self._typed_value()}"
+        return f"SELECT {names} FROM {self._path}{at} WHERE {ident(self.routing.field)} = {self._typed_value(snapshot)}"
 
-    def _typed_value(self) -> str:
-        column = self.table.column(self.routing.field)
+    def _typed_value(self, snapshot: int) -> str:
+        column = self.table.as_of(snapshot).column(self.routing.field)
         if column is None:
             hint = "correct routing.field, or bring the column back"
             raise SourceError("schema_change", f"the source has no column {self.routing.field!r}", hint)
@@ -183,7 +193,7 @@ class SourceSlice:
         wanted = "".join(f", k{number}" for number, _ in enumerate(self.routing.key_columns))
         self.con.execute(
             f"CREATE OR REPLACE TABLE {_memory(name)} AS WITH fed AS MATERIALIZED ({images})"
-            f" SELECT DISTINCT r{wanted} FROM fed WHERE r = {self._typed_value()}"
+            f" SELECT DISTINCT r{wanted} FROM fed WHERE r = {self._typed_value(range.through)}"
         )
         return bool(self.con.execute(f"SELECT 1 FROM {_memory(name)} LIMIT 1").fetchall())
 
@@ -200,11 +210,20 @@ class SourceSlice:
 
     def _require_history(self, since: Range) -> None:
         if not self.catalog.contiguous(since):
-            raise DestinationError(
-                "history_expired",
-                f"the source no longer keeps every snapshot of {since}, so nothing can be proven at {since.after}",
-                "let the destination catch up, or reseed it, then verify again",
-            )
+            raise _expired(since)
+
+
+def _expired(since: Range) -> DestinationError:
+    return DestinationError(
+        "history_expired",
+        f"the source no longer keeps every snapshot of {since}, so nothing can be proven at {since.after}",
+        "let the destination catch up, or reseed it, then verify again",
+    )
+
+
+def _default(table: TableInfo, name: str) -> str | None:
+    column = table.column(name)
+    return None if column is None else column.default
 
 
 def default_of(column: Column) -> str:

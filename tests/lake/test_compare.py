@@ -13,10 +13,12 @@ import pytest
 from shared.config.catalogs import ResolvedLake
 from shared.config.model import Routing
 from shared.lake.attach import attach, detach
+from shared.lake.catalog import CatalogReader
 from shared.lake.compare import Finding, Origin, Subject, Verdict, compare_all
-from shared.lake.cursor import cursor_name
+from shared.lake.cursor import cursor_name, origin
 from shared.lake.engine import connect
 from shared.messages import SeedMode
+from tests.lake.backup import Backup
 
 CURSOR = f"d._viaduck.{cursor_name('p', 'x')}"
 
@@ -40,22 +42,28 @@ class Pair:
         assert isinstance(found, int)
         return found
 
+    def origin(self) -> str:
+        """What a cursor at the head says of the source's history."""
+        with closing(CatalogReader(self.source)) as catalog:
+            return origin("the lake", catalog.head().time)
+
     def seed(self, rows: str = "SELECT * FROM s.t WHERE tenant = 'a'") -> None:
         attach(self.con, "d", self.destination, read_only=False, create=True)
         (uuid,) = self.run("SELECT table_uuid FROM __ducklake_metadata_s.ducklake_table WHERE end_snapshot IS NULL")[0]
         self.run("BEGIN")
         self.run("CREATE SCHEMA d._viaduck")
         self.run(
-            f"CREATE TABLE {CURSOR} (generation INT, position INT, source_table_uuid VARCHAR, routing_value VARCHAR)"
+            f"CREATE TABLE {CURSOR} (generation INT, position INT, source_table_uuid VARCHAR, routing_value VARCHAR,"
+            " source_lake VARCHAR)"
         )
-        self.run(f"INSERT INTO {CURSOR} VALUES (1, {self.head()}, '{uuid}', 'a')")
+        self.run(f"INSERT INTO {CURSOR} VALUES (1, {self.head()}, '{uuid}', 'a', '{self.origin()}')")
         self.run(f"CREATE TABLE d.t AS {rows}")
         stamp = {"pipeline": "p", "destination": "x", "kind": "seed", "generation": 1, "through": self.head()}
         self.run(f"CALL d.set_commit_message('viaduck', 'seed', extra_info => '{json.dumps(stamp)}')")
         self.run("COMMIT")
 
     def caught_up(self) -> None:
-        self.run(f"UPDATE {CURSOR} SET position = {self.head()}")
+        self.run(f"UPDATE {CURSOR} SET position = {self.head()}, source_lake = '{self.origin()}'")
 
     def verdict(self, *, keys: tuple[str, ...] = ("id",), mode: SeedMode = SeedMode.SCAN, value: str = "a") -> Verdict:
         origin = Origin(self.source, "main", "t", Routing(field="tenant", key_columns=keys))
@@ -117,6 +125,72 @@ class TestEqual:
         assert seeded.verdict().finding is Finding.EQUAL
 
 
+class TestLater:
+    """What was done to the source's columns after the position makes no destination different there."""
+
+    @pytest.mark.parametrize("more", [(), ("INSERT INTO s.t (id, tenant) VALUES (102, 'a')",)], ids=["", "and a row"])
+    @pytest.mark.parametrize(
+        "later",
+        [
+            ("ALTER TABLE s.t DROP COLUMN v", "ALTER TABLE s.t ADD COLUMN v DOUBLE"),
+            ("ALTER TABLE s.t DROP COLUMN v",),
+            ("ALTER TABLE s.t RENAME COLUMN v TO w", "ALTER TABLE s.t ADD COLUMN v DOUBLE"),
+            ("ALTER TABLE s.t ALTER COLUMN id TYPE BIGINT",),
+            ("ALTER TABLE s.t RENAME COLUMN id TO key", "ALTER TABLE s.t ADD COLUMN id INT"),
+        ],
+        ids=["dropped and added", "dropped", "renamed", "promoted", "another key"],
+    )
+    def test_the_position_is_looked_at_with_the_columns_that_it_had(
+        self, seeded: Pair, later: tuple[str, ...], more: tuple[str, ...]
+    ) -> None:
+        position = seeded.head()
+        for statement in (*later, *more):
+            seeded.run(statement)
+        verdict = seeded.verdict()
+        assert (verdict.finding, verdict.proven_at, verdict.note) == (Finding.EQUAL, position, "")
+        seeded.run("DELETE FROM d.t WHERE id = 4")
+        assert seeded.verdict().differences.missing == 1
+
+    def test_values_of_a_column_that_is_gone_are_different_at_a_position_after_it(self, seeded: Pair) -> None:
+        seeded.run("ALTER TABLE s.t DROP COLUMN v")
+        seeded.run("ALTER TABLE s.t ADD COLUMN v DOUBLE")
+        seeded.caught_up()
+        assert seeded.verdict().differences.changed == 20
+
+    def test_a_routing_column_that_was_dropped_and_added_moves_nobody_before_it(self, seeded: Pair) -> None:
+        seeded.run("ALTER TABLE s.t DROP COLUMN tenant")
+        seeded.run("ALTER TABLE s.t ADD COLUMN tenant VARCHAR")
+        assert seeded.verdict().finding is Finding.EQUAL
+
+    def test_a_proof_behind_maintenance_says_so(self, seeded: Pair) -> None:
+        seeded.run("UPDATE s.t SET v = -1 WHERE id = 2")
+        seeded.run("CALL ducklake_flush_inlined_data('s')")
+        verdict = seeded.verdict()
+        assert verdict.finding is Finding.EQUAL
+        assert "behind maintenance" in verdict.note
+
+
+class TestLayouts:
+    """Files that DuckLake leaves out when it is asked by value (bucket partitions that came later) are read."""
+
+    @pytest.fixture
+    def bucketed(self, pair: Pair) -> Pair:
+        pair.run("CALL s.set_option('data_inlining_row_limit', 0)")
+        pair.run("INSERT INTO s.t SELECT i, 'a', i FROM range(100, 140) r(i)")
+        pair.run("ALTER TABLE s.t SET PARTITIONED BY (bucket(8, tenant))")
+        pair.run("INSERT INTO s.t SELECT i, 'a', i FROM range(200, 240) r(i)")
+        return pair
+
+    def test_a_destination_that_holds_everything_is_equal(self, bucketed: Pair) -> None:
+        bucketed.seed("SELECT * FROM s.t WHERE tenant || '' = 'a'")
+        verdict = bucketed.verdict()
+        assert (verdict.finding, verdict.rows) == (Finding.EQUAL, 100)
+
+    def test_one_that_lacks_what_was_left_out_is_different(self, bucketed: Pair) -> None:
+        bucketed.seed("SELECT * FROM s.t WHERE id >= 200")
+        assert bucketed.verdict().differences.missing == 60
+
+
 class TestDifferent:
     def test_a_missing_row_is_found_and_shown(self, seeded: Pair) -> None:
         seeded.run("DELETE FROM d.t WHERE id = 4")
@@ -167,6 +241,18 @@ class TestDifferent:
         assert verdict.finding is Finding.DIFFERENT
         assert verdict.problem is not None
         assert verdict.problem.type == "source_recreated"
+
+    def test_a_source_whose_history_was_written_anew_is_a_difference(self, seeded: Pair) -> None:
+        backup = Backup(seeded.con, "s", seeded.source)
+        seeded.run("UPDATE s.t SET v = -1 WHERE id = 2")
+        seeded.caught_up()
+        seeded.run("UPDATE d.t SET v = -1 WHERE id = 2")
+        assert seeded.verdict().finding is Finding.EQUAL
+        backup.restore()
+        seeded.run("INSERT INTO s.t VALUES (101, 'b', 1)")
+        verdict = seeded.verdict()
+        assert verdict.problem is not None
+        assert (verdict.finding, verdict.problem.type) == (Finding.DIFFERENT, "source_moved")
 
     def test_rows_of_another_routing_value_are_a_difference(self, seeded: Pair) -> None:
         verdict = seeded.verdict(value="b")

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from services.cli.ports import free_port
 from tests.fast.cli.fake_control import FakeControl, serving, status
 
 ERROR = {"type": "access_denied", "message": "no [right] here", "hint": "grant it", "retryable": False, "since": "…"}
@@ -120,3 +124,36 @@ def test_help_needs_neither_spark_nor_kafka_nor_duckdb() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("command", ["up", "reader", "applier", "control"])
+def test_who_waits_for_a_broker_that_never_answers_ends_at_once_when_told_to(command: str, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        file = tmp_path / "viaduck.yaml"
+        file.write_text(SILENT.format(broker=silent.getsockname()[1], port=free_port()))
+        with (tmp_path / "log").open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "services.cli.main", command, "-c", str(file)], stdout=log, stderr=log
+            )
+        silent.settimeout(60)
+        client, _ = silent.accept()
+        with client:
+            time.sleep(0.5)
+            began = time.monotonic()
+            process.send_signal(signal.SIGTERM)
+            code = process.wait(60)
+    said = (tmp_path / "log").read_text()
+    assert code == 143, said
+    assert "Traceback" not in said
+    if command != "up":  # it looks once, for ten seconds at most, and has nothing that would end it sooner
+        assert time.monotonic() - began < 5
+
+
+SILENT = """
+source: {{catalog: "sqlite:source.sqlite", data_path: "data", table: "events"}}
+routing: {{field: "company", key_columns: ["id"]}}
+server: {{port: {port}}}
+reader: {{port: 0}}
+applier: {{port: 0}}
+kafka: {{bootstrap_servers: "127.0.0.1:{broker}"}}
+"""

@@ -231,3 +231,30 @@ def _gone(pid: int) -> bool:
     """Ended, if perhaps not yet waited for by whoever inherited it."""
     status = Path(f"/proc/{pid}/status")
     return not alive(pid) or (status.exists() and "State:\tZ" in status.read_text())
+
+
+SUBREAPER = """
+import ctypes, os, pathlib, sys, time
+from services.cli.supervise import Spec, Supervisor
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER: what a container's first process is by itself
+parent = "import subprocess; subprocess.Popen(['sleep', '0.2'], stdout=subprocess.DEVNULL)"
+supervisor = Supervisor([Spec("one", (sys.executable, "-S", "-c", parent))], reaps={reaps}, clock=lambda: 0.0)
+supervisor.tick()
+until = time.monotonic() + 2.0
+while time.monotonic() < until:
+    supervisor.tick()
+    time.sleep(0.05)
+children = pathlib.Path(f"/proc/self/task/{{os.getpid()}}/children").read_text().split()
+print(supervisor["one"].exit_code, children)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="zombies are looked for in /proc, which only Linux has")
+@pytest.mark.parametrize("reaps", [True, False])
+def test_a_containers_first_process_leaves_no_zombies_of_what_its_children_started(reaps: bool) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SUBREAPER.format(reaps=reaps)], capture_output=True, text=True, timeout=60
+    )
+    code, _, left = done.stdout.splitlines()[-1].partition(" ")
+    assert code == "0", done.stderr
+    assert (left.strip() == "[]") is reaps
