@@ -132,6 +132,10 @@ class Client:
     def destination(self, pipeline: str, id: str) -> Status:
         return self._get(_destination(pipeline, id))
 
+    def entry(self, pipeline: str, id: str) -> dict[str, Any]:
+        """A destination as it was put, and nothing else."""
+        return self._get(f"{_destination(pipeline, id)}/entry")
+
     def put(
         self, pipeline: str, id: str, entry: Mapping[str, Any], *, check: bool = True, if_match: int | None = None
     ) -> Status:

@@ -1,7 +1,7 @@
 """``viaduck verify``: prove with Spark that every destination equals its slice of the source.
 
-It reads lakes and nothing else, so it needs neither broker nor control; where control answers, parked destinations are
-reported as what they are.
+It reads lakes, and asks control which destinations there are, or its registry where no control answers; it needs no
+broker. Where control answers, parked destinations are reported as what they are.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from rich.progress import Progress
 
 from services.cli.interruptible import Interruption, interruptible
 from services.cli.parked import parked
+from services.cli.registered import everything
 from services.cli.verify_report import Report
 from shared.config.catalogs import resolve
 from shared.config.deployment import Deployment
@@ -40,14 +41,21 @@ MAX_SHARE = 25
 
 
 def main(deployment: Deployment, ids: Sequence[str] = (), json: bool = False, pipeline: str | None = None) -> int:
-    """Compare the files' destinations, or those of ``ids``, and print what came of it. Returns the exit code.
+    """Compare all destinations, or those of ``ids``, and print what came of it. Returns the exit code.
+
+    Where nobody can tell which destinations there are beside the files', that is said, and it is no proof.
 
     Raises ``ConfigError`` for an unknown id and ``DependencyError`` where the source or Spark can't be had; where there
     are several pipelines, one whose source is away is told of and the others are compared.
     """
-    configs = deployment.configs if pipeline is None else (deployment.of(pipeline),)
-    chosen = _chosen(configs, ids)
-    return interruptible(lambda interruption: _verify_all(chosen, json, interruption))
+    known = everything(deployment)
+    configs = known.configs if pipeline is None else tuple(each for each in known.configs if each.pipeline == pipeline)
+    chosen = _chosen(configs or (deployment.of(pipeline),), ids)
+    unknown = () if ids else known.unknown
+    for line in unknown:
+        sys.stderr.write(f"{line}\n")
+    code = interruptible(lambda interruption: _verify_all(chosen, json, interruption))
+    return code or (UNREACHABLE if unknown else EQUAL)
 
 
 def _verify_all(chosen: Sequence[Chosen], json: bool, interruption: Interruption) -> int:
@@ -92,7 +100,7 @@ def _chosen(configs: Sequence[Config], ids: Sequence[str]) -> list[Chosen]:
 
 def _unknown(name: str, known: list[str]) -> str:
     near = difflib.get_close_matches(name, known, 1)
-    return f"the file declares no such destination; did you mean {near[0]}?" if near else "the file declares none such"
+    return f"there is no such destination; did you mean {near[0]}?" if near else "there is no such destination"
 
 
 def _origin(config: Config) -> Origin:

@@ -47,12 +47,20 @@ class Report:
         for verdict in self.bad:
             for line in explain(verdict, self.parked.get(verdict.destination)):
                 console.print(legible(line), highlight=False, soft_wrap=True, markup=False)
+        for verdict in self.verdicts:
+            if verdict.note and verdict not in self.bad:
+                console.print(
+                    legible(f"{verdict.destination}: {verdict.note}"), highlight=False, soft_wrap=True, markup=False
+                )
         console.print(self.summary(), style="red" if self.bad else "green", highlight=False, soft_wrap=True)
 
     def summary(self) -> str:
         count, equal = len(self.verdicts), len(self.verdicts) - len(self.bad)
         rows = sum(verdict.rows or 0 for verdict in self.verdicts)
-        return f"{equal} of {count} destinations of {self.pipeline} proven equal, {rows:,} rows in {self.seconds:.1f} s"
+        unseen = sum(verdict.finding is Finding.FAILED for verdict in self.verdicts)
+        but = f", {unseen} could not be compared" if unseen else ""
+        proven = f"{equal} of {count} destinations of {self.pipeline} proven equal"
+        return f"{proven}{but}, {rows:,} rows in {self.seconds:.1f} s"
 
     def to_json(self) -> Iterator[str]:
         """One line per destination."""

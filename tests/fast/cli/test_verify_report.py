@@ -56,6 +56,13 @@ def test_what_could_not_be_read_says_why_and_what_to_do() -> None:
     assert not report.all_equal
     assert "gone: failed: no such lake" in printed(report)
     assert "hint: make it" in printed(report)
+    assert "0 of 1 destinations of events proven equal, 1 could not be compared" in printed(report)
+
+
+def test_what_a_proof_leaves_open_is_said_of_those_that_are_equal_too() -> None:
+    report = Report("events", [replace(EQUAL, note="behind maintenance")], {}, 1.0)
+    assert report.all_equal
+    assert "good: behind maintenance" in printed(report)
 
 
 def test_a_parked_destination_is_not_fine_even_if_its_rows_are() -> None:
