@@ -63,6 +63,7 @@ POLICY: dict[str, Action] = {
     "destination_damaged": Action.PARK,
     "secret_missing": Action.PARK,
     "invalid_destination": Action.PARK,
+    "not_allowed": Action.PARK,
     # going on would do harm, or is impossible
     "invariant_broken": Action.CRASH,
     "source_gone": Action.CRASH,

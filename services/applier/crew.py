@@ -6,7 +6,6 @@ nobody else's. What they share is the Spark session and the way to the broker.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -23,9 +22,9 @@ from services.applier.measure import Measure, OpenLakes
 from services.applier.offsets import OffsetLedger
 from services.applier.outbox import Outbox
 from services.applier.task import Limits, SourceTable
-from shared.config.catalogs import ResolvedLake, resolve
+from shared.config.catalogs import ResolvedLake
 from shared.config.copies import is_copy
-from shared.config.loading import lake_of
+from shared.config.declared import Lakes
 from shared.config.model import Config
 from shared.kafka.publisher import Publisher
 from shared.kafka.record import Record
@@ -74,7 +73,7 @@ class Crew(threading.Thread):
         super().__init__(name=f"crew {config.pipeline}", daemon=True)
         self.pipeline, self._metrics = config.pipeline, metrics
         self.problem: str | None = "starting"
-        self._config, self._camp = config, camp
+        self._config, self._lakes_of, self._camp = config, Lakes(config), camp
         self._ledger, self._outbox = OffsetLedger(), Outbox(camp.publisher, camp.topics.progress)
         self._stopping = threading.Event()
         self._paused: frozenset[Partition] = frozenset()
@@ -94,7 +93,7 @@ class Crew(threading.Thread):
             log.error("the file is not taken over: restart for these sections", changed=changed,
                       pipeline=self.pipeline)  # fmt: skip
         else:
-            self._config = config
+            self._config, self._lakes_of = config, Lakes(config)
         return True
 
     def stop(self) -> None:
@@ -214,11 +213,9 @@ class Crew(threading.Thread):
         self._camp.publisher.flush(2.0)
 
     def _resolve(self, destination: Destination) -> ResolvedLake:
-        config = self._config
-        return resolve(lake_of(config, destination), os.environ, config.path.parent)
+        return self._lakes_of.published(destination)
 
 
 def source_of(config: Config) -> SourceTable:
     source = config.source
-    lake = resolve(source.lake, os.environ, config.path.parent)
-    return SourceTable(lake, source.schema_name, source.table, config.routing)
+    return SourceTable(Lakes(config).source(), source.schema_name, source.table, config.routing)

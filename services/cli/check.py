@@ -16,7 +16,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from services.cli.legible import cell
-from shared.config.catalogs import resolve
+from shared.config.declared import Lakes
 from shared.config.deployment import Deployment
 from shared.config.model import Config, FileDestination
 from shared.config.secrets import told
@@ -90,7 +90,7 @@ def _destinations(config: Config) -> list[Finding]:
 def _destination(config: Config, destination: FileDestination) -> Finding:
     name = f"destination {destination.id}"
     try:
-        lake = resolve(destination.lake, os.environ, config.path.parent)
+        lake = Lakes(config).listed(destination)
         with closing(CatalogReader(lake)) as catalog:
             head = catalog.head().snapshot
     except LakeAbsent:

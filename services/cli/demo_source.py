@@ -5,7 +5,6 @@ It stands for the systems that write a shared lake, and is not part of Viaduck: 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import date, timedelta
@@ -16,7 +15,7 @@ import structlog
 
 from services.cli.demo_flights import LAST_DAY, TABLE, Commit, FlightPlay, days
 from shared import log as logging
-from shared.config.catalogs import resolve
+from shared.config.declared import Lakes
 from shared.config.model import Config
 from shared.errors import ConfigError, DependencyError, ViaduckError
 from shared.lake.attach import attach, detach
@@ -67,7 +66,7 @@ def _commits(play: FlightPlay, is_ending: Callable[[], bool]) -> Iterator[Commit
 def _source(config: Config) -> Iterator[duckdb.DuckDBPyConnection]:
     con = connect()
     try:
-        attach(con, ALIAS, resolve(config.source.lake, os.environ, config.path.parent), read_only=False, create=True)
+        attach(con, ALIAS, Lakes(config).source(), read_only=False, create=True)
     except ViaduckError as error:
         con.close()
         raise DependencyError("source", error.message, error.hint) from None

@@ -20,7 +20,7 @@ from services.cli.status import print_json
 from services.cli.supervise import MOST_FAILURES, Supervisor
 from services.cli.tree import InForce, Ports, processes, take_copies, take_over
 from shared import log as logging
-from shared.config.catalogs import resolve
+from shared.config.declared import Lakes
 from shared.config.deployment import Deployment, load_all
 from shared.config.model import Config
 from shared.errors import ConfigError, DependencyError, ViaduckError
@@ -87,7 +87,7 @@ def goals_of(deployment: Deployment) -> list[Goal]:
 def source_head(config: Config) -> int:
     """The source's newest snapshot. Raises ``DependencyError`` where the source can't be reached."""
     try:
-        catalog = CatalogReader(resolve(config.source.lake, os.environ, config.path.parent))
+        catalog = CatalogReader(Lakes(config).source())
         try:
             return catalog.head().snapshot
         finally:

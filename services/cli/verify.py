@@ -7,7 +7,6 @@ broker. Where control answers, parked destinations are reported as what they are
 from __future__ import annotations
 
 import difflib
-import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -22,7 +21,7 @@ from services.cli.interruptible import Interruption, interruptible
 from services.cli.parked import parked
 from services.cli.registered import everything
 from services.cli.verify_report import Report
-from shared.config.catalogs import resolve
+from shared.config.declared import Lakes
 from shared.config.deployment import Deployment
 from shared.config.model import Config, FileDestination
 from shared.errors import ConfigError, DependencyError, ViaduckError
@@ -106,7 +105,7 @@ def _unknown(name: str, known: list[str]) -> str:
 def _origin(config: Config) -> Origin:
     """The source, after a look whether it is there. Raises ``DependencyError``."""
     try:
-        lake = resolve(config.source.lake, os.environ, config.path.parent)
+        lake = Lakes(config).source()
         with closing(CatalogReader(lake)) as catalog:
             catalog.head()
     except ViaduckError as error:
@@ -139,7 +138,7 @@ def _subject(config: Config, destination: FileDestination) -> Subject:
         pipeline=config.pipeline,
         destination=destination.id,
         routing_value=destination.routing_value,
-        lake=resolve(destination.lake, os.environ, config.path.parent),
+        lake=Lakes(config).listed(destination),
         schema=destination.schema_name,
         table=destination.table or config.source.table,
         seed_mode=destination.seed_mode or config.routing.seed_mode,

@@ -23,6 +23,7 @@ from services.control.provision import create_database
 from services.control.strangers import Unfit
 from services.control.template import entry_of, id_of
 from shared.config.catalogs import resolve
+from shared.config.declared import Lakes
 from shared.config.model import PLACEHOLDER, Config, Template
 from shared.config.template_rules import has_own_lake
 from shared.digest import value_digest
@@ -215,12 +216,11 @@ class Arrivals:
 
     def _prepare(self, config: Config, declared: Declared, *, only_ours: bool) -> None:
         """Make its database; and by itself let nothing begin in a lake that is there: a name may be somebody else's."""
-        catalog = declared.lake.model_copy(update={"properties": {}})
-        lake = resolve(catalog, self._environ, config.path.parent) if config.template.create_database else None
-        if lake is not None:
+        if config.template.create_database:
+            lake = Lakes(config, self._environ).catalog(declared.id, declared.routing_value, declared.lake)
             mark = f"made by Viaduck for {config.pipeline}/{declared.id}"
             create_database(lake, mark, only_ours=only_ours and PLACEHOLDER in (config.template.catalog or ""))
-        if only_ours and self._has_own_lake(config) and self._desk.is_strange(catalog, declared.id):
+        if only_ours and self._has_own_lake(config) and self._desk.is_strange(declared):
             said = "there is a lake already where its own would be"
             raise DestinationError("invalid_destination", said, "accept the proposal if it may be used")
 

@@ -25,13 +25,11 @@ from services.control.status import View
 from services.control.strangers import Fault, Unfit
 from services.control.tokens import Tokens
 from services.control.trail import Trail
-from shared.config.catalogs import resolve
-from shared.config.loading import lake_of
+from shared.config.declared import Lakes
 from shared.errors import DependencyError, ViaduckError
 from shared.lake.catalog import CatalogReader, Stamped
 from shared.lake.failure import LakeAbsent
 from shared.lake.source import SourceLook, canonical_values
-from shared.messages import LakeRef
 
 Action = Callable[[Registered, Revision], Registered]
 
@@ -134,9 +132,9 @@ class Desk:
 
         return Done(self._keeper.change(decide, author)[id], created=True)
 
-    def is_strange(self, lake: LakeRef, id: str) -> bool:
-        """Whether a lake is there already in which destination ``id`` has no cursor. Raises ``ViaduckError``."""
-        return self._probe().is_strange(lake, id)
+    def is_strange(self, declared: Declared) -> bool:
+        """Whether a lake is there already in which a destination has no cursor. Raises ``ViaduckError``."""
+        return self._probe().is_strange(declared)
 
     def put_all(
         self, entries: Sequence[tuple[str, Entry]], author: str | None, *, all_or_nothing: bool
@@ -244,7 +242,7 @@ class Desk:
         held = _there(self._view.destinations, id)
         config = self._keeper.config
         try:
-            lake = resolve(lake_of(config, held.message(config.pipeline)), self._environ, config.path.parent)
+            lake = Lakes(config, self._environ).published(held.message(config.pipeline))
         except ViaduckError as error:
             raise Refused("not_visible", error.message, error.hint) from None
         try:
@@ -322,7 +320,8 @@ class Desk:
         if names != (config.source.schema_name.lower(), config.source.table.lower()):
             return False
         try:
-            return resolve(declared.lake, self._environ, config.path.parent).identity == source.lake.identity
+            lake = Lakes(config, self._environ).catalog(declared.id, declared.routing_value, declared.lake)
+            return lake.identity == source.lake.identity
         except ViaduckError:  # a variable that only the appliers have
             return False
 

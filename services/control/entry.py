@@ -13,13 +13,14 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from services.control.declared import identity, slice_name
 from services.control.lifecycle import Declared
-from services.control.strangers import Fault, Unfit, foreign, relative, secret
+from services.control.strangers import NOT_ALLOWED, Fault, Unfit, relative, secret
 from shared.config.copies import is_copy
-from shared.config.lake_rules import World, check_lake, complete_lake
+from shared.config.declared import Lakes, entry_lake
+from shared.config.lake_rules import World, check_lake
+from shared.config.limits import limits_of
 from shared.config.mistakes import UNWRITABLE, Mistakes
 from shared.config.model import Config
-from shared.config.secrets import SECRET_PROPERTIES
-from shared.messages import LakeRef, Name, SeedMode
+from shared.messages import Name, SeedMode
 
 CATALOGS = ("catalog", "catalog_env", "postgres_uri_env")
 
@@ -74,10 +75,10 @@ def declare_entry(id: str, entry: Entry, routing_value: str, config: Config, env
     Raises ``Unfit``.
     """
     section = _section(entry)
-    faults = list(_faults(id, entry, section, config, environ))
+    faults = list(_faults(id, entry, section, routing_value, config, environ))
     if faults:
         raise Unfit(faults)
-    lake, folder = _lake(section, config), config.path.parent
+    lake, folder = entry_lake(section, config), config.path.parent
     return Declared(
         id=id,
         routing_value=routing_value,
@@ -108,17 +109,13 @@ def _seed_mode(entry: Entry, config: Config) -> SeedMode:
     return SeedMode.REPLAY if entry.seed_mode == "replay" else SeedMode(entry.seed_mode)
 
 
-def _lake(section: Mapping[str, Any], config: Config) -> LakeRef:
-    """Where the lake is. Keys that the file's defaults hold stay in the file: every service has it."""
-    whole = complete_lake(section, config.defaults.properties, config.path.parent)
-    properties = whole.get("properties", {})
-    inherited = {name for name in SECRET_PROPERTIES & properties.keys() if name not in section["properties"]}
-    public = {name: value for name, value in properties.items() if name not in inherited}
-    return LakeRef.model_validate({**whole, "properties": public, "from_defaults": bool(inherited)})
-
-
 def _faults(
-    id: str, entry: Entry, section: Mapping[str, Any], config: Config, environ: Mapping[str, str]
+    id: str,
+    entry: Entry,
+    section: Mapping[str, Any],
+    routing_value: str,
+    config: Config,
+    environ: Mapping[str, str],
 ) -> Iterator[Fault]:
     if entry.id is not None and entry.id != id:
         yield Fault("id", f"is {entry.id!r}, and the path names {id!r}; leave it out")
@@ -131,8 +128,16 @@ def _faults(
     secrets = list(secret(section, config.path.parent))
     yield from secrets
     if not secrets:
-        mistakes = Mistakes()
-        check_lake(section, "", World(Environment(environ), config.path.parent), mistakes)
-        yield from (Fault(path, text) for path, text in mistakes.items())
-        yield from foreign(section, config.server, config.path.parent)
-        yield from relative(section, environ) if is_copy(config) else ()
+        yield from _unusable(id, section, routing_value, config, environ)
+
+
+def _unusable(
+    id: str, section: Mapping[str, Any], routing_value: str, config: Config, environ: Mapping[str, str]
+) -> Iterator[Fault]:
+    """What it may not name, then what is wrong with it; one for each field."""
+    refused = dict(Lakes(config, environ).refusals(id, routing_value, entry_lake(section, config)))
+    yield from (Fault(path, said, NOT_ALLOWED) for path, said in refused.items())
+    seen, mistakes = limits_of(config).visible(environ), Mistakes()
+    check_lake(section, "", World(Environment(seen), config.path.parent), mistakes)
+    yield from (Fault(path, text) for path, text in mistakes.items() if path not in refused)
+    yield from relative(section, seen) if is_copy(config) else ()

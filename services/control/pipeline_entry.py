@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from services.control.clash import Neighbour, Taken
 from services.control.declared import declarations
 from services.control.lifecycle import Declared
-from services.control.strangers import Fault, Section, Unfit, foreign, relative, secret
+from services.control.strangers import NOT_ALLOWED, Fault, Section, Unfit, relative, secret
 from shared.config.deployment import NOT_ITS_OWN, OF_THE_DEPLOYMENT, Deployment
 from shared.config.document import from_json
+from shared.config.lake_rules import inherit, section_of
+from shared.config.limits import Limits, limits_of
 from shared.config.loading import load_tree
 from shared.config.mistakes import Mistakes, join, quoted
 from shared.config.model import Config
+from shared.config.template_rules import filled
 from shared.errors import ConfigError, SourceError
 from shared.lake.source import SourceLook
 
@@ -42,11 +47,13 @@ def declare_pipeline(name: str, document: Document, deployment: Deployment, envi
     secrets = [fault for path, lake in _lakes(document) for fault in _at(path, secret(lake, file.parent))]
     if mistakes or secrets:  # first, so that nothing else quotes what is in them
         raise Unfit([*faults, *secrets, *_faults(mistakes)])
-    loaded = load_tree({**tree, "pipeline": name}, file, environ, mistakes)
-    faults += _faults(mistakes)
+    limits = _limits(deployment, file)
+    refused = {fault.path: fault for fault in _refusals(document, limits)}
+    seen = limits.visible(environ)
+    loaded = load_tree({**tree, "pipeline": name}, file, seen, mistakes)
+    faults += [*refused.values(), *(fault for fault in _faults(mistakes) if fault.path not in refused)]
     for path, lake in _lakes(document):
-        faults += _at(path, foreign(lake, deployment.common.server, file.parent))
-        faults += _at(path, relative(lake, environ))
+        faults += _at(path, relative(lake, seen))
     if faults or loaded is None:
         raise Unfit(faults)
     return deployment.joined(loaded.config)
@@ -74,6 +81,28 @@ def clash_faults(config: Config, neighbours: Iterable[Neighbour], environ: Mappi
 def declared_in(config: Config, environ: Mapping[str, str]) -> list[Declared]:
     """A file's destinations, their routing values as they are written: for where they lie alone."""
     return declarations(config, {each.id: each.routing_value for each in config.destinations}, environ)
+
+
+def _limits(deployment: Deployment, file: Path) -> Limits:
+    return replace(limits_of(deployment.common, over_rest=True), folder=file.parent)
+
+
+def _refusals(document: Document, limits: Limits) -> Iterator[Fault]:
+    """What its lakes may not name; each destination's with the defaults that it inherits."""
+    common = section_of(document, "defaults")
+    defaults, told = section_of(common, "properties"), dict(limits.refusals(common))
+    for path, lake in _lakes(document):
+        own = section_of(lake, "properties")
+        whole = filled(lake, "tenant") if path == "template" else lake
+        if path not in ("source", "defaults"):
+            whole = {**whole, "properties": inherit(section_of(whole, "properties"), defaults)}
+        for key, said in limits.refusals(whole):
+            if key.partition(".")[0] != "properties" or key.partition(".")[2] in own:
+                yield Fault(f"{path}.{key}", said, NOT_ALLOWED)
+            elif (
+                key == "properties.s3_endpoint" and key not in told
+            ):  # of defaults, and with this one's bucket before it another host
+                yield Fault(f"{path}.data_path", said, NOT_ALLOWED)
 
 
 def _misplaced(name: str, document: Document) -> Iterator[Fault]:

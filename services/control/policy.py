@@ -28,8 +28,8 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from services.control.lifecycle import Registered
-from services.control.names import RULE, safe_name
 from shared.config.model import Appear
+from shared.config.names import RULE, safe_name
 
 Reason = Literal[
     "unsafe", "removed", "taken", "similar", "not_allowed", "asks", "full", "hour_full", "failed", "allowed"

@@ -13,14 +13,13 @@ from pathlib import Path
 
 from services.control.lifecycle import Declared
 from services.control.s3 import Bucket, S3Refused
-from shared.config.catalogs import ResolvedLake, resolve
-from shared.config.loading import with_defaults
+from shared.config.catalogs import ResolvedLake
+from shared.config.declared import Lakes
 from shared.config.model import Config
 from shared.errors import ViaduckError
 from shared.lake.catalog import CatalogReader, Column
 from shared.lake.cursor import SCHEMA, cursor_name
 from shared.lake.failure import LakeAbsent
-from shared.messages import LakeRef
 
 NAMES = ("catalog", "table", "data_path")
 
@@ -42,25 +41,25 @@ class Probe:
     def __init__(
         self, config: Config, columns: Sequence[Column], environ: Mapping[str, str], bucket: type[Bucket] = Bucket
     ) -> None:
-        self._config, self._columns, self._environ, self._bucket = config, columns, environ, bucket
+        self._config, self._columns, self._bucket = config, columns, bucket
+        self._lakes = Lakes(config, environ)
 
     def findings(self, declared: Declared) -> list[Finding]:
         try:
-            lake = resolve(with_defaults(self._config, declared.lake), self._environ, self._config.path.parent)
+            lake = self._lakes.declared(declared.id, declared.routing_value, declared.lake)
         except ViaduckError as error:
             unknown = error.type == "secret_missing"
             said = f"not checked: {error.message}" if unknown else error.message
             return [Finding("catalog", None if unknown else False, said, error.hint, error.type)]
         return list(self._look(declared, lake))
 
-    def is_strange(self, lake: LakeRef, id: str) -> bool:
-        """Whether a lake is there already in which destination ``id`` has no cursor. Raises ``ViaduckError``."""
-        public = lake.model_copy(update={"properties": {}})  # the catalog alone is looked at
-        resolved = resolve(public, self._environ, self._config.path.parent)
+    def is_strange(self, declared: Declared) -> bool:
+        """Whether a lake is there already in which a destination has no cursor. Raises ``ViaduckError``."""
+        resolved = self._lakes.catalog(declared.id, declared.routing_value, declared.lake)
         try:
             with closing(CatalogReader(resolved)) as catalog:
                 catalog.head()
-                return not catalog.has_table(SCHEMA, cursor_name(self._config.pipeline, id))
+                return not catalog.has_table(SCHEMA, cursor_name(self._config.pipeline, declared.id))
         except (LakeAbsent, LookupError):
             return False
 

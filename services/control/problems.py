@@ -38,12 +38,12 @@ KINDS: dict[str, Kind] = {
     ),
     "secret_in_request": Kind(
         422, "A secret in the request", "A value holds a password or key, which must not travel.",
-        "Name an environment variable instead: catalog_env, postgres_uri_env, or a property that ends in _env;"
-        " or a file: passfile=… among the connection words.",
+        "Name an environment variable instead: catalog_env, postgres_uri_env, or a property that ends in _env.",
     ),
     "not_allowed": Kind(
-        422, "Not on the list", "The server's configuration allows other hosts, paths or variables only.",
-        "Ask for it to be added to server.allowed_hosts, allowed_paths or allowed_variables.",
+        422, "Not on the list",
+        "The server's configuration allows other hosts, paths, variables or connection words only.",
+        "Ask for it to be added to server.allowed_hosts, allowed_paths or allowed_variables, or for a variable.",
     ),
     "unsafe_value": Kind(
         422, "No safe name", "No safe name can be made of this routing value, so the template can't be used for it.",

@@ -14,7 +14,8 @@ from services.reader.loop import Loop
 from services.reader.publish import Outlet
 from services.reader.source import Source
 from services.reader.spread import Spread
-from shared.config.catalogs import ResolvedLake, resolve
+from shared.config.catalogs import ResolvedLake
+from shared.config.declared import Lakes
 from shared.config.model import Config
 from shared.errors import ConfigError, DependencyError, SourceError, ViaduckError
 from shared.http import ServiceServer, own_port
@@ -125,6 +126,6 @@ class Service:
 def source_lake(config: Config, environ: Mapping[str, str]) -> ResolvedLake:
     """Raises ``ConfigError`` where a variable is missing."""
     try:
-        return resolve(config.source.lake, environ, config.path.parent)
+        return Lakes(config, environ).source()
     except ViaduckError as error:
         raise ConfigError([f"source: {error.message}; {error.hint}"]) from None

@@ -21,9 +21,11 @@ from pathlib import Path
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from shared.config import storage
 from shared.config.mistakes import UNWRITABLE
 from shared.config.secrets import PASSWORD_WORDS, SECRET_PROPERTIES, shown_variable
 from shared.config.secrets import scrub as scrub
+from shared.config.words import SERVICE, pinned
 from shared.errors import ViaduckError
 from shared.messages import LakeRef
 
@@ -61,6 +63,8 @@ class ResolvedLake:
     metadata_schema: str | None = None
     data_path: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict, hash=False)
+    strange: bool = False
+    """No file of the operator's declares it: nothing of what surrounds this process goes with it."""
 
     @property
     def sqlite_file(self) -> Path | None:
@@ -72,7 +76,8 @@ class ResolvedLake:
         """The connection words of a Postgres catalog, as libpq and psycopg take them. Holds secrets."""
         if self.sqlite_file is not None:
             raise ValueError(f"{self} is no Postgres catalog")
-        return self.catalog.removeprefix(POSTGRES)
+        words = self.catalog.removeprefix(POSTGRES)
+        return make_conninfo("", **pinned(_parsed(words))) if self.strange else words
 
     @property
     def identity(self) -> str:
@@ -106,23 +111,42 @@ class ResolvedLake:
         )
 
 
-def resolve(ref: LakeRef, environ: Mapping[str, str] = os.environ, base: Path | None = None) -> ResolvedLake:
+def resolve(
+    ref: LakeRef, environ: Mapping[str, str] = os.environ, base: Path | None = None, *, strange: bool = False
+) -> ResolvedLake:
     """Look up the variables of ``ref``; a relative path in it, or in a variable, is relative to ``base``.
 
-    Raises ``ViaduckError``: ``secret_missing`` for a variable that is not set, ``invalid_destination`` for a catalog
-    that can't be used.
+    ``strange``: no file of the operator's declares it. Who may name what is ``shared.config.declared``'s to say.
+    Raises ``ViaduckError``: ``secret_missing`` for a variable that is not set, ``invalid_destination`` for what can't
+    be used, ``not_allowed`` where a strange lake can't be kept apart from this process's surroundings.
     """
     folder = base or Path.cwd()
     try:
         catalog = parse_catalog(_catalog_text(ref, environ), folder)
     except CatalogRefused as refused:
         raise ViaduckError("invalid_destination", f"the catalog can't be used: {refused}", HOW_TO_WRITE) from None
-    return ResolvedLake(
+    lake = ResolvedLake(
         catalog=catalog,
         metadata_schema=ref.metadata_schema,
         data_path=None if ref.data_path is None else absolute_data_path(ref.data_path, folder),
         properties=resolve_properties(ref.properties, environ),
+        strange=strange,
     )
+    _require_usable(lake, environ)
+    return lake
+
+
+def _require_usable(lake: ResolvedLake, environ: Mapping[str, str]) -> None:
+    for path, said in storage.faults(lake.data_path, lake.properties):
+        raise ViaduckError("invalid_destination", f"{path} {said}", "correct it")
+    if not lake.strange or not lake.catalog.startswith(POSTGRES):
+        return
+    if connection_words(lake.catalog).get("service"):
+        said = "the variable's catalog names a service, whose words are those of one machine"
+        raise ViaduckError("not_allowed", said, "write host, dbname and user into the variable")
+    if environ.get(SERVICE):
+        said = f"the environment variable {SERVICE} is set here, and libpq would put its words into this lake's"
+        raise ViaduckError("not_allowed", said, "unset it, and write service=… into the lakes of the file that need it")
 
 
 def _catalog_text(ref: LakeRef, environ: Mapping[str, str]) -> str:
@@ -201,6 +225,11 @@ def _words(text: str) -> str:
         if port and not (port.isdecimal() and 0 < int(port) < 65536):
             raise CatalogRefused("its port is not a number from 1 to 65535")
     return make_conninfo("", **words)
+
+
+def connection_words(catalog: str) -> dict[str, str]:
+    """The words of a Postgres catalog in normal form. Hold secrets."""
+    return _parsed(catalog.removeprefix(POSTGRES))
 
 
 def _parsed(text: str) -> dict[str, str]:

@@ -20,10 +20,12 @@ from typing import Any, TypeAlias
 from shared.config.catalogs import resolve
 from shared.config.copies import Copies, Fingerprint, is_copy
 from shared.config.lake_rules import World
+from shared.config.limits import limits_of, own_variables
 from shared.config.loading import Loaded, load_file
 from shared.config.mistakes import Mistakes, join, quoted
 from shared.config.model import Config, Section
 from shared.config.rules import check_common
+from shared.config.template_rules import filled
 from shared.errors import ConfigError
 
 COMMON = ("server", "reader", "applier", "web", "instance", "kafka", "spark", "registry")
@@ -121,14 +123,23 @@ class Deployment:
     def with_copies(self, environ: Mapping[str, str] = os.environ) -> Deployment:
         """The files as they were read, and the copies as they are now. A name that a file has is the file's."""
         copied = self.copies.fingerprint()  # before they are read: what changes meanwhile is seen the next time
-        own = self.declared
+        own = self._knowing_each_other()
         names = [name for name in self.copies.names() if name not in {config.pipeline for config in own}]
         configs, withheld = _copies(self.copies, names, own, environ) if names else ([], {})
         return replace(self, configs=(*own, *map(self.joined, configs)), withheld=withheld, copied=copied)
 
     def joined(self, config: Config) -> Config:
         """A pipeline with what this deployment's have in common."""
-        return config.model_copy(update={name: getattr(self.common, name) for name in NOT_ITS_OWN})
+        common = {name: getattr(self.common, name) for name in NOT_ITS_OWN}
+        return config.model_copy(update={**common, "reserved": self._reserved()})
+
+    def _knowing_each_other(self) -> tuple[Config, ...]:
+        """The files' pipelines; none of them lends its variables to what comes over REST for another."""
+        reserved = self._reserved()
+        return tuple(config.model_copy(update={"reserved": reserved}) for config in self.declared)
+
+    def _reserved(self) -> frozenset[str]:
+        return frozenset(name for config in self.declared for name in own_variables(config))
 
 
 def load_all(
@@ -154,7 +165,19 @@ def load_all(
     deployment = Deployment(tuple(places), configs, tuple(mistakes))
     if mistakes and deployment.digest != accepted:
         raise ConfigError(mistakes)
-    return deployment.with_copies(environ)
+    grown = deployment.with_copies(environ)
+    if refused := [line for config in grown.declared for line in _refused_template(config, several=several)]:
+        raise ConfigError(refused)
+    return grown
+
+
+def _refused_template(config: Config, *, several: bool) -> Iterator[str]:
+    """What a file's template may not name; said once the files are together, since the lists may be in any of them."""
+    if config.template.is_given:
+        section = config.template.model_dump(by_alias=True, exclude_none=True, mode="json")
+        for path, said in limits_of(config, template=True).refusals(filled(section, "tenant")):
+            line = f"{join('template', path)}: {said}"
+            yield _of(config.path, line) if several else line
 
 
 def _files(place: Path) -> list[Path]:

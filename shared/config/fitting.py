@@ -22,7 +22,7 @@ from shared.messages import SeedMode
 REFUSED: Final = object()
 """Stands where a mistake was noted, so that a list keeps its numbering. No type of a model accepts it."""
 
-NOT_IN_FILE = {"path"}
+NOT_IN_FILE = {"path", "reserved"}
 FOLLOW_FROM_OTHERS = {"pipeline", "state_dir"}
 MAY_BE_BLANK = {"name", "routing_value"}
 OTHER_SPELLINGS = {"replay": SeedMode.REPLAY.value}

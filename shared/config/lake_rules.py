@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from shared.config import storage
 from shared.config.catalogs import (
     ENV_SUFFIX,
     CatalogRefused,
@@ -30,8 +31,6 @@ S3_PROPERTIES = (
     "s3_use_ssl",
     "s3_url_style",
 )
-
-CHOICES = {"s3_use_ssl": ("true", "false"), "s3_url_style": ("path", "vhost")}
 
 
 @dataclass(frozen=True)
@@ -59,6 +58,8 @@ def check_lake(section: Mapping[str, Any], path: str, world: World, mistakes: Mi
     data_path = text_of(section, "data_path")
     if data_path is not None and scrub(data_path) != data_path:
         mistakes.note(join(path, "data_path"), "holds a password or key; write it under properties instead")
+    elif data_path is not None and (said := storage.faulty_data_path(data_path)) is not None:
+        mistakes.note(join(path, "data_path"), said)
     catalog = _catalog(section, path, world, mistakes)
     return None if catalog is None else ResolvedLake(catalog, text_of(section, "metadata_schema"))
 
@@ -114,8 +115,18 @@ def check_properties(properties: Mapping[str, Any], path: str, world: World, mis
         plain = name.removesuffix(ENV_SUFFIX)
         if plain not in S3_PROPERTIES:
             mistakes.note(join(path, name), _unknown_property(name))
-        elif name in CHOICES and isinstance(value, str) and value.lower() not in CHOICES[name]:
-            mistakes.note(join(path, name), f"must be one of: {', '.join(CHOICES[name])}")
+        elif isinstance(value, str) and (said := _faulty(name, value, world)) is not None:
+            mistakes.note(join(path, name), said)
+
+
+def _faulty(name: str, value: str, world: World) -> str | None:
+    """What is wrong with a property's value, or with that of its variable."""
+    plain = name.removesuffix(ENV_SUFFIX)
+    if plain == name:
+        return storage.faulty_property(name, value)
+    given = world.environ.get(value, "") if is_variable_name(value) else ""
+    said = storage.faulty_property(plain, given) if given.strip() else None
+    return None if said is None else f"the variable's value {said}"
 
 
 def _unknown_property(name: str) -> str:

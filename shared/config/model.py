@@ -179,6 +179,8 @@ class Config(Section):
     """A whole file. ``path`` is the file's own; relative paths have been made absolute against its folder."""
 
     path: Path
+    reserved: frozenset[str] = frozenset()
+    """Variables that the deployment's files use for themselves, besides those of this one."""
     pipeline: Name
     source: Source
     routing: Routing

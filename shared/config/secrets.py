@@ -6,7 +6,7 @@ import re
 
 HIDDEN = "***"
 
-PASSWORD_WORDS = frozenset({"password", "sslpassword", "oauth_client_secret"})
+PASSWORD_WORDS = frozenset({"password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key"})
 SECRET_PROPERTIES = frozenset({"s3_access_key_id", "s3_secret_access_key", "s3_session_token"})
 
 LONGEST = 8_000
@@ -28,8 +28,8 @@ CUT = "@''"
 """Ends whatever may be open where a text was cut: the password of a URI, and a value in SQL inside SQL."""
 
 NAMES = (
-    r"(?:ssl)?password|passwd|pwd|oauth_client_secret|client_secret|(?:s3_|aws_)?secret_access_key"
-    r"|(?:s3_|aws_)?access_key_id|(?:s3_|aws_)?session_token|X-Amz-(?:Signature|Credential|Security-Token)"
+    r"(?:ssl)?password|passwd|pwd|scram_(?:client|server)_key|oauth_client_secret|client_secret"
+    r"|(?:s3_|aws_)?secret_access_key|(?:s3_|aws_)?access_key_id|(?:s3_|aws_)?session_token|X-Amz-(?:Signature|Credential|Security-Token)"
 )
 
 PATTERNS = tuple(

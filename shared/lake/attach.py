@@ -8,7 +8,10 @@ from pathlib import Path
 
 import duckdb
 
+from shared.config import storage
 from shared.config.catalogs import POSTGRES, ResolvedLake, patient
+from shared.errors import DestinationError
+from shared.lake.engine import surroundings
 from shared.lake.failure import classify
 from shared.lake.sql import ident, literal
 
@@ -22,6 +25,8 @@ S3_SETTINGS = {
     "s3_url_style": "URL_STYLE",
 }
 """Properties of the configuration file → parameters of DuckDB's S3 secret."""
+
+NO_KEYS = {"KEY_ID": "", "SECRET": "", "SESSION_TOKEN": ""}
 
 
 def attach(
@@ -43,9 +48,11 @@ def attach(
                 raise
             con.execute(statement.removesuffix(")") + ", OVERRIDE_DATA_PATH true)")
         _create_secret(con, alias, lake)
-    except (duckdb.Error, OSError) as error:
+    except (duckdb.Error, OSError, DestinationError) as error:
         with contextlib.suppress(duckdb.Error):  # an instance that has been invalidated refuses even this
             detach(con, alias)
+        if isinstance(error, DestinationError):
+            raise
         raise classify(error, f"opening the lake at {lake}") from None
 
 
@@ -121,16 +128,26 @@ def _create_secret(con: duckdb.DuckDBPyConnection, alias: str, lake: ResolvedLak
     """Keys for the files below the lake's data path, and for no other: this instance holds other tenants' lakes too.
 
     The slash at the end is part of that: to DuckDB ``s3://b/tenant-1`` is the beginning of ``s3://b/tenant-10/file``.
+    A lake without keys gets empty ones: what a secret leaves out is filled in from elsewhere.
     """
-    given = {S3_SETTINGS[key]: value for key, value in lake.properties.items() if key in S3_SETTINGS}
-    if not given:
-        return
     data_path = con.execute("SELECT data_path FROM ducklake_settings(?)", [alias]).fetchall()[0][0]
-    if "://" not in data_path:
+    if "://" not in data_path or not (lake.strange or data_path.startswith(storage.STORES)):
         return
-    parts = [f"{name} {literal(value)}" for name, value in given.items()]
+    if (said := storage.faulty_data_path(data_path)) is not None:
+        hint = "correct the data path in the lake's own catalog, or make another lake"
+        raise DestinationError("invalid_destination", f"the data path that the catalog holds {said}", hint)
+    parts = [f"{name} {literal(value)}" for name, value in _keys(lake).items()]
     parts.append(f"SCOPE {literal(data_path.rstrip('/') + '/')}")
     con.execute(f"CREATE OR REPLACE SECRET {ident(_secret_name(alias))} (TYPE s3, {', '.join(parts)})")
+
+
+def _keys(lake: ResolvedLake) -> dict[str, str]:
+    """The parameters of a lake's secret, each of the three keys among them."""
+    given = {S3_SETTINGS[key]: value for key, value in lake.properties.items() if key in S3_SETTINGS}
+    ambient = {} if lake.strange else {S3_SETTINGS[key]: value for key, value in surroundings().items()}
+    if NO_KEYS.keys() & given.keys():
+        ambient = {name: value for name, value in ambient.items() if name not in NO_KEYS}
+    return NO_KEYS | ambient | given
 
 
 def _secret_name(alias: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import os
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -27,6 +29,37 @@ SETTINGS = (
 )
 
 
+AMBIENT = {
+    "s3_access_key_id": ("AWS_ACCESS_KEY_ID",),
+    "s3_secret_access_key": ("AWS_SECRET_ACCESS_KEY",),
+    "s3_session_token": ("AWS_SESSION_TOKEN",),
+    "s3_region": ("AWS_REGION", "AWS_DEFAULT_REGION"),
+    "s3_endpoint": ("DUCKDB_S3_ENDPOINT",),
+    "s3_use_ssl": ("DUCKDB_S3_USE_SSL",),
+}
+"""What httpfs takes for every file from the environment as it is loaded, under the names of our properties."""
+
+FORGOTTEN = (
+    "SET s3_access_key_id = ''",
+    "SET s3_secret_access_key = ''",
+    "SET s3_session_token = ''",
+    "SET s3_region = 'us-east-1'",
+    "SET s3_endpoint = 's3.amazonaws.com'",
+    "SET s3_use_ssl = true",
+    "SET s3_kms_key_id = ''",
+    "SET s3_requester_pays = false",
+)
+"""An instance holds lakes of people who know nothing of each other: keys belong to a data path, or to nobody."""
+
+
+def surroundings(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The S3 properties that this process's environment gives to a lake of the operator's own without any."""
+    found = {
+        name: next((environ[each] for each in given if environ.get(each)), None) for name, given in AMBIENT.items()
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
 def connect(*, memory_limit: str | None = None, temp_directory: str | None = None) -> duckdb.DuckDBPyConnection:
     """A fresh in-memory instance that can attach lakes; ``cursor()`` of it shares what is attached.
 
@@ -45,7 +78,7 @@ def connect(*, memory_limit: str | None = None, temp_directory: str | None = Non
     for name in EXTENSIONS:
         _load(con, name)
     con.execute("SET allow_unsigned_extensions = false")
-    for setting in SETTINGS:
+    for setting in (*SETTINGS, *FORGOTTEN):
         con.execute(setting)
     return con
 

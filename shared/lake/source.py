@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
-from shared.config.catalogs import ResolvedLake, resolve
+from shared.config.catalogs import ResolvedLake
+from shared.config.declared import Lakes
 from shared.config.model import Config
 from shared.errors import ConfigError, SourceError, ViaduckError
 from shared.lake.catalog import CatalogReader, Column, Head, TableInfo
@@ -91,7 +92,7 @@ def column_mistakes(table: TableInfo) -> list[str]:
 
 def _source_lake(config: Config, environ: Mapping[str, str]) -> ResolvedLake:
     try:
-        return resolve(config.source.lake, environ, config.path.parent)
+        return Lakes(config, environ).source()
     except ViaduckError as error:
         raise ConfigError([f"source: {error.message}; {error.hint}"]) from None
 

@@ -44,7 +44,7 @@ PURE = (
     "services/control/deeds.py",
     "services/control/problems.py",
     "services/control/recall.py",
-    "services/control/names.py",
+    "shared/config/names.py",
     "services/control/policy.py",
     "services/reader/unknown.py",
 )
@@ -111,3 +111,16 @@ def test_only_one_function_turns_a_range_into_inclusive_bounds() -> None:
     for file in sources("services", "shared"):
         if file != ROOT / "shared/ranges.py":
             assert "after + 1" not in file.read_text(), file
+
+
+RESOLVERS = {"shared/config/declared.py", "shared/config/deployment.py", "services/control/declared.py",
+             "services/control/arrivals.py"}  # fmt: skip
+"""Who asks for a lake's kind or identity alone, and who says what a lake may name."""
+
+
+def test_no_lake_is_opened_before_it_was_asked_whose_it_is() -> None:
+    for file in sources("services", "shared"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module == "shared.config.catalogs":
+                taken = {alias.name for alias in node.names}
+                assert "resolve" not in taken or str(file.relative_to(ROOT)) in RESOLVERS, file

@@ -50,12 +50,12 @@ class ProblemDocument(BaseModel):
                     "type": uri("secret_in_request"),
                     "title": "A secret in the request",
                     "status": 422,
-                    "detail": "catalog: holds a password; name a variable (catalog_env) or a file (passfile=…)",
+                    "detail": "catalog: holds a password; name a variable (catalog_env)",
                     "hint": "Name an environment variable instead.",
                     "fields": [
                         {
                             "path": "catalog",
-                            "message": "holds a password; name a variable (catalog_env) or a file (passfile=…)",
+                            "message": "holds a password; name a variable (catalog_env)",
                         }
                     ],
                 }

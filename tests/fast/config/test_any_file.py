@@ -20,13 +20,13 @@ FULL = {
     "source": {"catalog": "sqlite:s.db", "schema": "main", "table": "t", "properties": {"s3_region": "r"}},
     "routing": {"field": "f", "key_columns": ["a", "b"], "seed_mode": "scan", "on_gap": "park"},
     "destinations": [
-        {"id": "a", "routing_value": "a", "catalog": "postgresql://u:hunter2@h/a", "data_path": "s3://b"},
+        {"id": "a", "routing_value": "a", "catalog": "postgresql://u:hunter2@h/a", "data_path": "s3://bkt"},
         {"id": "b", "routing_value": 5, "catalog_env": "LAKE", "metadata_schema": "m", "seed_mode": "latest"},
     ],
     "template": {
         "id": "t-{routing_value}",
         "catalog": "postgres:dbname={routing_value}",
-        "data_path": "s3://b/{routing_value}",
+        "data_path": "s3://bkt/{routing_value}",
         "properties": {"s3_region": "r"},
         "create_database": True,
     },

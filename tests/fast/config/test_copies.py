@@ -20,7 +20,7 @@ ORDERS: dict[str, Any] = {
     "source": {"catalog": "sqlite:/lakes/orders.sqlite", "table": "orders"},
     "routing": {"field": "company", "key_columns": ["id"]},
     "poll": {"interval_seconds": 0.5},
-    "template": {"catalog": "sqlite:/lakes/{routing_value}.sqlite", "data_path": "s3://b/{routing_value}/",
+    "template": {"catalog": "sqlite:/lakes/{routing_value}.sqlite", "data_path": "s3://bkt/{routing_value}/",
                  "create_database": False},
 }  # fmt: skip
 

@@ -226,7 +226,7 @@ def test_a_mistake_outside_source_routing_and_destinations(
             ["source.properties.s3_access_key_id_env: the environment variable (not shown: it looks like a value)"],
         ),
         (
-            "source: {catalog: 'sqlite:a', table: a, data_path: 's3://b?s3_secret_access_key=hunter2'}\n"
+            "source: {catalog: 'sqlite:a', table: a, data_path: 's3://bkt?s3_secret_access_key=hunter2'}\n"
             "routing: {field: a}\n",
             ["source.data_path: holds a password or key; write it under properties instead"],
         ),
@@ -390,9 +390,9 @@ POSTGRES = 'catalog: "dbname=lakes host=h"'
         ("catalog_env: LAKE", "template.catalog_env", "in metadata_schema, schema or table"),
         (f'{POSTGRES}, metadata_schema: "{{routing_value}}"', "template.data_path", "is missing"),
         ('catalog: "sqlite:{routing_value}.sqlite"', "template.data_path", "is missing"),
-        (f'{POSTGRES}, metadata_schema: "{{routing_value}}", data_path: "s3://b/d"', "template.data_path",
+        (f'{POSTGRES}, metadata_schema: "{{routing_value}}", data_path: "s3://bkt/d"', "template.data_path",
          "is the same for every routing value"),
-        (f'{POSTGRES}, table: "{{routing_value}}", data_path: "s3://b/{{routing_value}}"', "template.data_path",
+        (f'{POSTGRES}, table: "{{routing_value}}", data_path: "s3://bkt/{{routing_value}}"', "template.data_path",
          "the lake is one for all"),
         (f'{GOOD}, properties: {{s3_endpoint: "minio-{{routing_value}}"}}', "template.properties.s3_endpoint",
          "choose a host"),
@@ -439,9 +439,9 @@ def test_a_policy_that_can_not_be_followed_has_a_mistake(
     [
         GOOD,
         f'{GOOD}, id: "t-{{routing_value}}"',
-        f'{POSTGRES}, metadata_schema: "t_{{routing_value}}", data_path: "s3://b/{{routing_value}}/"',
-        'catalog: "postgresql://u@h/t_{routing_value}", data_path: "s3://b/{routing_value}", create_database: true',
-        'catalog_env: LAKE, schema: "{routing_value}", data_path: "s3://b/all"',
+        f'{POSTGRES}, metadata_schema: "t_{{routing_value}}", data_path: "s3://bkt/{{routing_value}}/"',
+        'catalog: "postgresql://u@h/t_{routing_value}", data_path: "s3://bkt/{routing_value}", create_database: true',
+        'catalog_env: LAKE, schema: "{routing_value}", data_path: "s3://bkt/all"',
         'catalog: "sqlite:all.sqlite", table: "t_{routing_value}"',
         f'{GOOD}, properties: {{s3_region: "{{routing_value}}"}}',
     ],

@@ -75,7 +75,7 @@ TEXTS = ["schema", "table", "metadata_schema"]
 def put_hostile(office: Office, key: str, value: str, check: str) -> dict[str, Any] | None:
     """What is registered then; None where the value is refused by its field, and then nothing else has happened."""
     id, sent, before = f"{key}-of-a-stranger", len(office.topic.sent), office.registry.destinations()  # noqa: A001
-    where = {"catalog": "postgres:dbname=lakes host=db.internal"} if key == "metadata_schema" else {}
+    where = {"catalog": "postgres:dbname=lakes host=db.internal user=viaduck"} if key == "metadata_schema" else {}
     answer = office.http.put(f"{D}/{id}?check={check}", entry(id, **{**where, key: value}))
     assert "set-cookie" not in answer.headers
     if answer.status_code == 422:

@@ -24,7 +24,8 @@ P = f"{PIPELINES}/orders"
 
 @pytest.fixture
 def office(tmp_path: Path) -> Iterator[Office]:
-    with closing(Office(tmp_path, file=("filed",))) as office:
+    sections = {"server": {"port": 0, "allowed_variables": ["ORDERS*"]}}
+    with closing(Office(tmp_path, file=("filed",), sections=sections)) as office:
         yield office
 
 
@@ -119,7 +120,7 @@ def test_every_mistake_is_told_by_the_path_that_it_has_in_a_file(office: Office)
         pipeline="another", server={"port": 1}, kafka={}, state_dir="/x", nonsense=1, poll={"interval_seconds": 0},
         routing={"field": "company", "key_colums": []},
     )  # fmt: skip
-    sent["destinations"] += [{"id": "a", "routing_value": None, "catalog": "duck.db", "data_path": "s3://x"}]
+    sent["destinations"] += [{"id": "a", "routing_value": None, "catalog": "duck.db", "data_path": "s3://bkt"}]
     said = faults(office, sent)
     assert said["pipeline"] == 'is "another", and the path names orders; leave it out'
     for key in ("server", "kafka", "state_dir"):
@@ -145,7 +146,10 @@ def test_what_only_the_source_shows_is_told_too_unless_nobody_wants_it_looked_at
 def test_a_password_is_refused_and_not_repeated(office: Office) -> None:
     sent = document(
         defaults={"properties": {"s3_secret_access_key": "s3cret"}},
-        template={"catalog": "postgres:dbname={routing_value} password=s3cret", "data_path": "s3://x/{routing_value}"},
+        template={
+            "catalog": "postgres:dbname={routing_value} password=s3cret",
+            "data_path": "s3://bkt/{routing_value}",
+        },
     )
     sent["source"]["catalog"] = "postgresql://u:s3cret@db/x"
     sent["destinations"] = [{"id": "a", "routing_value": "s3cret", "catalog": "postgres:dbname=x password='s3cret'",
@@ -159,7 +163,8 @@ def test_a_password_is_refused_and_not_repeated(office: Office) -> None:
 
 
 def test_a_relative_path_means_something_else_to_every_service(tmp_path: Path) -> None:
-    with closing(Office(tmp_path, environ={"HERE": "sqlite:here.sqlite"})) as office:
+    sections = {"server": {"port": 0, "allowed_variables": ["HERE"]}}
+    with closing(Office(tmp_path, sections=sections, environ={"HERE": "sqlite:here.sqlite"})) as office:
         sent = document(template={"catalog": "sqlite:t/{routing_value}.sqlite", "data_path": "t/{routing_value}"})
         sent["source"] = {"catalog": "sqlite:source.sqlite", "data_path": "~/data", "table": "t"}
         sent["destinations"] = [{"id": "a", "routing_value": "a", "catalog_env": "HERE", "data_path": "./x"}]

@@ -67,6 +67,7 @@ def office(tmp_path: Path) -> Iterator[Office]:
     sections = {
         "template": {"catalog": "sqlite:lakes/{routing_value}.sqlite", "data_path": "data/{routing_value}"},
         "appear": {"policy": "propose"},
+        "server": {"port": 0, "allowed_variables": ["ORDERS_CATALOG", "QUACKSWORTH_CATALOG"]},
     }
     environ = {"ORDERS_CATALOG": "dbname=orders", "QUACKSWORTH_CATALOG": "dbname=quacksworth"}  # the examples' own
     with closing(

@@ -22,7 +22,8 @@ from tests.servers.postgres import Postgres
 
 @pytest.fixture
 def office(tmp_path: Path) -> Iterator[Office]:
-    with closing(Office(tmp_path, file=("filed",))) as office:
+    sections = {"server": {"port": 0, "allowed_variables": ["LAKE"]}}
+    with closing(Office(tmp_path, file=("filed",), sections=sections)) as office:
         yield office
 
 
@@ -283,8 +284,8 @@ def test_no_secret_of_the_files_defaults_travels_with_what_comes_over_rest(tmp_p
         assert (published.lake.properties, published.lake.from_defaults) == ({"s3_region": "eu"}, True)
 
 
-ALLOWED = {"port": 0, "allowed_hosts": ["*.db.internal"], "allowed_paths": ["s3://tenants/", "/lakes"],
-           "allowed_variables": ["TENANT_*"]}  # fmt: skip
+ALLOWED = {"port": 0, "allowed_hosts": ["*.db.internal", "tenants.s3.*.amazonaws.com"],
+           "allowed_paths": ["s3://tenants/", "/lakes"], "allowed_variables": ["TENANT_*"]}  # fmt: skip
 STRANGERS: list[tuple[dict[str, Any], str]] = [
     ({"catalog": "postgres:dbname=x host=evil.example"}, "catalog"),
     ({"catalog": "postgres:dbname=x"}, "catalog"),
@@ -311,7 +312,7 @@ def test_what_is_not_on_the_servers_lists_is_refused(tmp_path: Path, change: dic
 def test_what_is_on_the_servers_lists_is_taken(tmp_path: Path) -> None:
     with closing(Office(tmp_path, sections={"server": ALLOWED})) as office:
         office.add("a", catalog="sqlite:/lakes/deeper/a.sqlite", data_path="s3://tenants/a/")
-        office.add("b", catalog="postgres:dbname=x host=eu.db.internal")
+        office.add("b", catalog="postgres:dbname=x host=eu.db.internal user=u")
         del (rest := entry("c", catalog_env="TENANT_C"))["catalog"]
         assert office.http.put(f"{D}/c?check=false", rest).status_code == 201
 
@@ -413,7 +414,8 @@ def test_the_trail_is_read_page_by_page(office: Office) -> None:
 
 @pytest.fixture
 def looking(tmp_path: Path) -> Iterator[Office]:
-    with closing(Office(tmp_path)) as office:
+    sections = {"server": {"port": 0, "allowed_variables": ["WRONG", "RIGHT", "ONLY_THERE"]}}
+    with closing(Office(tmp_path, sections=sections)) as office:
         yield office
 
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from psycopg.conninfo import conninfo_to_dict
 
-from services.control.names import safe_name
 from shared.config.catalogs import parse_catalog
+from shared.config.names import safe_name
 from shared.lake.sql import ident, literal
 from tests.fast.control.test_hostile import HOSTILE, TOO_MUCH
 

@@ -1,0 +1,132 @@
+"""Whose lake it is decides what it may name: the operator's, who wrote it into a file, or anybody's.
+
+=====================================  ==================  ====================  ======================
+declared                               connection words    variables             surroundings (PG*, AWS)
+=====================================  ==================  ====================  ======================
+in a file: source, destinations        all                 all                   its own too
+by a file's template                   those of a lake,    server.               its own too
+                                       and files           allowed_variables
+over REST, or by a message alone       those of a lake     server.               none
+                                                           allowed_variables
+=====================================  ==================  ====================  ======================
+
+A message does not say whose a lake is: what equals the file's is the file's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from shared.config.catalogs import ENV_SUFFIX, ResolvedLake, resolve
+from shared.config.copies import is_copy
+from shared.config.lake_rules import complete_lake, section_of
+from shared.config.limits import ADDRESS, Limits, limits_of
+from shared.config.loading import lake_of, public_lake, with_defaults
+from shared.config.model import PLACEHOLDER, Config, FileDestination
+from shared.config.names import safe_name
+from shared.config.secrets import SECRET_PROPERTIES
+from shared.config.template_rules import filled
+from shared.errors import ViaduckError
+from shared.messages import Destination, LakeRef
+
+HOW_TO_ALLOW = (
+    "give every service the same configuration file where it declares this lake; else let it be named there"
+    " (server.allowed_variables, allowed_hosts, allowed_paths), or correct it"
+)
+
+
+class Lakes:
+    """The lakes of one pipeline, resolved. Every method raises what ``resolve`` raises, and ``not_allowed``."""
+
+    def __init__(self, config: Config, environ: Mapping[str, str] = os.environ) -> None:
+        self._config, self._environ = config, environ
+        self._listed = {} if is_copy(config) else {each.id: each for each in config.destinations}
+
+    def source(self) -> ResolvedLake:
+        return self._of_pipeline(self._config.source.lake)
+
+    def listed(self, destination: FileDestination) -> ResolvedLake:
+        """That of a destination which the pipeline itself lists."""
+        return self._of_pipeline(destination.lake)
+
+    def published(self, destination: Destination) -> ResolvedLake:
+        """That of a destination as control publishes it. Raises also what ``lake_of`` raises."""
+        known = self._known(destination.destination, destination.lake)
+        if known is not None:
+            return self._resolved(known.lake)
+        limits = self._limits(destination.destination, destination.routing_value, destination.lake)
+        return self._limited(destination.lake, lake_of(self._config, destination), limits)
+
+    def declared(self, id: str, routing_value: str, lake: LakeRef) -> ResolvedLake:
+        """That of a destination which is registered, or about to be, as far as control knows its credentials."""
+        whole = with_defaults(self._config, lake)
+        if self._known(id, lake) is not None:
+            return self._resolved(whole)
+        return self._limited(lake, whole, self._limits(id, routing_value, lake))
+
+    def catalog(self, id: str, routing_value: str, lake: LakeRef) -> ResolvedLake:
+        """The same without its properties, for a look at its catalog alone."""
+        public = lake.model_copy(update={"properties": {}, "from_defaults": False})
+        if self._known(id, lake) is not None:
+            return self._resolved(public)
+        return self._limited(lake, public, self._limits(id, routing_value, lake))
+
+    def refusals(self, id: str, routing_value: str, lake: LakeRef) -> Iterator[tuple[str, str]]:
+        """Path within the lake, and message, of what it may not name."""
+        if self._known(id, lake) is None:
+            yield from self._limits(id, routing_value, lake).refusals(lake.model_dump(exclude_none=True))
+
+    def _known(self, id: str, lake: LakeRef) -> FileDestination | None:
+        """The file's own, where it is listed there as it is."""
+        known = self._listed.get(id)
+        return known if known is not None and public_lake(known) == lake else None
+
+    def _limits(self, id: str, routing_value: str, lake: LakeRef) -> Limits:
+        return limits_of(self._config, template=self._is_of_template(id, routing_value, lake))
+
+    def _of_pipeline(self, lake: LakeRef) -> ResolvedLake:
+        return self._limited(lake, lake, limits_of(self._config)) if is_copy(self._config) else self._resolved(lake)
+
+    def _limited(self, public: LakeRef, whole: LakeRef, limits: Limits) -> ResolvedLake:
+        for path, said in limits.refusals(public.model_dump(exclude_none=True)):
+            raise ViaduckError("not_allowed", f"{path}: {said}", HOW_TO_ALLOW)
+        return self._resolved(whole, strange=not limits.files)
+
+    def _resolved(self, lake: LakeRef, *, strange: bool = False) -> ResolvedLake:
+        return resolve(lake, self._environ, self._config.path.parent, strange=strange)
+
+    def _is_of_template(self, id: str, routing_value: str, lake: LakeRef) -> bool:
+        """Whether the file's own template makes just this of that routing value: a safe name, as it is."""
+        config, template = self._config, self._config.template
+        if is_copy(config) or not template.is_given or safe_name(routing_value) is None:
+            return False
+        if id != template.id.replace(PLACEHOLDER, routing_value):
+            return False
+        section = template.model_dump(by_alias=True, exclude_unset=True, mode="json")
+        return entry_lake(filled(section, routing_value), config) == lake
+
+
+def entry_lake(section: Mapping[str, Any], config: Config) -> LakeRef:
+    """The lake of an entry over REST. Keys that the file's defaults hold stay in the file: every service has it."""
+    own = section_of(section, "properties")
+    whole = complete_lake(section, _inheritable(own, config.defaults.properties), config.path.parent)
+    properties = whole.get("properties", {})
+    inherited = {name for name in SECRET_PROPERTIES & properties.keys() if name not in own}
+    public = {name: value for name, value in properties.items() if name not in inherited}
+    known = {name: value for name, value in whole.items() if name in LakeRef.model_fields}
+    return LakeRef.model_validate({**known, "properties": public, "from_defaults": bool(inherited)})
+
+
+def _inheritable(own: Mapping[str, str], defaults: Mapping[str, str]) -> Mapping[str, str]:
+    """Defaults without their keys, where a lake has keys of its own for a store of its own."""
+    own_keys = any(_is_key(name) for name in own)
+    own_store = any(own.get(name, defaults.get(name)) != defaults.get(name) for name in ADDRESS)
+    if not own_keys or not own_store:
+        return defaults
+    return {name: value for name, value in defaults.items() if not _is_key(name)}
+
+
+def _is_key(name: str) -> bool:
+    return name.removesuffix(ENV_SUFFIX) in SECRET_PROPERTIES

@@ -1,0 +1,202 @@
+"""What a lake may name that no file of the operator's lists: one that came over REST, from a template, in a message.
+
+Said at the door, by control, and again wherever such a lake is opened: a message is no proof of what was said there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from shared.config import storage, words
+from shared.config.catalogs import (
+    ENV_SUFFIX,
+    POSTGRES,
+    SQLITE,
+    CatalogRefused,
+    connection_words,
+    parse_catalog,
+)
+from shared.config.copies import is_copy
+from shared.config.lake_rules import complete_lake, section_of, text_of
+from shared.config.mistakes import LONGEST_QUOTE
+from shared.config.model import Config, Section
+from shared.config.secrets import PASSWORD_WORDS, SECRET_PROPERTIES, is_variable_name
+
+OURS = ("VIADUCK_*", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "PG[A-Z]*")
+"""Variables that mean something to services and libraries by themselves."""
+
+ADDRESS = ("s3_endpoint", "s3_use_ssl")
+"""Properties that say to whom keys are sent, and whether others can read them on the way."""
+
+OTHER_STORE = "goes with another store than that of defaults, whose keys are for it alone; name keys of your own"
+
+Lake = Mapping[str, Any]
+"""A lake as a file's section has it, or a message."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """``files``: the template is the operator's own, who may name files among the connection words.
+
+    ``own``: variables that the deployment itself uses. ``defaults``: properties that the operator gives to every lake.
+    """
+
+    variables: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    own: frozenset[str] = frozenset()
+    defaults: Mapping[str, str] = field(default_factory=dict, hash=False)
+    files: bool = False
+    folder: Path = Path("/")
+
+    def refusals(self, lake: Lake) -> Iterator[tuple[str, str]]:
+        """Path within the lake, and message, of all that it may not name; one for each path."""
+        first: dict[str, str] = {}
+        for path, said in (*self._named(lake), *self._words(lake), *self._elsewhere(lake)):
+            first.setdefault(path, said)
+        yield from first.items()
+
+    def visible(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """The variables that may be named: what is said of another one's value would tell of it."""
+        return {name: value for name, value in environ.items() if self._refused(name) is None}
+
+    def _named(self, lake: Lake) -> Iterator[tuple[str, str]]:
+        for path, name in _variables(lake):
+            if (said := self._variable(path, name, lake)) is not None:
+                yield path, said
+
+    def _elsewhere(self, lake: Lake) -> Iterator[tuple[str, str]]:
+        for path, host in self._hosts(lake):
+            if self.hosts and not _matches(host.lower(), self.hosts):
+                shown = host[:LONGEST_QUOTE] or "the local socket"
+                yield path, f"{shown} is not among the hosts that may be used (server.allowed_hosts)"
+        for path, place in self._places(lake):
+            if self.paths and not _is_below(place, self.paths):
+                yield path, "is not below one of the paths that may be used (server.allowed_paths)"
+
+    def _variable(self, path: str, name: str, lake: Lake) -> str | None:
+        key = path.removeprefix("properties.")
+        if key != path and self.defaults.get(key) == name:  # inherited, with the store that the operator meant it for
+            is_key = key.removesuffix(ENV_SUFFIX) in SECRET_PROPERTIES
+            return OTHER_STORE if is_key and self._other_store(lake) else None
+        if key != path and key.removesuffix(ENV_SUFFIX) not in SECRET_PROPERTIES:
+            return "is no secret, and a variable could be one; write the value itself"
+        return self._refused(name)
+
+    def _refused(self, name: str) -> str | None:
+        shown = name[:LONGEST_QUOTE] if is_variable_name(name) else "it"
+        if name in self.own or _matches(name, OURS):
+            return f"{shown} is a variable of the deployment itself, which no lake may name"
+        if not _matches(name, self.variables):
+            return f"{shown} is not among the variables that may be named (server.allowed_variables)"
+        return None
+
+    def _other_store(self, lake: Lake) -> bool:
+        properties = section_of(lake, "properties")
+        return any(_either(properties, key) != _either(self.defaults, key) for key in ADDRESS)
+
+    def _words(self, lake: Lake) -> Iterator[tuple[str, str]]:
+        if lake.get("from_defaults") is True and self._other_store(lake):
+            yield "properties.s3_endpoint", OTHER_STORE
+        for name in SECRET_PROPERTIES & section_of(lake, "properties").keys():
+            yield f"properties.{name}", f"is a secret; write {name}_env with a variable's name"
+        found = _catalog_words(lake, self.folder)
+        if found is not None:
+            holds = PASSWORD_WORDS & found.keys()
+            if holds:
+                yield "catalog", "holds a password; name a variable (catalog_env)"
+            public = {word: value for word, value in found.items() if word not in holds}
+            yield from (("catalog", said) for said in words.faults(public, files=self.files))
+
+    def _hosts(self, lake: Lake) -> Iterator[tuple[str, str]]:
+        found = _catalog_words(lake, self.folder)
+        if found is not None:
+            given = [found[key] for key in ("host", "hostaddr") if found.get(key)]
+            yield from (("catalog", host) for each in given or [""] for host in each.split(","))
+        properties = section_of(lake, "properties")
+        data_path = text_of(complete_lake(lake, {}, self.folder), "data_path")
+        if {"s3_endpoint_env", "s3_region_env"} & properties.keys():
+            return  # the operator's own, of defaults: others may not name variables there
+        host = storage.asked_host(data_path, {key: each for key, each in properties.items() if isinstance(each, str)})
+        if host is not None:
+            yield ("properties.s3_endpoint" if "s3_endpoint" in properties else "data_path"), host
+
+    def _places(self, lake: Lake) -> Iterator[tuple[str, str]]:
+        whole = complete_lake(lake, {}, self.folder)
+        if str(whole.get("catalog", "")).startswith(SQLITE):
+            yield "catalog", whole["catalog"].removeprefix(SQLITE)
+        if text_of(whole, "data_path") is not None:
+            yield "data_path", whole["data_path"]
+
+
+def limits_of(config: Config, *, template: bool = False, over_rest: bool | None = None) -> Limits:
+    """Those of a pipeline. ``template``: for what its template is made into. ``over_rest``: the pipeline came so."""
+    server, foreign = config.server, is_copy(config) if over_rest is None else over_rest
+    return Limits(
+        variables=server.allowed_variables,
+        hosts=server.allowed_hosts,
+        paths=server.allowed_paths,
+        own=own_variables(config) | config.reserved,
+        defaults={} if foreign else config.defaults.properties,
+        files=template and not foreign,
+        folder=config.path.parent,
+    )
+
+
+def own_variables(config: Config) -> frozenset[str]:
+    """Variables that a deployment uses for itself: those of every section but its destinations'."""
+    others = ANYBODYS if is_copy(config) else TENANTS
+    sections = type(config).model_fields.keys() - others
+    return frozenset(name for section in sections for name in _named(getattr(config, section)))
+
+
+TENANTS = frozenset({"destinations", "template"})
+ANYBODYS = TENANTS | {"source", "defaults"}
+"""Sections of a pipeline that came over REST."""
+
+
+def _named(value: object) -> Iterator[str]:
+    """The variables that a section names, in keys and properties that end in ``_env``."""
+    if isinstance(value, Section):
+        yield from _named({name: getattr(value, name) for name in type(value).model_fields})
+    elif isinstance(value, Mapping):
+        for key, each in value.items():
+            if isinstance(each, str) and str(key).endswith(ENV_SUFFIX):
+                yield each
+            else:
+                yield from _named(each)
+
+
+def _variables(lake: Lake) -> Iterator[tuple[str, str]]:
+    properties = section_of(lake, "properties")
+    named = [(key, text_of(lake, key)) for key in ("catalog_env", "postgres_uri_env")]
+    named += [(f"properties.{key}", text_of(properties, key)) for key in properties if key.endswith(ENV_SUFFIX)]
+    return ((path, name) for path, name in named if name is not None)
+
+
+def _either(properties: Mapping[str, Any], key: str) -> tuple[object, object]:
+    return properties.get(key), properties.get(f"{key}{ENV_SUFFIX}")
+
+
+def _catalog_words(lake: Lake, folder: Path) -> dict[str, str] | None:
+    """The connection words of a catalog that is written out; None for another kind."""
+    try:
+        normal = parse_catalog(text_of(lake, "catalog") or "", folder)
+    except CatalogRefused:
+        return None
+    return connection_words(normal) if normal.startswith(POSTGRES) else None
+
+
+def _matches(value: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(value, pattern) for pattern in patterns)
+
+
+def _is_below(place: str, allowed: tuple[str, ...]) -> bool:
+    """A prefix counts up to a slash, and a path that steps back is below nothing."""
+    if ".." in place.split("/"):
+        return False
+    return any(f"{place.rstrip('/')}/".startswith(f"{prefix.rstrip('/')}/") for prefix in allowed)
