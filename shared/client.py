@@ -20,7 +20,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self, TypedDict, cast
 from urllib.parse import quote
@@ -227,9 +227,10 @@ class Client:
     def tokens(self) -> list[dict[str, Any]]:
         return list(self._items("/v1/tokens"))
 
-    def create_token(self, name: str, scope: str) -> dict[str, Any]:
-        """The answer's ``token`` is shown this once."""
-        return self._ask("POST", "/v1/tokens", json={"name": name, "scope": scope})
+    def create_token(self, name: str, scope: str, pipelines: Sequence[str] | None = None) -> dict[str, Any]:
+        """The answer's ``token`` is shown this once. ``pipelines``: the only ones that it is for."""
+        only = {} if pipelines is None else {"pipelines": list(pipelines)}
+        return self._ask("POST", "/v1/tokens", json={"name": name, "scope": scope, **only})
 
     def revoke_token(self, id: str) -> None:
         self._ask("DELETE", f"/v1/tokens/{_part(id)}")

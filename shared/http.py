@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import socket
+import sys
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import ClassVar
-from urllib.parse import urlsplit
+from typing import Any, ClassVar
 
 import structlog
 
+from shared.local import is_brought
 from shared.metrics import CONTENT_TYPE
+from shared.scraping import Scraping
 
 log = structlog.get_logger(__name__)
 
@@ -24,6 +29,8 @@ OWN_PORT = "VIADUCK_HTTP_PORT"
 
 Exposition = Callable[[], str]
 """The text of ``/metrics``."""
+
+LOCAL_SCRAPING = Scraping()
 
 Readiness = Callable[[], Mapping[str, str | None]]
 """What a service depends on → None if it is fine, else what is wrong with it. Must answer at once."""
@@ -40,12 +47,27 @@ def own_port(configured: int, environ: Mapping[str, str] = os.environ) -> int:
     return int(environ.get(OWN_PORT, configured))
 
 
+MOST_CONNECTIONS = 32
+"""Each takes a thread: whoever comes when all are taken gets the place of the one that has said nothing longest."""
+
+REQUEST_WITHIN_S = 10.0
+"""From the beginning of a connection, or the end of the answer before."""
+
+
 class ServiceServer:
     """Answers on a thread of its own from ``start`` to ``stop``; port 0 takes a free one, ``port`` tells which."""
 
-    def __init__(self, host: str, port: int, exposition: Exposition, readiness: Readiness) -> None:
-        """Raises ``OSError`` where the address is taken."""
-        self._server = _Server((host, port), _handler(exposition, readiness))
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        exposition: Exposition,
+        readiness: Readiness,
+        scraping: Scraping = LOCAL_SCRAPING,
+        within_s: float = REQUEST_WITHIN_S,
+    ) -> None:
+        """``scraping``: who may read the exposition. Raises ``OSError`` where the address is taken."""
+        self._server = _Server((host, port), _handler(exposition, readiness, scraping), within_s)
         self._thread = threading.Thread(target=self._server.serve_forever, name="http", daemon=True)
 
     @property
@@ -63,11 +85,58 @@ class ServiceServer:
 
 
 class _Server(ThreadingHTTPServer):
+    """Ends connections that say nothing, or say it too slowly: a time for a whole request, not for each byte."""
+
     daemon_threads = True
+    request_queue_size = 64
+
+    def __init__(
+        self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler], within_s: float = REQUEST_WITHIN_S
+    ) -> None:
+        self._within_s = within_s
+        self._lock = threading.Lock()
+        self._open: dict[socket.socket, float] = {}
+        super().__init__(address, handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self.await_request(request)
+        with self._lock:
+            surplus = sorted(self._open, key=self._open.__getitem__)[: max(len(self._open) - MOST_CONNECTIONS, 0)]
+        self._end(surplus)
+        super().process_request(request, client_address)
+
+    def await_request(self, connection: socket.socket) -> None:
+        """A whole request must come from now on."""
+        with self._lock:
+            self._open[connection] = time.monotonic() + self._within_s
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - socketserver's
+        """Whoever went away, or was sent away, is no news; the library would print it past the log."""
+        if not isinstance(sys.exception(), OSError):
+            log.exception("a request could not be answered")
+
+    def service_actions(self) -> None:
+        """Called twice a second."""
+        now = time.monotonic()
+        with self._lock:
+            late = [connection for connection, until in self._open.items() if until <= now]
+        self._end(late)
+
+    def _end(self, connections: Iterable[socket.socket]) -> None:
+        """Its thread reads the end then, and goes."""
+        for connection in connections:
+            with contextlib.suppress(OSError):  # it has just ended by itself
+                connection.shutdown(socket.SHUT_RDWR)
 
 
-def _handler(exposition: Exposition, readiness: Readiness) -> type[BaseHTTPRequestHandler]:
+def _handler(exposition: Exposition, readiness: Readiness, scraping: Scraping) -> type[BaseHTTPRequestHandler]:
     class Handler(_Handler):
+        rule: ClassVar[Scraping] = scraping
         pages: ClassVar[Mapping[str, Callable[[], _Page]]] = {
             "/metrics": lambda: _Page(200, CONTENT_TYPE, exposition()),
             "/healthz": lambda: _json(200, {"status": "ok"}),
@@ -92,8 +161,9 @@ def _ready(checks: Mapping[str, str | None]) -> _Page:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers GET from ``pages``; a request is never worth a log line."""
+    """Answers GET and HEAD from ``pages``; a request is never worth a log line."""
 
+    rule: ClassVar[Scraping] = LOCAL_SCRAPING
     pages: ClassVar[Mapping[str, Callable[[], _Page]]] = {}
     protocol_version = "HTTP/1.1"
     server_version = "viaduck"
@@ -101,15 +171,36 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = 30
 
     def do_GET(self) -> None:
-        page = self.pages.get(urlsplit(self.path).path)
-        self._answer(page() if page is not None else _json(404, {"status": "not found"}))
+        self._answer(self._found())
 
-    def _answer(self, page: _Page) -> None:
+    def do_HEAD(self) -> None:
+        self._answer(self._found(), body=False)
+
+    def _found(self) -> _Page:
+        path = self.path.partition("?")[0]
+        if path == "/metrics" and not self._may_scrape():
+            return _json(
+                401, {"status": "a bearer token is needed: the one of server.token_env, or see server.metrics"}
+            )
+        page = self.pages.get(path)
+        return page() if page is not None else _json(404, {"status": "not found"})
+
+    def _may_scrape(self) -> bool:
+        brought = is_brought(self.headers, self.request_version.removeprefix("HTTP/"))
+        if self.rule.is_open_to(self.client_address[0], self.headers.get("Host", ""), brought=brought):
+            return True
+        return self.rule.knows(self.headers.get("Authorization"))
+
+    def _answer(self, page: _Page, *, body: bool = True) -> None:
         self.send_response(page.status)
         self.send_header("Content-Type", page.content_type)
         self.send_header("Content-Length", str(len(page.body)))
+        self.send_header("X-Content-Type-Options", "nosniff")
         self.end_headers()
-        self.wfile.write(page.body)
+        if body:
+            self.wfile.write(page.body)
+        if isinstance(self.server, _Server):
+            self.server.await_request(self.connection)
 
     def log_message(self, format: str, *args: object) -> None:
         """The access log of health checks helps nobody."""

@@ -36,6 +36,7 @@ from shared.kafka.topics import Topics, ensure
 from shared.messages import UnreadableMessage
 from shared.metrics import Metrics, together
 from shared.process import end_children, is_supervised
+from shared.scraping import Scraping
 from shared.signals import Signals, end_now
 from shared.spark import ALL_CORES, cores, is_local, session
 
@@ -68,7 +69,8 @@ class Service:
         signals.on_end(lambda: self._stop(signals))
         signals.on_reload(self._reload.set)
         config = self._deployment.common
-        server = ServiceServer(config.server.host, own_port(config.applier.port), self._exposition, self._readiness)
+        port, scraping = own_port(config.applier.port), Scraping.of(config)
+        server = ServiceServer(config.server.host, port, self._exposition, self._readiness, scraping)
         server.start()
         try:
             self._run(config)

@@ -26,6 +26,7 @@ from shared.messages import UnreadableMessage
 from shared.metrics import merge
 from shared.peers import SOURCE, Peers, source_check
 from shared.process import is_supervised
+from shared.scraping import Scraping
 from shared.signals import Signals
 
 log = structlog.get_logger(__name__)
@@ -199,7 +200,7 @@ def _same_reader(old: Config, new: Config) -> bool:
 def _listening(config: Config, readers: Readers) -> ServiceServer:
     host, port = config.server.host, own_port(config.reader.port)
     try:
-        return ServiceServer(host, port, readers.exposition, readers.checks)
+        return ServiceServer(host, port, readers.exposition, readers.checks, Scraping.of(config))
     except OSError as error:
         hint = "stop what listens there, or set another reader.port"
         raise DependencyError("http", f"can't listen on {host}:{port}: {error.strerror}", hint) from None

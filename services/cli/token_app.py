@@ -18,6 +18,7 @@ REGISTRY = "services.control.token_command"
 class Scope(StrEnum):
     READ = "read"
     WRITE = "write"
+    DROP = "drop"
     ADMIN = "admin"
 
 
@@ -25,6 +26,9 @@ class Scope(StrEnum):
 def create(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Who it is for; it goes into the audit trail.")],
     scope: Annotated[Scope, typer.Option(help="What it may do; each may do what those before it may.")] = Scope.WRITE,
+    pipeline: Annotated[
+        list[str] | None, typer.Option(help="The only pipeline that it may know of; may be given several times.")
+    ] = None,
     config: MaybeFile = None,
     url: Url = None,
     json: Json = False,
@@ -33,14 +37,15 @@ def create(
     from services.cli.status import print_json
 
     if url is not None:
-        made = target(config, url).client.create_token(name, scope.value)
+        made = target(config, url).client.create_token(name, scope.value, pipeline or None)
     else:
-        made = _registry(config, "create", name, scope.value)
+        made = _registry(config, "create", name, scope.value, pipeline or None)
     if json:
         print_json([made])
     else:
         print(made["token"])
-        typer.echo(f"{name}: {scope.value}, revoke it with `viaduck token revoke {made['id']}`", err=True)
+        only = f" for {', '.join(pipeline)}" if pipeline else ""
+        typer.echo(f"{name}: {scope.value}{only}, revoke it with `viaduck token revoke {made['id']}`", err=True)
 
 
 @app.command("list")
@@ -65,7 +70,7 @@ def revoke(
         _registry(config, "revoke", id)
 
 
-def _registry(config: list[Path] | None, function: str, *arguments: str) -> Any:
+def _registry(config: list[Path] | None, function: str, *arguments: str | list[str] | None) -> Any:
     """Asks the registry itself: whoever can open it may do everything anyway."""
     import importlib
 

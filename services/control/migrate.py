@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from shared.errors import DependencyError
 
-HEAD = "0005"
+HEAD = "0006"
 """The newest revision that this version of control brings."""
 
 SCRIPTS = Path(__file__).parent / "migrations"

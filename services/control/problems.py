@@ -98,15 +98,22 @@ KINDS: dict[str, Kind] = {
         403, "Not enough", "The token's scope does not allow this.", "Use a token of the scope that is named."
     ),
     "closed": Kind(
-        403, "Closed", "Control listens beyond loopback and has no token: only health and metrics are served.",
-        "Set server.token_env, make a token with `viaduck token create`, or let server.host be 127.0.0.1.",
+        403, "Closed", "Control is reached from beyond this machine, be it through a proxy, and has no token: only its"
+        " health is told.",
+        "Set server.token_env, or make a token with `viaduck token create`; without one, ask from this machine itself.",
     ),
     "cross_site": Kind(
         403, "From another site", "A browser sent this for a page of another site, or under a strange name.",
-        "Open control's own page, under the name or address that it listens on.",
+        "Open control's own page, under the name or address that it listens on; set server.public_url to the address"
+        " of a proxy before it.",
     ),
     "too_many_failures": Kind(
-        429, "Too many failures", "This address has sent too many wrong tokens.", "Wait as long as Retry-After says."
+        429, "Too many failures", "The token is wrong, and so were too many before it.",
+        "Correct the token: a valid one is taken at once. For another guess, wait as long as Retry-After says.",
+    ),
+    "too_many_streams": Kind(
+        503, "Too many event streams", "Too many pages are open that follow what happens.",
+        "Close some of them; a page without a stream shows what is, when it is loaded.",
     ),
     "unavailable": Kind(
         503, "Unavailable", "Something that control depends on does not answer. Nothing has changed.",

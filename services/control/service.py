@@ -12,20 +12,23 @@ import structlog
 import uvicorn
 
 from services.control.api.app import build
-from services.control.api.guard import Guard, is_loopback
+from services.control.api.guard import Guard
 from services.control.api.state import Sources
+from services.control.connections import BoundedConnection
 from services.control.database import Database
 from services.control.documents import Documents
 from services.control.fleet import Fleet
 from services.control.follow import handler
+from services.control.incidents import Incidents
 from services.control.metrics_view import exposition
 from services.control.pipeline import Common
 from services.control.pipeline_desk import PipelineDesk
 from services.control.readiness import Readiness
 from services.control.tokens import Tokens
+from services.control.trail import SERVER, Trail
+from shared.config import public_url
 from shared.config.deployment import Deployment
 from shared.config.model import Config
-from shared.config.secrets import shown_variable
 from shared.errors import ConfigError, DependencyError
 from shared.http import peers
 from shared.kafka.broker import Broker
@@ -36,7 +39,9 @@ from shared.kafka.record import Record
 from shared.kafka.renewal import RenewalWatch
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topics import Topics, ensure
+from shared.local import is_loopback
 from shared.peers import Peers
+from shared.scraping import Scraping
 from shared.signals import Signals
 
 log = structlog.get_logger(__name__)
@@ -69,7 +74,7 @@ class Control:
 
     def _assemble(self, deployment: Deployment, environ: Mapping[str, str]) -> None:
         config = deployment.common
-        token = own_token(config, environ)
+        scraping = Scraping.of(config, environ)
         self._socket = self._closing.enter_context(listen(config.server.host, config.server.port))
         self._settings = settings = KafkaSettings.from_config(config, environ)
         self._topics = Topics(settings.prefix)
@@ -89,13 +94,18 @@ class Control:
         )
         self._follower = Follower(settings, CLIENT, [self._topics.progress], urgent=False)
         self._renewal = RenewalWatch(settings, f"{CLIENT}-renewal", self._renewed)
-        guard = Guard(loopback=is_loopback(config.server.host), token=token, tokens=self._tokens)
-        self._server = uvicorn.Server(self._uvicorn(guard))
+        self._incidents = self._closing.enter_context(contextlib.closing(Incidents(database)))
+        sources = Sources(
+            self._fleet.served, self._readiness.checks, self._exposition, self._tokens, self._desk, self._incidents,
+            Trail(database, SERVER),
+        )  # fmt: skip
+        self._server = uvicorn.Server(self._uvicorn(sources, guard_of(config, scraping, self._tokens)))
 
-    def _uvicorn(self, guard: Guard) -> uvicorn.Config:
-        sources = Sources(self._fleet.served, self._readiness.checks, self._exposition, self._tokens, self._desk)
+    def _uvicorn(self, sources: Sources, guard: Guard) -> uvicorn.Config:
         return uvicorn.Config(
             build(sources, guard),
+            http=BoundedConnection,
+            ws="none",
             log_config=None,
             access_log=False,
             server_header=False,
@@ -114,6 +124,7 @@ class Control:
         self._closing.callback(self._follower.stop, END_WITHIN_S)
         self._fleet.start()
         self._renewal.start()
+        self._incidents.start()
         self._closing.callback(self._renewal.stop, END_WITHIN_S)
         log.info("control listens", address=self._socket.getsockname()[:2])
         signals.on_end(self._finish)
@@ -149,13 +160,15 @@ class Control:
         dead_letter(self._publisher, self._topics, record, reason, by="control")
 
 
-def own_token(config: Config, environ: Mapping[str, str]) -> str | None:
-    """The token that the file names. Raises ``ConfigError`` where its variable is missing."""
-    name = config.server.token_env
-    token = environ.get(name, "").strip() if name is not None else None
-    if name is not None and not token:
-        raise ConfigError([f"server.token_env: the environment variable {shown_variable(name)} is not set; set it"])
-    return token
+def guard_of(config: Config, scraping: Scraping, tokens: Tokens) -> Guard:
+    url = config.server.public_url
+    return Guard(
+        loopback=is_loopback(config.server.host),
+        token=scraping.token,
+        tokens=tokens,
+        public_url=None if url is None else public_url.read(url),
+        scraping=scraping,
+    )
 
 
 def listen(host: str, port: int) -> socket.socket:

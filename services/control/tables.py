@@ -158,5 +158,7 @@ tokens = Table(
     Column("created_at", Moment, nullable=False),
     Column("revoked_at", Moment),
     Column("revoked_by", String(NAME)),
+    # A JSON list of names; null for all pipelines.
+    Column("pipelines", Text),
 )
 """Bearer tokens, as salted digests: the token itself is shown once and kept nowhere. No row ever goes."""

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import getpass
+from collections.abc import Collection
 from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
 
 from services.control.database import Database, registry_url
-from services.control.tokens import Scope, Token, Tokens
+from services.control.tokens import Scope, Token, Tokens, fit
 from shared.config.model import Config
 from shared.errors import ConfigError
 
 
-def create(config: Config, name: str, scope: Scope) -> dict[str, Any]:
-    """The new token as the REST interface shows it, its text included."""
+def create(config: Config, name: str, scope: Scope, pipelines: Collection[str] | None = None) -> dict[str, Any]:
+    """The new token as the REST interface shows it, its text included. Raises ``ConfigError`` for one that can't be."""
+    try:
+        fit(name, scope, pipelines)
+    except ValueError as error:
+        raise ConfigError([str(error)]) from None
     with closing(_database(config)) as database:
-        token, text = Tokens(database).create(name, scope, datetime.now(UTC), getpass.getuser())
+        token, text = Tokens(database).create(name, scope, datetime.now(UTC), _author(), pipelines)
     return {**shown(token), "token": text}
 
 
@@ -28,8 +33,12 @@ def tokens(config: Config) -> list[dict[str, Any]]:
 def revoke(config: Config, id: str) -> None:
     """Raises ``ConfigError`` where there is no such token."""
     with closing(_database(config)) as database:
-        if not Tokens(database).revoke(id, datetime.now(UTC), getpass.getuser()):
+        if not Tokens(database).revoke(id, datetime.now(UTC), _author()):
             raise ConfigError([f"{id}: there is no such token that is still valid; see `viaduck token list`"])
+
+
+def _author() -> str:
+    return f"user {getpass.getuser()}"
 
 
 def shown(token: Token) -> dict[str, Any]:
@@ -39,6 +48,7 @@ def shown(token: Token) -> dict[str, Any]:
         "id": token.id,
         "name": token.name,
         "scope": token.scope,
+        "pipelines": None if token.pipelines is None else sorted(token.pipelines),
         "author": token.author,
         "revoked_by": token.revoked_by,
         **{name: None if at is None else at.isoformat() for name, at in times.items()},

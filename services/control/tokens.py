@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -17,15 +18,21 @@ from typing import Literal
 from sqlalchemy import RowMapping, insert, select, update
 
 from services.control.database import Database
-from services.control.tables import tokens
+from services.control.tables import NAME, tokens
+from services.control.trail import SERVER, note
 from shared.errors import DependencyError
 
-Scope = Literal["read", "write", "admin"]
+Scope = Literal["read", "write", "drop", "admin"]
 
-RANK: dict[Scope, int] = {"read": 1, "write": 2, "admin": 3}
-"""Each scope may do what those below it may."""
+RANK: dict[Scope, int] = {"read": 1, "write": 2, "drop": 3, "admin": 4}
+"""Each scope may do what those below it may. ``drop``: take a destination's table away, which nothing brings back."""
+
+RESERVED = frozenset({"anonymous", "api", "control", "file", "loopback", "operator", "policy", "rebuild", "viaduck"})
+"""Who else stands in the audit trail."""
 
 PREFIX = "vdk"
+SHOWN_NAME = 150
+MOST_PIPELINES = 100
 KNOWN_FOR_S = 5.0
 """A revoked token is refused everywhere after that long at the latest."""
 
@@ -43,6 +50,13 @@ class Token:
     created_at: datetime
     revoked_at: datetime | None = None
     revoked_by: str | None = None
+    pipelines: frozenset[str] | None = None
+    """Those that it is for; None for all."""
+
+    @property
+    def author_name(self) -> str:
+        """Who did it, in the audit trail: what it is and its id, because anybody may be called anything."""
+        return f"token {self.name[:SHOWN_NAME]} ({self.id})"
 
 
 class Tokens:
@@ -54,12 +68,23 @@ class Tokens:
         self._known_until = float("-inf")
         self._looked = False
 
-    def create(self, name: str, scope: Scope, at: datetime, author: str | None = None) -> tuple[Token, str]:
+    def create(
+        self,
+        name: str,
+        scope: Scope,
+        at: datetime,
+        author: str | None = None,
+        pipelines: Collection[str] | None = None,
+    ) -> tuple[Token, str]:
         """A new token, and its text, which nobody can tell again."""
         id, secret, salt = secrets.token_hex(8), secrets.token_urlsafe(32), secrets.token_hex(16)  # noqa: A001
-        token = Token(id, name, scope, salt, _digest(salt, secret), author, at)
+        only = None if pipelines is None else frozenset(pipelines)
+        token = Token(id, name, scope, salt, _digest(salt, secret), author, at, pipelines=only)
+        kept = None if only is None else json.dumps(sorted(only))
         with self._database.transaction() as con:
-            con.execute(insert(tokens).values(**vars(token)))
+            con.execute(insert(tokens).values(**{**vars(token), "pipelines": kept}))
+            told = {"token": id, "name": name, "scope": scope, "pipelines": kept}
+            note(con, SERVER, "token_created", author, at, told)
         self._known_until = float("-inf")
         return token, f"{PREFIX}_{id}_{secret}"
 
@@ -68,6 +93,8 @@ class Tokens:
         with self._database.transaction() as con:
             valid = (tokens.c.id == id) & tokens.c.revoked_at.is_(None)
             changed = con.execute(update(tokens).where(valid).values(revoked_at=at, revoked_by=author)).rowcount
+            if changed == 1:
+                note(con, SERVER, "token_revoked", author, at, {"token": id})
         self._known_until = float("-inf")
         return changed == 1
 
@@ -125,4 +152,17 @@ def _digest(salt: str, secret: str) -> str:
 
 
 def _token(row: RowMapping) -> Token:
-    return Token(**row)
+    only = row["pipelines"]
+    return Token(**{**row, "pipelines": None if only is None else frozenset(json.loads(only))})
+
+
+def fit(name: str, scope: Scope, pipelines: Collection[str] | None) -> None:
+    """Raises ``ValueError`` for what no token can be."""
+    if not 1 <= len(name) <= NAME or not name.isprintable():
+        raise ValueError(f"a token's name has 1 to {NAME} characters that can be seen")
+    if name.casefold() in RESERVED:
+        raise ValueError(f"{name} means somebody else in the audit trail; choose another name")
+    if pipelines is not None and not 1 <= len(pipelines) <= MOST_PIPELINES:
+        raise ValueError(f"a token is for all pipelines, or for 1 to {MOST_PIPELINES} that are named")
+    if pipelines is not None and scope == "admin":
+        raise ValueError("the scope admin is for the whole deployment; a token for some pipelines has another")

@@ -16,6 +16,9 @@ from services.control.tables import audit, pipelines
 WHOLE = "the pipeline"
 """Stands for a destination in the trail. It holds a space, which no destination's name does."""
 
+SERVER = "the server"
+"""Stands for a pipeline: what concerns none of them. It holds a space, too."""
+
 REBUILT = "rebuilt"
 
 

@@ -30,6 +30,7 @@ from shared.lake.source import look
 from shared.messages import Share
 from shared.metrics import Metrics
 from shared.process import die_with_parent, is_supervised
+from shared.scraping import Scraping
 from shared.signals import Signals
 
 log = structlog.get_logger(__name__)
@@ -78,7 +79,7 @@ class Service:
         self._loop = Loop(config, source, self._inbox, outlet, spread, self._metrics, caught_up)
         self._renewal = RenewalWatch(settings, f"{client}-renewal", self._renewed)
         closing.callback(self._renewal.stop, END_WITHIN_S)
-        self._server = self._listening(config.server.host, own_port(config.reader.port, environ))
+        self._server = self._listening(config, own_port(config.reader.port, environ))
 
     def run(self, signals: Signals) -> int:
         self._server.start()
@@ -100,9 +101,10 @@ class Service:
         self._follower.renew()
         self._inbox.put(Renewed())
 
-    def _listening(self, host: str, port: int) -> ServiceServer:
+    def _listening(self, config: Config, port: int) -> ServiceServer:
+        host = config.server.host
         try:
-            return ServiceServer(host, port, self._metrics.exposition, self._checks)
+            return ServiceServer(host, port, self._metrics.exposition, self._checks, Scraping.of(config))
         except OSError as error:
             hint = "stop what listens there, or set another reader.port"
             raise DependencyError("http", f"can't listen on {host}:{port}: {error.strerror}", hint) from None

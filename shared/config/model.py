@@ -102,6 +102,9 @@ class Server(Section):
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65535)
     token_env: str | None = None
+    public_url: str | None = None
+    """Under which people reach control where a proxy stands before it; then nobody counts as local."""
+    metrics: Literal["local", "token", "open"] = "local"
     allowed_hosts: tuple[str, ...] = ()
     """Patterns of hosts that a destination which comes over REST may name; empty allows every one."""
     allowed_paths: tuple[str, ...] = ()

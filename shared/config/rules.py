@@ -9,6 +9,7 @@ import re
 from collections.abc import Hashable, Mapping
 from typing import Any
 
+from shared.config import public_url
 from shared.config.catalogs import ResolvedLake
 from shared.config.lake_rules import (
     World,
@@ -47,6 +48,7 @@ def check_common(sections: Sections, world: World, mistakes: Mistakes) -> None:
     _check_kafka(section_of(sections, "kafka"), world, mistakes)
     _check_registry(section_of(sections, "registry"), world, mistakes)
     _check_token(section_of(sections, "server"), world, mistakes)
+    _check_public_url(section_of(sections, "server"), mistakes)
     _check_memory(section_of(sections, "applier"), mistakes)
 
 
@@ -148,6 +150,16 @@ def _check_url(url: str, path: str, mistakes: Mistakes) -> None:
     kind = re.match(r"(\w+)(\+\w+)?://", url)
     if kind is None or kind[1] not in DATABASES:
         mistakes.note(path, "must be a database URL; write sqlite:///PATH or postgresql://USER@HOST/DATABASE")
+
+
+def _check_public_url(server: Sections, mistakes: Mistakes) -> None:
+    url = text_of(server, "public_url")
+    if url is None:
+        return
+    try:
+        public_url.read(url)
+    except ValueError as error:
+        mistakes.note("server.public_url", str(error))
 
 
 def _check_token(server: Sections, world: World, mistakes: Mistakes) -> None:

@@ -1,12 +1,21 @@
 from __future__ import annotations
 
+import contextlib
+import socket
+import threading
+import time
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from http.client import HTTPConnection
+from typing import Any
 
 import httpx
 import pytest
 
-from shared.http import ServiceServer, own_port, peers
+from shared.http import MOST_CONNECTIONS, ServiceServer, own_port, peers
 from shared.metrics import Metrics
+from shared.scraping import Scraping
+from tests.fast.waiting import eventually
 
 CHECKS: dict[str, str | None] = {"broker": None, "spark": None}
 
@@ -65,3 +74,87 @@ def test_peers_and_the_own_port_come_from_the_environment() -> None:
     assert own_port(8001, environ) == 1
     assert peers({}) == {}
     assert own_port(8001, {}) == 8001
+
+
+@contextlib.contextmanager
+def serving(**settings: Any) -> Iterator[int]:
+    server = ServiceServer("127.0.0.1", 0, Metrics("p").exposition, dict, **settings)
+    server.start()
+    try:
+        yield server.port
+    finally:
+        server.stop()
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Whether the server has let go of it, within two seconds."""
+    connection.settimeout(2)
+    try:
+        return connection.recv(1) == b""
+    except ConnectionError:
+        return True
+    except TimeoutError:
+        return False
+
+
+def test_silent_connections_are_let_go_of() -> None:
+    with serving(within_s=0.5) as port, socket.create_connection(("127.0.0.1", port)) as silent:
+        assert is_closed(silent)
+
+
+def test_a_request_that_comes_byte_by_byte_is_not_waited_for() -> None:
+    with serving(within_s=0.5) as port, socket.create_connection(("127.0.0.1", port)) as slow:
+        began = time.monotonic()
+        with contextlib.suppress(ConnectionError):
+            while time.monotonic() - began < 5:
+                slow.send(b"G")
+                time.sleep(0.05)
+        assert time.monotonic() - began < 5
+
+
+def test_a_connection_that_asks_again_and_again_stays() -> None:
+    with serving(within_s=1.0) as port, contextlib.closing(HTTPConnection("127.0.0.1", port, timeout=5)) as busy:
+        busy.connect()
+        busy.auto_open = False
+        for _ in range(6):
+            busy.request("GET", "/healthz")
+            answer = busy.getresponse()
+            assert (answer.status, answer.read()) == (200, b'{"status": "ok"}')
+            time.sleep(0.4)
+
+
+def test_many_connections_take_few_threads_and_shut_nobody_out() -> None:
+    with serving() as port, ExitStack() as opened:
+        before = threading.active_count()
+        for _ in range(4 * MOST_CONNECTIONS):
+            opened.enter_context(socket.create_connection(("127.0.0.1", port)))
+        assert httpx.get(f"http://127.0.0.1:{port}/healthz", timeout=5).status_code == 200
+        eventually(lambda: threading.active_count() - before <= MOST_CONNECTIONS + 1)
+
+
+PROXIED = [{"X-Forwarded-For": "10.0.0.1"}, {"Via": "1.1 x"}, {"Host": "viaduck.example"}, {"X-Real-IP": "10.0.0.1"}]
+
+
+@pytest.mark.parametrize("headers", PROXIED)
+def test_metrics_name_tenants_and_are_told_to_this_machine_alone(headers: dict[str, str]) -> None:
+    with serving(scraping=Scraping("local", "s3cret")) as port:
+        url = f"http://127.0.0.1:{port}/metrics"
+        assert httpx.get(url).status_code == 200
+        assert httpx.get(url, headers=headers).status_code == 401
+        assert httpx.get(url, headers={**headers, "Authorization": "Bearer wrong"}).status_code == 401
+        assert httpx.get(url, headers={**headers, "Authorization": "Bearer s3cret"}).status_code == 200
+    with serving(scraping=Scraping("open")) as port:
+        assert httpx.get(f"http://127.0.0.1:{port}/metrics", headers=headers).status_code == 200
+
+
+def test_old_http_is_a_proxy_s() -> None:
+    """nginx adds nothing unless it is told to, and speaks HTTP/1.0 then."""
+    with serving() as port, socket.create_connection(("127.0.0.1", port)) as plain:
+        plain.sendall(f"GET /metrics HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
+        assert b" 401 " in plain.recv(4_000).split(b"\r\n")[0]
+
+
+def test_head_is_answered_wherever_get_is(client: httpx.Client) -> None:
+    for path in ("/metrics", "/healthz", "/readyz"):
+        answer = client.head(path)
+        assert (answer.status_code, answer.content) == (200, b"")

@@ -5,7 +5,18 @@ from __future__ import annotations
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from services.control.api import destinations, health, operations, pipelines, problems, proposals, tokens, work, writes
+from services.control.api import (
+    audit,
+    destinations,
+    health,
+    operations,
+    pipelines,
+    problems,
+    proposals,
+    tokens,
+    work,
+    writes,
+)
 from services.control.api import version as build_of
 from services.control.api.guard import Guard
 from services.control.api.head import HeadMiddleware
@@ -13,6 +24,7 @@ from services.control.api.idempotency import IdempotencyMiddleware
 from services.control.api.middleware import GuardMiddleware
 from services.control.api.problems import ProblemDocument, declared
 from services.control.api.state import Sources
+from services.control.api.streams import Streams
 from services.control.idempotency import Answers
 from services.control.page import add, assets, errors, live, login
 from services.control.page import proposals as proposals_page
@@ -38,6 +50,7 @@ def furnish(app: FastAPI, sources: Sources, guard: Guard) -> None:
     """Give an application what it shows and who may see it, in place of what it had."""
     app.state.sources, app.state.guard = sources, guard
     app.state.once, app.state.answers = Once(live.EVERY_S / 2), Answers()
+    app.state.streams = Streams()
 
 
 def _assembled() -> FastAPI:
@@ -54,7 +67,7 @@ def _assembled() -> FastAPI:
         app.add_middleware(middleware)
     problems.install(app)
     common = declared(*EVERYWHERE)
-    routers = (build_of, pipelines, destinations, writes, proposals, operations, work, tokens)
+    routers = (build_of, pipelines, destinations, writes, proposals, operations, work, tokens, audit)
     for router in (each.router for each in routers):
         app.include_router(router, responses={**common})
     for router in (

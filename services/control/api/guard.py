@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-import hmac
-import ipaddress
-import re
 import secrets
 import time
-from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections import OrderedDict
+from collections.abc import Callable
 from typing import Protocol
-from urllib.parse import urlsplit
 
+from services.control.api.asked import ANONYMOUS, LOCAL, OPERATOR, READING, holder
+from services.control.api.asked import Asked as Asked
+from services.control.api.asked import Asker as Asker
+from services.control.api.asked import Denied as Denied
+from services.control.api.throttle import WITHIN_S, Failures
 from services.control.problems import PAGE
-from services.control.tokens import RANK, Scope, Token
+from services.control.tokens import Token
+from shared.config.public_url import PublicUrl
+from shared.local import is_own_name
+from shared.scraping import Scraping, same_token
 
-OPEN = frozenset({"/healthz", "/readyz", "/metrics"})
-READING = frozenset({"GET", "HEAD", "OPTIONS"})
-ADMIN = ("/v1/tokens",)
-PIPELINE = re.compile(r"/v1/pipelines/[^/]*/?")
-"""Whoever puts a pipeline says what all services open, and with which of their variables."""
+OPEN = frozenset({"/healthz", "/readyz"})
+METRICS = "/metrics"
 
 LOGIN = frozenset({"/login", "/logout", "/assets/page.css", "/assets/mark.svg", PAGE})
 """What a browser needs before it can show a token, and what explains to everybody why one is needed. Nothing of it
 tells anything of what is served here."""
 
-SESSION = "viaduck_session"
 SESSION_FOR_S = 12 * 3600.0
 MAX_SESSIONS = 1_000
-
-FAILURES, WITHIN_S = 10, 60.0
-MAX_ADDRESSES = 10_000
 
 
 class Known(Protocol):
@@ -55,53 +51,6 @@ class Nobody:
         return None
 
 
-@dataclass(frozen=True)
-class Asker:
-    """Somebody who may do something. ``name`` goes into the audit trail."""
-
-    name: str
-    scope: Scope
-
-    def may(self, needed: Scope) -> bool:
-        return RANK[self.scope] >= RANK[needed]
-
-
-@dataclass(frozen=True)
-class Denied:
-    """``kind`` is a key of ``services.control.problems.KINDS``."""
-
-    kind: str
-    detail: str
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Asked:
-    """As much of a request as it takes."""
-
-    method: str
-    path: str
-    host: str = "127.0.0.1"
-    authorization: str | None = None
-    session: str | None = None
-    origin: str | None = None
-    site: str | None = None
-    """``Sec-Fetch-Site``: what a browser says of who made it ask."""
-    address: str = ""
-
-    @property
-    def needs(self) -> Scope:
-        if self.path.startswith(ADMIN):
-            return "admin"
-        if self.method in READING:
-            return "read"
-        return "admin" if PIPELINE.fullmatch(self.path) else "write"
-
-
-ANONYMOUS = Asker("anonymous", "read")
-LOCAL = Asker("loopback", "admin")
-
-
 class Guard:
     """The rules of one server. May be used from several threads."""
 
@@ -111,10 +60,14 @@ class Guard:
         loopback: bool,
         token: str | None = None,
         tokens: Known | None = None,
+        public_url: PublicUrl | None = None,
+        scraping: Scraping | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``token``: the one that the configuration names; it may do everything."""
-        self._loopback, self._token, self._tokens, self._clock = loopback, token, tokens or Nobody(), clock
+        """``token``: the one that the configuration names; it may do everything. ``loopback``: where it listens."""
+        self._token, self._tokens, self._clock = token, tokens or Nobody(), clock
+        self._local = loopback and public_url is None
+        self._loopback, self.public_url, self._scraping = loopback, public_url, scraping or Scraping()
         self._failures = Failures(clock)
         self._sessions: OrderedDict[str, tuple[str, float]] = OrderedDict()
 
@@ -123,38 +76,45 @@ class Guard:
         """Whether ``judge`` has nothing to wait for now."""
         return self._tokens.fresh
 
+    @property
+    def session(self) -> str:
+        """The cookie's name: a browser takes no ``__Host-`` from another host, nor without TLS."""
+        return "__Host-viaduck_session" if self.is_secure else "viaduck_session"
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether browsers come over TLS."""
+        return self.public_url is not None and self.public_url.is_secure
+
     def judge(self, asked: Asked) -> Asker | Denied:
-        if asked.path in OPEN:
+        if asked.path in OPEN or self._scrapes(asked):
             return ANONYMOUS
         given = self._given(asked)
         if given is None:
             return self._unnamed(asked)
-        if self._failures.too_many(asked.address):
-            return Denied("too_many_failures", "too many wrong tokens came from this address",
-                          {"Retry-After": str(int(WITHIN_S))})  # fmt: skip
         asker = self.asker(given)
         if asker is None:
-            self._failures.note(asked.address)
-            return _unauthorized("the token is not valid")
-        if asked.authorization is None and (foreign := _is_foreign(asked)) is not None:
+            return self._failed(asked)
+        if asked.authorization is None and (foreign := self._foreign(asked)) is not None:
             return foreign
         if not asker.may(asked.needs):
-            return Denied(
-                "forbidden", f"this needs a token with the scope {asked.needs}; {asker.name} has {asker.scope}"
-            )
+            said = f"this needs a token with the scope {asked.needs}; {asker.name} has {asker.scope}"
+            return Denied("forbidden", said)
+        if asker.pipelines is not None and asked.path == METRICS:
+            return Denied("forbidden", "the metrics are of all pipelines, and this token is for some of them")
+        if asked.pipeline is not None and not asker.sees(asked.pipeline):
+            return Denied("not_found", f"there is no pipeline {asked.pipeline[:200]} that this token is for")
         return asker
 
     def asker(self, text: str) -> Asker | None:
         """Whose token ``text`` is."""
-        if self._token is not None and hmac.compare_digest(text.encode(), self._token.encode()):
-            return Asker("operator", "admin")
+        if self._token is not None and same_token(text, self._token):
+            return OPERATOR
         found = self._tokens.check(text)
-        return None if found is None else Asker(found.name, found.scope)
+        return None if found is None else holder(found)
 
     def login(self, text: str, address: str) -> str | None:
         """A session's name for a valid token, which stays here; None for a wrong one."""
-        if self._failures.too_many(address):
-            return None
         if self.asker(text) is None:
             self._failures.note(address)
             return None
@@ -164,8 +124,9 @@ class Guard:
             self._sessions.popitem(last=False)
         return name
 
-    def logout(self, session: str | None) -> None:
-        self._sessions.pop(session or "", None)
+    def logout(self, *sessions: str) -> None:
+        for name in sessions:
+            self._sessions.pop(name, None)
 
     @property
     def protected(self) -> bool:
@@ -177,69 +138,68 @@ class Guard:
         if asked.authorization is not None:
             scheme, _, text = asked.authorization.partition(" ")
             return text.strip() if scheme.lower() == "bearer" else ""
-        text, until = self._sessions.get(asked.session or "", ("", 0.0))
-        return text if until > self._clock() else None
+        known = (self._sessions.get(each, ("", 0.0)) for each in asked.sessions)
+        return next((text for text, until in known if until > self._clock()), None)
+
+    def _scrapes(self, asked: Asked) -> bool:
+        return asked.path == METRICS and self._scraping.is_open_to(asked.address, asked.host, brought=asked.brought)
+
+    def _failed(self, asked: Asked) -> Denied:
+        if self._failures.too_many(asked.address):
+            again = {"Retry-After": str(int(WITHIN_S))}
+            return Denied("too_many_failures", "the token is not valid, and too many wrong ones came before", again)
+        self._failures.note(asked.address)
+        return _unauthorized("the token is not valid")
 
     def _unnamed(self, asked: Asked) -> Asker | Denied:
         """Nobody says who he is."""
-        if (foreign := _is_foreign(asked)) is not None:
+        if (foreign := self._foreign(asked)) is not None:
             return foreign
-        protected = self.protected
-        if not protected and not self._loopback:
-            return Denied("closed", "this control listens beyond loopback and has no token")
+        local, protected = self._local and not asked.brought, self.protected
+        if not protected and not local:
+            return Denied("closed", self._why_closed(asked))
         if asked.path in LOGIN:
             return ANONYMOUS
-        if self._loopback and not is_own_name(asked.host):
-            return Denied("cross_site", f"{asked.host[:100]} is not a name of this machine's own")
+        if not local or asked.path == METRICS:
+            return _unauthorized("a bearer token is needed")
         if not protected:
             return LOCAL
-        if self._loopback and asked.needs == "read":
-            return ANONYMOUS
-        return _unauthorized("a bearer token is needed")
+        return ANONYMOUS if asked.needs == "read" else _unauthorized("a bearer token is needed")
 
+    def _why_closed(self, asked: Asked) -> str:
+        if self.public_url is not None:
+            return "this control has a public address (server.public_url) and no token"
+        if self._loopback and asked.brought:
+            return "this came through a proxy, and control has no token"
+        return "this control listens beyond loopback and has no token"
 
-class Failures:
-    """Wrong tokens by address, of the last minute."""
+    def _foreign(self, asked: Asked) -> Denied | None:
+        """A browser must not act for a page of another site: cookies and the way to loopback are its, not the site's.
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._times: OrderedDict[str, deque[float]] = OrderedDict()
-
-    def note(self, address: str) -> None:
-        times = self._times.setdefault(address, deque(maxlen=FAILURES))
-        times.append(self._clock())
-        self._times.move_to_end(address)
-        while len(self._times) > MAX_ADDRESSES:
-            self._times.popitem(last=False)
-
-    def too_many(self, address: str) -> bool:
-        times = self._times.get(address)
-        return times is not None and len(times) == FAILURES and self._clock() - times[0] < WITHIN_S
-
-
-def is_loopback(host: str) -> bool:
-    """Whether nobody beyond this machine can reach a server that listens there."""
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
-
-
-def is_own_name(host: str) -> bool:
-    """Whether a ``Host`` header names this machine: a stranger's name may be made to point here (DNS rebinding)."""
-    name = host if host.count(":") != 1 else host.partition(":")[0]
-    return is_loopback(name.partition("]")[0].strip("["))
-
-
-def _is_foreign(asked: Asked) -> Denied | None:
-    """A browser must not act for a page of another site: cookies and the way to loopback are its, not the site's."""
-    if asked.method in READING:
+        Nor may it take a stranger's name for ours, which a page of his would be read under (DNS rebinding).
+        """
+        if not self._is_ours(asked.host):
+            return Denied("cross_site", f"{asked.host[:100]} is not a name that this control has")
+        if asked.method in READING:
+            return None
+        if asked.site not in (None, "same-origin", "none"):
+            return Denied("cross_site", f"a browser sent this for a page elsewhere ({asked.site[:40]})")
+        if asked.origin is not None and not self._is_own_page(asked.origin, asked.host):
+            return Denied("cross_site", f"a browser sent this for a page of {asked.origin[:100]}")
         return None
-    if asked.site not in (None, "same-origin", "none"):
-        return Denied("cross_site", f"a browser sent this for a page elsewhere ({asked.site[:40]})")
-    if asked.origin is not None and urlsplit(asked.origin).netloc != asked.host:
-        return Denied("cross_site", f"a browser sent this for a page of {asked.origin[:100]}")
-    return None
+
+    def _is_ours(self, host: str) -> bool:
+        """A server that listens beyond loopback can't know its names, unless it is told."""
+        if self.public_url is None:
+            return not self._loopback or is_own_name(host)
+        return self.public_url.is_host(host) or is_own_name(host)
+
+    def _is_own_page(self, origin: str, host: str) -> bool:
+        if self.public_url is not None and not is_own_name(host):
+            return self.public_url.is_origin(origin)
+        if self.public_url is not None and self.public_url.is_origin(origin):
+            return True  # a proxy that asks under our own name
+        return bool(host) and origin.partition("://")[2] == host
 
 
 def _unauthorized(said: str) -> Denied:

@@ -30,8 +30,8 @@ router = APIRouter(tags=["health"])
 
 
 @router.get("/healthz")
-def healthz() -> Health:
-    """Whether the process turns."""
+async def healthz() -> Health:
+    """Whether the process turns. It waits for no thread: those may all be busy with lakes that do not answer."""
     return Health()
 
 

@@ -54,11 +54,11 @@ CHANGING = ("declared_by_file", "precondition_failed", "too_large")
 
 @router.get("")
 def list_pipelines(
-    views: CurrentViews, request: Request, limit: Limit = DEFAULT_LIMIT, after: After = None
+    views: CurrentViews, request: Request, asker: CurrentAsker, limit: Limit = DEFAULT_LIMIT, after: After = None
 ) -> Page[PipelineListed]:
-    """All pipelines of this control."""
+    """All pipelines of this control that the token is for."""
     desk = sources_of(request).pipeline_desk
-    over_rest = frozenset() if desk is None else frozenset(desk.names)
+    over_rest = frozenset() if desk is None else frozenset(filter(asker.sees, desk.names))
     names, following = page([*views, *(over_rest - views.keys())], limit, after)
     return Page(items=[_listed(name, views, desk) for name in names], next=following)
 

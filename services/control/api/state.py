@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from fastapi import Depends, Request
 
-from services.control.api.guard import Asker
+from services.control.api.asked import Asker
 from services.control.api.problems import Problem
 from services.control.arrivals import Arrivals
 from services.control.desk import Desk
+from services.control.incidents import Incidents
 from services.control.page.pane import Pane
 from services.control.pipeline_desk import PipelineDesk
 from services.control.pulse import Pulse
 from services.control.status import View
-from services.control.tokens import Tokens
+from services.control.tokens import Scope, Tokens
+from services.control.trail import Trail
 from services.control.work import Work
 
 MOST_NAMED = 10
@@ -47,18 +49,33 @@ class Sources:
     metrics: Callable[[], str]
     tokens: Tokens | None = None
     pipeline_desk: PipelineDesk | None = None
+    incidents: Incidents | None = None
+    trail: Trail | None = None
+    """Of what concerns no pipeline."""
+
+    def seen_by(self, asker: Asker) -> Sources:
+        """Without the pipelines that a token is not for: for its holder there are no others."""
+        if asker.pipelines is None:
+            return self
+        return replace(self, pipelines=lambda: {name: it for name, it in self.pipelines().items() if asker.sees(name)})
 
 
 def sources_of(request: Request) -> Sources:
     sources = request.app.state.sources
     assert isinstance(sources, Sources)  # noqa: S101 - ``build`` put it there
-    return sources
+    return sources.seen_by(asker_of(request))
 
 
 def asker_of(request: Request) -> Asker:
     asker = request.state.asker
     assert isinstance(asker, Asker)  # noqa: S101 - the middleware put it there
     return asker
+
+
+def require(asker: Asker, scope: Scope, what: str) -> None:
+    """Raises ``Problem`` for whoever may not do what the guard can't see from outside."""
+    if not asker.may(scope):
+        raise Problem("forbidden", f"{what} needs a token with the scope {scope}; {asker.name} has {asker.scope}")
 
 
 def served_of(pipeline: str, request: Request) -> Served:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Self
 
 from fastapi import APIRouter, Path, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from services.control.api.idempotency import IDEMPOTENT
 from services.control.api.models import After, Limit, Page
 from services.control.api.paging import DEFAULT_LIMIT, read_id, write_id
 from services.control.api.problems import Problem, declared
 from services.control.api.state import CurrentAsker, sources_of
-from services.control.tokens import Token, Tokens
+from services.control.tokens import Scope, Token, Tokens, fit
+from shared.messages import Name
 
 router = APIRouter(prefix="/v1/tokens", tags=["tokens"])
 
-Scope = Literal["read", "write", "admin"]
 TokenId = Annotated[str, Path(pattern="^[0-9a-f]{16}$", description="Its id")]
 
 
@@ -28,6 +28,13 @@ class NewToken(BaseModel):
 
     name: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
     scope: Scope = "read"
+    pipelines: list[Name] | None = None
+    """The only ones that it may know of; null for all."""
+
+    @model_validator(mode="after")
+    def fits(self) -> Self:
+        fit(self.name, self.scope, self.pipelines)
+        return self
 
 
 class TokenShown(BaseModel):
@@ -36,6 +43,7 @@ class TokenShown(BaseModel):
     id: str
     name: str
     scope: Scope
+    pipelines: list[str] | None
     author: str | None
     """Who made it."""
     created_at: datetime
@@ -61,7 +69,7 @@ def list_tokens(request: Request, limit: Limit = DEFAULT_LIMIT, after: After = N
 @router.post("", status_code=201, dependencies=IDEMPOTENT, responses=declared("in_progress", "too_large"))
 def create_token(wanted: NewToken, request: Request, asker: CurrentAsker) -> TokenMade:
     """Create a token."""
-    token, text = _tokens(request).create(wanted.name, wanted.scope, datetime.now(UTC), asker.name)
+    token, text = _tokens(request).create(wanted.name, wanted.scope, datetime.now(UTC), asker.name, wanted.pipelines)
     return TokenMade(**_shown(token), token=text)
 
 
@@ -81,4 +89,5 @@ def _tokens(request: Request) -> Tokens:
 
 
 def _shown(token: Token) -> dict[str, Any]:
-    return {name: value for name, value in vars(token).items() if name not in ("salt", "digest")}
+    told = {name: value for name, value in vars(token).items() if name not in ("salt", "digest")}
+    return {**told, "pipelines": None if token.pipelines is None else sorted(token.pipelines)}

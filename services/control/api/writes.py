@@ -27,7 +27,7 @@ from services.control.api.models import (
 )
 from services.control.api.problems import FieldProblem, Problem, declared, said
 from services.control.api.read_back import PutEntry, require_unchanged
-from services.control.api.state import CurrentAsker, CurrentDesk, desk_of, pipeline_view
+from services.control.api.state import CurrentAsker, CurrentDesk, desk_of, pipeline_view, require
 from services.control.desk import Desk, Done, Same, anything
 from services.control.entry import Entry
 from services.control.lifecycle import Refused, Registered
@@ -95,7 +95,12 @@ def delete_destination(
     data: Annotated[Literal["keep", "drop"], Query(description="What becomes of its table and cursor")] = "keep",
     if_match: IfMatch = None,
 ) -> Response:
-    """Remove a destination. With `data=drop` its table and cursor are taken away first, which takes a while."""
+    """Remove a destination. With `data=drop` its table and cursor are taken away first, which takes a while.
+
+    That needs the scope `drop`.
+    """
+    if data == "drop":
+        require(asker, "drop", "to drop a destination's table")
     done = desk.remove(destination, asker.name, _same(if_match), drop=data == "drop")
     return Response(status_code=204) if done.operation is None else _begun(pipeline, done)
 

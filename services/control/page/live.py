@@ -15,7 +15,8 @@ from services.control.api.destinations import commits_of
 from services.control.api.models import Commit, DestinationId
 from services.control.api.paging import page
 from services.control.api.problems import Problem, said
-from services.control.api.state import CurrentAsker, asker_of, sources_of
+from services.control.api.state import CurrentAsker, asker_of, require, sources_of
+from services.control.api.streams import EventStream
 from services.control.api.writes import unfit_fields
 from services.control.desk import ACTIONS, Desk
 from services.control.lifecycle import Refused
@@ -158,6 +159,8 @@ def confirm(destination: DestinationId, action: str, request: Request) -> HTMLRe
 async def act(destination: DestinationId, action: str, request: Request, asker: CurrentAsker) -> Response:
     fields = await form(request)
     try:
+        if action == "remove" and fields.get("drop") == "yes":
+            require(asker, "drop", "to drop a destination's table")
         await run_in_threadpool(_act, _desk(request), destination, action, asker.name, fields)
     except (Refused, ViaduckError, DependencyError) as error:
         refused = f"{error} {error.hint}"
@@ -238,8 +241,9 @@ def _status(request: Request, destination: str) -> Status:
 
 def _stream(request: Request, shown: Hashable, now: Callable[[], Mapping[str, str]]) -> StreamingResponse:
     """``now`` makes the parts of what is ``shown``, as HTML; it is the same for all who look at the same."""
-    headers = {**HEADERS, "X-Accel-Buffering": "no"}
-    return StreamingResponse(_events(request, shown, now), media_type="text/event-stream", headers=headers)
+    headers, asker = {**HEADERS, "X-Accel-Buffering": "no"}, asker_of(request)
+    events = _events(request, (asker.pipelines, shown), now)
+    return EventStream(events, request.app.state.streams, asker.name, headers)
 
 
 async def _events(request: Request, shown: Hashable, now: Callable[[], Mapping[str, str]]) -> AsyncIterator[bytes]:
@@ -247,7 +251,7 @@ async def _events(request: Request, shown: Hashable, now: Callable[[], Mapping[s
     told: dict[str, bytes] = {}
     quiet = 0
     while not await request.is_disconnected():
-        parts = request.app.state.once.get(shown, lambda: _encoded(now()))
+        parts = await request.app.state.once.soon(shown, lambda: _encoded(now()))
         changed = {name: event for name, event in parts.items() if told.get(name) != event}
         told |= changed
         quiet = 0 if changed else quiet + 1

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
 from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from starlette.concurrency import run_in_threadpool
 
-from services.control.api.guard import SESSION, SESSION_FOR_S, Guard
+from services.control.api.guard import SESSION_FOR_S, Guard
+from services.control.api.middleware import address_of, sessions_of
+from services.control.api.problems import Problem
 from services.control.page.templates import answer
 from services.control.page.trouble import local
 
 router = APIRouter(include_in_schema=False)
+
+FORM = "application/x-www-form-urlencoded"
+MAX_FORM, MAX_FIELDS = 64_000, 50
 
 
 @router.get("/login", response_class=HTMLResponse)
@@ -24,27 +29,37 @@ def ask(request: Request, next: str | None = None) -> HTMLResponse:
 async def login(request: Request) -> Response:
     fields = await form(request)
     guard: Guard = request.app.state.guard
-    address = request.client.host if request.client else ""
-    session = guard.login(fields.get("token", ""), address)
+    token = fields.get("token", "").strip()
+    session = await run_in_threadpool(guard.login, token, address_of(request.scope, guard))
     if session is None:
         refused = "That is no valid token, or too many wrong ones came from here."
         return answer(request, "login.html", 401, refused=refused, next=local(fields.get("next")))
+    request.state.asker = guard.asker(token)
     response = RedirectResponse(local(fields.get("next")), 303)
-    secure: Any = request.url.scheme == "https"
-    response.set_cookie(SESSION, session, int(SESSION_FOR_S), httponly=True, samesite="strict", secure=secure)
+    response.set_cookie(
+        guard.session, session, int(SESSION_FOR_S), httponly=True, samesite="strict", secure=guard.is_secure
+    )
     return response
 
 
 @router.post("/logout")
 def logout(request: Request) -> Response:
     guard: Guard = request.app.state.guard
-    guard.logout(request.cookies.get(SESSION))
+    guard.logout(*sessions_of(request.scope, guard))
     response = RedirectResponse("/login", 303)
-    response.delete_cookie(SESSION)
+    response.delete_cookie(guard.session, httponly=True, samesite="strict", secure=guard.is_secure)
     return response
 
 
 async def form(request: Request) -> dict[str, str]:
-    """A posted form, as browsers encode it."""
-    body = (await request.body()).decode(errors="replace")
-    return {name: values[0] for name, values in parse_qs(body, keep_blank_values=True, max_num_fields=50).items()}
+    """A posted form, as browsers encode it. Raises ``Problem`` for what no form of ours sends."""
+    if not request.headers.get("content-type", FORM).startswith(FORM):
+        raise Problem("not_acceptable", "a form is needed", f"send {FORM}")
+    body = await request.body()
+    if len(body) > MAX_FORM:
+        raise Problem("too_large", f"the form is larger than {MAX_FORM:,} bytes")
+    try:
+        found = parse_qs(body.decode(errors="replace"), keep_blank_values=True, max_num_fields=MAX_FIELDS)
+    except ValueError:
+        raise Problem("too_large", f"the form has more than {MAX_FIELDS} fields") from None
+    return {name: values[0] for name, values in found.items()}

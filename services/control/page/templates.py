@@ -13,7 +13,8 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from services.control.api.guard import ANONYMOUS, LOGIN, SESSION
+from services.control.api.asked import ANONYMOUS
+from services.control.api.guard import LOGIN
 from services.control.api.state import asker_of
 from shared.build import build_version
 
@@ -111,7 +112,7 @@ class Visitor:
 
 
 def visitor(request: Request) -> Visitor:
-    asker, logged_in = asker_of(request), SESSION in request.cookies
+    asker, logged_in = asker_of(request), request.app.state.guard.session in request.cookies
     named = asker != ANONYMOUS
     asked = request.url.path + (f"?{request.url.query}" if request.url.query else "")
     here = quote(asked if request.method == "GET" else request.url.path, safe="")

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from services.control.api.guard import ANONYMOUS
+from services.control.api.asked import ANONYMOUS
 from services.control.api.problems import MEDIA_TYPE
 from services.control.page.templates import answer
 
@@ -99,7 +99,10 @@ def _came_from(scope: Scope) -> str:
         query = scope["query_string"].decode("latin-1")
         return local(scope["path"] + (f"?{query}" if query else ""))
     headers = Headers(scope=scope)
-    stands = urlsplit(headers.get("referer", ""))
+    try:
+        stands = urlsplit(headers.get("referer", ""))
+    except ValueError:  # no browser's
+        return "/"
     return (
         local(stands.path + (f"?{stands.query}" if stands.query else ""))
         if stands.netloc == headers.get("host")

@@ -20,6 +20,7 @@ from services.control.board import Board
 from services.control.clash import Neighbour
 from services.control.desk import Desk
 from services.control.documents import Documents
+from services.control.incidents import Incidents
 from services.control.keeper import Keeper
 from services.control.operations import Operations
 from services.control.pipeline_desk import PipelineDesk
@@ -28,11 +29,13 @@ from services.control.publish import Announcer
 from services.control.pulse import Pulse
 from services.control.registry import Registry
 from services.control.tokens import Tokens
-from services.control.trail import Trail
+from services.control.trail import SERVER, Trail
 from services.control.work import Work
+from shared.config import public_url
 from shared.config.deployment import Deployment
 from shared.digest import value_digest
 from shared.messages import LONGEST_OFFERED, Destination, Frontier, Offer, Offered, Outcome, Progress
+from shared.scraping import Scraping
 from tests.fast.control.examples import PIPELINE, START, frontier, progress
 from tests.fast.control.fakes import FakeSource, FakeTopic
 from tests.fast.control.files import config, destination
@@ -87,6 +90,9 @@ class Office:
     pipeline: str = PIPELINE
     clock: Callable[[], float] = time.time
     """The pulse's."""
+    public_url: str | None = None
+    scraping: Scraping | None = None
+    pipelines: Callable[[], Mapping[str, Served]] | None = None
     closed: bool = False
 
     def __post_init__(self) -> None:
@@ -121,8 +127,15 @@ class Office:
         self.pipeline_desk = PipelineDesk(self.documents, self.fleet, self.environ, self.source.look)
         self.pulse = Pulse(self.board.view, self.clock)
         self.served = Served(self.board.view, self.desk, work, self.pulse, self.arrivals)
-        sources = Sources(lambda: {self.pipeline: self.served}, dict, str, self.tokens, self.pipeline_desk)
-        self.guard = Guard(loopback=self.loopback, token=self.token, tokens=self.tokens)
+        self.incidents = Incidents(database, lambda: self.now)
+        sources = Sources(
+            self.pipelines or (lambda: {self.pipeline: self.served}), dict, str, self.tokens, self.pipeline_desk,
+            self.incidents, Trail(database, SERVER),
+        )  # fmt: skip
+        url = None if self.public_url is None else public_url.read(self.public_url)
+        self.guard = Guard(
+            loopback=self.loopback, token=self.token, tokens=self.tokens, public_url=url, scraping=self.scraping
+        )
         self.http = Http(application(sources, self.guard))
 
     def close(self) -> None:

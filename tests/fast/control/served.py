@@ -5,21 +5,30 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import uvicorn
 
+from services.control.connections import BoundedConnection
 from tests.fast.control.office import Office
 from tests.fast.waiting import eventually
 from tests.servers.ports import free_port
 
 
 @contextmanager
-def served(office: Office) -> Iterator[str]:
+def served(office: Office, http: type[BoundedConnection] = BoundedConnection) -> Iterator[str]:
     """The server's address."""
+    with serving(office.http.app, http) as url:
+        yield url
+
+
+@contextmanager
+def serving(app: Any, http: type[BoundedConnection] = BoundedConnection) -> Iterator[str]:
     port = free_port()
     settings = uvicorn.Config(
-        office.http.app, port=port, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=1
-    )
+        app, port=port, http=http, ws="none", proxy_headers=False, log_config=None, access_log=False, lifespan="off",
+        timeout_graceful_shutdown=1,
+    )  # fmt: skip
     server = uvicorn.Server(settings)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.control.api.app import build
-from services.control.api.guard import Asked, Denied, Guard, is_loopback
+from services.control.api.guard import Asked, Denied, Guard
 from services.control.api.models import Detail
 from services.control.api.paging import page
 from services.control.api.problems import ProblemDocument
@@ -22,6 +22,7 @@ from services.control.board import Board
 from services.control.lifecycle import Registered
 from services.control.page.assets import FILES
 from services.control.status import Status
+from shared.local import is_loopback
 from shared.messages import Outcome
 from tests.fast.control.examples import PIPELINE, by_id, declared, frontier, problem, progress, registered
 from tests.fast.control.http import Http

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from services.control.api.guard import FAILURES, SESSION_FOR_S, WITHIN_S, Asked, Asker, Denied, Guard, is_own_name
+from services.control.api.guard import SESSION_FOR_S, Asked, Asker, Denied, Guard
+from services.control.api.health import healthz
 from services.control.api.middleware import MAX_BODY
+from services.control.api.throttle import FAILURES, MOST_FAILURES, WITHIN_S
+from services.control.incidents import PER_MINUTE, WINDOW_S, Incidents
 from services.control.tokens import Scope, Token
+from services.control.trail import SERVER, Trail
+from shared.config.public_url import read
+from shared.local import is_own_name
+from shared.scraping import Rule, Scraping
 from tests.fast.control.examples import START
 from tests.fast.control.office import D, Office, entry
 
@@ -23,7 +32,8 @@ WRITE = Asked("PUT", "/v1/pipelines/p/destinations/d")
 class FakeTokens:
     """Tokens whose text is their scope."""
 
-    scopes: list[Scope] = field(default_factory=lambda: ["read", "write", "admin"])
+    scopes: list[Scope] = field(default_factory=lambda: ["read", "write", "drop", "admin"])
+    only: frozenset[str] | None = None
     fresh: bool = True
 
     def any_valid(self) -> bool:
@@ -31,7 +41,7 @@ class FakeTokens:
 
     def check(self, text: str) -> Token | None:
         found = next((each for each in self.scopes if each == text), None)
-        return None if found is None else Token("1", f"a {found}er", found, "", "", None, START)
+        return None if found is None else Token("1", f"a {found}er", found, "", "", None, START, pipelines=self.only)
 
 
 def test_what_an_error_means_is_told_without_a_token_once_there_is_one() -> None:
@@ -58,7 +68,7 @@ class Clock:
         return self.now_s
 
 
-def asked(method: str = "GET", path: str = "/v1/pipelines", token: str | None = None, **more: str) -> Asked:
+def asked(method: str = "GET", path: str = "/v1/pipelines", token: str | None = None, **more: Any) -> Asked:
     return Asked(method, path, authorization=None if token is None else f"Bearer {token}", **more)
 
 
@@ -102,18 +112,99 @@ def test_once_a_token_exists_loopback_is_for_looking_only() -> None:
     assert kind(guard.judge(asked("GET", "/v1/tokens"))) == "unauthorized"
 
 
-def test_wrong_tokens_shut_an_address_out_for_a_while_and_no_other() -> None:
+def test_wrong_tokens_are_refused_for_a_while_and_a_valid_one_never_is() -> None:
+    """Behind a proxy, or on a shared machine, others may guess from the address of those who know."""
     clock = Clock()
     guard = Guard(loopback=False, tokens=FakeTokens(), clock=clock)
     for _ in range(FAILURES):
         assert kind(guard.judge(asked(token="guess", address="10.0.0.1"))) == "unauthorized"
-    shut = guard.judge(asked(token="admin", address="10.0.0.1"))
+    shut = guard.judge(asked(token="guess", address="10.0.0.1"))
     assert isinstance(shut, Denied)
     assert (shut.kind, shut.headers["Retry-After"]) == ("too_many_failures", "60")
-    assert kind(guard.judge(asked(token="admin", address="10.0.0.2"))) == "allowed"
+    assert kind(guard.judge(asked(token="admin", address="10.0.0.1"))) == "allowed"
+    assert guard.login("admin", "10.0.0.1") is not None
+    assert kind(guard.judge(asked(token="guess", address="10.0.0.2"))) == "unauthorized"
     assert kind(guard.judge(asked(path="/healthz", address="10.0.0.1"))) == "allowed"
     clock.now_s += WITHIN_S
-    assert kind(guard.judge(asked(token="admin", address="10.0.0.1"))) == "allowed"
+    assert kind(guard.judge(asked(token="guess", address="10.0.0.1"))) == "unauthorized"
+
+
+def test_wrong_tokens_from_many_addresses_are_counted_together_and_take_no_memory() -> None:
+    guard = Guard(loopback=False, tokens=FakeTokens(), clock=Clock())
+    verdicts = [kind(guard.judge(asked(token="guess", address=f"10.0.{n // 250}.{n % 250}"))) for n in range(1_100)]
+    assert verdicts == ["unauthorized"] * MOST_FAILURES + ["too_many_failures"] * 100
+    assert kind(guard.judge(asked(token="read", address="10.0.0.1"))) == "allowed"
+
+
+@pytest.mark.parametrize("scope", ["read", "write"])
+def test_a_token_for_some_pipelines_opens_no_other(scope: Scope) -> None:
+    guard = Guard(loopback=False, tokens=FakeTokens(only=frozenset({"events"})))
+    for path in ("/", "/v1/pipelines", "/v1/pipelines/events", "/v1/pipelines/events/work", "/pipelines/events/"):
+        assert kind(guard.judge(asked("GET", path, scope))) == "allowed"
+    for path in ("/v1/pipelines/orders", "/v1/pipelines/orders/audit", "/pipelines/orders/", "/v1/pipelines/events:x"):
+        assert kind(guard.judge(asked("GET", path, scope))) == "not_found"
+    assert kind(guard.judge(asked("GET", "/metrics", scope))) == "forbidden"
+
+
+PROXIED = [{"brought": True}, {"host": "viaduck.example"}]
+
+
+@pytest.mark.parametrize("sent", PROXIED)
+@pytest.mark.parametrize("method", ["GET", "PUT"])
+def test_whoever_comes_through_a_proxy_is_not_local(sent: dict[str, Any], method: str) -> None:
+    address: dict[str, Any] = {"address": "127.0.0.1"}
+    for tokens in (FakeTokens(), FakeTokens([])):
+        verdict = kind(Guard(loopback=True, tokens=tokens).judge(asked(method, **sent, **address)))
+        assert verdict in ("closed", "cross_site", "unauthorized")
+    assert kind(Guard(loopback=True, tokens=FakeTokens()).judge(asked(method, token="write", **sent))) == "allowed"
+
+
+def test_with_a_public_address_nobody_is_local() -> None:
+    """A proxy may be set up so that nothing tells its requests from those of this machine."""
+    for tokens, verdict in ((FakeTokens(), "unauthorized"), (FakeTokens([]), "closed")):
+        guard = Guard(loopback=True, tokens=tokens, public_url=read("https://viaduck.example"))
+        assert kind(guard.judge(asked(address="127.0.0.1"))) == verdict
+        assert kind(guard.judge(asked(host="viaduck.example"))) == verdict
+        assert kind(guard.judge(asked(path="/login", host="evil.example"))) == "cross_site"
+
+
+def test_a_browser_at_the_public_address_may_act_and_at_another_may_not() -> None:
+    guard = Guard(loopback=True, tokens=FakeTokens(), public_url=read("https://viaduck.example"))
+    sessions: dict[str, Any] = {"sessions": ("another app's", guard.login("write", "") or "")}
+    ours = {"origin": "https://viaduck.example", "site": "same-origin", **sessions}
+    for host in ("viaduck.example", "viaduck.example:443", "127.0.0.1:8000"):
+        assert kind(guard.judge(asked("POST", "/v1/x/pause", host=host, **ours))) == "allowed"
+    for origin in (
+        "http://viaduck.example",
+        "https://viaduck.example:8443",
+        "https://evil.example",
+        "null",
+        "https://[",
+    ):
+        theirs: dict[str, Any] = {**sessions, "origin": origin, "host": "viaduck.example"}
+        assert kind(guard.judge(asked("POST", "/v1/x/pause", **theirs))) == "cross_site"
+    assert kind(guard.judge(asked(host="evil.example", **sessions))) == "cross_site"
+
+
+@pytest.mark.parametrize(
+    ("rule", "address", "host", "brought", "verdict"),
+    [
+        ("local", "127.0.0.1", "localhost:8000", False, "allowed"),
+        ("local", "::1", "[::1]:8000", False, "allowed"),
+        ("local", "10.0.0.1", "127.0.0.1", False, "unauthorized"),
+        ("local", "127.0.0.1", "localhost", True, "unauthorized"),
+        ("local", "127.0.0.1", "evil.example", False, "unauthorized"),
+        ("token", "127.0.0.1", "localhost", False, "unauthorized"),
+        ("open", "10.0.0.1", "viaduck.example", True, "allowed"),
+    ],
+)
+def test_metrics_name_tenants_and_are_for_this_machine_alone_unless_it_is_said_otherwise(
+    rule: Rule, address: str, host: str, brought: bool, verdict: str
+) -> None:
+    guard = Guard(loopback=False, tokens=FakeTokens(), scraping=Scraping(rule))
+    sent: dict[str, Any] = {"path": "/metrics", "address": address, "host": host, "brought": brought}
+    assert kind(guard.judge(asked(**sent))) == verdict
+    assert kind(guard.judge(asked(token="read", **sent))) == "allowed"
 
 
 FOREIGN = [
@@ -129,7 +220,10 @@ FOREIGN = [
 def test_a_page_of_another_site_can_not_make_a_browser_change_anything(sent: dict[str, str]) -> None:
     for guard in (Guard(loopback=True), Guard(loopback=False, tokens=FakeTokens())):
         session = guard.login("admin", "") or ""
-        assert kind(guard.judge(asked("POST", "/v1/x/pause", session=session, **sent))) in ("cross_site", "closed")
+        assert kind(guard.judge(asked("POST", "/v1/x/pause", sessions=(session or "",), **sent))) in (
+            "cross_site",
+            "closed",
+        )
 
 
 def test_the_own_page_can() -> None:
@@ -137,7 +231,7 @@ def test_the_own_page_can() -> None:
     session = guard.login("write", "")
     assert session is not None
     own = {"host": "viaduck.example", "origin": "https://viaduck.example", "site": "same-origin"}
-    assert kind(guard.judge(asked("POST", "/v1/x/pause", session=session, **own))) == "allowed"
+    assert kind(guard.judge(asked("POST", "/v1/x/pause", sessions=(session or "",), **own))) == "allowed"
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:8000", "127.0.0.1.evil.example", "", "10.0.0.1"])
@@ -158,14 +252,14 @@ def test_a_session_ends_by_time_by_logout_and_with_its_token() -> None:
     guard = Guard(loopback=False, tokens=tokens, clock=clock)
     first, second, third = (guard.login("write", "") for _ in range(3))
     assert None not in (first, second, third)
-    guard.logout(first)
-    assert kind(guard.judge(asked(session=first or ""))) == "unauthorized"
-    assert kind(guard.judge(asked(session=second or ""))) == "allowed"
+    guard.logout(first or "")
+    assert kind(guard.judge(asked(sessions=(first or "",)))) == "unauthorized"
+    assert kind(guard.judge(asked(sessions=(second or "",)))) == "allowed"
     clock.now_s += SESSION_FOR_S
-    assert kind(guard.judge(asked(session=second or ""))) == "unauthorized"
+    assert kind(guard.judge(asked(sessions=(second or "",)))) == "unauthorized"
     fourth = guard.login("write", "")
     tokens.scopes.remove("write")
-    assert kind(guard.judge(asked(session=fourth or ""))) == "unauthorized"
+    assert kind(guard.judge(asked(sessions=(fourth or "",)))) == "unauthorized"
     assert guard.login("nonsense", "") is None
 
 
@@ -184,9 +278,10 @@ def test_tokens_are_made_used_and_revoked_over_rest(office: Office) -> None:
     _, admin = office.tokens.create("root", "admin", START)
     made = office.http.request("POST", "/v1/tokens", headers=bearer(admin), json={"name": "olga", "scope": "write"})
     token = made.json()["token"]
-    assert (made.status_code, made.json()["author"]) == (201, "root")
+    assert made.status_code == 201
+    assert re.fullmatch(r"token root \([0-9a-f]{16}\)", made.json()["author"])
     put = office.http.put(f"{D}/a?check=false", entry("a"), bearer(token))
-    assert (put.status_code, put.json()["author"]) == (201, "olga")
+    assert (put.status_code, put.json()["author"]) == (201, f"token olga ({made.json()['id']})")
     assert office.http.get("/v1/tokens", headers=bearer(token)).status_code == 403
 
     listed = office.http.get("/v1/tokens", headers=bearer(admin)).text
@@ -198,7 +293,8 @@ def test_tokens_are_made_used_and_revoked_over_rest(office: Office) -> None:
 
 
 def test_who_made_a_token_and_who_revoked_it_can_be_read_page_by_page(office: Office) -> None:
-    _, admin = office.tokens.create("root", "admin", START)
+    admins, admin = office.tokens.create("root", "admin", START)
+    root = admins.author_name
     made = [
         office.http.request("POST", "/v1/tokens", headers=bearer(admin), json={"name": name}).json()["id"]
         for name in ("one", "two", "three", "four")
@@ -212,9 +308,9 @@ def test_who_made_a_token_and_who_revoked_it_can_be_read_page_by_page(office: Of
         pages.append([(each["name"], each["author"], each["revoked_by"]) for each in page["items"]])
         after = page["next"]
     assert pages == [
-        [("root", None, None), ("one", "root", "root")],
-        [("two", "root", "root"), ("three", "root", None)],
-        [("four", "root", None)],
+        [("root", None, None), ("one", root, root)],
+        [("two", root, root), ("three", root, None)],
+        [("four", root, None)],
     ]
 
 
@@ -239,3 +335,157 @@ def test_what_a_problem_points_at_is_there(tmp_path: Path) -> None:
     with closing(Office(tmp_path)) as office:
         page, _, kind = office.http.get("/nowhere").json()["type"].partition("#")
         assert f'id="{kind}"' in office.http.get(page).text
+
+
+RESERVED = ["operator", "Policy", "file", "anonymous", "loopback"]
+
+
+@pytest.mark.parametrize("name", [*RESERVED, "line\nbreak", "\u202eevil", "", "x" * 201])
+def test_no_token_is_called_as_somebody_else_in_the_trail_or_as_nobody_can_read(office: Office, name: str) -> None:
+    _, admin = office.tokens.create("root", "admin", START)
+    made = office.http.request("POST", "/v1/tokens", headers=bearer(admin), json={"name": name})
+    assert (made.status_code, made.json()["type"]) == (422, "/docs/errors#invalid")
+
+
+def test_a_token_from_before_can_not_pass_for_the_operator(office: Office) -> None:
+    token, text = office.tokens.create("operator", "write", START)
+    put = office.http.put(f"{D}/a?check=false", entry("a"), bearer(text))
+    assert put.json()["author"] == f"token operator ({token.id})"
+
+
+def test_to_drop_data_needs_a_scope_of_its_own(office: Office) -> None:
+    texts = {scope: office.tokens.create("x", scope, START)[1] for scope in ("write", "drop")}
+    for name in ("a", "b"):
+        office.http.put(f"{D}/{name}?check=false", entry(name), bearer(texts["write"]))
+    refused = office.http.delete(f"{D}/a?data=drop", bearer(texts["write"]))
+    assert (refused.status_code, "scope drop" in refused.json()["detail"]) == (403, True)
+    form = {**bearer(texts["write"]), "Content-Type": "application/x-www-form-urlencoded"}
+    page = office.http.request("POST", "/destinations/a/remove", headers=form, content=b"drop=yes")
+    assert page.status_code == 403
+    assert not office.registry.destinations()["a"].removing
+    assert office.http.delete(f"{D}/a?data=keep", bearer(texts["write"])).status_code == 204
+    assert office.http.delete(f"{D}/b?data=drop", bearer(texts["drop"])).status_code == 202
+
+
+def test_for_the_holder_of_a_token_for_one_pipeline_there_is_no_other(tmp_path: Path) -> None:
+    with closing(Office(tmp_path, loopback=False)) as office:
+        both = {"events": office.served, "orders": office.served}
+        office.http.app.state.sources = replace(office.http.app.state.sources, pipelines=lambda: both)
+        made, text = office.tokens.create("x", "write", START, pipelines=["events"])
+        assert [each["name"] for each in office.http.get("/v1/pipelines", headers=bearer(text)).json()["items"]] == [
+            "events"
+        ]
+        assert office.http.get("/v1/pipelines/orders/destinations", headers=bearer(text)).status_code == 404
+        assert office.http.get("/pipelines/orders/", headers=bearer(text)).status_code == 404
+        assert "orders" not in office.http.get("/", headers=bearer(text)).text
+        assert office.tokens.check(text) == made
+        assert office.tokens.all()[0].pipelines == frozenset({"events"})
+
+
+def test_a_token_for_some_pipelines_can_not_be_an_admin_s(office: Office) -> None:
+    _, admin = office.tokens.create("root", "admin", START)
+    wanted = {"name": "x", "scope": "admin", "pipelines": ["events"]}
+    made = office.http.request("POST", "/v1/tokens", headers=bearer(admin), json=wanted)
+    assert made.status_code == 422
+    wanted["scope"] = "drop"
+    made = office.http.request("POST", "/v1/tokens", headers=bearer(admin), json=wanted)
+    assert (made.status_code, made.json()["pipelines"], made.json()["scope"]) == (201, ["events"], "drop")
+
+
+COOKIES = [
+    "a=b; viaduck_session={}", "we{{ird[]=1; viaduck_session={}",
+    'x="un;closed; viaduck_session={}; y', ";;=;viaduck_session={}",
+    "viaduck_session=another; viaduck_session={}", "\u00e9\u00e8=\u00fc; viaduck_session={}", "{}; viaduck_session={}",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("cookie", COOKIES)
+def test_cookies_of_other_applications_on_this_host_break_nothing(office: Office, cookie: str) -> None:
+    _, text = office.tokens.create("x", "read", START)
+    session = office.guard.login(text, "")
+    assert session is not None
+    sent = {"Cookie": cookie.replace("viaduck_session={}", f"viaduck_session={session}")}
+    assert office.http.get("/v1/pipelines", headers=sent).status_code == 200
+    assert office.http.get("/v1/pipelines", headers={"Cookie": cookie.split("viaduck")[0]}).status_code == 401
+
+
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status"),
+    [
+        (b"&".join(b"f%d=x" % n for n in range(60)), FORM, 413),
+        (b"token=" + b"x" * 100_000, FORM, 413),
+        (b'{"token": "x"}', {"Content-Type": "application/json"}, 415),
+        (b"\xff\xfe&&==%zz&token", FORM, 401),
+        (b"token=%00%ed%a0%80", FORM, 401),
+    ],
+)
+def test_an_odd_form_is_refused_and_breaks_nothing(
+    office: Office, body: bytes, headers: dict[str, str], status: int
+) -> None:
+    office.tokens.create("x", "read", START)
+    assert office.http.request("POST", "/login", headers=headers, content=body).status_code == status
+
+
+def test_behind_tls_the_cookie_travels_over_tls_alone_and_is_this_host_s(tmp_path: Path) -> None:
+    with closing(Office(tmp_path, public_url="https://viaduck.example")) as office:
+        _, text = office.tokens.create("x", "read", START)
+        sent = {**FORM, "Host": "viaduck.example", "Origin": "https://viaduck.example"}
+        answer = office.http.request("POST", "/login", headers=sent, content=f"token={text}".encode())
+        cookie = answer.headers["set-cookie"]
+        assert cookie.startswith("__Host-viaduck_session=")
+        assert {"Secure", "HttpOnly", "Path=/", "SameSite=strict"} <= {part.strip() for part in cookie.split(";")}
+        assert "Domain" not in cookie
+        page = {"Cookie": cookie.partition(";")[0], "Host": "viaduck.example"}
+        assert office.http.get("/v1/pipelines", headers=page).status_code == 200
+        out = office.http.request("POST", "/logout", headers={**page, "Origin": "https://viaduck.example"})
+        assert "Secure" in out.headers["set-cookie"]
+        assert office.http.get("/v1/pipelines", headers=page).status_code == 401
+
+
+def trail(office: Office, token: str) -> list[tuple[str, str, dict[str, Any]]]:
+    office.incidents.flush()
+    items = office.http.get("/v1/audit", headers=bearer(token)).json()["items"]
+    return [(each["deed"], each["author"], {name: now for name, (_, now) in each["changes"].items()}) for each in items]
+
+
+def test_what_was_refused_who_logged_in_and_what_was_validated_stands_in_the_trail(office: Office) -> None:
+    root, admin = office.tokens.create("root", "admin", START)
+    _, read_only = office.tokens.create("reader", "read", START)
+    office.http.get("/v1/pipelines", headers=bearer("vdk_guess_secret"))
+    office.http.request("POST", "/login", headers=FORM, content=b"token=guess")
+    office.http.request("POST", "/login", headers=FORM, content=f"token={admin}".encode())
+    office.http.put(f"{D}/a", entry("a"), bearer(read_only))
+    office.http.post(f"{D}:validate", {**entry("a"), "id": "a"}, bearer(admin))
+    office.http.get("/v1/pipelines", headers=bearer(admin))
+    found = trail(office, admin)
+    assert [(deed, author, told.get("status")) for deed, author, told in reversed(found)][2:] == [
+        ("token_refused", "anonymous", 401),
+        ("login_failed", "anonymous", 401),
+        ("logged_in", root.author_name, 303),
+        ("refused", "anonymous", 403),
+        ("validated", root.author_name, 200),
+    ]
+    assert [deed for deed, _, _ in found][-2:] == ["token_created"] * 2
+    assert "guess" not in str(found)
+    assert office.http.get("/v1/audit", headers=bearer(read_only)).status_code == 403
+
+
+def test_a_flood_of_wrong_tokens_does_not_fill_the_trail(tmp_path: Path) -> None:
+    with closing(Office(tmp_path)) as office:
+        clock = Clock()
+        incidents = Incidents(office.registry.database, lambda: START, clock)
+        for _ in range(1_000):
+            incidents.note("token_refused", "anonymous", {"path": "/"})
+        incidents.flush()
+        clock.now_s += WINDOW_S
+        incidents.flush()
+        found = Trail(office.registry.database, SERVER).entries(2_000)
+        assert len(found) == PER_MINUTE + 1
+        assert (found[0].deed, found[0].changes) == ("not_noted", {"token_refused": [None, 1_000 - PER_MINUTE]})
+
+
+def test_health_waits_for_no_thread_that_a_lake_holds(office: Office) -> None:
+    assert inspect.iscoroutinefunction(healthz)

@@ -11,7 +11,6 @@ import httpx
 import pytest
 from markupsafe import escape
 
-from services.control.api.guard import SESSION
 from services.control.board import Board
 from services.control.page.fitted import clip
 from services.control.page.templates import breakable, count, duration, moment
@@ -144,7 +143,7 @@ def test_a_token_is_traded_for_a_cookie_that_scripts_can_not_read(tmp_path: Path
         cookie = answer.headers["set-cookie"]
         assert (answer.status_code, "HttpOnly" in cookie, "SameSite=strict" in cookie) == (303, True, True)
         assert text not in cookie
-        session = {"Cookie": f"{SESSION}={answer.cookies[SESSION]}"}
+        session = {"Cookie": f"viaduck_session={answer.cookies['viaduck_session']}"}
         assert office.http.get("/", headers=session).status_code == 200
         assert send(office, "/logout", "", **session).status_code == 303
         assert office.http.get("/", headers=session).status_code == 401

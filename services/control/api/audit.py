@@ -1,0 +1,23 @@
+"""``/v1/audit``: what concerns the deployment and no pipeline: tokens, logins, refusals. For the scope ``admin``."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+
+from services.control.api.models import After, Change, Limit, Page, change
+from services.control.api.paging import DEFAULT_LIMIT, read_number, write_number
+from services.control.api.problems import Problem
+from services.control.api.state import sources_of
+
+router = APIRouter(prefix="/v1/audit", tags=["audit"])
+
+
+@router.get("")
+def list_incidents(request: Request, limit: Limit = DEFAULT_LIMIT, after: After = None) -> Page[Change]:
+    """Tokens that were made and revoked, who logged in, what was refused and what was only validated, newest first."""
+    trail = sources_of(request).trail
+    if trail is None:
+        raise Problem("not_found", "this control keeps no audit trail")
+    found = trail.entries(limit + 1, read_number(after))
+    following = write_number(found[limit - 1].id) if len(found) > limit else None
+    return Page(items=[change(entry) for entry in found[:limit]], next=following)

@@ -1,0 +1,82 @@
+"""uvicorn's HTTP, with an end to waiting for others and a bound on how many are waited for."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+MOST_CONNECTIONS = 512
+"""Open at once. Whoever comes when all are taken gets the place of the one that has been silent longest."""
+
+HEAD_WITHIN_S = 15.0
+"""From the beginning of a connection, or the end of the answer before, to the end of a request's head."""
+
+BODY_WITHIN_S = 120.0
+TAKE_WITHIN_S = 60.0
+"""Whoever has taken nothing of his answer for so long is gone."""
+
+LOOK_EVERY_S = 1.0
+
+
+class BoundedConnection(H11Protocol):
+    """One connection. What it is waited for, and since when, is looked at now and then."""
+
+    head_within_s, body_within_s, take_within_s = HEAD_WITHIN_S, BODY_WITHIN_S, TAKE_WITHIN_S
+    most = MOST_CONNECTIONS
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self._waits_for: tuple[Any, ...] = ()
+        self._since_s = self.loop.time()
+        super().connection_made(transport)
+        self._look_timer = self.loop.call_later(LOOK_EVERY_S, self._look)
+        if len(self.connections) > self.most:
+            self._make_room()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._look_timer.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        before = self.cycle
+        super().data_received(data)
+        if self.cycle is not before:
+            self._since_s = self.loop.time()
+
+    @property
+    def idle_since_s(self) -> float | None:
+        """None while a request is being answered."""
+        return self._since_s if self._is_idle() else None
+
+    def end(self) -> None:
+        """At once: whoever is not heard may be gone, and is waited for no longer."""
+        self.transport.abort()
+
+    def _is_idle(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    def _make_room(self) -> None:
+        """The one that has been silent longest goes; it is the new one where all others are being answered."""
+        others = [each for each in self.connections if isinstance(each, BoundedConnection) and each is not self]
+        idle = [(since, id(each), each) for each in others if (since := each.idle_since_s) is not None]
+        (min(idle)[2] if idle else self).end()
+
+    def _look(self) -> None:
+        self._look_timer = self.loop.call_later(LOOK_EVERY_S, self._look)
+        waits_for, within_s = self._waiting()
+        now = self.loop.time()
+        if waits_for != self._waits_for:
+            self._waits_for, self._since_s = waits_for, now
+        elif now - self._since_s > within_s:
+            self.end()
+
+    def _waiting(self) -> tuple[tuple[Any, ...], float]:
+        """What of which request is waited for now, and how long it may be."""
+        if self._is_idle():
+            return ("head", self.cycle), self.head_within_s
+        if self.cycle.more_body and not self.flow.read_paused:
+            return ("body", self.cycle), self.body_within_s
+        if self.flow.write_paused:
+            return ("taking", self.cycle, self.transport.get_write_buffer_size()), self.take_within_s
+        return ("us", self.cycle), float("inf")
