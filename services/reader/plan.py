@@ -89,6 +89,9 @@ class Planner:
         """The destination was removed."""
         known = self._tracked.pop(name, None)
         self._waiting.discard(name)
+        self._behind.discard(name)
+        self._unsized.discard(name)
+        self._dirty.pop(name, None)
         if known is not None:
             self._release(known)
 

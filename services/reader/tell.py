@@ -59,6 +59,7 @@ class Teller:
         for name in names:
             self._metrics.dest_lag_snapshots.remove(destination=name)
             self._metrics.dest_lag_seconds.remove(destination=name)
+            self._metrics.errors_total.remove(destination=name)
 
     def _gauge(self, planner: Planner, now_s: float, catalog: CatalogTime | None) -> None:
         self._metrics.rows_in_flight.set(planner.rows_in_flight)
