@@ -52,6 +52,7 @@ POLICY: dict[str, Action] = {
     "table_not_empty": Action.PARK,
     "key_not_unique": Action.PARK,
     "history_expired": Action.PARK,
+    "history_damaged": Action.PARK,
     "source_recreated": Action.PARK,
     "source_moved": Action.PARK,
     "schema_change": Action.PARK,

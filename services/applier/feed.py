@@ -76,6 +76,7 @@ class Feed:
         if not self._lake.catalog.only_appended(table.table_id, cut):
             return None
         if sparing:
+            self._lake.catalog.require_shown_right(table.table_id, cut.through)
             return self._by_keys(targets, cut, f" AT (VERSION => {cut.through})")
         return self._inserted(targets, cut)
 
@@ -114,6 +115,8 @@ class Feed:
         reading = self._begin(targets, through, only_inserts=False)
         self._load_targets(reading, targets)
         at = f" AT (VERSION => {through})" if item.pinned else ""
+        if item.pinned:
+            self._lake.catalog.require_shown_right(reading.table.table_id, through)
         nothing = " AND false" if mode is SeedMode.LATEST else ""
         with reading.timed("state"):
             self._con.execute(

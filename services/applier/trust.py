@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
-from shared.errors import SourceError, ViaduckError
+from shared.errors import DestinationError, SourceError, ViaduckError
 from shared.lake.catalog import TableInfo
 from shared.lake.column_history import broken, not_followed
+from shared.lake.types import not_carried
 from shared.messages import ItemKind, WorkItem
 
 
@@ -16,9 +17,13 @@ def refusal(
 ) -> ViaduckError | None:  # fmt: skip
     """Why a position can't be moved to ``through``, where the source's table is ``table``; None if it can.
 
+    A column that can't be carried may come at any time, so it is looked for at each.
     Columns are compared from the stored position on, not from where the item begins: a change of them touches no row.
     ``times`` tells when the snapshots that the item names were committed, of those that are still retained.
     """
+    for column in table.columns:
+        if (said := not_carried(column.name, column.type)) is not None:
+            return DestinationError("schema_change", f"{said}, at snapshot {through} of the source", "then resume")
     if item.kind is ItemKind.SEED:
         return None
     why = broken(table.versions, item.expected, through)

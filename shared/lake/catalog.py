@@ -284,6 +284,28 @@ class CatalogReader:
         )
         return frozenset(int(row["begin_snapshot"]) for row in rows)
 
+    def require_shown_right(self, table_id: int, at: int) -> None:
+        """Raises ``history_damaged`` where DuckLake shows an older snapshot of the table wrong (H13).
+
+        A file with two delete files at once is shown twice: so the flush leaves it of a file that was rewritten before.
+        """
+        row = self._one(
+            "SELECT count(*) AS n FROM (SELECT d.data_file_id FROM {}ducklake_delete_file d"
+            " JOIN {}ducklake_data_file f ON f.data_file_id = d.data_file_id"
+            " WHERE d.table_id = :table AND d.begin_snapshot <= :at"
+            " AND (d.end_snapshot IS NULL OR d.end_snapshot > :at)"
+            " AND f.begin_snapshot <= :at AND (f.end_snapshot IS NULL OR f.end_snapshot > :at)"
+            " GROUP BY d.data_file_id HAVING count(*) > 1) AS doubled",
+            table=table_id,
+            at=at,
+        )
+        if int(row["n"]):
+            raise DestinationError(
+                "history_damaged",
+                f"the source's snapshot {at} is shown with rows twice since its files were rewritten and flushed (H13)",
+                "begin at another snapshot: seed_mode: scan, a reseed, or a rewind to where it is right",
+            )
+
     def appended_rows(self, table_id: int, range: Range) -> tuple[tuple[int, int], ...]:
         """Rows by the snapshot that added them, from file metadata: an estimate for cutting, not a count."""
         rows = self._all(

@@ -74,6 +74,7 @@ class SourceSlice:
             return Expected(now, rows, rows, self.head)
         if not self.catalog.exists(position):
             raise _expired(since)
+        self.catalog.require_shown_right(self.table.table_id, position)
         then = self.columns_at(position)
         mixable = self.routing.key_columns and followed
         rows = self._mixed(then, position) if mixable else self._rows(then, position)

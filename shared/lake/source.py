@@ -18,7 +18,7 @@ from shared.config.model import Config
 from shared.errors import ConfigError, SourceError, ViaduckError
 from shared.lake.catalog import CatalogReader, Column, Head, TableInfo
 from shared.lake.engine import connect
-from shared.lake.types import RESERVED_COLUMNS, is_lossy, is_reserved
+from shared.lake.types import not_carried
 
 AS_SOURCE = {"destination_unreachable": "source_unreachable", "destination_busy": "source_unreachable"}
 """What ``shared.lake`` says of any lake → what it means of the source."""
@@ -76,18 +76,8 @@ def canonical_values(declared: str, values: Sequence[str]) -> list[str | None]:
 
 def column_mistakes(table: TableInfo) -> list[str]:
     """Columns that can't be carried, or not be told from the feed's own."""
-    lines = [
-        f"source.table: the column {column.name} has a name that DuckLake's change feed uses itself; rename it"
-        f" ({', '.join(RESERVED_COLUMNS)} and names that begin with _ducklake_ can't be used)"
-        for column in table.columns
-        if is_reserved(column.name)
-    ]
-    return lines + [
-        f"source.table: the column {column.name} is {column.type}, which DuckLake stores as DOUBLE and so loses digits;"
-        " make it DECIMAL(38,0) or VARCHAR"
-        for column in table.columns
-        if is_lossy(column.type)
-    ]
+    found = (not_carried(column.name, column.type) for column in table.columns)
+    return [f"source.table: {why}" for why in found if why is not None]
 
 
 def _source_lake(config: Config, environ: Mapping[str, str]) -> ResolvedLake:

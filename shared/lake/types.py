@@ -43,9 +43,6 @@ SIMPLE = {
 
 DECIMAL = re.compile(r"decimal\(\d{1,2}, ?\d{1,2}\)")
 
-LOSSY = ("HUGEINT", "UHUGEINT")
-"""DuckLake stores these as DOUBLE in Parquet: 9007199254740993 comes back as …992 (DUCKLAKE §1.12)."""
-
 RESERVED_COLUMNS = ("snapshot_id", "rowid", "change_type")
 """Names that the change feed uses itself: a column of such a name makes it join on the user's data (DUCKLAKE §1.2)."""
 
@@ -73,9 +70,23 @@ def duckdb_type(ducklake_type: str, children: Sequence[tuple[str, str]] = ()) ->
     return SIMPLE.get(kind, kind.upper())
 
 
-def is_lossy(declared: str) -> bool:
-    """Whether a column of this declared type, nested or not, loses values in DuckLake itself."""
-    return "HUGEINT" in declared.upper()
+def not_carried(column: str, declared: str) -> str | None:
+    """Why a column of this name and declared type, nested or not, can't be replicated; None if it can."""
+    if is_reserved(column):
+        return (
+            f"the column {column} has a name that DuckLake's change feed uses itself; rename it"
+            f" ({', '.join(RESERVED_COLUMNS)} and names that begin with _ducklake_ can't be used)"
+        )
+    if "HUGEINT" in declared.upper():
+        # 9007199254740993 comes back as …992 (docs/HAZARDS.md)
+        return (
+            f"the column {column} is {declared}, which DuckLake stores as DOUBLE and so loses digits;"
+            " make it DECIMAL(38,0) or VARCHAR"
+        )
+    if "TIME_NS" in declared.upper():
+        # to write one invalidates the whole instance (docs/HAZARDS.md)
+        return f"the column {column} is {declared}, which DuckLake can't write to a file; make it TIME or VARCHAR"
+    return None
 
 
 def is_reserved(column: str) -> bool:

@@ -6,6 +6,7 @@ from contextlib import closing
 
 import pytest
 
+from shared.config.model import Routing
 from shared.lake.catalog import CatalogReader
 from shared.lake.cursor import committed_at, cursor_name
 from shared.messages import ItemKind, Outcome, Progress, Seen
@@ -129,6 +130,57 @@ def test_columns_that_are_what_they_were_are_followed(shaped: Bed, what: str) ->
     shaped.sql(*FOLLOWED[what], "UPDATE src.main.t SET v = 'new' WHERE id < 4")
     assert [answer.outcome for answer in shaped.changes(position)] == [Outcome.APPLIED] * 2
     assert shaped.rows("a") == shaped.expected("a")
+
+
+def test_a_text_default_that_spells_null_is_a_text(shaped: Bed) -> None:
+    position = shaped.head
+    shaped.sql(
+        "ALTER TABLE src.main.t ADD COLUMN n VARCHAR DEFAULT 'NULL'", "ALTER TABLE src.main.t ADD COLUMN m INTEGER"
+    )
+    shaped.sql("UPDATE src.main.t SET v = 'new' WHERE id = 2")
+    assert [answer.outcome for answer in shaped.changes(position, "a")] == [Outcome.APPLIED]
+    assert shaped.rows("a") == shaped.expected("a")
+    assert {(row[-2], row[-1]) for row in shaped.rows("a")} == {("NULL", None)}
+
+
+@pytest.mark.parametrize(
+    "column", ["big HUGEINT", "big UHUGEINT[]", "late TIME_NS", "rowid INTEGER", "snapshot_id BIGINT"]
+)
+def test_a_column_that_can_not_be_carried_parks_by_its_name_whenever_it_comes(shaped: Bed, column: str) -> None:
+    position, before = shaped.head, shaped.rows("a")
+    shaped.sql("CALL src.set_option('data_inlining_row_limit', 0)")  # Postgres has no type for TIME_NS
+    shaped.sql(f"ALTER TABLE src.main.t ADD COLUMN {column}", "DELETE FROM src.main.t WHERE id = 2")
+    (changes,) = shaped.changes(position, "a")
+    (advance,) = shaped.run(ItemKind.ADVANCE, "b", expected=position, after=shaped.head)
+    shaped.add("c", "a")
+    (seed,) = shaped.seed("c")
+    for answer in (changes, advance, seed):
+        assert column.split()[0] in parked_for(answer, "schema_change")
+    assert shaped.rows("a") == before
+
+
+@pytest.mark.parametrize("keys", [(), ("id",)], ids=["append-only", "with keys"])
+def test_a_replay_from_a_snapshot_that_is_shown_wrong_parks(make_bed: MakeBed, keys: tuple[str, ...]) -> None:
+    """H13: of 18 rows 38 are shown, by what a rewrite and a flush have left."""
+    bed = make_bed(routing=Routing(field="tenant", key_columns=keys))
+    bed.sql(
+        "CREATE TABLE src.main.t (id BIGINT, tenant VARCHAR, v VARCHAR)",
+        "INSERT INTO src.main.t SELECT i, 'a', 'v' FROM range(20) r(i)",
+        "CALL src.set_option('data_inlining_row_limit', 10)",
+        "DELETE FROM src.main.t WHERE id = 1",
+        "CALL src.set_option('data_inlining_row_limit', 0)",
+    )
+    first = bed.sql("DELETE FROM src.main.t WHERE id = 0")
+    bed.sql(
+        "CALL ducklake_rewrite_data_files('src', 't', delete_threshold => 0)", "CALL ducklake_flush_inlined_data('src')"
+    )
+    shown = "SELECT count(*) FROM (SELECT * FROM src.main.t AT (VERSION => {}))"
+    assert bed.con.execute(shown.format(first)).fetchall() == [(38,)], "H13 is fixed upstream"
+    bed.add("a")
+    (answer,) = bed.seed("a", through=first, pinned=True)
+    assert f"snapshot {first}" in parked_for(answer, "history_damaged")
+    (answer,) = bed.seed("a", through=first - 1, pinned=True)
+    assert (answer.error, answer.outcome, answer.inserted) == (None, Outcome.APPLIED, 19)
 
 
 # -- history ----------------------------------------------------------------------------------------------------------
