@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from services.control.lifecycle import Declared
-from shared.config.catalogs import resolve
+from shared.config.catalogs import ResolvedLake, resolve
 from shared.config.loading import public_lake
 from shared.config.model import Config, Routing
 from shared.errors import ViaduckError
@@ -51,4 +51,9 @@ def identity(lake: LakeRef, folder: Path, environ: Mapping[str, str]) -> str | N
         resolved = resolve(lake.model_copy(update={"properties": {}}), environ, folder)
     except ViaduckError:
         return None
-    return hashlib.sha256(resolved.identity.encode()).hexdigest()
+    return digest_of(resolved)
+
+
+def digest_of(lake: ResolvedLake) -> str:
+    """A lake's identity, opaque."""
+    return hashlib.sha256(lake.identity.encode()).hexdigest()

@@ -16,6 +16,7 @@ from sqlalchemy import Connection
 from services.control import lifecycle
 from services.control.board import Board
 from services.control.clash import Neighbour, Taken
+from services.control.declared import digest_of
 from services.control.entry import Entry, declare_entry
 from services.control.keeper import Keeper
 from services.control.lifecycle import Declared, Refused, Registered, Revision
@@ -26,6 +27,7 @@ from services.control.strangers import Fault, Unfit
 from services.control.tokens import Tokens
 from services.control.trail import Trail
 from shared.config.declared import Lakes
+from shared.config.overlap import Claim, claim_of
 from shared.errors import DependencyError, ViaduckError
 from shared.lake.catalog import CatalogReader, Stamped
 from shared.lake.failure import LakeAbsent
@@ -121,13 +123,13 @@ class Desk:
         None if it was asked for.
         """
         declared = self._declared([(id, entry)])[0]
-        _require_free(self._keeper.held, declared)
+        _require_free(self._keeper.held, self._taken(self._keeper.held), declared)
         prepare(declared)
         _raise_failed(self._probe().findings(declared))
 
         def decide(held: Mapping[str, Registered], revision: Revision) -> list[Registered]:
             require(held)
-            _require_free(held, declared)
+            _require_free(held, self._taken(held), declared)
             return [replace(_declare(held, Taken(()), declared, revision, anything), appeared_at=appeared_at)]
 
         return Done(self._keeper.change(decide, author)[id], created=True)
@@ -272,7 +274,12 @@ class Desk:
         return self._keeper.seen
 
     def _taken(self, held: Mapping[str, Registered]) -> Taken:
-        return Taken(_living(held), self._neighbours())
+        return Taken(_living(held), self._neighbours(), self._source_claim())
+
+    def _source_claim(self) -> Claim | None:
+        lake, source = self._keeper.config.source.lake, self._source().lake
+        known = lake.model_copy(update={"catalog": source.catalog})
+        return claim_of("the source", digest_of(source), known)
 
     # -- entries, in detail -------------------------------------------------------------------------------------------
 
@@ -352,13 +359,13 @@ def _declare(
     return lifecycle.declare(known, declared, "api", revision)
 
 
-def _require_free(held: Mapping[str, Registered], declared: Declared) -> None:
+def _require_free(held: Mapping[str, Registered], taken: Taken, declared: Declared) -> None:
     """Raises ``Refused`` where the id is somebody's, ``Unfit`` where routing value or table are."""
     known = held.get(declared.id)
     if known is not None and not known.removed:
         hint = "PUT a destination with an id of your own and this routing value"
         raise Refused("conflict", f"there is a destination {declared.id} already", hint)
-    faults = [Fault(path, said) for path, said in Taken(_living(held)).clashes(declared)]
+    faults = [Fault(path, said) for path, said in taken.clashes(declared)]
     if faults:
         raise Unfit(faults)
 

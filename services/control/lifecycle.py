@@ -27,8 +27,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 from typing import Any, Literal
 
+from shared.config.overlap import Claim, Paths, claim_of
 from shared.errors import ConfigError
 from shared.messages import DesiredState, Destination, ItemKind, LakeRef, Outcome, Progress, SeedMode
 
@@ -77,6 +79,11 @@ class Declared:
         table = (self.schema_name.lower(), self.table.lower())
         by_address = (*_address(self.lake), *table)
         return [by_address] if self.identity is None else [by_address, (self.identity, *table)]
+
+    @cached_property
+    def claim(self) -> Claim | None:
+        """Where its lake's files go, as far as it says."""
+        return claim_of(self.id, self.identity or _address(self.lake), self.lake)
 
     def same_content(self, other: Declared) -> bool:
         """Whether a position in one says something about the other."""
@@ -326,6 +333,10 @@ def _conflicts(wanted: Mapping[str, Declared], over_rest: Collection[Registered]
     others = [each for each in over_rest if each.id not in wanted]
     values = {each.declared.routing_value: each for each in others}
     places = {place: each for each in others for place in each.declared.places}
+    paths = Paths()
+    for each in others:
+        if (claim := each.declared.claim) is not None:
+            paths.add(replace(claim, owner=f"{each.id}, which came over REST"))
     lines = [
         f"destinations: {each.id} came over REST with another lake or table; "
         "declare the same one, or remove it over REST first"
@@ -344,6 +355,8 @@ def _conflicts(wanted: Mapping[str, Declared], over_rest: Collection[Registered]
                 f"destinations: {declared.id} has the lake and table of {other.id}, "
                 "which came over REST; give it a table of its own"
             )
+        if (claim := declared.claim) is not None and (said := paths.clash(claim)) is not None:
+            lines.append(f"destinations: the data path of {declared.id} {said}")
     return lines
 
 

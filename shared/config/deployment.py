@@ -15,18 +15,20 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
-from shared.config.catalogs import resolve
+from shared.config.catalogs import ResolvedLake, resolve
 from shared.config.copies import Copies, Fingerprint, is_copy
 from shared.config.lake_rules import World
 from shared.config.limits import limits_of, own_variables
 from shared.config.loading import Loaded, load_file
 from shared.config.mistakes import Mistakes, join, quoted
 from shared.config.model import Config, Section
+from shared.config.overlap import Claim, Paths, claim_of
 from shared.config.rules import check_common
 from shared.config.template_rules import filled
 from shared.errors import ConfigError
+from shared.messages import LakeRef
 
 COMMON = ("server", "reader", "applier", "web", "instance", "kafka", "spark", "registry")
 """Sections of the deployment; ``state_dir`` is its too, and all else a pipeline's own."""
@@ -197,7 +199,7 @@ def _of(file: Path, line: str) -> str:
 
 def _together(loaded: Sequence[tuple[Path, Loaded]], environ: Mapping[str, str]) -> tuple[Config, ...]:
     values, mistakes = _common_values(loaded)
-    mistakes += [*_same_names(loaded), *_same_tables(loaded, environ)]
+    mistakes += [*_same_names(loaded), *_same_places(loaded, environ)]
     if not mistakes:
         said = Mistakes()
         check_common(values, World(environ, loaded[0][1].config.path.parent), said)
@@ -276,62 +278,91 @@ def _same_names(loaded: Sequence[tuple[Path, Loaded]]) -> Iterator[str]:
         first.setdefault(name, file)
 
 
-def _same_tables(loaded: Sequence[tuple[Path, Loaded]], environ: Mapping[str, str]) -> Iterator[str]:
-    """Destinations of two files in one table; those of one file have been compared with each other."""
-    taken: Taken = {}
+def _same_places(loaded: Sequence[tuple[Path, Loaded]], environ: Mapping[str, str]) -> Iterator[str]:
+    """Destinations of two files in one table, and their lakes' files in one place.
+
+    Those of one file have been compared with each other.
+    """
+    taken = _Taken()
     for file, each in loaded:
-        tables = _tables(each.config, environ)
-        yield from (_of(file, line) for line in _clashes(tables, taken))
-        _take(file, tables, taken)
+        places = _places(each.config, environ)
+        yield from (_of(file, line) for line in taken.clashes(places))
+        taken.take(file, places)
 
 
-Tables: TypeAlias = list[tuple[tuple[str, str, str], str]]
-"""Lake, schema and table of each destination of a file, and where in it the destination stands."""
+@dataclass(frozen=True)
+class _Place:
+    """Where a destination stands in its file; its lake, schema and table, None for a source's; what its lake claims."""
 
-Taken: TypeAlias = dict[tuple[str, str, str], tuple[Path, str]]
+    where: str
+    table: tuple[str, str, str] | None
+    claim: Claim | None
 
 
-def _tables(config: Config, environ: Mapping[str, str]) -> Tables:
-    found: Tables = []
+@dataclass
+class _Taken:
+    """What the destinations of files have taken."""
+
+    tables: dict[tuple[str, str, str], tuple[Path, str]] = field(default_factory=dict)
+    paths: Paths = field(default_factory=Paths)
+
+    def take(self, file: Path, places: Sequence[_Place]) -> None:
+        for each in places:
+            if each.table is not None:
+                self.tables.setdefault(each.table, (file, each.where))
+            if each.claim is not None:
+                self.paths.add(each.claim)
+
+    def clashes(self, places: Sequence[_Place]) -> Iterator[str]:
+        for each in places:
+            if each.table in self.tables:
+                before, there = self.tables[each.table]
+                advice = "write another catalog, schema or table"
+                yield f"{each.where}.table: lake and table are those of {there} in {before} too; {advice}"
+            if each.claim is not None and (said := self.paths.clash(each.claim)) is not None:
+                yield f"{each.where}.data_path: {said}"
+
+
+def _places(config: Config, environ: Mapping[str, str]) -> list[_Place]:
+    source = _resolved(config.source.lake, config, environ)
+    found = [_Place("source", None, _claim(config, "source", source, config.source.lake))]
     for number, destination in enumerate(config.destinations):
-        lake = resolve(destination.lake.model_copy(update={"properties": {}}), environ, config.path.parent)
+        where, lake = join("destinations", number), _resolved(destination.lake, config, environ)
         table = lake.identity, destination.schema_name.lower(), destination.table.lower()
-        found.append((table, join("destinations", number)))
+        claim = _claim(config, f"{where} ({destination.id})", lake, destination.lake)
+        found.append(_Place(where, table, claim))
     return found
 
 
-def _clashes(tables: Tables, taken: Taken) -> Iterator[str]:
-    for table, place in tables:
-        if table in taken:
-            before, there = taken[table]
-            advice = "write another catalog, schema or table"
-            yield f"{place}.table: lake and table are those of {there} in {before} too; {advice}"
+def _claim(config: Config, where: str, resolved: ResolvedLake, lake: LakeRef) -> Claim | None:
+    known = lake.model_copy(update={"catalog": resolved.catalog})
+    return claim_of(f"{where} in {config.path}", resolved.identity, known)
 
 
-def _take(file: Path, tables: Tables, taken: Taken) -> None:
-    for table, place in tables:
-        taken.setdefault(table, (file, place))
+def _resolved(lake: LakeRef, config: Config, environ: Mapping[str, str]) -> ResolvedLake:
+    """A lake as far as it must be known to be told from others."""
+    return resolve(lake.model_copy(update={"properties": {}}), environ, config.path.parent)
 
 
 def _copies(
     copies: Copies, names: Sequence[str], own: Sequence[Config], environ: Mapping[str, str]
 ) -> tuple[list[Config], dict[str, tuple[str, ...]]]:
     """The copies of these names as pipelines, beside files' ``own``; and the mistakes of those that can't be."""
-    taken: Taken = {}
+    taken = _Taken()
     for config in own:
-        _take(config.path, _tables(config, environ), taken)
+        taken.take(config.path, _places(config, environ))
     found: list[Config] = []
     withheld: dict[str, tuple[str, ...]] = {}
     for name in names:
         try:
             config = _copy(copies.file(name), name, environ)
-            tables = _tables(config, environ)
-            if clashes := list(_clashes(tables, taken)):
+            places = _places(config, environ)
+            if clashes := list(taken.clashes(places)):
                 raise ConfigError(clashes)
         except ConfigError as error:
             withheld[name] = error.mistakes
         else:
-            _take(config.path, tables, taken)
+            taken.take(config.path, places)
             found.append(config)
     return found, withheld
 

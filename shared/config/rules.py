@@ -17,11 +17,14 @@ from shared.config.lake_rules import (
     check_properties,
     check_variable,
     check_variables,
+    complete_lake,
     section_of,
     text_of,
 )
 from shared.config.mistakes import Mistakes, join, quoted
+from shared.config.overlap import Claim, Paths, claim_of
 from shared.config.template_rules import check_template
+from shared.messages import LakeRef
 
 Sections = Mapping[str, Any]
 
@@ -35,7 +38,8 @@ def check(sections: Sections, world: World, mistakes: Mistakes) -> None:
     source = section_of(sections, "source")
     lake = check_lake(source, "source", world, mistakes) if isinstance(sections.get("source"), dict) else None
     check_properties(section_of(section_of(sections, "defaults"), "properties"), "defaults.properties", world, mistakes)
-    _check_destinations(destinations_of(sections), source, lake, world, mistakes)
+    lakes = _check_destinations(destinations_of(sections), source, lake, world, mistakes)
+    _check_paths(sections, lake, lakes, world, mistakes)
     check_template(section_of(sections, "template"), section_of(sections, "appear"), world, mistakes)
     _check_routing(section_of(sections, "routing"), mistakes)
     check_common(sections, world, mistakes)
@@ -60,7 +64,8 @@ def destinations_of(sections: Sections) -> list[dict[str, Any]]:
 
 def _check_destinations(
     destinations: list[dict[str, Any]], source: Sections, lake: ResolvedLake | None, world: World, mistakes: Mistakes
-) -> None:
+) -> list[ResolvedLake | None]:
+    """The lakes of the destinations, as far as they are known."""
     places = [join("destinations", number) for number in range(len(destinations))]
     lakes = [
         check_lake(each, place, world, mistakes) if not mistakes.covers(place) else None
@@ -76,6 +81,39 @@ def _check_destinations(
     values = [text_of(each, "routing_value") for each in destinations]
     _check_repeated("routing_value", values, "each routing value goes to one destination", mistakes)
     _check_repeated("table", tables, "write another catalog, schema or table", mistakes, "lake and table")
+    return lakes
+
+
+def _check_paths(
+    sections: Sections,
+    source: ResolvedLake | None,
+    lakes: list[ResolvedLake | None],
+    world: World,
+    mistakes: Mistakes,
+) -> None:
+    """Note data paths that lie in another lake's."""
+    defaults, paths = section_of(section_of(sections, "defaults"), "properties"), Paths()
+    if (claim := _claim("the source", section_of(sections, "source"), source, {}, world)) is not None:
+        paths.add(claim)
+    for number, (lake, each) in enumerate(zip(lakes, destinations_of(sections), strict=True)):
+        place = join("destinations", number)
+        claim = _claim(f"{place} ({text_of(each, 'id')})", each, lake, defaults, world)
+        if claim is None:
+            continue
+        if (said := paths.clash(claim)) is not None:
+            mistakes.note(join(place, "data_path"), said)
+        paths.add(claim)
+
+
+def _claim(
+    owner: str, section: Sections, lake: ResolvedLake | None, defaults: Mapping[str, Any], world: World
+) -> Claim | None:
+    if lake is None:
+        return None
+    whole = complete_lake(section, defaults, world.folder)
+    properties = {key: each for key, each in section_of(whole, "properties").items() if isinstance(each, str)}
+    ref = LakeRef(catalog=lake.catalog, data_path=text_of(whole, "data_path"), properties=properties)
+    return claim_of(owner, lake.identity, ref)
 
 
 def table_of(lake: ResolvedLake | None, section: Sections, default: str | None) -> tuple[str, str, str] | None:

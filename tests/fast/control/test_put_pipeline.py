@@ -184,7 +184,7 @@ def test_only_what_the_lists_of_the_server_allow_may_be_named(tmp_path: Path) ->
         sent["source"] = {"catalog": "postgres:host=evil dbname=x", "data_path": "/lakes/../etc", "table": "t"}
         sent["destinations"] = [
             {"id": "a", "routing_value": "a", "catalog_env": "OTHER", "data_path": "/etc/"},
-            {"id": "b", "routing_value": "b", "catalog": "sqlite:/etc/x.sqlite"},
+            {"id": "b", "routing_value": "b", "catalog": "sqlite:/var/x.sqlite"},
             {"id": "c", "routing_value": "c", "catalog_env": "TENANT_A", "data_path": "/lakes/c"},
         ]
         assert set(faults(office, sent, kind="not_allowed")) == {
