@@ -118,8 +118,8 @@ class Applier:
                 if answer.outcome is not Outcome.ALREADY_APPLIED:
                     return answer, None
                 try:
-                    tidy(self._con, lake, target)
-                except duckdb.Error as error:
+                    tidy(self._con, lake, target, self._limits.deadline_s)
+                except (duckdb.Error, ViaduckError) as error:
                     self._pool.evict(lake)
                     refused = classify(error, f"merging the files of {target.destination.key}")
                 else:

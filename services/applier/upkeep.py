@@ -1,19 +1,23 @@
 """Keeps a destination's table readable: many applies leave many small files, and rows that lie dead in large ones.
 
-No row changes, so nothing moves: DuckLake lets a transaction either change rows or compact. What goes from the catalog
-to files is stamped, since its snapshot is marked as if somebody had deleted rows; a compaction needs no stamp.
-Files that were merged stay for whoever still reads them, until the lake's owner expires snapshots and cleans up.
+No row changes. What goes from the catalog to files, and rows that move to a new file, are stamped, since their
+snapshots are marked as if somebody had deleted rows; merging needs no stamp.
+Dead rows are left behind by a plain delete and insert of the living: DuckLake's own rewrite narrows the statistics of
+the table to what is in it now, and every reader holds the past against them (H1). Ours is not the only one.
+Files that were replaced stay for whoever still reads them, until the lake's owner expires snapshots and cleans up.
 """
 
 from __future__ import annotations
 
+import time
 import uuid
 
 import duckdb
 
 from services.applier import fence
-from services.applier.shape import table_path
+from services.applier.shape import columns_of, table_path
 from services.applier.task import Target
+from shared.errors import DestinationError
 from shared.lake.engine import release
 from shared.lake.pool import OpenLake
 from shared.lake.sql import literal
@@ -27,26 +31,71 @@ DEAD_SHARE = 0.04
 apply, which can't be merged while a row of it is dead, does not stay for ever."""
 
 
-def tidy(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target) -> None:
-    """Write dead rows out of files, then merge small ones. Raises ``duckdb.Error``; what is done by then stays done.
+def tidy(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target, deadline_s: float) -> None:
+    """Write dead rows out of files, then merge small ones; what is done by then stays done.
 
-    First of all what is inlined goes to files, be it by somebody else: DuckLake can't rewrite beside it (DUCKLAKE §11),
-    and a flush that comes after shows deleted rows again in the snapshots before (§1.11).
+    First of all what is inlined goes to files, be it by somebody else: a flush that comes after shows deleted rows
+    again in the snapshots before (H13). Raises ``duckdb.Error``, and ``deadline_exceeded`` where moving rows took
+    longer than a transaction may (H6).
     """
-    alias, schema, table = lake.alias, target.destination.schema_name, target.destination.table
+    destination = target.destination
     con = con.cursor()
     try:
         _flush(con, lake, target)
-        con.execute(
-            "CALL ducklake_rewrite_data_files(?, ?, schema => ?, delete_threshold => ?)",
-            [alias, table, schema, DEAD_SHARE],
-        ).fetchall()
+        if _leave_dead_rows(con, lake, target, deadline_s):
+            _flush(con, lake, target)  # whoever lets the table be inlined has made few rows go there
         con.execute(
             "CALL ducklake_merge_adjacent_files(?, ?, schema => ?, max_file_size => ?)",
-            [alias, table, schema, SMALL_BYTES],
+            [lake.alias, destination.table, destination.schema_name, SMALL_BYTES],
         ).fetchall()
     finally:
         release(con)
+
+
+def _leave_dead_rows(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target, deadline_s: float) -> bool:
+    """Move the living rows of worn files to new ones; whether there were any such files."""
+    table = table_path(lake.alias, target.destination)
+    worn = _worn_files(con, lake, target.destination)
+    if not worn or _hides_file_names(con, table):
+        return False
+    began = time.monotonic()
+    con.execute("BEGIN")
+    mine = "filename IN (SELECT unnest(?::VARCHAR[]))"
+    inserted = con.execute(f"INSERT INTO {table} SELECT * FROM {table} WHERE {mine}", [worn]).fetchall()
+    deleted = con.execute(f"DELETE FROM {table} WHERE {mine}", [worn]).fetchall()
+    if inserted != deleted:
+        raise duckdb.TransactionException(f"{deleted} rows of worn files were deleted, and {inserted} are their copies")
+    _stamp(con, lake, target)
+    if time.monotonic() - began > deadline_s:
+        raise DestinationError(
+            "deadline_exceeded",
+            f"upkeep of {target.destination.key} took longer than {deadline_s:g} s and was rolled back (H6)",
+            "raise applier.deadline_seconds if the table is to be kept without dead rows",
+        )
+    con.execute("COMMIT")
+    return True
+
+
+def _worn_files(con: duckdb.DuckDBPyConnection, lake: OpenLake, destination: Destination) -> list[str]:
+    """Paths of the table's files that have lost more than ``DEAD_SHARE`` of their rows."""
+    names = lake.catalog.worn_files(destination.schema_name, destination.table, DEAD_SHARE)
+    if not names:
+        return []
+    listed = con.execute(
+        "SELECT data_file FROM ducklake_list_files(?, ?, schema => ?)",
+        [lake.alias, destination.table, destination.schema_name],
+    ).fetchall()
+    return sorted({file for (file,) in listed if file.rsplit("/", 1)[-1] in names})
+
+
+def _hides_file_names(con: duckdb.DuckDBPyConnection, table: str) -> bool:
+    """Whether a column of the table's own stands for the name of the file that a row lies in."""
+    return any(column.name.lower() == "filename" for column in columns_of(con, table) or ())
+
+
+def _stamp(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target) -> None:
+    item = target.item
+    fence.stamp(con, lake.alias, fence.Stamp(item, "maintenance", item.through, item.through, uuid.uuid4().hex, 0, 0))
 
 
 def _flush(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target) -> None:
@@ -55,10 +104,10 @@ def _flush(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target) -> No
     That drops the catalog's table for rows of the columns that were, which other workers remember (H12). So they are
     made to look again: a comment, even the one that is there, is a new version of the schema.
     """
-    destination, item = target.destination, target.item
+    destination = target.destination
     names = (destination.schema_name, destination.table)
     con.execute("BEGIN")
-    fence.stamp(con, lake.alias, fence.Stamp(item, "maintenance", item.through, item.through, uuid.uuid4().hex, 0, 0))
+    _stamp(con, lake, target)
     if len(lake.catalog.inlined_into(*names)) > 1:
         con.execute(f"COMMENT ON TABLE {table_path(lake.alias, destination)} IS {_comment(con, lake, destination)}")
     con.execute(

@@ -454,6 +454,17 @@ class CatalogReader:
         )
         return tuple((row["schema_name"], row["table_name"]) for row in rows)
 
+    def worn_files(self, schema: str, table: str, share: float) -> frozenset[str]:
+        """Names (last path part) of the table's files of whose rows a larger share than ``share`` is deleted."""
+        rows = self._all(
+            "SELECT f.path, f.record_count, d.delete_count FROM {}ducklake_delete_file d"
+            " JOIN {}ducklake_data_file f ON f.data_file_id = d.data_file_id"
+            " WHERE d.table_id = :table AND d.end_snapshot IS NULL AND f.end_snapshot IS NULL",
+            table=self.table_id(schema, table) or 0,
+        )
+        worn = (row for row in rows if int(row["delete_count"]) > share * int(row["record_count"]))
+        return frozenset(str(row["path"]).rsplit("/", 1)[-1] for row in worn)
+
     def files_of(self, snapshot: int) -> frozenset[str]:
         """Names (last path part) of the data and delete files that the snapshot added."""
         rows = self._all(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import pytest
 from services.applier import worker
 from services.applier.run import run_task
 from services.applier.task import SourceTable, Task
+from shared.lake import engine
 from shared.lake.attach import attach
 from shared.lake.catalog import CatalogReader
 from shared.lake.engine import connect, release
@@ -82,10 +85,92 @@ def test_many_files_become_one_and_nothing_moves(bed: Bed) -> None:
 OURS = "SELECT commit_extra_info FROM dst.snapshots() WHERE author = 'viaduck' ORDER BY snapshot_id"
 
 
-def test_a_compaction_needs_no_stamp(bed: Bed) -> None:
+def test_rows_that_move_to_a_new_file_are_said_to_be_maintenance(bed: Bed) -> None:
     before = bed.look("a", OURS)
     keep_up(bed)
-    assert bed.look("a", OURS) == before
+    *kept, moved = bed.look("a", OURS)
+    assert kept == before
+    told = json.loads(moved[0])
+    said = told["kind"], told["after"], told["through"], told["deleted"], told["inserted"]
+    assert said == ("maintenance", bed.head, bed.head, 0, 0)
+
+
+STOCK = """
+import sys, json, duckdb
+con = duckdb.connect(config={"allow_unsigned_extensions": True})
+for file in json.loads(sys.argv[1]): con.execute(f"LOAD '{file}'")
+con.execute(sys.argv[2])
+for sql in json.loads(sys.argv[3]): print(json.dumps(con.execute(sql).fetchall(), default=str))
+"""
+
+
+def stock(bed: Bed, queries: list[str]) -> list[list[list[Any]]]:
+    """What a DuckDB of somebody else's answers, in a process of its own and with none of our settings."""
+    lake = bed.lake("a")
+    kind = f"'{lake.conninfo}'" if lake.sqlite_file is None else f"'{lake.sqlite_file}'"
+    attach_ = (
+        f"ATTACH 'ducklake:{'postgres' if lake.sqlite_file is None else 'sqlite'}:{kind[1:-1]}' AS dst (READ_ONLY)"
+    )
+    files = [str(engine._bundled(name)) for name in engine.EXTENSIONS]
+    asked = [sys.executable, "-c", STOCK, json.dumps(files), attach_, json.dumps(queries)]
+    done = subprocess.run(asked, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_a_stock_reader_sees_every_snapshot_as_it_was_after_upkeep_too(make_bed: MakeBed) -> None:
+    """H1: DuckLake's rewrite narrows a table's statistics, and whoever has no settings of ours loses old rows by it."""
+    bed = make_bed()
+    bed.sql(
+        "CREATE TABLE src.main.t (id BIGINT, tenant VARCHAR, v VARCHAR, n DOUBLE)",
+        "INSERT INTO src.main.t SELECT i, 'a', 'old', -i FROM range(30) r(i)",
+        "INSERT INTO src.main.t SELECT i, 'a', 'new', i FROM range(30, 60) r(i)",
+    )
+    bed.add("a")
+    bed.seed()
+    for change in (
+        "DELETE FROM src.main.t WHERE id < 20",
+        "UPDATE src.main.t SET v = 'mid', n = 5 WHERE id BETWEEN 18 AND 33",
+        "DELETE FROM src.main.t WHERE v = 'old'",
+        "UPDATE src.main.t SET id = id + 1000 WHERE id > 50",
+        "DELETE FROM src.main.t WHERE n > 40",
+    ):
+        position = bed.head
+        bed.sql(change)
+        bed.changes(position, "a")
+    queries = [
+        query.format(f"dst.main.t AT (VERSION => {snapshot})")
+        for snapshot in range(1, bed.commits("a") + 1)
+        for query in (
+            "SELECT count(*) FROM {} WHERE v = 'old'",
+            "SELECT count(*) FROM {} WHERE id < 20",
+            "SELECT count(*) FROM {} WHERE n < 0",
+            "SELECT id, v, n FROM {} ORDER BY id",
+            "SELECT v, count(*), min(id), max(id) FROM {} GROUP BY v ORDER BY v",
+            "SELECT id, count(*) FROM {} GROUP BY id ORDER BY id",
+        )
+    ]
+    before = stock(bed, queries)
+    for _ in range(2):
+        keep_up(bed)
+        assert live(bed) == (1, 0)
+        assert stock(bed, queries) == before
+    assert bed.rows("a") == bed.expected("a")
+
+
+def test_a_table_with_a_column_called_filename_keeps_its_rows_and_its_dead(make_bed: MakeBed) -> None:
+    bed = make_bed()
+    bed.sql(
+        "CREATE TABLE src.main.t (id BIGINT, tenant VARCHAR, FileName VARCHAR)",
+        "INSERT INTO src.main.t SELECT i, 'a', 'x' FROM range(50) r(i)",
+    )
+    bed.add("a")
+    bed.seed()
+    position = bed.head
+    bed.sql("UPDATE src.main.t SET filename = 'y' WHERE id < 9")
+    bed.changes(position, "a")
+    assert keep_up(bed).error is None
+    assert bed.rows("a") == bed.expected("a")
 
 
 def test_deletes_that_go_to_a_file_are_said_to_be_maintenance(inlining: Bed) -> None:
