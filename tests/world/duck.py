@@ -23,13 +23,13 @@ def connect() -> duckdb.DuckDBPyConnection:
     # To look at the extensions' signatures costs a second of CPU each time; pip has checked the wheels' hashes.
     con = duckdb.connect(":memory:", config={"autoinstall_known_extensions": False, "allow_unsigned_extensions": True})
     for name in EXTENSIONS:
-        con.execute(f"LOAD {quote(str(_extension(name)))}")
+        con.execute(f"LOAD {quote(str(extension(name)))}")
     for setting in SETTINGS:
         con.execute(setting)
     return con
 
 
-def _extension(name: str) -> Path:
+def extension(name: str) -> Path:
     spec = importlib.util.find_spec(f"duckdb_extension_{name}")
     if spec is None or not spec.submodule_search_locations:
         raise RuntimeError(f"the wheel duckdb-extension-{name} is not installed")

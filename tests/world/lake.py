@@ -34,6 +34,10 @@ class Lake:
     def is_sqlite(self) -> bool:
         return self.catalog.startswith("sqlite:")
 
+    @property
+    def is_local(self) -> bool:
+        return "://" not in (self.data_path or "")
+
 
 def attach(
     con: duckdb.DuckDBPyConnection, alias: str, lake: Lake, *, read_only: bool = False, create: bool = False

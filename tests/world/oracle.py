@@ -7,7 +7,8 @@ services it knows nothing. It trusts nothing in between: neither counts, nor out
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +20,7 @@ from tests.world.holdings import Holdings
 from tests.world.lake import Lake, metadata, opened
 from tests.world.rows import Column, Row, columns_of, minus, rows_of
 from tests.world.stamps import BadStamp, Commit, Stamp, commits_of, parse
+from tests.world.stock import disagreements, stock_reader
 from tests.world.truth import Truth
 
 SCHEMA = "_viaduck"
@@ -111,6 +113,8 @@ class _Check:
     """Stamped snapshots whose rows were compared with the truth."""
     tokens: dict[str, int] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
+    stock: duckdb.DuckDBPyConnection | None = None
+    kept_up_at: int = 0
 
     def __post_init__(self) -> None:
         self.holdings = Holdings(self.destination, self.truth)
@@ -120,14 +124,26 @@ class _Check:
         self.whole = commits[0].snapshot == 0
         self.cursors = [table for table in self._cursor_tables() if self._cursor_rows(name(self.alias, SCHEMA, table))]
         self.tables = self._table_ids()
-        for commit in commits:
-            if commit.snapshot > 0:
-                self._commit(commit)
+        with self._stock_reader(commits):
+            for commit in commits:
+                if commit.snapshot > 0:
+                    self._commit(commit)
         if self.damaged_at is not None:
             self._find("damaged", self.damaged_at, "its files are gone, and nobody seeded it anew")
         if head is not None:
             self._arrival(head)
         return self.findings
+
+    @contextmanager
+    def _stock_reader(self, commits: Sequence[Commit]) -> Iterator[None]:
+        """Somebody else's DuckDB reads along where our upkeep may have made the past wrong for it (H1)."""
+        self.kept_up_at = max((each.snapshot for each in commits if each.is_upkeep), default=0)
+        if not self.kept_up_at or not self.ours or not self.destination.lake.is_local:
+            yield
+            return
+        with stock_reader(self.destination.lake) as self.stock:
+            yield
+        self.stock = None
 
     def _commit(self, commit: Commit) -> None:
         stamp = self._stamp(commit) if commit.is_ours else None
@@ -260,6 +276,10 @@ class _Check:
         if missing or extra:
             detail = f"{stamp.kind} {stamp.range}: {len(missing)} rows missing, {len(extra)} too many of {self.size}"
             self._find("exact", snapshot, detail, missing, extra)
+        if self.stock is not None and snapshot <= self.kept_up_at:
+            table = name("stock", self.destination.schema, self.destination.table) + f" AT (VERSION => {snapshot})"
+            for said in disagreements(self.stock, table, self.columns, have):
+                self._find("stock", snapshot, f"a stock reader {said}")
         return True
 
     def _table(self, snapshot: int) -> str:

@@ -35,11 +35,12 @@ def columns_of(con: duckdb.DuckDBPyConnection, table: str) -> tuple[Column, ...]
 
 
 def rows_of(con: duckdb.DuckDBPyConnection, table: str, columns: Sequence[Column], where: str = "true") -> Counter[Row]:
-    texts = ", ".join(map(_text, columns))
+    texts = ", ".join(map(text_of, columns))
     return Counter(con.execute(f"SELECT {texts} FROM {table} WHERE {where}").fetchall())
 
 
-def _text(column: Column) -> str:
+def text_of(column: Column) -> str:
+    """A value of the column as it is compared."""
     plain = name(column.name)
     return f"CAST({plain} + 0 AS VARCHAR)" if column.type in ("DOUBLE", "FLOAT") else f"CAST({plain} AS VARCHAR)"
 

@@ -63,6 +63,11 @@ class Commit:
         return any(int(found) in tables for found in re.findall(r":(\d+)", self.changes))
 
     @property
+    def is_upkeep(self) -> bool:
+        """Whether it moved rows between files, stamped or not."""
+        return '"kind": "maintenance"' in (self.extra or "") or (bool(self.changes) and self.is_bare_upkeep)
+
+    @property
     def is_bare_upkeep(self) -> bool:
         """An unstamped compaction: it rewrote files and nothing else, but for a comment that was there already.
 

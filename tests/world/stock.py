@@ -1,0 +1,65 @@
+"""A stock reader: somebody else's DuckDB, which knows nothing of our settings, looks back at a destination's snapshots.
+
+DuckLake holds a table's past against its present statistics (H1). Our own connections are set not to, so that nothing
+which they compare can tell whether *we* have made the past wrong for everybody else.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+
+import duckdb
+
+from tests.world.duck import EXTENSIONS, extension, name, quote
+from tests.world.lake import Lake, attach
+from tests.world.rows import Column, Row, rows_of, text_of
+
+TIMES = name("times that it is there")
+
+COMPARED = ("BIGINT", "INTEGER", "SMALLINT", "TINYINT", "VARCHAR", "DATE", "TIMESTAMP", "BOOLEAN")
+"""Columns that are filtered and sorted: of these DuckLake keeps the least and the greatest value."""
+
+
+@contextmanager
+def stock_reader(lake: Lake) -> Iterator[duckdb.DuckDBPyConnection]:
+    """An instance as DuckDB makes it, with ``lake`` attached as ``stock``."""
+    with closing(duckdb.connect(":memory:", config={"allow_unsigned_extensions": True})) as con:
+        for each in EXTENSIONS:
+            con.execute(f"LOAD {quote(str(extension(each)))}")
+        con.execute("SET TimeZone = 'UTC'")
+        attach(con, "stock", lake, read_only=True)
+        yield con
+
+
+def disagreements(
+    stock: duckdb.DuckDBPyConnection, table: str, columns: Sequence[Column], rows: Counter[Row]
+) -> list[str]:
+    """What a stock reader finds otherwise than ``rows``, which are all of ``table`` (``AT`` and all)."""
+    found = [] if rows_of(stock, table, columns) == rows else ["reads other rows"]
+    for number, column in enumerate(columns):
+        if column.type in COMPARED:
+            values = Counter(row[number] for row in rows.elements())
+            try:
+                found += _by_column(stock, table, column, values)
+            except duckdb.InvalidInputException as error:  # a group beyond those that statistics allow
+                found.append(f"can't read {column.name}: {error}")
+    return found
+
+
+def _by_column(
+    stock: duckdb.DuckDBPyConnection, table: str, column: Column, values: Counter[str | None]
+) -> Iterator[str]:
+    plain, text = name(column.name), text_of(column)
+    groups = f"SELECT {plain}, count(*) FROM {table} GROUP BY 1"
+    grouped = stock.execute(f"SELECT {text}, {TIMES} FROM ({groups}) AS g({plain}, {TIMES})").fetchall()
+    if Counter(dict(grouped)) != values:
+        yield f"groups by {column.name} otherwise"
+    ordered = stock.execute(f"SELECT {text} FROM (SELECT {plain} FROM {table} ORDER BY {plain})").fetchall()
+    if Counter(value for (value,) in ordered) != values:
+        yield f"finds other values when it sorts by {column.name}"
+    for value in sorted(value for value in values if value is not None)[:: max(1, len(values) - 1)]:
+        same = f"SELECT count(*) FROM {table} WHERE {plain} = CAST(? AS {column.type})"
+        if stock.execute(same, [value]).fetchall()[0][0] != values[value]:
+            yield f"misses rows where {column.name} is {value!r}"
