@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import random
 import time
 import uuid
@@ -308,7 +309,8 @@ class Applier:
         Whoever committed it may have died before looking, and what comes next would bury the loss. Where the commit's
         stamp was expired, every file of the table is looked at.
         """
-        snapshot = lake.catalog.find_stamp(f'"item": "{cursor.item}"')
+        said = lake.catalog.stamp_at(cursor.snapshot)
+        snapshot = cursor.snapshot if said is not None and json.loads(said)["item"] == cursor.item else None
         self._look_at_files(lake, destination, snapshot)
 
     def _look_at_files(self, lake: OpenLake, destination: Destination, snapshot: int | None) -> None:

@@ -23,6 +23,8 @@ class Cursor:
     routing_value: str
     item: str
     rows_applied: int
+    snapshot: int = 0
+    """Of the destination's lake: the one that committed this position."""
 
 
 class Decision(StrEnum):

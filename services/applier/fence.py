@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 import duckdb
 
@@ -91,7 +92,7 @@ def read_cursor(con: duckdb.DuckDBPyConnection, alias: str, destination: Destina
     try:
         rows = con.execute(
             "SELECT generation, position, source_lake, source_table_id, source_table_uuid, routing_value, item,"
-            f" rows_applied FROM {cursor_table(alias, destination)}"
+            f" rows_applied, snapshot_id FROM {cursor_table(alias, destination)}"
         ).fetchall()
     except duckdb.CatalogException:
         return None
@@ -105,11 +106,16 @@ def read_cursor(con: duckdb.DuckDBPyConnection, alias: str, destination: Destina
 
 
 def buried_in(catalog: CatalogReader, destination: Destination) -> int:
-    """The generation in which the destination's data was dropped last, as the lake's stamps tell; 0 if it never was."""
-    part = f'"destination": "{destination.destination}", "kind": "drop"'
-    drops = (json.loads(text) for text in catalog.stamps(part))
-    return max((drop["generation"] for drop in drops if f"{drop['pipeline']}/{drop['destination']}" == destination.key),
+    """The generation in which the destination's data was dropped last, as the stamps of the snapshots tell that took
+    its cursor's table away; 0 if it never was."""
+    ended = catalog.dropped_at(SCHEMA, cursor_name(destination.pipeline, destination.destination))
+    said = (json.loads(text) for text in map(catalog.stamp_at, ended) if text is not None)
+    return max((each["generation"] for each in said if each["kind"] == "drop" and _speaks_of(each, destination)),
                default=0)  # fmt: skip
+
+
+def _speaks_of(stamp: dict[str, Any], destination: Destination) -> bool:
+    return (stamp["pipeline"], stamp["destination"]) == (destination.pipeline, destination.destination)
 
 
 def create_cursor(con: duckdb.DuckDBPyConnection, alias: str, move: Move) -> None:

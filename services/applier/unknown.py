@@ -12,7 +12,8 @@ from shared.messages import Destination
 
 
 def committed_snapshot(lake: OpenLake, token: str) -> int | None:
-    """The snapshot that carries ``token``; None where no commit with it can be found.
+    """The snapshot that carries ``token``; None where no commit with it can be found, or so many came after it that
+    only the cursor can tell.
 
     Asked of the catalog itself on a fresh connection: the one that lost the acknowledgement knows nothing.
     TLA: ``ResolveUnknown``.
@@ -30,17 +31,26 @@ def require_files(
     reader of the table fails from then on. A bucket that is gone raises as what it is. TLA: ``Whole``.
     """
     for file in _files(con, lake, destination, None if snapshot is None else lake.catalog.files_of(snapshot)):
-        try:
-            con.execute("SELECT count(*) FROM parquet_file_metadata([?])", [file]).fetchall()
-        except duckdb.Error as error:
-            if not misses_file(error):
-                raise
+        if not _is_there(con, file):
             _require_bucket(con, file)
             raise DestinationError(
                 "destination_damaged",
                 f"the file {file.rsplit('/', 1)[-1]} of the table of {destination.key} is committed and gone (H7)",
                 "it is reseeded as a new generation by itself; deny DeleteObject to appliers to prevent it",
-            ) from None
+            )
+
+
+def _is_there(con: duckdb.DuckDBPyConnection, file: str) -> bool:
+    """Whether a file can be opened. It is not read, since it may be encrypted; a missing local one is just not listed.
+
+    Raises ``duckdb.Error`` for any other answer than yes or no.
+    """
+    try:
+        return bool(con.execute("SELECT size FROM read_blob(?)", [file]).fetchall())
+    except duckdb.Error as error:
+        if not misses_file(error):
+            raise
+        return False
 
 
 def _require_bucket(con: duckdb.DuckDBPyConnection, file: str) -> None:

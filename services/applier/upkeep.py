@@ -18,9 +18,10 @@ from services.applier import fence
 from services.applier.shape import columns_of, table_path
 from services.applier.task import Target
 from shared.errors import DestinationError
+from shared.lake.cursor import SCHEMA, cursor_name
 from shared.lake.engine import release
 from shared.lake.pool import OpenLake
-from shared.lake.sql import literal
+from shared.lake.sql import literal, path
 from shared.messages import Destination
 
 SMALL_BYTES = 16_000_000
@@ -31,8 +32,12 @@ DEAD_SHARE = 0.04
 apply, which can't be merged while a row of it is dead, does not stay for ever."""
 
 
+POSITIONS_KEPT = 1_000
+"""Snapshots of the lake for which its cursors can still be looked back at."""
+
+
 def tidy(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target, deadline_s: float) -> None:
-    """Write dead rows out of files, then merge small ones; what is done by then stays done.
+    """Write dead rows out of files, merge small ones, and forget old positions; what is done by then stays done.
 
     First of all what is inlined goes to files, be it by somebody else: a flush that comes after shows deleted rows
     again in the snapshots before (H13). Raises ``duckdb.Error``, and ``deadline_exceeded`` where moving rows took
@@ -48,8 +53,26 @@ def tidy(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target, deadlin
             "CALL ducklake_merge_adjacent_files(?, ?, schema => ?, max_file_size => ?)",
             [lake.alias, destination.table, destination.schema_name, SMALL_BYTES],
         ).fetchall()
+        _forget_positions(con, lake, destination)
     finally:
         release(con)
+
+
+def _forget_positions(con: duckdb.DuckDBPyConnection, lake: OpenLake, destination: Destination) -> None:
+    """Delete the cursor's rows that are long dead from the catalog: each apply leaves one, and reads them all.
+
+    DuckLake has no way for that but a flush, which would bring the living row to a file. Nobody reads such rows who
+    does not look back at the cursor itself, further than ``POSITIONS_KEPT`` snapshots: conflicts are found by what
+    snapshots say that they changed, and the row that counts never died.
+    """
+    dead = lake.catalog.head().snapshot - POSITIONS_KEPT
+    for name in lake.catalog.inlined_into(SCHEMA, cursor_name(destination.pipeline, destination.destination)):
+        if lake.lake.sqlite_file is None:
+            gone = f"DELETE FROM {path(lake.lake.schema, name)} WHERE end_snapshot <= {dead:d}"
+            con.execute("CALL postgres_execute(?, ?)", [f"__ducklake_metadata_{lake.alias}", gone]).fetchall()
+        else:
+            table = path(f"__ducklake_metadata_{lake.alias}", "main", name)
+            con.execute(f"DELETE FROM {table} WHERE end_snapshot <= ?", [dead]).fetchall()
 
 
 def _leave_dead_rows(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target, deadline_s: float) -> bool:

@@ -27,6 +27,9 @@ from shared.ranges import Range
 MAINTENANCE = frozenset({"merge_adjacent", "rewrite_delete", "inline_flush"})
 """Marks of commits that move rows between files and change none."""
 
+LOOKED_BACK = 10_000
+"""Snapshots in which a commit of a moment ago is looked for: a lake that many share may have millions."""
+
 APPENDING = frozenset({"inserted_into_table", "inlined_insert", "merge_adjacent", "inline_flush"})
 
 
@@ -403,14 +406,35 @@ class CatalogReader:
             return bool(self._one("SELECT to_regclass(:name) IS NOT NULL AS there", name=self._prefix + name)["there"])
         return bool(self._all("SELECT name FROM sqlite_master WHERE name = :name", name=name))
 
-    def find_stamp(self, part: str, after: int = 0) -> int | None:
-        """The newest snapshot beyond ``after`` whose ``commit_extra_info`` holds ``part`` (a token, an item id)."""
+    def find_stamp(self, part: str) -> int | None:
+        """The newest snapshot whose ``commit_extra_info`` holds ``part`` (a token), of the newest ``LOOKED_BACK``."""
         sql = (
-            "SELECT max(snapshot_id) AS found FROM {}ducklake_snapshot_changes"
-            " WHERE snapshot_id > :after AND commit_extra_info LIKE :part ESCAPE '!'"
+            "SELECT max(snapshot_id) AS found FROM (SELECT snapshot_id, commit_extra_info"
+            " FROM {}ducklake_snapshot_changes ORDER BY snapshot_id DESC LIMIT :newest) AS looked"
+            " WHERE commit_extra_info LIKE :part ESCAPE '!'"
         )
-        found = self._one(sql, after=after, part=_holding(part))["found"]
+        found = self._one(sql, newest=LOOKED_BACK, part=_holding(part))["found"]
         return None if found is None else int(found)
+
+    def stamp_at(self, snapshot: int) -> str | None:
+        """What the commit of ``snapshot`` carries in ``commit_extra_info`` if it is Viaduck's, and is retained."""
+        sql = (
+            "SELECT commit_extra_info FROM {}ducklake_snapshot_changes"
+            " WHERE snapshot_id = :snapshot AND author = 'viaduck'"
+        )
+        rows = self._all(sql, snapshot=snapshot)
+        return str(rows[0]["commit_extra_info"]) if rows else None
+
+    def dropped_at(self, schema: str, table: str) -> tuple[int, ...]:
+        """The snapshots that took a table of that name away, by DROP or by a new name."""
+        rows = self._all(
+            "SELECT t.end_snapshot FROM {}ducklake_table t JOIN {}ducklake_schema s ON s.schema_id = t.schema_id"
+            " WHERE lower(t.table_name) = lower(:table) AND lower(s.schema_name) = lower(:schema)"
+            " AND t.end_snapshot IS NOT NULL",
+            schema=schema,
+            table=table,
+        )
+        return tuple(int(row["end_snapshot"]) for row in rows)
 
     def stamps(self, part: str = "") -> tuple[str, ...]:
         """What Viaduck's own commits carry in ``commit_extra_info``, oldest first, where it holds ``part``."""
