@@ -48,8 +48,14 @@ class Lakes:
         return self._of_pipeline(self._config.source.lake)
 
     def listed(self, destination: FileDestination) -> ResolvedLake:
-        """That of a destination which the pipeline itself lists."""
-        return self._of_pipeline(destination.lake)
+        """That of a destination as a file has it: one that the pipeline lists, or that is registered besides."""
+        if is_copy(self._config) or self._listed.get(destination.id) == destination:
+            return self._of_pipeline(destination.lake)
+        lake, defaults = destination.lake, self._config.defaults.properties
+        own = {name: value for name, value in lake.properties.items()
+               if name not in SECRET_PROPERTIES or defaults.get(name) != value}  # fmt: skip
+        public = lake.model_copy(update={"properties": own, "from_defaults": own != lake.properties})
+        return self._limited(public, lake, self._limits(destination.id, destination.routing_value, public))
 
     def published(self, destination: Destination) -> ResolvedLake:
         """That of a destination as control publishes it. Raises also what ``lake_of`` raises."""

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Query, Request, Response
 
 from services.control.api.conditions import IfMatch, IfNoneMatch, etag, matching, sends
+from services.control.api.json_bodies import StrictRoute
 from services.control.api.models import (
     After,
     Change,
@@ -38,7 +39,7 @@ from services.control.pipeline_entry import EXAMPLE
 from services.control.status import PipelineStatus, View, pipeline_status
 from services.control.strangers import Unfit
 
-router = APIRouter(prefix="/v1/pipelines", tags=["pipelines"])
+router = APIRouter(prefix="/v1/pipelines", tags=["pipelines"], route_class=StrictRoute)
 
 OfDestination = Annotated[str | None, Query(max_length=200, description="Of this destination alone")]
 PipelineEntry = Annotated[

@@ -168,8 +168,13 @@ def _takes(request: Request, method: str) -> bool:
 
 def _invalid(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)  # noqa: S101 - installed for nothing else
-    fields = [FieldProblem(path=_path(each["loc"]), message=str(each["msg"])) for each in error.errors()]
+    fields = [FieldProblem(path=_path(each["loc"]), message=_message(each)) for each in error.errors()]
     return document("invalid", said(fields), fields=fields)
+
+
+def _message(error: Mapping[str, Any]) -> str:
+    """A body that is no JSON says in its context why."""
+    return f"is no JSON: {error['ctx']['error']}" if error["type"] == "json_invalid" else str(error["msg"])
 
 
 def _path(location: Sequence[int | str]) -> str:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from services.control.api.conditions import sends
 from services.control.api.idempotency import IDEMPOTENT
+from services.control.api.json_bodies import StrictRoute
 from services.control.api.models import After, Detail, Limit, Page, PipelineName
 from services.control.api.paging import DEFAULT_LIMIT, page
 from services.control.api.problems import Problem, declared
@@ -20,7 +21,7 @@ from services.control.proposals import Proposal, State
 from services.control.strangers import Unfit
 from shared.errors import DestinationError
 
-router = APIRouter(prefix="/v1/pipelines/{pipeline}/proposals", tags=["proposals"])
+router = APIRouter(prefix="/v1/pipelines/{pipeline}/proposals", tags=["proposals"], route_class=StrictRoute)
 
 PROPOSAL = "^[0-9a-f]{32}$"
 EXAMPLE = "0123456789abcdef0123456789abcdef"

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from services.control.api.idempotency import IDEMPOTENT
+from services.control.api.json_bodies import StrictRoute
 from services.control.api.models import After, Limit, Page
 from services.control.api.paging import DEFAULT_LIMIT, read_id, write_id
 from services.control.api.problems import Problem, declared
@@ -16,7 +17,7 @@ from services.control.api.state import CurrentAsker, sources_of
 from services.control.tokens import Scope, Token, Tokens, fit
 from shared.messages import Name
 
-router = APIRouter(prefix="/v1/tokens", tags=["tokens"])
+router = APIRouter(prefix="/v1/tokens", tags=["tokens"], route_class=StrictRoute)
 
 TokenId = Annotated[str, Path(pattern="^[0-9a-f]{16}$", description="Its id")]
 

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool
 
 from services.control.api.idempotency import IDEMPOTENT
+from services.control.api.json_bodies import StrictRoute
 from services.control.api.models import Limit, Page, PipelineName
 from services.control.api.paging import DEFAULT_LIMIT, Offset, read_spans, write_spans
 from services.control.api.problems import declared
@@ -19,7 +20,7 @@ from shared.config.secrets import LONGEST, told
 from shared.kafka.record import Record
 from shared.messages import DeadLetter, ItemKind, WorkItem
 
-router = APIRouter(prefix="/v1/pipelines/{pipeline}", tags=["work"])
+router = APIRouter(prefix="/v1/pipelines/{pipeline}", tags=["work"], route_class=StrictRoute)
 
 SHOWN_PAYLOAD = 500
 LONGEST_CURSOR = 16_000

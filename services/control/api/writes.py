@@ -13,6 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from services.control.api.conditions import IfMatch, IfNoneMatch, etag, matching, sends
 from services.control.api.destinations import shown_detail
 from services.control.api.idempotency import IDEMPOTENT
+from services.control.api.json_bodies import StrictRoute, strictly
 from services.control.api.models import (
     Check,
     DestinationId,
@@ -34,7 +35,7 @@ from services.control.lifecycle import Refused, Registered
 from services.control.strangers import Unfit
 
 PREFIX = "/v1/pipelines/{pipeline}/destinations"
-router = APIRouter(prefix="/v1/pipelines/{pipeline}", tags=["destinations"])
+router = APIRouter(prefix="/v1/pipelines/{pipeline}", tags=["destinations"], route_class=StrictRoute)
 
 MAX_LINES = 10_000
 LINES = "".join(
@@ -236,11 +237,9 @@ def _import(desk: Desk, body: bytes, author: str, all_or_nothing: bool) -> Impor
 def _lines(body: bytes) -> Iterator[tuple[int, Entry | Line]]:
     seen: set[str] = set()
     for number, line in _each(body):
-        try:
-            entry = Entry.model_validate_json(line) if isinstance(line, bytes) else Entry.model_validate(line)
-        except ValidationError as error:
-            fields = [_field(each["loc"], each["msg"]) for each in error.errors(include_url=False, include_input=False)]
-            yield number, _failed(number, None, _invalid(*fields))
+        entry = _entry(line)
+        if not isinstance(entry, Entry):
+            yield number, _failed(number, None, _invalid(*entry))
             continue
         if entry.id is None or entry.id in seen:
             why = "is missing" if entry.id is None else f"{entry.id} is on a line before"
@@ -250,13 +249,23 @@ def _lines(body: bytes) -> Iterator[tuple[int, Entry | Line]]:
         yield number, entry
 
 
+def _entry(line: Any) -> Entry | list[FieldProblem]:
+    """The entry of a line, or of a member of an array, or what is wrong with it."""
+    try:
+        return Entry.model_validate(strictly(line) if isinstance(line, bytes) else line)
+    except ValidationError as error:
+        return [_field(each["loc"], each["msg"]) for each in error.errors(include_url=False, include_input=False)]
+    except (ValueError, RecursionError) as error:
+        return [FieldProblem(path="", message=f"is no JSON: {error}"[:200])]
+
+
 def _each(body: bytes) -> Iterator[tuple[int, Any]]:
     """Lines, or the members of an array, which no line is; counted from 1."""
     if not body.lstrip().startswith(b"["):
         yield from ((number, line) for number, line in enumerate(body.splitlines(), 1) if line.strip())
         return
     try:
-        members = json.loads(body)
+        members = strictly(body)
     except (ValueError, RecursionError) as error:
         raise _invalid(FieldProblem(path="body", message=f"is no JSON array: {error}"[:200])) from None
     yield from enumerate(members, 1)

@@ -10,10 +10,12 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from psycopg.pq import Conninfo
 
 from shared.config.catalogs import ResolvedLake, absolute_data_path, parse_catalog
 from shared.config.loading import load
 from shared.config.model import Config
+from shared.config.words import ANYBODYS
 from shared.errors import ConfigError
 from shared.lake.catalog import CatalogReader
 from tests.fast.control.files import config, destination, make_source, write
@@ -248,3 +250,61 @@ def test_around_the_placeholder_it_is_text_or_a_mistake_of_one_line(tmp_path: Pa
             assert is_told_in_one_line(loaded, "template."), loaded
         else:
             assert getattr(loaded.template, key) == given
+
+
+WORDS = [each.keyword.decode() for each in Conninfo.get_defaults() if each.keyword.decode() not in ANYBODYS]
+ELSEWHERE: list[tuple[str, dict[str, Any]]] = [
+    ("catalog_env", {"catalog": None, "catalog_env": "VIADUCK_TOKEN"}),
+    ("catalog_env", {"catalog": None, "catalog_env": "ANY_OTHER"}),
+    ("properties.s3_session_token_env", {"properties": {"s3_session_token_env": "VIADUCK_TOKEN"}}),
+    ("properties.s3_session_token_env", {"properties": {"s3_session_token_env": "PATH"}}),
+    ("properties.s3_region_env", {"properties": {"s3_region_env": "PATH"}}),
+    *[("properties.s3_endpoint", {"properties": {"s3_endpoint": each}})
+      for each in ("evil/x", "http://evil", "u@evil", "evil?x", "evil#x", "evil%00", "a:b:c", ":1", "evil:", "")],
+    *[("properties.s3_region", {"properties": {"s3_region": each}}) for each in ("x@evil:9/", "a/b", "a#", "A", "é")],
+    *[("data_path", {"data_path": each}) for each in (
+        "s3://x@evil:9000/", "s3://b:1/x", "s3://bucket/x?s3_endpoint=evil", "s3://bucket/#", "s3://bucket/../x",
+        "https://evil/", "s3://", "s3:///x", "://x", "s3://BUCKET/x")],
+    *[("catalog", {"catalog": f"postgres:host=db user=u {word}=/tmp/x"}) for word in WORDS],
+    *[("catalog", {"catalog": each}) for each in (
+        "postgres:user=u", "postgres:host=db", "postgres:host=/run user=u", "postgres:host=a:b/c user=u",
+        "postgresql://u@%2Frun%2Fpostgresql/x", "postgresql://u@db/x?hostaddr=10.0.0.1")],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "keys"), ELSEWHERE)
+def test_what_would_send_something_elsewhere_is_refused_by_its_field_before_anybody_is_asked(
+    office: Office, path: str, keys: dict[str, Any]
+) -> None:
+    sent = {key: value for key, value in entry("a", **keys).items() if value is not None}
+    for call in (f"{D}/a?check=false", f"{D}/a", f"{D}:validate"):
+        answer = office.http.put(call, sent) if "/a" in call else office.http.post(call, {**sent, "id": "a"})
+        assert answer.status_code == 422, answer.text
+        assert path in {field["path"] for field in answer.json()["fields"]}
+        assert answer.json()["type"] != "/docs/errors#check_failed"
+    assert office.registry.destinations() == {}
+
+
+NO_JSON = [
+    b'{"routing_value": "x", "catalog": "sqlite:x.sqlite", "catalog": "sqlite:y.sqlite"}',
+    b'{"routing_value": NaN, "catalog": "sqlite:x.sqlite"}',
+    b'{"routing_value": Infinity, "catalog": "sqlite:x.sqlite"}',
+    b'{"routing_value": 1e999, "catalog": "sqlite:x.sqlite"}',
+    b'{"routing_value": "x", "catalog": "sqlite:x.sqlite", "properties": {"s3_region": "a", "s3_region": "b"}}',
+]
+
+
+@pytest.mark.parametrize("body", NO_JSON)
+def test_what_two_readers_would_read_differently_is_no_json(office: Office, body: bytes) -> None:
+    json = {"content-type": "application/json"}
+    calls = [("PUT", f"{D}/a?check=false", body, json), ("POST", f"{D}:validate", body, json),
+             ("PUT", "/v1/pipelines/orders?check=false", body, json),
+             ("POST", f"{D}:import", b"[" + body.replace(b"{", b'{"id": "a", ', 1) + b"]", json)]  # fmt: skip
+    for method, path, sent, headers in calls:
+        answer = office.http.request(method, path, content=sent, headers=headers)
+        assert answer.status_code == 422, answer.text
+        assert "is no JSON" in answer.text
+    line = {"content-type": "application/x-ndjson"}
+    answer = office.http.request("POST", f"{D}:import", content=body.replace(b"{", b'{"id": "a", ', 1), headers=line)
+    assert [each["status"] for each in answer.json()["lines"]] == [422]
+    assert office.registry.destinations() == {}
