@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Mapping
+from datetime import datetime
 
 from services.control import seen as seen_
 from services.control.frontier import Frontiers, Published
@@ -15,6 +17,9 @@ from shared.messages import Frontier, ItemKind, Offer, Offered, Outcome, Progres
 
 ASKING = frozenset({Outcome.PARKED, Outcome.FENCED})
 """Answers that may want something of the registry; so does every one to a ``drop``."""
+
+MOST_APPLIERS = 200
+"""Whoever reaches the broker may call himself anything."""
 
 
 class Board:
@@ -34,6 +39,8 @@ class Board:
         self._published = Published()
         self._seen: dict[str, Seen] = {}
         self._frontiers = Frontiers()
+        self._appliers: OrderedDict[str, datetime] = OrderedDict()
+        """When each answered last, by its own clock; those that did so last."""
         self._asks: dict[str, Progress] = {}
         self.offered = threading.Event()
         """Set when a reader has offered routing values without a destination."""
@@ -100,10 +107,16 @@ class Board:
                     published=self._published,
                     newest=self._frontiers.newest,
                     trusted=self._frontiers.trusted,
+                    appliers=dict(self._appliers),
                 )
             return self._view
 
     def _note_progress(self, progress: Progress) -> None:
+        if progress.applier:
+            self._appliers[progress.applier] = progress.at
+            self._appliers.move_to_end(progress.applier)
+            if len(self._appliers) > MOST_APPLIERS:
+                self._appliers.popitem(last=False)
         after = seen_.after(self._seen.get(progress.destination), progress)
         if after is not None:
             self._seen[progress.destination] = after

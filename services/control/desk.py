@@ -186,6 +186,32 @@ class Desk:
         """Pause, resume, stop, restart or reseed."""
         return self._act(id, action, ACTIONS[action], author, same)
 
+    def act_all(self, ids: Iterable[str], action: str, author: str | None) -> tuple[int, int]:
+        """Pause, resume, stop or restart many in one transaction: how many changed, and how many could not.
+
+        One that is not there any more, or is in a state that does not allow it, stays as it is.
+        """
+        act, wanted, refused = ACTIONS[action], list(ids), 0
+        if action in LONG:
+            raise Refused("conflict", f"{action} is for one destination at a time", "each takes a scan of the source")
+        changed: list[Registered] = []
+
+        def decide(held: Mapping[str, Registered], revision: Revision) -> list[Registered]:
+            nonlocal refused
+            changed.clear()
+            refused = 0
+            for id in wanted:  # noqa: A001
+                try:
+                    known = _there(held, id)
+                    changed.extend([] if known.removing else [act(known, revision)])
+                except Refused:
+                    refused += 1
+            return _changed(changed, held)
+
+        before = self._keeper.held
+        after = self._keeper.change(decide, author)
+        return sum(after[each.id].version != before[each.id].version for each in changed if each.id in before), refused
+
     def rewind(self, id: str, to: int, author: str | None, same: Same = anything) -> Done:
         """Begin a new life at snapshot ``to`` of the source."""
         self._require_retained(to)

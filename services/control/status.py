@@ -142,6 +142,8 @@ class View:
     published: Published = field(default_factory=Published)
     newest: tuple[Whole, ...] = ()
     trusted: tuple[Trusted, ...] = ()
+    appliers: Mapping[str, datetime] = field(default_factory=dict)
+    """When each answered last."""
 
     @cached_property
     def source_snapshot(self) -> int | None:

@@ -26,8 +26,11 @@ from services.control.api.problems import ProblemDocument, declared
 from services.control.api.state import Sources
 from services.control.api.streams import Streams
 from services.control.idempotency import Answers
-from services.control.page import add, assets, errors, live, login
+from services.control.page import add, assets, bulk, errors, live, login, records
+from services.control.page import health as health_page
 from services.control.page import proposals as proposals_page
+from services.control.page import tokens as tokens_page
+from services.control.page import work as work_page
 from services.control.page.once import Once
 from services.control.page.place import OF_ONE
 from services.control.page.trouble import ProblemPages
@@ -36,6 +39,11 @@ EVERYWHERE = (
     "invalid", "unauthorized", "forbidden", "method_not_allowed", "too_many_failures", "unavailable", "defect",
 )  # fmt: skip
 """Kinds that any route may answer with; 405 to another method than the route's own."""
+
+OF_A_PIPELINE = (
+    add.router, bulk.router, records.router, work_page.router, proposals_page.router, live.router,
+)  # fmt: skip
+"""Pages of the only pipeline, and of each below its name; the last takes whatever stands behind a destination."""
 
 DESCRIPTION = "Destinations as resources. Errors are RFC 9457 problem documents; docs/ERRORS.md explains each."
 
@@ -75,15 +83,14 @@ def _assembled() -> FastAPI:
         assets.router,
         login.router,
         errors.router,
+        health_page.router,
+        tokens_page.router,
         live.overview,
-        live.router,
-        add.router,
-        proposals_page.router,
+        *OF_A_PIPELINE,
     ):
         app.include_router(router)
-    app.include_router(live.router, prefix=OF_ONE)
-    app.include_router(add.router, prefix=OF_ONE)
-    app.include_router(proposals_page.router, prefix=OF_ONE)
+    for router in OF_A_PIPELINE:
+        app.include_router(router, prefix=OF_ONE)
     _describe(app)
     app.openapi()  # builds what FastAPI would build at the first requests, on several threads at once
     return app

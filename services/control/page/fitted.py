@@ -8,7 +8,7 @@ from markupsafe import Markup, escape
 
 from services.control.page.templates import render, templates
 
-OVERVIEW, ROWS, PIPELINES = 5_500, 44_000, 49_500
+OVERVIEW, ROWS, PIPELINES = 7_500, 42_000, 49_500
 """Bytes of each part at most, as it travels. Those that travel together are less than 50,000."""
 
 ROOMS = (240, 90, 40, 24)

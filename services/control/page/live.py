@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
@@ -19,20 +19,23 @@ from services.control.api.state import CurrentAsker, asker_of, require, sources_
 from services.control.api.streams import EventStream
 from services.control.api.writes import unfit_fields
 from services.control.desk import ACTIONS, Desk
-from services.control.lifecycle import Refused
-from services.control.page.add import Filled
+from services.control.lifecycle import Refused, permitted
+from services.control.operations import Operation
+from services.control.page.entry_form import Filled
 from services.control.page.fitted import OVERVIEW, PIPELINES, ROWS, event, fitted
 from services.control.page.login import form
-from services.control.page.pane import SORTS, STATES, Asked, Glance, Pane, Shown, Sort
+from services.control.page.pane import SORTS, STATES, Asked, Glance, Pane, Shown, Sort, shown_as
 from services.control.page.place import base, served
-from services.control.page.templates import HEADERS, answer, render
-from services.control.status import Status
+from services.control.page.templates import HEADERS, answer, render, visitor
+from services.control.status import MOVING, Status, View
 from services.control.strangers import Unfit
 from shared.errors import DependencyError, ViaduckError
 
 EVERY_S = 1.0
 PING_EVERY = 15
 COMMITS = 50
+OPERATIONS = 5
+"""Of a destination, the newest, of which those that are not over are shown."""
 MOST_PIPELINES = 25
 """On one page of the overview."""
 
@@ -47,6 +50,15 @@ MEANS = {
     "rewind": "A new life begins at an older snapshot that the source still retains, and goes on from there.",
     "remove": "It is forgotten. Its table and data stay, unless you choose to drop them: that can't be undone.",
 }
+BULK = {
+    "running": ("pause", "stop"),
+    "seeding": ("pause", "stop"),
+    "failing": ("restart", "pause", "stop"),
+    "parked": ("resume", "pause", "stop"),
+    "paused": ("resume", "stop"),
+    "stopped": ("restart",),
+}
+"""Actions for all destinations of a state, those that people look for first."""
 GRAVE = frozenset({"reseed", "rewind", "remove"})
 
 
@@ -90,11 +102,14 @@ async def show_list(request: Request, asked: CurrentAsked) -> HTMLResponse:
         request,
         "list.html",
         pipeline=glance.pipeline,
+        fitting=len(glance.wanted(asked)),
         base=base(request),
         overview=_overview(glance),
         rows=_rows(glance, rows),
         form=Filled().shown(),
-        may_write=asker_of(request).may("write"),
+        destination=None,
+        bulk=_bulk(asked),
+        reasons=[name for name, _ in glance.reasons],
         asked=asked,
         states=STATES,
         sorts=SORTS,
@@ -123,23 +138,46 @@ def pulse(request: Request) -> JSONResponse:
 
 @router.get("/destinations/{destination}", response_class=HTMLResponse)
 def show_one(destination: DestinationId, request: Request) -> HTMLResponse:
-    shown, desk = _status(request, destination), _desk(request)
+    shown, desk, view = _status(request, destination), _desk(request), served(request).view()
     commits, unseen = _commits(request, destination)
-    actions = [name for name in MEANS if shown.managed_by == "api" or name != "remove"]
+    open_now = [each for each in map(_looked_at(desk, view), desk.operations.newest(OPERATIONS, destination))
+                if each.state in ("running", "failed")]  # fmt: skip
     trail = desk.trail.entries(COMMITS, destination=destination)
-    return answer(request, "detail.html", d=shown, commits=commits, unseen=unseen, trail=trail, actions=actions,
-                  base=base(request), grave=GRAVE)  # fmt: skip
+    return answer(request, "detail.html", d=shown, **_facts(view, destination), commits=commits, unseen=unseen,
+                  trail=trail, operations=open_now, actions=_permitted(view, shown), base=base(request),
+                  grave=GRAVE)  # fmt: skip
+
+
+def _looked_at(desk: Desk, view: View) -> Callable[[Operation], Operation]:
+    return lambda operation: desk.now_of(operation, view)
+
+
+def _facts(view: View, destination: str) -> dict[str, Any]:
+    """Where it is, for ``facts.html``: never what is in a variable."""
+    held = view.destinations.get(destination)
+    return {"held": held, "failing": destination in view.standings and view.standings[destination].failing}
+
+
+def _permitted(view: View, shown: Status) -> tuple[str, ...]:
+    held = view.destinations.get(shown.id)
+    failing = shown.error is not None and shown.state in MOVING
+    return () if held is None else permitted(held, parked=shown.state == "parked", failing=failing)
 
 
 @router.get("/events/destinations/{destination}")
 async def one_events(destination: DestinationId, request: Request) -> StreamingResponse:
-    pane = _pane(request)
+    pane, place, looks = _pane(request), base(request), visitor(request)
 
     def now() -> Mapping[str, str]:
         shown = pane.look().statuses.get(destination)
-        return {"detail": "<p>It is removed.</p>" if shown is None else render("facts.html", d=shown)}
+        if shown is None:
+            return {"detail": "<p>It is removed.</p>", "actions": ""}
+        view = served(request).view()
+        buttons = render("actions.html", d=shown, actions=_permitted(view, shown), base=place, grave=GRAVE,
+                         who=looks)  # fmt: skip
+        return {"detail": render("facts.html", d=shown, **_facts(view, destination)), "actions": buttons}
 
-    return _stream(request, (base(request), destination), now)
+    return _stream(request, (place, destination, looks.may_write, looks.may_log_in), now)
 
 
 @router.get("/destinations/{destination}/applies")
@@ -199,13 +237,21 @@ def _confirm(request: Request, destination: str, action: str, refused: str | Non
                   grave=grave, base=base(request))  # fmt: skip
 
 
+def _bulk(asked: Asked) -> tuple[str, ...]:
+    """What can be done for all that are listed, where somebody has narrowed the list down to one state."""
+    return BULK.get(asked.state or "", ())
+
+
 def _overview(glance: Glance) -> Markup:
-    shown = {"pipeline": glance.pipeline, "worst": glance.worst, "pulse": glance.pulse}
+    shown = {"pipeline": glance.pipeline, "worst": glance.worst, "pulse": glance.pulse, "states": glance.states,
+             "reasons": glance.reasons}  # fmt: skip
     return fitted("overview.html", OVERVIEW, **shown)
 
 
 def _rows(glance: Glance, rows: Sequence[Status]) -> Markup:
-    return fitted("rows.html", ROWS, destinations=rows, total=len(glance.statuses))
+    standings = glance.statuses.view.standings
+    shown = [(each, shown_as(standings[each.id])) for each in rows]
+    return fitted("rows.html", ROWS, destinations=shown, total=len(glance.statuses))
 
 
 def _pipelines(request: Request, asked: Asked) -> tuple[Markup, str | None]:

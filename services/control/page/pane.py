@@ -78,20 +78,24 @@ class Glance:
 
     def rows(self, asked: Asked) -> tuple[list[Status], str | None]:
         """The destinations of one page, and the cursor of the next."""
-        view, sought = self.statuses.view, asked.search.casefold()
-        wanted = [
-            name
-            for name, each in view.standings.items()
-            if (asked.state is None or shown_as(each) == asked.state)
-            and (not asked.reason or each.trouble == asked.reason)
-            and (not sought or sought in name.casefold() or sought in _value(view, name).casefold())
-        ]
+        view, wanted = self.statuses.view, self.wanted(asked)
         if asked.sort == "id":
             names, following = page(wanted, ROWS, asked.after)
         else:
             keys, following = page([(-_badness(view.standings[name]), name) for name in wanted], ROWS, asked.after)
             names = [name for _, name in keys]
         return [self.statuses[name] for name in names], following
+
+    def wanted(self, asked: Asked) -> list[str]:
+        """All destinations that fit, on whatever page."""
+        view, sought = self.statuses.view, asked.search.casefold()
+        return [
+            name
+            for name, each in view.standings.items()
+            if (asked.state is None or shown_as(each) == asked.state)
+            and (not asked.reason or each.trouble == asked.reason)
+            and (not sought or sought in name.casefold() or sought in _value(view, name).casefold())
+        ]
 
 
 class Pane:

@@ -8,6 +8,7 @@ from fastapi import Request
 
 from services.control.api.problems import Problem
 from services.control.api.state import Served, served_of, sources_of
+from services.control.desk import Desk
 
 OF_ONE = "/pipelines/{pipeline}"
 """Where the pages of a pipeline are; those of the only one are at the root, too."""
@@ -27,3 +28,15 @@ def base(request: Request) -> str:
     """What the links of a page begin with."""
     named = request.path_params.get("pipeline")
     return "" if named is None else f"/pipelines/{quote(named, safe='')}"
+
+
+def desk_here(request: Request) -> Desk:
+    """Where what is asked of the pipeline on this page is done."""
+    desk = served(request).desk
+    if desk is None:
+        raise Problem("not_found", "this pipeline can't be changed here")
+    return desk
+
+
+def pipeline_here(request: Request) -> str:
+    return served(request).view().pipeline

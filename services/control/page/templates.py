@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from services.control.api.asked import ANONYMOUS
 from services.control.api.guard import LOGIN
-from services.control.api.state import asker_of
+from services.control.api.state import asker_of, sources_of
 from shared.build import build_version
 
 FOLDER = Path(__file__).parent
@@ -55,6 +55,11 @@ def duration(seconds: float | None) -> str:
     return f"{whole // 3600} h {whole // 60 % 60} min" if seconds < HOURS else f"{whole // 86400} d"
 
 
+def ago(seconds: float) -> str:
+    """Two clocks are compared, which may differ by a little."""
+    return f"{duration(max(0.0, seconds))} ago"
+
+
 def spent(seconds: float | None) -> str:
     """Of something that mostly takes less than a second."""
     return NOT_KNOWN if seconds is None else f"{seconds:,.2f} s"
@@ -67,12 +72,22 @@ def moment(at: datetime) -> Markup:
     )
 
 
+def plainly(value: object) -> str:
+    """A value of the audit trail, on one line; what is not set is left out."""
+    if isinstance(value, dict):
+        told = {name: plainly(each) for name, each in value.items() if each not in (None, "", False, {}, [])}
+        return ", ".join(f"{name} {each}" for name, each in told.items()) or NOT_KNOWN
+    if isinstance(value, list):
+        return ", ".join(map(plainly, value)) or NOT_KNOWN
+    return known(value)
+
+
 def breakable(word: str) -> Markup:
     """It may be broken behind each underscore."""
     return Markup("_<wbr>").join(word.split("_"))
 
 
-templates.filters |= {each.__name__: each for each in (known, count, duration, spent, moment, breakable)}
+templates.filters |= {each.__name__: each for each in (known, count, duration, ago, spent, moment, plainly, breakable)}
 
 HEADERS = {
     "Content-Security-Policy": (
@@ -91,7 +106,9 @@ def render(name: str, **values: Any) -> str:
 
 def answer(request: Request, name: str, status: int = 200, **values: Any) -> HTMLResponse:
     """A whole page. ``base`` among the values: what the links of its pipeline's pages begin with."""
-    around = {"base": None, "who": visitor(request), "build": build_version()}
+    who = visitor(request)
+    alone = who.inside and len(sources_of(request).pipelines()) == 1
+    around: dict[str, Any] = {"base": "" if alone else None, "who": who, "build": build_version()}
     return HTMLResponse(render(name, **{**around, **values}), status, headers=HEADERS)
 
 

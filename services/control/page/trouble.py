@@ -73,7 +73,7 @@ def _page(scope: Scope, held: list[Message]) -> Response:
     state = scope.setdefault("state", {})
     if "asker" not in state:  # the guard said no
         state["asker"], state["turned_away"] = ANONYMOUS, True
-    page = answer(Request(scope), "trouble.html", status, problem=told, back=_came_from(scope))
+    page = answer(Request(scope), "trouble.html", status, problem=told, back=_stands_on(scope))
     kept = Headers(raw=held[0]["headers"])
     page.headers.update({name: kept[name] for name in ("allow", "retry-after") if name in kept})
     return page
@@ -95,16 +95,20 @@ def _login(scope: Scope) -> str:
 
 def _came_from(scope: Scope) -> str:
     """The page that was asked for; of a form the one that it stands on."""
-    if scope["method"] in ("GET", "HEAD"):
-        query = scope["query_string"].decode("latin-1")
-        return local(scope["path"] + (f"?{query}" if query else ""))
+    if scope["method"] not in ("GET", "HEAD"):
+        return _stands_on(scope)
+    query = scope["query_string"].decode("latin-1")
+    return local(scope["path"] + (f"?{query}" if query else ""))
+
+
+def _stands_on(scope: Scope) -> str:
+    """The page of ours that led here."""
     headers = Headers(scope=scope)
     try:
         stands = urlsplit(headers.get("referer", ""))
     except ValueError:  # no browser's
         return "/"
-    return (
-        local(stands.path + (f"?{stands.query}" if stands.query else ""))
-        if stands.netloc == headers.get("host")
-        else "/"
-    )
+    is_here = stands.path == scope["path"] and scope["method"] in ("GET", "HEAD")
+    if stands.netloc != headers.get("host") or is_here:
+        return "/"
+    return local(stands.path + (f"?{stands.query}" if stands.query else ""))

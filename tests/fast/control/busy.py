@@ -11,12 +11,16 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from services.control.board import Board
+from services.control.trail import Trail
+from services.control.work import Work
 from shared.config.catalogs import ResolvedLake
 from shared.lake.attach import attach
 from shared.lake.engine import connect
 from shared.messages import Frontier, ItemKind, Lagging, Outcome, Problem, Progress
 from tests.fast.control.examples import PIPELINE, frontier
 from tests.fast.control.office import D, Office, entry
+from tests.fast.control.test_work import TOPICS, FakeBroker, item, letter
 
 TENANTS = dict(
     line.split(" ", 1)
@@ -115,7 +119,14 @@ def busy_office(folder: Path) -> Office:
     """Every time in it is relative to now."""
     now = datetime.now(UTC)
     moment = [now.timestamp()]
-    office = Office(folder, now=now - 3 * HOUR, clock=lambda: moment[0])
+    broker = FakeBroker()
+    broker.put(item("one", id=PARKED, published_at=now))
+    broker.put(letter())
+
+    def work(board: Board, trail: Trail) -> Work:
+        return Work(PIPELINE, TOPICS, broker, broker, board.view, trail)
+
+    office = Office(folder, now=now - 3 * HOUR, clock=lambda: moment[0], work=work)
     _register(office, folder)
     for name in TENANTS.keys() - {SEEDING}:
         _apply(office, name, 40 * len(TENANTS[name]) ** 2, 0, now - HOUR)

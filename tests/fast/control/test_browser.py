@@ -16,7 +16,7 @@ from shared.messages import Outcome
 from tests.fast.control.browser import CHROMIUM, MISSING, chromium
 from tests.fast.control.busy import PARKED, SHOWN, busy_office
 from tests.fast.control.examples import START, problem, progress
-from tests.fast.control.office import Office
+from tests.fast.control.office import D, Office, entry
 from tests.fast.control.served import served
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
@@ -149,7 +149,63 @@ def test_it_works_by_keyboard_and_fits_a_phone(page: Page, office: Office) -> No
     page.get_by_label("Search").fill("tenant-42")
     page.keyboard.press("Enter")
     expect(page.locator("tbody[sse-swap] tr")).to_have_count(1)
-    expect(page.locator(".plot canvas")).to_have_count(2)
+    expect(page.locator(".plot canvas")).to_have_count(3)
+
+
+def test_an_update_leaves_the_keyboard_where_it_is(page: Page, office: Office) -> None:
+    for name in ("a", "b", "c"):
+        office.add(name)
+    page.goto("/")
+    row = page.locator("tbody[sse-swap]").get_by_role("link", name="b", exact=True)
+    row.focus()
+    office.said(progress(Outcome.PARKED, "b", error=problem("access_denied", retryable=False)))
+    expect(page.get_by_role("cell", name="access_denied")).to_be_visible()
+    expect(row).to_be_focused()
+    page.keyboard.press("Tab")
+    expect(page.locator("tbody[sse-swap]").get_by_role("link", name="c", exact=True)).to_be_focused()
+
+
+def test_nothing_is_out_of_reach_on_a_phone_and_no_name_wraps_for_an_empty_column(
+    browser: Browser, tmp_path: Path
+) -> None:
+    template = {"catalog": "sqlite:lakes/{routing_value}.sqlite", "data_path": "data/{routing_value}"}
+    sections = {"template": template, "appear": {"policy": "propose"}}
+    with closing(Office(tmp_path, sections=sections)) as office, served(office) as url:
+        office.offered(mallard=1_200)
+        office.add("entenhausener-werke")
+        page = browser.new_page(base_url=url, viewport={"width": 375, "height": 800})
+        page.goto("/proposals")
+        for button in page.locator("main").get_by_role("button").all():
+            box = button.bounding_box()
+            assert box is not None
+            assert box["x"] >= 0
+            assert box["x"] + box["width"] <= 375
+        page.goto("/")
+        tiles = [each.bounding_box() for each in page.locator(".figures li").all()]
+        assert all(box is not None and box["width"] > 150 and box["x"] + box["width"] <= 375 for box in tiles)
+        page.set_viewport_size({"width": 1280, "height": 800})
+        for cell in page.locator("tbody[sse-swap] td.name").all():
+            box = cell.bounding_box()
+            assert box is not None
+            assert box["height"] < 45, "it is more than one line"
+        page.close()
+
+
+def test_a_reader_who_may_not_write_finds_the_login_and_comes_back(browser: Browser, tmp_path: Path) -> None:
+    with closing(Office(tmp_path, token="s3cret-operator")) as office, served(office) as url:
+        put = office.http.put(f"{D}/a?check=false", entry("a"), {"Authorization": "Bearer s3cret-operator"})
+        assert put.status_code == 201
+        page = browser.new_page(base_url=url)
+        page.goto("/destinations/a")
+        expect(page.get_by_role("link", name="pause")).to_have_count(0)
+        page.goto("/destinations/a/pause")
+        page.get_by_role("button", name="pause").click()
+        page.get_by_label("Token").fill("s3cret-operator")
+        page.get_by_role("button", name="log in").click()
+        expect(page).to_have_url(f"{url}/destinations/a/pause")
+        page.get_by_role("button", name="pause").click()
+        expect(page.locator("dd.paused")).to_have_text("paused")
+        page.close()
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +215,8 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
-ACTIONS = ("pause", "resume", "stop", "restart", "reseed", "rewind", "remove")
+ACTIONS = ("pause", "rewind", "remove")
+"""Of those that look different."""
 PAGES = (
     "/",
     "/?sort=lag",
@@ -167,8 +224,19 @@ PAGES = (
     f"/destinations/{SHOWN}",
     f"/destinations/{PARKED}",
     *(f"/destinations/{SHOWN}/{action}" for action in ACTIONS),
+    "/?state=parked",
+    "/all/resume?state=parked",
+    f"/destinations/{SHOWN}/edit",
     "/add",
     "/proposals",
+    "/operations",
+    "/work",
+    "/work/replay",
+    "/dead-letters",
+    "/audit",
+    "/tokens",
+    "/health",
+    "/destinations/nobody",
     "/docs/errors",
     "/login",
 )

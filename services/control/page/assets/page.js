@@ -1,4 +1,4 @@
-// Draws the plots, and says whether the page is still live. Everything else is HTML that the server renders.
+// Draws the plots, says whether the page is still live, keeps the keyboard's place. Everything else is HTML that the server renders.
 (() => {
   "use strict";
   const HEIGHT = 170, DAY_S = 86400;
@@ -70,6 +70,32 @@
     live.toggleAttribute("data-on", on);
     live.toggleAttribute("data-off", !on);
   }
+
+  // An update replaces the rows: whoever is on one by keyboard stays on it.
+  const FOCUSABLE = "a[href], button, input, select, textarea";
+  const name = (each) => each.getAttribute("href") || each.name || each.textContent;
+  let focused = null;
+
+  function remember(event) {
+    const at = document.activeElement, within = event.target;
+    focused = at && at !== within && within.contains(at) ? { within, name: name(at), tag: at.tagName } : null;
+    if (focused) focused.index = alike(focused).indexOf(at);
+  }
+
+  function alike({ within, name: wanted, tag }) {
+    return [...within.querySelectorAll(FOCUSABLE)].filter((each) => each.tagName === tag && name(each) === wanted);
+  }
+
+  function restore() {
+    if (!focused || focused.within.contains(document.activeElement)) return;
+    const found = alike(focused);
+    const again = found[focused.index] || found[0];
+    if (again) again.focus({ preventScroll: true });
+    focused = null;
+  }
+
+  for (const event of ["htmx:sseBeforeMessage", "htmx:beforeSwap"]) document.addEventListener(event, remember);
+  for (const event of ["htmx:sseMessage", "htmx:afterSwap"]) document.addEventListener(event, restore);
 
   addEventListener("resize", fit);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recolour);

@@ -1,0 +1,54 @@
+"""``/all/{action}``: the same action for all destinations that fit a filter, after a look at how many those are."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from starlette.concurrency import run_in_threadpool
+
+from services.control.api.problems import Problem
+from services.control.api.state import CurrentAsker
+from services.control.page.live import MEANS, CurrentAsked
+from services.control.page.login import form
+from services.control.page.pane import Asked
+from services.control.page.place import base, desk_here, pipeline_here, served
+from services.control.page.templates import answer
+
+router = APIRouter(include_in_schema=False)
+
+ACTIONS = ("pause", "resume", "stop", "restart")
+NAMED = 20
+"""Of those that are meant so many are shown."""
+
+
+@router.get("/all/{action}", response_class=HTMLResponse)
+def confirm(action: str, request: Request, asked: CurrentAsked) -> HTMLResponse:
+    return _confirm(request, _known(action), asked)
+
+
+@router.post("/all/{action}")
+async def act(action: str, request: Request, asked: CurrentAsked, asker: CurrentAsker) -> Response:
+    """Done only while as many fit as somebody has seen."""
+    seen, wanted = (await form(request)).get("count", ""), _wanted(request, asked)
+    if seen != str(len(wanted)):
+        return await run_in_threadpool(_confirm, request, _known(action), asked, seen)
+    await run_in_threadpool(desk_here(request).act_all, wanted, _known(action), asker.name)
+    served(request).pane.forget()
+    return RedirectResponse(f"{base(request)}/", 303)
+
+
+def _known(action: str) -> str:
+    if action not in ACTIONS:
+        raise Problem("not_found", f"there is no action {action[:40]} for many at once")
+    return action
+
+
+def _wanted(request: Request, asked: Asked) -> list[str]:
+    return sorted(served(request).pane.look().wanted(asked))
+
+
+def _confirm(request: Request, action: str, asked: Asked, seen: str | None = None) -> HTMLResponse:
+    wanted = _wanted(request, asked)
+    return answer(request, "bulk.html", 200 if seen is None else 409, base=base(request), action=action,
+                  means=MEANS[action], asked=asked, named=wanted[:NAMED], count=len(wanted), changed=seen is not None,
+                  query=asked.query(), pipeline=pipeline_here(request))  # fmt: skip

@@ -1,0 +1,57 @@
+"""``/operations`` and ``/audit``, of the only pipeline or of the named one: what takes long, and who did what."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import HTMLResponse
+
+from services.control.api.models import OperationStatus, operation_status
+from services.control.api.paging import read_id, read_number, write_id, write_number
+from services.control.page.pane import ROWS
+from services.control.page.place import base, desk_here, pipeline_here, served
+from services.control.page.templates import answer
+
+router = APIRouter(include_in_schema=False)
+
+OfOne = Annotated[str, Query(max_length=200)]
+After = Annotated[str | None, Query(max_length=1_000)]
+
+
+@router.get("/operations", response_class=HTMLResponse)
+def show_operations(request: Request, destination: OfOne = "", after: After = None) -> HTMLResponse:
+    found, following = _operations(request, destination, after or None)
+    return answer(request, "operations.html", base=base(request), pipeline=pipeline_here(request), operations=found,
+                  destination=destination, following=following, now=datetime.now(UTC),
+                  query=_query(destination, after), part=False)  # fmt: skip
+
+
+@router.get("/operations/rows", response_class=HTMLResponse)
+def operation_rows(request: Request, destination: OfOne = "", after: After = None) -> HTMLResponse:
+    """For a page that asks every few seconds."""
+    found, _ = _operations(request, destination, after or None)
+    return answer(request, "operation_rows.html", base=base(request), operations=found, now=datetime.now(UTC))
+
+
+@router.get("/audit", response_class=HTMLResponse)
+def show_audit(request: Request, destination: OfOne = "", after: After = None) -> HTMLResponse:
+    entries = desk_here(request).trail.entries(ROWS + 1, read_number(after or None), destination or None)
+    following = write_number(entries[ROWS - 1].id) if len(entries) > ROWS else None
+    return answer(request, "audit.html", base=base(request), pipeline=pipeline_here(request), entries=entries[:ROWS],
+                  destination=destination, following=following and _query(destination, following))  # fmt: skip
+
+
+def _operations(request: Request, destination: str, after: str | None) -> tuple[list[OperationStatus], str | None]:
+    desk, view = desk_here(request), served(request).view()
+    found = desk.operations.newest(ROWS + 1, destination or None, read_id(after, desk.operations.find))
+    following = write_id(found[ROWS - 1].id) if len(found) > ROWS else None
+    shown = [operation_status(view.pipeline, desk.now_of(each, view)) for each in found[:ROWS]]
+    return shown, following and _query(destination, following)
+
+
+def _query(destination: str, after: str | None) -> str:
+    given = {"destination": destination, "after": after}
+    return urlencode({name: value for name, value in given.items() if value})

@@ -1,0 +1,78 @@
+"""``/tokens``: for holders of the scope ``admin``, as ``/v1/tokens`` is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from pydantic import ValidationError
+from starlette.concurrency import run_in_threadpool
+
+from services.control.api.asked import Asker
+from services.control.api.paging import read_id, write_id
+from services.control.api.problems import Problem
+from services.control.api.state import CurrentAsker, require, sources_of
+from services.control.api.tokens import NewToken
+from services.control.page.login import form
+from services.control.page.pane import ROWS
+from services.control.page.templates import answer
+from services.control.tokens import RANK, Tokens
+
+router = APIRouter(include_in_schema=False)
+
+TokenId = Annotated[str, Path(pattern="^[0-9a-f]{16}$")]
+After = Annotated[str | None, Query(max_length=1_000)]
+
+
+@router.get("/tokens", response_class=HTMLResponse)
+def show_tokens(request: Request, asker: CurrentAsker, after: After = None) -> HTMLResponse:
+    return _page(request, asker, after=after or None)
+
+
+@router.post("/tokens")
+async def create(request: Request, asker: CurrentAsker) -> Response:
+    fields = await form(request)
+    return await run_in_threadpool(_create, request, asker, fields)
+
+
+@router.post("/tokens/{token}/revoke")
+def revoke(token: TokenId, request: Request, asker: CurrentAsker) -> Response:
+    require(asker, "admin", "to revoke a token")
+    if not _tokens(request).revoke(token, datetime.now(UTC), asker.name):
+        return _page(request, asker, refused="That token is not valid any more.", status=409)
+    return RedirectResponse("/tokens", 303)
+
+
+def _create(request: Request, asker: Asker, fields: Mapping[str, str]) -> HTMLResponse:
+    require(asker, "admin", "to make a token")
+    given = {"name": fields.get("name", ""), "scope": fields.get("scope", ""),
+             "pipelines": fields.get("pipelines", "").split() or None}  # fmt: skip
+    try:
+        wanted = NewToken.model_validate(given)
+    except ValidationError as error:
+        refused = "; ".join(": ".join([*map(str, each["loc"]), each["msg"]]) for each in error.errors())
+        return _page(request, asker, refused=refused, status=422)
+    _, text = _tokens(request).create(wanted.name, wanted.scope, datetime.now(UTC), asker.name, wanted.pipelines)
+    return _page(request, asker, made=text)
+
+
+def _page(
+    request: Request, asker: Asker, after: str | None = None, refused: str | None = None, made: str | None = None,
+    status: int = 200,
+) -> HTMLResponse:  # fmt: skip
+    require(asker, "admin", "to see tokens")
+    tokens = _tokens(request)
+    found = tokens.all(ROWS + 1, read_id(after, tokens.find))
+    following = write_id(found[ROWS - 1].id) if len(found) > ROWS else None
+    return answer(request, "tokens.html", status, tokens=found[:ROWS], scopes=list(RANK), following=following,
+                  refused=refused, made=made)  # fmt: skip
+
+
+def _tokens(request: Request) -> Tokens:
+    tokens = sources_of(request).tokens
+    if tokens is None:
+        raise Problem("not_found", "this control keeps no tokens")
+    return tokens

@@ -1,0 +1,100 @@
+"""``/work`` and ``/dead-letters``, of the only pipeline or of the named one: to look at, and to send again."""
+
+from __future__ import annotations
+
+import base64
+from typing import Annotated, Any, get_args
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import HTMLResponse, Response
+from starlette.concurrency import run_in_threadpool
+
+from services.control.api.problems import Problem
+from services.control.api.state import CurrentAsker
+from services.control.page.login import form
+from services.control.page.pane import ROWS
+from services.control.page.place import base, pipeline_here, served
+from services.control.page.templates import answer
+from services.control.work import Sent, State, Which, Work
+from shared.config.secrets import scrub
+from shared.messages import ItemKind
+
+router = APIRouter(include_in_schema=False)
+
+STATES: tuple[State, ...] = get_args(State)
+KINDS = tuple(kind.value for kind in ItemKind)
+SHOWN_PAYLOAD = 200
+Word = Annotated[str, Query(max_length=200)]
+
+
+@router.get("/work", response_class=HTMLResponse)
+def show_work(request: Request, destination: Word = "", state: Word = "") -> HTMLResponse:
+    wanted = next((each for each in STATES if each == state), None)
+    found = _work(request).items(ROWS, Which(destination=destination or None), wanted)
+    return answer(request, "work.html", base=base(request), pipeline=pipeline_here(request), items=found,
+                  destination=destination, state=wanted, states=STATES)  # fmt: skip
+
+
+@router.get("/work/replay", response_class=HTMLResponse)
+def confirm_replay(request: Request, destination: Word = "", kind: Word = "") -> HTMLResponse:
+    return _replay_page(request, destination, kind)
+
+
+@router.post("/work/replay")
+async def replay(request: Request, asker: CurrentAsker) -> Response:
+    fields = await form(request)
+    sent = await run_in_threadpool(
+        _work(request).replay, _which(fields.get("destination", ""), fields.get("kind", "")), asker.name
+    )
+    return await run_in_threadpool(_sent_page, request, sent, "work items", "work")
+
+
+@router.get("/dead-letters", response_class=HTMLResponse)
+def show_dead_letters(request: Request) -> HTMLResponse:
+    letters: list[dict[str, Any]] = [
+        {"at": record, "it": letter, "payload": _beginning(letter.payload), "reason": scrub(letter.reason)}
+        for record, letter in _work(request).dead_letters(ROWS)
+    ]
+    return answer(request, "letters.html", base=base(request), pipeline=pipeline_here(request), letters=letters)
+
+
+@router.post("/dead-letters/redrive")
+async def redrive(request: Request, asker: CurrentAsker) -> Response:
+    fields = await form(request)
+    place = _number(fields.get("partition")), _number(fields.get("offset"))
+    sent = await run_in_threadpool(_work(request).redrive, *place, asker.name)
+    return await run_in_threadpool(_sent_page, request, sent, "dead letters", "dead-letters")
+
+
+def _replay_page(request: Request, destination: str, kind: str) -> HTMLResponse:
+    sent = _work(request).replay(_which(destination, kind), "", dry_run=True)
+    return answer(request, "replay.html", base=base(request), pipeline=pipeline_here(request), sent=sent,
+                  destination=destination, kind=kind, kinds=KINDS)  # fmt: skip
+
+
+def _which(destination: str, kind: str) -> Which:
+    return Which(destination=destination or None, kind=ItemKind(kind) if kind in KINDS else None)
+
+
+def _sent_page(request: Request, sent: Sent, what: str, back: str) -> HTMLResponse:
+    return answer(request, "sent.html", base=base(request), sent=sent, what=what, back=back)
+
+
+def _beginning(payload: str) -> str:
+    return scrub(base64.b64decode(payload)[:SHOWN_PAYLOAD].decode(errors="backslashreplace"))
+
+
+def _number(text: str | None) -> int | None:
+    """None where none is given: then all are meant."""
+    if not text:
+        return None
+    if not text.isdecimal() or len(text) > 18:
+        raise Problem("invalid", "partition and offset are numbers")
+    return int(text)
+
+
+def _work(request: Request) -> Work:
+    work = served(request).work
+    if work is None:
+        raise Problem("not_found", "this control does not see the work of this pipeline")
+    return work
