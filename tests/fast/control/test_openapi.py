@@ -25,10 +25,12 @@ MISSING = "the generator is not installed: `make test-client` installs it and ru
 KNOWN_BODIES = {"application/json"}
 """Kinds of bodies that generators write code for; others may stand beside one of them."""
 
+LISTED = {"server": {"allowed_variables": ["ORDERS_*"], "allowed_hosts": ["*"]}}
+
 
 @pytest.fixture
 def office(tmp_path: Path) -> Iterator[Office]:
-    with closing(Office(tmp_path, environ={"ORDERS_CATALOG": "dbname=orders"})) as office:
+    with closing(Office(tmp_path, sections=LISTED, environ={"ORDERS_CATALOG": "dbname=orders"})) as office:
         yield office
 
 

@@ -197,7 +197,8 @@ def test_a_destinations_page_says_where_it_is_without_its_secrets(office: Office
     office.add("there", **keys)
     shown = office.http.get("/destinations/there").text
     assert all(said in shown for said in ("db.example", "dbname=quack", "s3://quack/", "duck.ponds", "<code>q</code>"))
-    office.http.put(f"{D}/named?check=false", {"routing_value": "n", "catalog_env": "QUACK_CATALOG"})
+    named = declared("named", lake=LakeRef(catalog_env="QUACK_CATALOG"))
+    office.board.hold(by_id([registered(declared=named)]))
     office.served.pane.forget()
     assert "in the variable <code>QUACK_CATALOG</code>" in office.http.get("/destinations/named").text
 

@@ -20,6 +20,8 @@ from tests.fast.control.served import served
 PROBLEM = "application/problem+json"
 ADDED = entry("new", seed_mode="latest", properties={"s3_region": "eu-central-1"}, name="New & Co")
 
+LISTED = {"server": {"allowed_variables": ["ORDERS_*"], "allowed_hosts": ["*"]}}
+
 
 @pytest.fixture
 def office(tmp_path: Path) -> Iterator[Office]:
@@ -118,7 +120,7 @@ DOCUMENT: dict[str, Any] = {
 
 
 def test_a_pipeline_is_read_changed_and_written_too(tmp_path: Path) -> None:
-    with closing(Office(tmp_path, environ={"ORDERS_CATALOG": "dbname=orders"})) as office:
+    with closing(Office(tmp_path, sections=LISTED, environ={"ORDERS_CATALOG": "dbname=orders"})) as office:
         place = "/v1/pipelines/orders"
         assert office.http.put(f"{place}?check=false", DOCUMENT).status_code == 201
         document = office.http.get(f"{place}/document")
