@@ -142,7 +142,9 @@ class Guard:
         return next((text for text, until in known if until > self._clock()), None)
 
     def _scrapes(self, asked: Asked) -> bool:
-        return asked.path == METRICS and self._scraping.is_open_to(asked.address, asked.host, brought=asked.brought)
+        if asked.path != METRICS or (self.public_url is not None and self._scraping.rule == "local"):
+            return False
+        return self._scraping.is_open_to(asked.address, asked.host, brought=asked.brought)
 
     def _failed(self, asked: Asked) -> Denied:
         if self._failures.too_many(asked.address):
