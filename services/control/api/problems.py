@@ -29,6 +29,7 @@ HEADERS: Mapping[int | str, dict[str, Any]] = {
     )
 }
 VERB = re.compile(r"/destinations/[^/]+:[a-z]+$")
+MOST_FIELDS = 100
 LONGEST = 2_000
 """Characters of a detail: it may quote what a stranger sent."""
 
@@ -108,7 +109,7 @@ def _document(
         status=status or known.status,
         detail=detail[:LONGEST],
         hint=hint or known.hint,
-        fields=list(fields),
+        fields=list(fields[:MOST_FIELDS]),
     )
 
 
@@ -168,7 +169,8 @@ def _takes(request: Request, method: str) -> bool:
 
 def _invalid(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)  # noqa: S101 - installed for nothing else
-    fields = [FieldProblem(path=_path(each["loc"]), message=_message(each)) for each in error.errors()]
+    found = error.errors()[:MOST_FIELDS]
+    fields = [FieldProblem(path=_path(each["loc"]), message=_message(each)) for each in found]
     return document("invalid", said(fields), fields=fields)
 
 

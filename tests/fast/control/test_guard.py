@@ -489,3 +489,40 @@ def test_a_flood_of_wrong_tokens_does_not_fill_the_trail(tmp_path: Path) -> None
 
 def test_health_waits_for_no_thread_that_a_lake_holds(office: Office) -> None:
     assert inspect.iscoroutinefunction(healthz)
+
+
+JSON = {"Content-Type": "application/json"}
+ODD = [
+    b'{"catalog":' + b"[" * 400_000,
+    b'{"catalog":' + b'{"a":' * 900 + b"1" + b"}" * 900 + b"}",
+    b'{"routing_value":' + b"9" * 6_000 + b"}",
+    b'{"routing_value": "\xff\xfe"}',
+    b'{"routing_value": "\\ud800", "catalog": "sqlite:x"}',
+    b"{" + b",".join(b'"k%d":1' % n for n in range(50_000)) + b"}",
+]
+
+
+@pytest.mark.parametrize("body", ODD, ids=range(len(ODD)))
+def test_an_odd_body_is_the_sender_s_mistake_and_its_answer_is_short(tmp_path: Path, body: bytes) -> None:
+    with closing(Office(tmp_path)) as office:
+        for method, path in (("PUT", f"{D}/a"), ("PUT", "/v1/pipelines/orders"), ("POST", "/v1/tokens")):
+            answer = office.http.request(method, path, content=body, headers=JSON)
+            assert 400 <= answer.status_code < 500, answer.text[:300]
+            assert len(answer.content) < 20_000
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"If-Match": '"' + "1" * 5_000 + '"'},
+        {"Referer": "http://[", "Accept": "text/html"},
+        {"Origin": "https://["},
+        {"Authorization": "Bearer \u00fc" + "x" * 5_000},
+        {"Content-Length": "9" * 30},
+    ],
+)
+def test_an_odd_header_is_the_sender_s_mistake(tmp_path: Path, headers: dict[str, str]) -> None:
+    with closing(Office(tmp_path)) as office:
+        office.add("a")
+        for method, path in (("PUT", f"{D}/a"), ("POST", "/destinations/a/pause")):
+            assert office.http.request(method, path, content=b"x", headers=headers).status_code < 500
