@@ -19,6 +19,9 @@ from services.applier.fence import Move
 from services.applier.offsets import OffsetLedger, Partition
 from services.applier.reading import Reading
 from services.applier.task import Target
+from services.control.api import middleware
+from services.control.api.guard import Asked, Asker, Denied, Guard
+from shared.config import secrets
 from shared.kafka import settings
 from shared.lake import catalog, compare, engine, expected, failure
 from shared.lake.catalog import CatalogReader
@@ -28,6 +31,7 @@ from shared.messages import WorkItem
 from shared.ranges import Range
 
 APPLY = "tests/lake/test_apply.py"
+GUARD = "tests/fast/control/test_guard.py"
 
 
 @dataclass(frozen=True)
@@ -247,6 +251,32 @@ def _believe_options_of_an_earlier_life() -> None:
     _put(apply, "settle_here", lambda *_, **__: None)
 
 
+def _believe_every_proxy() -> None:
+    """Whoever comes through a proxy on this machine is this machine."""
+    _put(middleware, "is_brought", lambda _headers, _version: False)
+
+
+def _every_token_for_all() -> None:
+    """Forget which pipelines a token is for."""
+    _put(Asker, "sees", lambda _self, _pipeline: True)
+
+
+def _throttle_first() -> None:
+    """Count wrong tokens before looking whether the token is a valid one."""
+    judge = Guard.judge
+
+    def throttled(self: Guard, asked: Asked) -> Asker | Denied:
+        given = self._given(asked)
+        return self._failed(asked) if given and self._failures.too_many(asked.address) else judge(self, asked)
+
+    _put(Guard, "judge", throttled)
+
+
+def _cut_anywhere() -> None:
+    """Cut a text without a thought of what the cut goes through."""
+    _put(secrets, "CUT", "")
+
+
 MISTAKES = (
     Mistake("apply-events", "apply the feed's events", _apply_events,
             (APPLY, "-k", "test_changes_end_equal and sqlite or test_a_reinserted_key and sqlite")),
@@ -301,4 +331,11 @@ MISTAKES = (
             ("tests/lake/test_compare.py", "-k", "TestLater")),
     Mistake("eager-groups", "a rebalance takes everything from everybody", _eager_groups,
             ("tests/e2e/test_rebalances.py", "-k", "classic")),
+    Mistake("believe-every-proxy", "a request through a proxy on this machine is local", _believe_every_proxy,
+            (GUARD, "-k", "through_a_proxy")),
+    Mistake("every-token-for-all", "a token for one pipeline opens all", _every_token_for_all,
+            (GUARD, "-k", "for_one_pipeline or for_some_pipelines")),
+    Mistake("throttle-first", "wrong tokens lock a valid one out", _throttle_first, (GUARD, "-k", "valid_one_never")),
+    Mistake("cut-anywhere", "a text is cut through a secret", _cut_anywhere,
+            ("tests/fast/config/test_secrets.py", "-k", "cut_went_through")),
 )  # fmt: skip

@@ -526,3 +526,24 @@ def test_an_odd_header_is_the_sender_s_mistake(tmp_path: Path, headers: dict[str
         office.add("a")
         for method, path in (("PUT", f"{D}/a"), ("POST", "/destinations/a/pause")):
             assert office.http.request(method, path, content=b"x", headers=headers).status_code < 500
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"X-Forwarded-For": "10.0.0.1"},
+        {"x-forwarded-proto": "https"},
+        {"Forwarded": "for=10.0.0.1"},
+        {"X-Real-IP": "10.0.0.1"},
+        {"Via": "1.1 proxy"},
+    ],
+)
+def test_a_request_that_came_through_a_proxy_is_no_admin_s(tmp_path: Path, headers: dict[str, str]) -> None:
+    with closing(Office(tmp_path)) as office:
+        for answer in (
+            office.http.put(f"{D}/a?check=false", entry("a"), headers),
+            office.http.get("/v1/pipelines", headers=headers),
+            office.http.request("POST", "/v1/tokens", headers=headers, json={"name": "mallory", "scope": "admin"}),
+        ):
+            assert (answer.status_code, answer.json()["type"]) == (403, "/docs/errors#closed")
+        assert office.tokens.all() == []
