@@ -26,7 +26,7 @@ from shared.errors import DestinationError, ViaduckError
 from shared.lake.catalog import TableInfo
 from shared.lake.cursor import SCHEMA, cursor_name, moved
 from shared.lake.engine import release
-from shared.lake.failure import LakeAbsent, classify, loses_attachment, misses_file
+from shared.lake.failure import LakeAbsent, classify, loses_attachment, misses_file, was_refused
 from shared.lake.pool import LakePool, OpenLake
 from shared.lake.sql import columns as column_list
 from shared.messages import Destination, ItemKind, Outcome
@@ -325,7 +325,7 @@ class Applier:
         """
         where = f"{change.target.item.kind} of {change.target.destination.key} through {change.through}"
         known = classify(error, where)
-        if committing is not None and known.type != "destination_busy":
+        if committing is not None and known.type != "destination_busy" and not was_refused(error):
             self._pool.evict(lake)
             return self._resolve_unknown(change, token, committing, known)
         if misses_file(error):

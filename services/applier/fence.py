@@ -143,7 +143,8 @@ def create_cursor(con: duckdb.DuckDBPyConnection, alias: str, move: Move) -> Non
 
 
 def move_cursor(con: duckdb.DuckDBPyConnection, alias: str, move: Move) -> None:
-    """Compare and set, from what the item expects to ``through``. Raises ``CursorMoved`` unless one row changed.
+    """Compare and set, from what the item expects to ``through``. Raises ``CursorMoved`` unless one row changed, also
+    where the cursor's table is gone: then the look that follows finds a gap.
 
     The identity of source table and routing value is compared too: a position says nothing about another table, nor
     about another history of the same. A cursor from before that was kept has no time, and gets one by this.
@@ -151,7 +152,10 @@ def move_cursor(con: duckdb.DuckDBPyConnection, alias: str, move: Move) -> None:
     """
     item = move.item
     expected = fingerprint(item.generation, item.expected, move.source.table_uuid, move.destination.routing_value)
-    _set_cursor(con, alias, move, f"rows_applied + {move.rows}", expected, move.expected_at)
+    try:
+        _set_cursor(con, alias, move, f"rows_applied + {move.rows}", expected, move.expected_at)
+    except duckdb.CatalogException as error:
+        raise CursorMoved from error
 
 
 def replace_cursor(con: duckdb.DuckDBPyConnection, alias: str, move: Move, seen: Cursor) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+import duckdb
+
 from shared.config.secrets import told
 from shared.errors import DestinationError, ViaduckError
 
@@ -29,6 +31,19 @@ PLACE = re.compile(r"\b[a-z][a-z0-9]*://[^\s'\"]*")
 """An address says nothing of what went wrong, though one in a hundred file names has a 404 in it."""
 
 MISSING = re.compile(r"No files found that match|No such file or directory|HTTP (code )?404|NoSuchKey")
+
+
+QUERY, QUERY_ENDS = 'Failed to execute query "', '": '
+"""DuckDB repeats to the letter what it asked of a Postgres catalog, with every value in it, before it says why not."""
+
+EXCERPT = re.compile(r"\nLINE \d+: [^\n]*\n *\^\s*$")
+"""A line of the statement, with a mark under the place: what comes last in an error."""
+
+OF_A_VALUE = (duckdb.ConversionException, duckdb.OutOfRangeException, duckdb.ConstraintException)
+"""Errors that quote a value, which may be any text."""
+
+REFUSED_AT_COMMIT = re.compile(r"Failed to flush changes into DuckLake: (ERROR: +)?syntax error at or near")
+"""DuckLake wrote values into the statements of its COMMIT that made them none: nothing of it has happened."""
 
 
 class LakeAbsent(DestinationError):
@@ -116,6 +131,16 @@ PATTERNS = (
     ),
     _pattern(
         "value_refused",
+        r"do not support negative intervals",
+        "DuckLake can't write a negative INTERVAL to a file: change it at the source, then resume",
+    ),
+    _pattern(
+        "value_refused",
+        REFUSED_AT_COMMIT.pattern,
+        "DuckLake can't write a text of this range into its catalog: change it at the source, then resume",
+    ),
+    _pattern(
+        "value_refused",
         r"Conversion Error|could not cast|Could not convert|Constraint Error|Out of Range|Failed to cast",
         "a value of the source can't be written to the destination's table; compare the two tables' columns",
     ),
@@ -137,9 +162,9 @@ def classify(error: BaseException, doing: str) -> ViaduckError:
     if isinstance(error, ViaduckError):
         return error
     said = first_lines(error)
-    if ABSENT.search(said):
+    reason = PLACE.sub("", _without_value(error, said))
+    if ABSENT.search(reason):
         return LakeAbsent(f"{doing}: {said}")
-    reason = PLACE.sub("", said)
     for pattern in PATTERNS:
         if pattern.said.search(reason):
             return DestinationError(pattern.type, f"{doing}: {said}", pattern.hint)
@@ -150,10 +175,43 @@ def classify(error: BaseException, doing: str) -> ViaduckError:
 
 def first_lines(error: BaseException) -> str:
     """What an exception says, without its secrets, its SQL and its second page."""
-    text = _to_the_point(told(f"{type(error).__name__}: {error}"))
+    text = _to_the_point(told(f"{type(error).__name__}: {_without_statement(str(error))}"))
     text = STORE_SAID.sub(r"\1 ", text)
     text = re.split(r"\n\s*\n|\nLINE \d+:", text)[0].replace("\n", " ").strip()
     return text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 1] + "…"
+
+
+def _without_statement(text: str) -> str:
+    """An error without the SQL that it repeats: up to the last place where that can end, whatever its values hold."""
+    excerpt = EXCERPT.search(text)
+    text = text if excerpt is None else text[: excerpt.start()]
+    start = text.find(QUERY)
+    if start < 0:
+        return text
+    end = text.rfind(QUERY_ENDS)
+    return text[:start] + (text[end + len(QUERY_ENDS) :] if end > start else "")
+
+
+def _without_value(error: BaseException, said: str) -> str:
+    """What tells errors apart: of one that quotes a value nothing from there on, since that may say anything."""
+    if isinstance(error, OF_A_VALUE) or (isinstance(error, duckdb.InvalidInputException) and _may_quote(said)):
+        return re.split("['\"]", said, maxsplit=1)[0]
+    return said
+
+
+def _may_quote(said: str) -> bool:
+    """Whether an error about an input quotes a value of it; what DuckLake says of itself quotes names."""
+    before = re.split("['\"]", said, maxsplit=1)[0]
+    return "DuckLake" not in before and "DATA_PATH" not in before
+
+
+def _reason(error: BaseException) -> str:
+    return _without_value(error, _without_statement(str(error)))
+
+
+def was_refused(error: BaseException) -> bool:
+    """Whether a COMMIT failed before anything of it happened, and would fail again: its outcome is not unknown."""
+    return REFUSED_AT_COMMIT.search(_reason(error)) is not None
 
 
 def _to_the_point(text: str) -> str:
@@ -168,18 +226,18 @@ def _to_the_point(text: str) -> str:
 
 def misses_file(error: BaseException) -> bool:
     """Whether a file was looked for, and the store or the file system says that it is not there."""
-    return MISSING.search(PLACE.sub("", str(error))) is not None
+    return MISSING.search(PLACE.sub("", _reason(error))) is not None
 
 
 def invalidates_instance(error: BaseException) -> bool:
     """Whether the whole DuckDB instance is lost (H4): nothing works on it any more, it must be built anew."""
-    said = str(error)
+    said = _reason(error)
     return any(part in said for part in ("database has been invalidated", "FATAL Error", "INTERNAL Error"))
 
 
 def loses_attachment(error: BaseException) -> bool:
     """Whether an attached lake had better be attached anew before the next statement."""
-    said = str(error).lower()
+    said = _reason(error).lower()
     return any(
         part in said
         for part in ("connection", "does not exist", "terminating", "ssl syscall", "idle-in-transaction", "timeout")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from shared.lake.failure import classify, invalidates_instance, misses_file
+from shared.lake.failure import classify, invalidates_instance, loses_attachment, misses_file, was_refused
 
 REFUSED = "HTTP Error: Unable to connect to URL s3://lakes/a.parquet: Forbidden (HTTP code 403)\n\n"
 
@@ -65,6 +65,55 @@ def test_an_address_never_says_that_a_file_is_missing(said: str, missing: bool, 
 )
 def test_an_instance_is_only_lost_where_duckdb_says_so(said: str, lost: bool) -> None:
     assert invalidates_instance(duckdb.IOException(said)) is lost
+
+
+COMMIT = "TransactionContext Error: Failed to commit: Failed to commit DuckLake transaction.\n"
+LIES = (
+    "permission denied for",
+    "INTERNAL Error",
+    "database is locked",
+    "No such file or directory",
+    "HTTP 404",
+    "the server closed the connection",
+    'relation "ducklake_snapshot" does not exist',
+    "syntax error at or near",
+)
+
+
+@pytest.mark.parametrize("lie", LIES)
+@pytest.mark.parametrize("around", ["{}", '": {}', "x'); {} ('", '": ERROR:  {}\nLINE 1: x', "a 'b' \"{}\""])
+def test_what_a_value_holds_is_no_reason(lie: str, around: str) -> None:
+    value = around.format(lie)
+    sent = f"{COMMIT}Failed to flush changes into DuckLake: Failed to execute query \"INSERT INTO x VALUES ('{value}')"
+    excerpt = f"\nLINE 1: …('{value.splitlines()[0]}'…\n            ^\n"
+    errors = {
+        duckdb.ConversionException(f"Conversion Error: Could not convert string '{value}' to INT32"): "value_refused",
+        duckdb.InvalidInputException(f'Invalid Input Error: Malformed JSON at byte 0: "{value}"'): "internal",
+        duckdb.TransactionException(f'{sent}": ERROR:  canceling statement{excerpt}'): "internal",
+    }
+    for error, type_ in errors.items():
+        assert classify(error, "changes").type == type_
+        assert not invalidates_instance(error)
+        assert not misses_file(error)
+        assert not was_refused(error)
+        assert not loses_attachment(error)
+    told = classify(list(errors)[-1], "changes").message
+    assert "canceling statement" in told
+    assert "INSERT" not in told, "nor are statements shown, with all the values that they hold"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Failed to flush changes into DuckLake: syntax error at or near \"viaduck\"\n\nLINE 1: … ''viaduck''\n     ^",
+        'Failed to flush changes into DuckLake: Failed to execute query "INSERT": ERROR:  syntax error at or near "x"',
+    ],
+    ids=["sqlite", "postgres"],
+)
+def test_a_syntax_error_at_commit_is_a_value_that_is_refused_and_no_unknown_outcome(said: str) -> None:
+    error = duckdb.TransactionException(COMMIT + said)
+    assert was_refused(error)
+    assert classify(error, "changes").type == "value_refused"
 
 
 def test_duckdb_comes_to_the_point_where_it_tells_the_connection_words_first() -> None:
