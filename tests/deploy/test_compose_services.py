@@ -10,12 +10,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import httpx
 import psutil
+import psycopg
 import pytest
 import yaml
 
@@ -41,7 +43,8 @@ class Stack:
 
     folder: Path
     addresses: Mapping[str, str]
-    environ: Mapping[str, str]
+    secrets: Mapping[str, str]
+    """What .env would hold."""
     ports: Mapping[str, int]
     services: Mapping[str, Any]
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
@@ -53,12 +56,14 @@ class Stack:
     def start(self, name: str) -> None:
         service = self.services[name]
         arguments = [str(self.file) if part == FILE else part for part in service["command"]]
-        told = {key: self._here(str(value)) for key, value in service["environment"].items()}
+        told = {
+            key: self._here(interpolated(str(value), self.secrets)) for key, value in environment_of(service).items()
+        }
         ports = {"VIADUCK_HTTP_PORT": str(self.ports[name])} if name in self.ports else {}
         with (self.folder / f"{name}.log").open("ab") as log:
             self.running[name] = subprocess.Popen(
                 [sys.executable, "-m", "services.cli.main", *arguments],
-                env={**os.environ, **told, **ports, **self.environ},
+                env={**os.environ, **told, **ports},
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
@@ -68,7 +73,7 @@ class Stack:
         return (self.folder / f"{name}.log").read_text(errors="replace")
 
     def ask(self, name: str, path: str) -> httpx.Response | None:
-        token = {"Authorization": f"Bearer {self.environ['VIADUCK_TOKEN']}"}
+        token = {"Authorization": f"Bearer {self.secrets['VIADUCK_TOKEN']}"}
         try:
             return httpx.get(f"http://127.0.0.1:{self.ports[name]}{path}", headers=token, timeout=5.0)
         except httpx.HTTPError:
@@ -93,6 +98,36 @@ class Stack:
         return text
 
 
+def interpolated(text: str, environ: Mapping[str, str]) -> str:
+    """As compose does it; what has no default must be given."""
+
+    def value(match: re.Match[str]) -> str:
+        name, kind, rest = match.groups()
+        return environ.get(name, rest) if kind == ":-" else environ[name]
+
+    return re.sub(r"\$\{(\w+)(:[-?])([^}]*)\}", value, text)
+
+
+def environment_of(service: Mapping[str, Any]) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = service["environment"]
+    return found
+
+
+def prepare_databases(postgres: Postgres, script: str, run: str) -> None:
+    """What the database's image does with the script when it starts first, under names of this run's own."""
+    named = re.sub(
+        r"\b(DATABASE|connect) (registry|source|lakes)\b", rf"\1 {run}_\2", script.replace("viaduck_", f"{run}_")
+    )
+    database = "postgres"
+    for part in re.split(r"^\\connect (\w+)$", named, flags=re.MULTILINE):
+        if re.fullmatch(r"\w+", part):
+            database = part
+            continue
+        with closing(postgres.connect(database)) as con:
+            for statement in filter(str.strip, part.split(";\n")):
+                con.execute(statement.encode())
+
+
 def _family(pid: int) -> list[psutil.Process]:
     try:
         return [*psutil.Process(pid).children(recursive=True), psutil.Process(pid)]
@@ -104,16 +139,21 @@ def _family(pid: int) -> list[psutil.Process]:
 def stack(tmp_path_factory: pytest.TempPathFactory, kafka: Kafka, postgres: Postgres, s3: S3) -> Iterator[Stack]:
     folder = tmp_path_factory.mktemp("compose")
     run = f"compose_{secrets.token_hex(4)}"
-    for name in ("registry", "source", "lakes"):
-        postgres.create_database(f"{run}_{name}")
+    compose = yaml.safe_load((ROOT / "compose.yaml").read_text())
+    keys = {
+        "S3_ACCESS_KEY_ID": s3.admin.id,
+        "S3_SECRET_ACCESS_KEY": s3.admin.secret,
+        **{name: secrets.token_hex(8) for name in (
+            "VIADUCK_TOKEN", "REGISTRY_PASSWORD", "SOURCE_PASSWORD", "LAKES_PASSWORD", "WORKLOAD_PASSWORD")},
+    }  # fmt: skip
+    prepare_databases(postgres, interpolated(compose["configs"]["databases"]["content"], keys), run)
     for name in ("source", "lakes"):
         s3.create_bucket(f"{run}-{name}".replace("_", "-"))
     names = ("reader", "applier-1", "applier-2", "control")
     ports = dict(zip(names, free_ports(len(names)), strict=True))
     addresses = {
-        "host=postgres": f"host={postgres.host} port={postgres.port}",
-        "dbname=": f"dbname={run}_",
-        "user=viaduck": f"user={postgres.user}",
+        "@postgres/": f"@{postgres.host}:{postgres.port}/{run}_",
+        "//viaduck_": f"//{run}_",
         "s3:8333": f"127.0.0.1:{s3.port}",
         "s3://": f"s3://{run}-".replace("_", "-"),
         "kafka:9092": kafka.bootstrap,
@@ -121,14 +161,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory, kafka: Kafka, postgres: Post
         **{f"{name}:{port}": f"127.0.0.1:{ports[name]}"
            for name, port in (("reader", 8001), ("applier-1", 8002), ("applier-2", 8002))},
     }  # fmt: skip
-    environ = {
-        "PGPASSWORD": postgres.password,
-        "REGISTRY_URL": postgres.uri(f"{run}_registry"),
-        "S3_ACCESS_KEY_ID": s3.admin.id,
-        "S3_SECRET_ACCESS_KEY": s3.admin.secret,
-        "VIADUCK_TOKEN": secrets.token_hex(8),
-    }
-    made = Stack(folder, addresses, environ, ports, yaml.safe_load((ROOT / "compose.yaml").read_text())["services"])
+    made = Stack(folder, addresses, keys, ports, compose["services"])
     text = made._here((ROOT / "deploy/viaduck.yaml").read_text())
     # A topic prefix of its own: the test's broker serves others too.
     made.file.write_text(re.sub(r"(kafka: \{)", rf"\1topic_prefix: {run}, ", text))
@@ -137,9 +170,36 @@ def stack(tmp_path_factory: pytest.TempPathFactory, kafka: Kafka, postgres: Post
 
 
 def test_the_file_says_what_every_service_needs_and_the_environment_holds_it(stack: Stack) -> None:
+    named = set(re.findall(r'\w+_env: "(\w+)"', stack.file.read_text()))
+    assert {"SOURCE_CATALOG", "LAKES_CATALOG", "REGISTRY_URL", "VIADUCK_TOKEN"} < named
     for name in ("prepare", *OURS):
-        told = stack.services[name]["environment"]
-        assert set(stack.environ) <= set(told), name
+        assert named <= set(environment_of(stack.services[name])), name
+
+
+def test_each_role_may_do_what_it_must_and_no_more(stack: Stack, postgres: Postgres) -> None:
+    told = {key: stack._here(interpolated(str(value), stack.secrets))
+            for key, value in environment_of(stack.services["reader"]).items()}  # fmt: skip
+    for own, others in {
+        "REGISTRY_URL": ("SOURCE_CATALOG", "LAKES_CATALOG"), "SOURCE_CATALOG": ("REGISTRY_URL", "LAKES_CATALOG"),
+        "LAKES_CATALOG": ("REGISTRY_URL", "SOURCE_CATALOG"),
+    }.items():  # fmt: skip
+        with closing(psycopg.connect(told[own], autocommit=True)) as con:
+            rights = con.execute("SELECT rolsuper, rolcreatedb, rolcreaterole FROM pg_roles WHERE rolname = user")
+            assert rights.fetchone() == (False, False, False)
+            if own == "SOURCE_CATALOG":
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    con.execute("CREATE TABLE public.t (i int)")
+        for other in others:
+            database = told[other].rpartition("/")[2]
+            with pytest.raises(psycopg.OperationalError, match="permission denied for database"):
+                psycopg.connect(told[own], dbname=database)
+
+
+def test_nobody_starts_with_a_token_that_everybody_knows() -> None:
+    text = (ROOT / "compose.yaml").read_text()
+    assert "VIADUCK_TOKEN: ${VIADUCK_TOKEN:?" in text
+    with pytest.raises(KeyError):
+        interpolated("${VIADUCK_TOKEN:?why}", {})
 
 
 def test_all_services_start_together_follow_the_workload_and_end_in_time(stack: Stack) -> None:
@@ -160,7 +220,7 @@ def test_all_services_start_together_follow_the_workload_and_end_in_time(stack: 
     codes = {name: stack.running[name].wait(ENDS_WITHIN_S + 30) for name in OURS}
     assert time.monotonic() - asked < ENDS_WITHIN_S
     assert codes == dict.fromkeys(OURS, 143), {name: stack.log(name)[-1500:] for name in OURS}
-    for secret in stack.environ.values():
+    for secret in stack.secrets.values():
         assert not [name for name in OURS if secret in stack.log(name)]
 
 

@@ -50,19 +50,36 @@ def checked(file: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([compose_checker(), file], capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_the_compose_file_is_one_in_the_eyes_of_compose() -> None:
-    done = checked(COMPOSE)
+def with_token(folder: Path, text: str) -> Path:
+    """The file where somebody has chosen a token; the checker looks at no environment."""
+    file = folder / "compose.yaml"
+    file.write_text(re.sub(r"\$\{VIADUCK_TOKEN:\?[^}]*\}", "a-token", text))
+    return file
+
+
+def test_the_compose_file_is_one_in_the_eyes_of_compose(tmp_path: Path) -> None:
+    done = checked(with_token(tmp_path, COMPOSE.read_text()))
     assert done.returncode == 0, done.stderr
     services = yaml.safe_load(done.stdout)["services"]
     ours = {"prepare", "workload", "reader", "applier-1", "applier-2", "control"}
     assert set(services) == ours | {"kafka", "postgres", "s3"}
     assert all(set(services[name]["depends_on"]) >= {"kafka", "postgres", "s3"} for name in ours)
+    roles = {name: re.findall(r"//(\w+):", services[name]["environment"]["SOURCE_CATALOG"])[0] for name in ours}
+    writers = {name for name, role in roles.items() if role == "viaduck_workload"}
+    assert (writers, set(roles.values())) == ({"prepare", "workload"}, {"viaduck_workload", "viaduck_source"})
+
+
+def test_without_a_token_of_ones_own_nothing_starts() -> None:
+    done = checked(COMPOSE)
+    assert done.returncode != 0
+    assert "required variable VIADUCK_TOKEN is missing a value" in done.stderr
 
 
 def test_the_checker_refuses_a_key_that_compose_does_not_know(tmp_path: Path) -> None:
-    wrong = tmp_path / "compose.yaml"
-    wrong.write_text(COMPOSE.read_text().replace("stop_grace_period", "stop_grace"))
-    assert checked(wrong).returncode != 0
+    wrong = with_token(tmp_path, COMPOSE.read_text().replace("stop_grace_period", "stop_grace"))
+    done = checked(wrong)
+    assert done.returncode != 0
+    assert "stop_grace" in done.stderr
 
 
 def test_the_dockerfile_passes_hadolint() -> None:
