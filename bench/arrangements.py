@@ -35,6 +35,7 @@ from services.applier.run import Run
 from services.applier.task import Limits, Task, TaskResult, WorkerReport
 from services.applier.worker import Worker
 from shared.config.model import Config, Routing, Source, Spark
+from shared.lake import engine
 from shared.lake.engine import connect
 from shared.spark import session
 from tests.servers.spark_cluster import SparkCluster
@@ -124,23 +125,29 @@ def timed(work: Callable[[], object]) -> Took:
 
 def _tasks(cycles: Cycles) -> Turns:
     """As one task in this process, by a worker of each kind in turn; the first cycle of all is the seed."""
-    workers, turns = {name: _worker(options) for name, options in OPTIONS.items()}, Turns()
+    workers, turns = {name: Worker(LIMITS) for name in OPTIONS}, Turns()
     try:
-        cycles.seed(_by(workers[OURS], cycles))
+        with _told(OPTIONS[OURS]):
+            cycles.seed(_by(workers[OURS], cycles))
         for name in itertools.islice(itertools.cycle(workers), (WARMING + APPLIES) * len(workers)):
             job, run = cycles.batch(), _by(workers[name], cycles)
-            turns.setdefault(name, []).append(timed(lambda: cycles.do(job, run)))  # noqa: B023 - done at once
+            with _told(OPTIONS[name]):
+                turns.setdefault(name, []).append(timed(lambda: cycles.do(job, run)))  # noqa: B023 - done at once
     finally:
         for worker in workers.values():
             worker.close()
     return turns
 
 
-def _worker(options: Sequence[str]) -> Worker:
-    made = Worker(LIMITS)
-    for option in options:
-        made.con.execute(option)
-    return made
+@contextmanager
+def _told(options: Sequence[str]) -> Iterator[None]:
+    """Every instance that is built meanwhile is told ``options``."""
+    usual = engine.SETTINGS
+    engine.SETTINGS = (*usual, *options)
+    try:
+        yield
+    finally:
+        engine.SETTINGS = usual
 
 
 def _by(worker: Worker, cycles: Cycles) -> cycle.Run:

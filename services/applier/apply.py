@@ -16,6 +16,7 @@ from typing import TypeVar
 import duckdb
 
 from services.applier import fence, shape
+from services.applier.carry import carry_touched, rows_of
 from services.applier.decide import Cursor, Decision, decide
 from services.applier.reading import Counts, Reading, key_not_unique, same_keys
 from services.applier.settle import is_settled, settle, settle_here
@@ -85,12 +86,10 @@ class Applier:
 
     def __init__(
         self,
-        con: duckdb.DuckDBPyConnection,
         pool: LakePool,
         limits: Limits,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._con = con
         self._pool = pool
         self._limits = limits
         self._clock = clock
@@ -119,7 +118,7 @@ class Applier:
                 if answer.outcome is not Outcome.ALREADY_APPLIED:
                     return answer, None
                 try:
-                    tidy(self._con, lake, target, self._limits.deadline_s)
+                    tidy(lake, target, self._limits.deadline_s)
                 except (duckdb.Error, ViaduckError) as error:
                     self._pool.evict(lake)
                     refused = classify(error, f"merging the files of {target.destination.key}")
@@ -157,7 +156,7 @@ class Applier:
 
     def _try(self, lake: OpenLake, change: Change, *, was_open: bool) -> Applied:
         """One transaction, and what became of its COMMIT. TLA: ``CheckDeadline``, ``SendCommit``, ``Acknowledge``."""
-        con, token = self._con.cursor(), uuid.uuid4().hex
+        con, token = lake.cursor(), uuid.uuid4().hex
         applied: Applied | None = None
         committing = False
         began = self._clock()
@@ -217,7 +216,7 @@ class Applier:
             fence.create_cursor(con, lake.alias, change.move(rows))
         else:
             fence.replace_cursor(con, lake.alias, change.move(rows), seen)
-        held = held_rows(self._con, lake, destination)
+        held = held_rows(lake, destination)
         shape.prepare_seed(con, lake.alias, destination, reading.columns, held, ours=seen is not None)
         deleted = held or 0
         inserted = self._insert(con, lake, change, reading)
@@ -229,22 +228,24 @@ class Applier:
         if not reading.keys or not change.counts.touched:
             return 0
         table = shape.table_path(lake.alias, change.target.destination)
-        keys = ", ".join(f"k{i}" for i in range(len(reading.keys)))
-        touched = f"(SELECT {keys} FROM {reading.memory('touched')} WHERE d = {change.number})"
+        touched = carry_touched(con, reading, change.number, change.counts.touched)
         same = same_keys(reading, "t", "x")
         sql = f"DELETE FROM {table} AS t USING {touched} AS x WHERE {same}"
         deleted = int(con.execute(sql).fetchall()[0][0])
         if deleted and reading.only_inserts:
-            self._refuse_second_row(con, change, reading, table)
+            self._refuse_second_row(con, change, reading, table, touched)
         return deleted
 
-    def _refuse_second_row(self, con: duckdb.DuckDBPyConnection, change: Change, reading: Reading, table: str) -> None:
+    def _refuse_second_row(
+        self, con: duckdb.DuckDBPyConnection, change: Change, reading: Reading, table: str, touched: str
+    ) -> None:
         """A range that only inserted met a key that is there already: two live rows, so the key is none."""
         shown = " || ', ' || ".join(f"coalesce(CAST(k{i} AS VARCHAR), 'NULL')" for i in range(len(reading.keys)))
-        one = f"SELECT {shown} FROM {reading.memory('touched')} x WHERE d = {change.number}"
         _rollback(con)
+        carry_touched(con, reading, change.number, change.counts.touched)
         same = same_keys(reading, "t", "x")
-        found = con.execute(f"{one} AND EXISTS (SELECT 1 FROM {table} t WHERE {same}) LIMIT 1").fetchall()
+        doubled = f"SELECT {shown} FROM {touched} x WHERE EXISTS (SELECT 1 FROM {table} t WHERE {same}) LIMIT 1"
+        found = con.execute(doubled).fetchall()
         raise key_not_unique(reading.keys, str(found[0][0]) if found else "?", 2, change.through)
 
     def _insert(self, con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change, reading: Reading) -> int:
@@ -252,9 +253,8 @@ class Applier:
             return 0
         table = shape.table_path(lake.alias, change.target.destination)
         names = column_list(tuple(column.name for column in reading.columns))
-        mine = f"{reading.memory('rows')} WHERE {reading.number_column} = {change.number}"
-        sql = f"INSERT INTO {table} ({names}) SELECT {names} FROM {mine}"
-        return int(con.execute(sql).fetchall()[0][0])
+        with rows_of(con, reading, change.number, change.counts.upserts) as rows:
+            return int(con.execute(f"INSERT INTO {table} ({names}) SELECT {names} FROM {rows}").fetchall()[0][0])
 
     def _stamp(
         self,
@@ -346,7 +346,7 @@ class Applier:
 
     def _guarded(self, lake: OpenLake, doing: str, work: Callable[[duckdb.DuckDBPyConnection], T]) -> T:
         """Run reads on a cursor of their own; an error evicts the lake and comes out typed."""
-        con = self._con.cursor()
+        con = lake.cursor()
         try:
             return work(con)
         except duckdb.Error as error:
@@ -356,14 +356,14 @@ class Applier:
             release(con)
 
 
-def held_rows(con: duckdb.DuckDBPyConnection, lake: OpenLake, destination: Destination) -> int | None:
+def held_rows(lake: OpenLake, destination: Destination) -> int | None:
     """Rows in the destination's table, None where there is none; of a damaged one, what metadata says.
 
     Asked on a cursor of its own, outside the transaction, which an error would end.
     """
     if not lake.catalog.has_table(destination.schema_name, destination.table):
         return None
-    con = con.cursor()
+    con = lake.cursor()
     try:
         return int(con.execute(f"SELECT count(*) FROM {shape.table_path(lake.alias, destination)}").fetchall()[0][0])
     except duckdb.IOException:

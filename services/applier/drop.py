@@ -25,7 +25,7 @@ from shared.ranges import NOT_SEEDED
 GONE = Applied(Outcome.ALREADY_APPLIED, NOT_SEEDED)
 
 
-def drop(con: duckdb.DuckDBPyConnection, pool: LakePool, target: Target) -> Applied:
+def drop(pool: LakePool, target: Target) -> Applied:
     """Drop what ``target`` holds, or say why not. Raises a ``ViaduckError`` when it can't be done.
 
     TLA: ``TakeDrop``.
@@ -35,7 +35,7 @@ def drop(con: duckdb.DuckDBPyConnection, pool: LakePool, target: Target) -> Appl
             with pool.use(target.lake, read_only=False) as lake:
                 writing = lake.writing if lake.lake.sqlite_file is not None else contextlib.nullcontext()
                 with writing:
-                    return _try(con.cursor(), pool, lake, target)
+                    return _try(lake.cursor(), pool, lake, target)
         except LakeAbsent:
             return GONE
         except ViaduckError as error:
@@ -77,7 +77,7 @@ def _try(con: duckdb.DuckDBPyConnection, pool: LakePool, lake: OpenLake, target:
 def _drop_table(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target) -> int:
     """Rows that went with it."""
     destination = target.destination
-    rows = held_rows(con, lake, destination)
+    rows = held_rows(lake, destination)
     if rows is None:
         return 0
     con.execute(f"DROP TABLE {shape.table_path(lake.alias, destination)}")

@@ -232,7 +232,8 @@ class Feed:
         ).fetchall()
         table = self._table(through)
         columns = tuple(Column(name, declared, _default_of(table, name)) for name, declared in described)
-        reading = Reading(table, columns, through, only_inserts, self._routing.key_columns, times=self._times)
+        keys = self._routing.key_columns
+        reading = Reading(self._con, table, columns, through, only_inserts, keys, times=self._times)
         refused = ((number, refusal(target.item, table, through, self._times)) for number, target in targets)
         reading.refused = {number: error for number, error in refused if error is not None}
         known = {column.name.lower() for column in columns}

@@ -13,6 +13,7 @@ import duckdb
 
 from shared.errors import DestinationError, ViaduckError
 from shared.lake.catalog import Column, TableInfo
+from shared.lake.engine import release
 from shared.lake.sql import ident, path
 
 _numbers = itertools.count(1)
@@ -29,12 +30,13 @@ class Counts:
 
 @dataclass
 class Reading:
-    """The net changes of some destinations, each by its number, in two tables of the worker's memory.
+    """The net changes of some destinations, each by its number, in two tables of the instance that ``con`` is of.
 
     ``touched`` holds (number, key columns) of what is to be deleted first, ``rows`` (number, all columns) of what is to
     be inserted then. ``columns`` are the source's as of ``through``, spelled as DuckDB declares them.
     """
 
+    con: duckdb.DuckDBPyConnection
     table: TableInfo
     columns: tuple[Column, ...]
     through: int
@@ -46,6 +48,8 @@ class Reading:
     times: Mapping[int, datetime] = field(default_factory=dict)
     """When the snapshots were committed that the items name, by the source's own clock; of those still retained."""
     null_keys: bool = False
+    row_bytes: float = 0.0
+    """Of a row, on average."""
     rows_read: int = 0
     routing_mutations: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
@@ -58,9 +62,13 @@ class Reading:
     def memory(self, name: str) -> str:
         return path("memory", "main", f"{name}_{self.number}")
 
-    def drop(self, con: duckdb.DuckDBPyConnection) -> None:
-        for name in ("targets", "feed", "touched", "rows"):
-            con.execute(f"DROP TABLE IF EXISTS {self.memory(name)}")
+    def drop(self) -> None:
+        """Give its memory back, and its connection. Raises ``duckdb.Error`` where the instance is lost."""
+        try:
+            for name in ("targets", "feed", "touched", "rows"):
+                self.con.execute(f"DROP TABLE IF EXISTS {self.memory(name)}")
+        finally:
+            release(self.con)
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:

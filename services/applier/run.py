@@ -26,7 +26,8 @@ from services.applier.worker import Worker, worker
 from shared.errors import DestinationError, ViaduckError
 from shared.lake.catalog import TableInfo
 from shared.lake.engine import release
-from shared.lake.failure import classify, invalidates_instance
+from shared.lake.failure import classify
+from shared.lake.pool import OpenLake
 from shared.messages import ItemKind, Outcome
 
 OF_THE_SOURCE = frozenset(
@@ -114,7 +115,7 @@ class Run:
             source = self._present_table()
             self._each(targets, lambda _, target: (self.me.applier.probe(target, source, self._time_of), None))
         elif self.task.kind is ItemKind.DROP:
-            self._each(targets, lambda _, target: (drop(self.me.con, self.me.pool, target), None))
+            self._each(targets, lambda _, target: (drop(self.me.pool, target), None))
         elif self.task.kind is ItemKind.UPKEEP:
             self._each(targets, lambda _, target: (self._keep_up(target), None))
         elif self.task.kind is ItemKind.ADVANCE:
@@ -232,24 +233,30 @@ class Run:
 
     def _read(self, group: Sequence[Numbered], *, sparing: bool) -> Reading:
         began = time.perf_counter()
-        source, con = self.task.source, self.me.con.cursor()
+        source = self.task.source
         try:
             with self.me.pool.use(source.lake, read_only=True) as lake:
-                try:
-                    reading = Feed(con, lake, source).read(self.task.kind, group, sparing=sparing)
-                    if self.task.kind is not ItemKind.ADVANCE:
-                        self.me.wide.weigh(con, source, reading)
-                except duckdb.Error:
-                    self.me.pool.evict(lake)
-                    raise
+                reading = self._read_from(lake, group, sparing=sparing)
         finally:
-            release(con)
             self._read_s += time.perf_counter() - began
         if self.task.counts_shared:
             self.tally.rows_read += reading.rows_read
             self.tally.read_seconds += time.perf_counter() - began
             self.tally.routing_mutations += reading.routing_mutations
         return reading
+
+    def _read_from(self, lake: OpenLake, group: Sequence[Numbered], *, sparing: bool) -> Reading:
+        con = lake.cursor()
+        try:
+            reading = Feed(con, lake, self.task.source).read(self.task.kind, group, sparing=sparing)
+            if self.task.kind is not ItemKind.ADVANCE:
+                self.me.wide.weigh(self.task.source, reading)
+            return reading
+        except BaseException as error:
+            release(con)
+            if isinstance(error, duckdb.Error):
+                self.me.pool.evict(lake)
+            raise
 
     # -- many targets at once -----------------------------------------------------------------------------------------
 
@@ -302,7 +309,7 @@ class Run:
 
     def _leave_behind(self, stalled: UnderWay, never_begun: Iterable[Numbered]) -> None:
         """Give up waiting. The threads go on by themselves; whatever they still commit, the fence judges."""
-        self.me.leave(stalled.begun)
+        self.me.leave(stalled.begun, [target.lake for _, target, _ in stalled.left()])
         for number, target, seconds in stalled.left():
             self.done[number] = self._failed(target, unanswered(target, seconds))
         for number, target in never_begun:
@@ -311,9 +318,7 @@ class Run:
     # -- outcomes -----------------------------------------------------------------------------------------------------
 
     def _explain(self, error: Exception, doing: str, *, source: bool = False) -> ViaduckError:
-        """The typed error; an instance that is lost is marked so that the next task gets a new one."""
-        if isinstance(error, duckdb.Error) and invalidates_instance(error):
-            self.me.broken = True
+        """The typed error."""
         known = classify(error, doing)
         if source and known.type in OF_THE_SOURCE:
             return DestinationError("source_unreachable", known.message, "check the source's catalog and store")
@@ -352,13 +357,10 @@ class Run:
         return TargetResult(progress, matched, gone, seconds if wrote else None)
 
     def _forget(self, reading: Reading) -> None:
-        con = self.me.con.cursor()
         try:
-            reading.drop(con)
+            reading.drop()
         except duckdb.Error:
-            self.me.broken = True  # the next task gets a new instance, and this one's memory with it
-        finally:
-            release(con)
+            self.me.pool.evict_of(self.task.source.lake, read_only=True)
 
 
 def groups_of(targets: Sequence[Numbered]) -> list[list[Numbered]]:

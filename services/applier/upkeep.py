@@ -36,7 +36,7 @@ POSITIONS_KEPT = 1_000
 """Snapshots of the lake for which its cursors can still be looked back at."""
 
 
-def tidy(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target, deadline_s: float) -> None:
+def tidy(lake: OpenLake, target: Target, deadline_s: float) -> None:
     """Write dead rows out of files, merge small ones, and forget old positions; what is done by then stays done.
 
     First of all what is inlined goes to files, be it by somebody else: a flush that comes after shows deleted rows
@@ -44,7 +44,7 @@ def tidy(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target, deadlin
     longer than a transaction may (H6).
     """
     destination = target.destination
-    con = con.cursor()
+    con = lake.cursor()
     try:
         _flush(con, lake, target)
         if _leave_dead_rows(con, lake, target, deadline_s):

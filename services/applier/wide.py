@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import duckdb
-
 from services.applier.reading import Reading
 from services.applier.task import SourceTable
 from services.applier.under_way import Numbered
@@ -31,12 +29,12 @@ class Wide:
         self._room = memory / READINGS_IN_MEMORY
         self._row_bytes: dict[tuple[str, str, str], float] = {}
 
-    def weigh(self, con: duckdb.DuckDBPyConnection, source: SourceTable, reading: Reading) -> None:
+    def weigh(self, source: SourceTable, reading: Reading) -> None:
         """Remember how wide the rows of a reading are, as text, which is close enough."""
         some = f"SELECT r FROM {reading.memory('rows')} AS r LIMIT {SAMPLE}"
-        (weight,) = con.execute(f"SELECT avg(strlen(CAST(r AS VARCHAR))) FROM ({some})").fetchall()[0]
+        (weight,) = reading.con.execute(f"SELECT avg(strlen(CAST(r AS VARCHAR))) FROM ({some})").fetchall()[0]
         if weight is not None:
-            self._row_bytes[_named(source)] = float(weight)
+            self._row_bytes[_named(source)] = reading.row_bytes = float(weight)
 
     def parts(self, source: SourceTable, group: Sequence[Numbered]) -> list[Sequence[Numbered]] | None:
         """The group in readings that fit, by the rows that are expected; None where rows are of a usual width."""

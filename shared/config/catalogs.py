@@ -93,14 +93,6 @@ class ResolvedLake:
     def has_password(self) -> bool:
         return has_password(self.catalog) or bool(SECRET_PROPERTIES & self.properties.keys())
 
-    def contradicts(self, other: ResolvedLake) -> bool:
-        """Whether the two hold different keys for the same files."""
-        if self.properties == other.properties:
-            return False
-        if self.data_path is None or other.data_path is None:
-            return self.identity == other.identity
-        return self.data_path.rstrip("/") == other.data_path.rstrip("/")
-
     def __str__(self) -> str:
         return without_password(self.catalog)
 

@@ -68,12 +68,32 @@ def _stored_relative(error: duckdb.Error) -> bool:
 def detach(con: duckdb.DuckDBPyConnection, alias: str) -> None:
     """Let go of a lake; nothing happens where it is not attached any more."""
     con.execute(f"DETACH DATABASE IF EXISTS {ident(alias)}")
-    drop_secret(con, alias)
-
-
-def drop_secret(con: duckdb.DuckDBPyConnection, alias: str) -> None:
     with contextlib.suppress(duckdb.Error):  # an instance that has been invalidated refuses even this
         con.execute(f"DROP SECRET IF EXISTS {ident(_secret_name(alias))}")
+
+
+def confine(con: duckdb.DuckDBPyConnection, *aliases: str, writing: bool = False) -> None:
+    """Let an instance reach the files of the lakes that it has attached, its own temporary ones, and no others.
+
+    What a stranger's catalog names besides, be it a file, a view or an expression, DuckDB then refuses to open; nothing
+    on this instance can take that back. ``writing``: a folder that is still to be made is made now, since DuckLake
+    would look at its parents then, which it may not.
+    """
+    data_paths = [_data_path(con, alias) for alias in aliases]
+    for local in (path for path in data_paths if writing and "://" not in path):
+        with contextlib.suppress(OSError):  # whoever writes there says why it can't be
+            Path(local).mkdir(parents=True, exist_ok=True)
+    con.execute(f"SET allowed_directories = [{', '.join(literal(_below(path)) for path in data_paths)}]")
+    con.execute("SET enable_external_access = false")
+
+
+def _below(data_path: str) -> str:
+    """With the slash at the end: to DuckDB ``s3://b/tenant-1`` is the beginning of ``s3://b/tenant-10/file``."""
+    return data_path.rstrip("/") + "/"
+
+
+def _data_path(con: duckdb.DuckDBPyConnection, alias: str) -> str:
+    return str(con.execute("SELECT data_path FROM ducklake_settings(?)", [alias]).fetchall()[0][0])
 
 
 def _prepare_sqlite(con: duckdb.DuckDBPyConnection, alias: str, file: Path, *, read_only: bool, create: bool) -> None:
@@ -125,19 +145,18 @@ def _beside(sqlite_file: Path | None) -> str | None:
 
 
 def _create_secret(con: duckdb.DuckDBPyConnection, alias: str, lake: ResolvedLake) -> None:
-    """Keys for the files below the lake's data path, and for no other: this instance holds other tenants' lakes too.
+    """Keys for the files below the lake's data path, and for no other: an instance may hold two lakes.
 
-    The slash at the end is part of that: to DuckDB ``s3://b/tenant-1`` is the beginning of ``s3://b/tenant-10/file``.
     A lake without keys gets empty ones: what a secret leaves out is filled in from elsewhere.
     """
-    data_path = con.execute("SELECT data_path FROM ducklake_settings(?)", [alias]).fetchall()[0][0]
+    data_path = _data_path(con, alias)
     if "://" not in data_path or not (lake.strange or data_path.startswith(storage.STORES)):
         return
     if (said := storage.faulty_data_path(data_path)) is not None:
         hint = "correct the data path in the lake's own catalog, or make another lake"
         raise DestinationError("invalid_destination", f"the data path that the catalog holds {said}", hint)
     parts = [f"{name} {literal(value)}" for name, value in _keys(lake).items()]
-    parts.append(f"SCOPE {literal(data_path.rstrip('/') + '/')}")
+    parts.append(f"SCOPE {literal(_below(data_path))}")
     con.execute(f"CREATE OR REPLACE SECRET {ident(_secret_name(alias))} (TYPE s3, {', '.join(parts)})")
 
 

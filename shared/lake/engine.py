@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib.util
 import os
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import duckdb
 
+from shared.lake import spill
 from shared.lake.sql import literal
 
 EXTENSIONS = ("sqlite_scanner", "postgres_scanner", "httpfs", "ducklake")
@@ -18,13 +20,14 @@ EXTENSIONS = ("sqlite_scanner", "postgres_scanner", "httpfs", "ducklake")
 OPTIMIZERS_OFF = "statistics_propagation,compressed_materialization"
 """H1: DuckLake applies a table's present statistics to its past, so rows vanish and values change."""
 
-SETTINGS = (
+SETTINGS: tuple[str, ...] = (
     f"SET disabled_optimizers = '{OPTIMIZERS_OFF}'",
     "SET threads = 1",  # parallelism comes from Spark's tasks; more threads here only contend
     "SET TimeZone = 'UTC'",  # texts of TIMESTAMPTZ routing values must not depend on the machine
     "SET pg_pool_enable_reaper_thread = false",  # else one thread for each attached Postgres lake
     # Nobody closes a connection that is idle; after a minute it would only be made anew before its next use.
     "SET pg_pool_idle_timeout_millis = 0",
+    "SET arrow_lossless_conversion = true",  # rows travel from one instance to another
     "SET python_enable_replacements = false",  # a missing table must not be found among our own variables
 )
 
@@ -60,8 +63,10 @@ def surroundings(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def connect(*, memory_limit: str | None = None, temp_directory: str | None = None) -> duckdb.DuckDBPyConnection:
+def connect(*, memory_limit: str | None = None) -> duckdb.DuckDBPyConnection:
     """A fresh in-memory instance that can attach lakes; ``cursor()`` of it shares what is attached.
+
+    What does not fit into its memory goes to a folder of its own, which ends with it.
 
     Extensions from their wheels are loaded without a look at their signatures, which costs a second of CPU for each
     instance: pip has checked the wheels against the lock's hashes, as it has DuckDB's own library, which nobody signs.
@@ -69,11 +74,10 @@ def connect(*, memory_limit: str | None = None, temp_directory: str | None = Non
     config: dict[str, str | bool | int | float | list[str]] = {
         "autoinstall_known_extensions": False,
         "allow_unsigned_extensions": _all_bundled(),
+        "temp_directory": str(spill.folder()),
     }
     if memory_limit is not None:
         config["memory_limit"] = memory_limit
-    if temp_directory is not None:
-        config["temp_directory"] = temp_directory
     con = duckdb.connect(":memory:", config=config)
     for name in EXTENSIONS:
         _load(con, name)
@@ -92,9 +96,22 @@ def read_whole(con: duckdb.DuckDBPyConnection) -> None:
     con.execute(f"SET disabled_optimizers = '{OPTIMIZERS_OFF},filter_pushdown,join_filter_pushdown'")
 
 
-def memory_of(con: duckdb.DuckDBPyConnection) -> int:
-    """What an instance may use, in bytes."""
-    return int(con.execute("SELECT parse_formatted_bytes(current_setting('memory_limit'))").fetchall()[0][0])
+def memory_of(limit: str) -> int:
+    """What an instance of that limit may use, in bytes."""
+    with contextlib.closing(duckdb.connect(":memory:", config={"memory_limit": limit})) as con:
+        return int(con.execute("SELECT parse_formatted_bytes(current_setting('memory_limit'))").fetchall()[0][0])
+
+
+def is_lost(con: duckdb.DuckDBPyConnection) -> bool:
+    """Whether the instance was invalidated (H4, H12): nothing works on it any more."""
+    try:
+        with contextlib.closing(con.cursor()) as cursor:
+            cursor.execute("SELECT 1")
+    except duckdb.FatalException:
+        return True
+    except duckdb.Error:
+        return False
+    return False
 
 
 def release(con: duckdb.DuckDBPyConnection) -> None:

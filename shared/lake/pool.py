@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -12,9 +11,13 @@ from dataclasses import dataclass, field
 import duckdb
 
 from shared.config.catalogs import ResolvedLake
-from shared.lake.attach import attach, detach, drop_secret
+from shared.lake.attach import attach, confine
 from shared.lake.catalog import CatalogReader
+from shared.lake.engine import connect, is_lost, release
 from shared.lake.failure import LakeAbsent
+
+ALIAS = "lake"
+"""What a lake is called in its own instance."""
 
 
 @dataclass(frozen=True)
@@ -25,15 +28,16 @@ class _Key:
 
 @dataclass(eq=False)
 class OpenLake:
-    """One attached lake: its alias in the instance, and a reader of its metadata.
+    """One attached lake, in a DuckDB instance of its own, and a reader of its metadata.
 
+    The instance reaches this lake's files and no others, with its keys and no others: whatever a stranger's catalog
+    says, and whatever becomes of the instance, is nobody else's business. ``cursor`` is for one thread each.
     ``writing`` serialises our own transactions on a catalog that knows only one writer at a time (SQLite).
     ``settled`` tells whose options are known here: an attached lake never looks again for what others have set.
     """
 
-    alias: str
     lake: ResolvedLake
-    catalog: CatalogReader
+    alias: str = ALIAS
     users: int = 0
     doomed: bool = False
     opening: threading.Lock = field(default_factory=threading.Lock)
@@ -41,23 +45,46 @@ class OpenLake:
     settled: set[object] = field(default_factory=set)
     inlined_tables: frozenset[str] = frozenset()
     writing: threading.Lock = field(default_factory=threading.Lock)
+    con: duckdb.DuckDBPyConnection = field(init=False)
+    catalog: CatalogReader = field(init=False)
+
+    def cursor(self) -> duckdb.DuckDBPyConnection:
+        return self.con.cursor()
+
+    def open(self, memory_limit: str | None, *, read_only: bool, create: bool) -> None:
+        """Attach it. Raises what ``attach`` raises; then nothing stays open."""
+        con = connect(memory_limit=memory_limit)
+        try:
+            attach(con, self.alias, self.lake, read_only=read_only, create=create)
+            confine(con, self.alias, writing=not read_only)
+            self.catalog = CatalogReader.attached(self.lake, con, self.alias)
+            self.inlined_tables = self.catalog.inlined_tables() if read_only else frozenset()
+        except BaseException:
+            release(con)
+            raise
+        self.con, self.attached = con, True
+
+    def close(self) -> None:
+        """Let go of it. The instance ends with the last of its cursors."""
+        if self.attached:
+            self.catalog.close()
+            release(self.con)
 
 
 class LakePool:
-    """A thread-safe LRU of attached lakes in one DuckDB instance: of those that are written to, at most ``limit``.
+    """A thread-safe LRU of attached lakes: of those that are written to, at most ``limit``.
 
     Those that are only read are few, a pipeline's source each, and wanted by every job: they stay.
 
     A lake that raised is evicted by its user (``evict``), so that the next use attaches it anew. A lake in use is never
-    detached: it goes when its last user lets go.
+    closed: it goes when its last user lets go.
     """
 
-    def __init__(self, con: duckdb.DuckDBPyConnection, limit: int) -> None:
-        self._con = con
-        self._limit = limit
+    def __init__(self, limit: int, memory_limit: str | None = None) -> None:
+        """``memory_limit``: of each lake's instance, of which those at work take what they need."""
+        self._limit, self._memory_limit = limit, memory_limit
         self._lakes: OrderedDict[_Key, OpenLake] = OrderedDict()
         self._lock = threading.Lock()
-        self._numbers = itertools.count(1)
         self.evictions = 0
 
     def __len__(self) -> int:
@@ -75,25 +102,31 @@ class LakePool:
 
         One that nobody is ``sure`` of is looked for first: an ATTACH that finds no lake is dear.
         One that is only read belongs to somebody else, who may flush it: it is attached anew where that shows (H12).
-        One that comes with new keys displaces the one with the old: DuckDB looks for keys by a file's path alone.
+        One whose instance was lost meanwhile is evicted, whatever its user made of the error.
         """
         key = _Key(lake, read_only)
-        if key not in self._lakes:
-            self._evict_contradicting(lake)
-        elif read_only:
+        if read_only:
             self._evict_outdated(key)
         entry = self._take(key)
         try:
             with entry.opening:
                 if not entry.attached:
-                    if not sure and lake.sqlite_file is None and not entry.catalog.is_there():
-                        raise LakeAbsent(f"there is no lake yet at {lake}")
-                    attach(self._con.cursor(), entry.alias, lake, read_only=read_only, create=create)
-                    entry.attached = True
-                    entry.inlined_tables = entry.catalog.inlined_tables() if read_only else frozenset()
+                    if not sure and lake.sqlite_file is None:
+                        _require_there(lake)
+                    entry.open(self._memory_limit, read_only=read_only, create=create)
             yield entry
+        except BaseException:
+            if entry.attached and is_lost(entry.con):
+                self.evict(entry)
+            raise
         finally:
             self._give_back(key, entry)
+
+    def evict_of(self, lake: ResolvedLake, *, read_only: bool) -> None:
+        """Forget a lake, whoever has it open now."""
+        entry = self._lakes.get(_Key(lake, read_only))
+        if entry is not None:
+            self.evict(entry)
 
     def evict(self, entry: OpenLake) -> None:
         """Forget a lake that misbehaved, or that its user wants attached anew."""
@@ -116,29 +149,17 @@ class LakePool:
         finally:
             self._give_back(key, entry)
 
-    def _evict_contradicting(self, lake: ResolvedLake) -> None:
-        with self._lock:
-            found = [(key, entry) for key, entry in self._lakes.items() if key.lake.contradicts(lake)]
-            for _, entry in found:
-                entry.users += 1
-        for key, entry in found:
-            self.evict(entry)
-            drop_secret(self._con.cursor(), entry.alias)
-            self._give_back(key, entry)
-
     def close(self) -> None:
         with self._lock:
             entries, self._lakes = list(self._lakes.values()), OrderedDict()
         for entry in entries:
-            self._close(entry)
+            entry.close()
 
     def _take(self, key: _Key) -> OpenLake:
         with self._lock:
             entry = self._lakes.get(key)
             if entry is None:
-                alias = f"lake_{next(self._numbers)}"
-                entry = OpenLake(alias, key.lake, CatalogReader.attached(key.lake, self._con, alias))
-                self._lakes[key] = entry
+                entry = self._lakes[key] = OpenLake(key.lake)
             self._lakes.move_to_end(key)
             entry.users += 1
             return entry
@@ -147,7 +168,7 @@ class LakePool:
         closing = []
         with self._lock:
             entry.users -= 1
-            if not key.read_only and entry.users == 0:
+            if not key.read_only and entry.users == 0 and entry.attached:
                 entry.catalog.close()  # asked rarely, and a server's connections are few where tenants are many
             if not entry.attached and self._lakes.get(key) is entry:
                 del self._lakes[key]
@@ -156,7 +177,7 @@ class LakePool:
                 closing.append(entry)
             closing.extend(self._surplus())
         for gone in closing:
-            self._close(gone)
+            gone.close()
 
     def _surplus(self) -> list[OpenLake]:
         written = [(key, entry) for key, entry in self._lakes.items() if not key.read_only]
@@ -167,8 +188,9 @@ class LakePool:
             self.evictions += 1
         return [entry for _, entry in surplus]
 
-    def _close(self, entry: OpenLake) -> None:
-        entry.catalog.close()
-        if entry.attached:
-            with contextlib.suppress(duckdb.Error):  # what it was attached to may be gone, or the whole instance
-                detach(self._con.cursor(), entry.alias)
+
+def _require_there(lake: ResolvedLake) -> None:
+    """Raises ``LakeAbsent`` where a Postgres database holds no lake yet."""
+    with contextlib.closing(CatalogReader(lake)) as catalog:
+        if not catalog.is_there():
+            raise LakeAbsent(f"there is no lake yet at {lake}")

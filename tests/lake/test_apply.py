@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import duckdb
@@ -22,8 +22,7 @@ from services.applier.task import Limits, SourceTable, Task
 from shared.config.catalogs import ResolvedLake
 from shared.config.model import Routing
 from shared.errors import ViaduckError
-from shared.lake.engine import connect
-from shared.lake.pool import LakePool
+from shared.lake.pool import LakePool, OpenLake
 from shared.messages import ItemKind, Outcome, Progress
 from tests.fast.waiting import eventually
 from tests.lake.bed import EVERY_CATALOG, Bed
@@ -406,22 +405,19 @@ class _Reading:
         self._bed, self._name, self._after, self._lose = bed, name, after, lose
 
     def __enter__(self) -> tuple[Applier, Change]:
-        bed, limits = self._bed, Limits()
-        self._con = connect()
-        self._pool = LakePool(self._con, 10)
+        bed = self._bed
+        folder = bed.folder / f"{self._name}-data"
+        self._pool = _FlakyPool(self._lose, lambda: delete_all(folder))
         target = bed.target(self._name, ItemKind.CHANGES, expected=self._after, after=self._after)
         with self._pool.use(bed.source, read_only=True) as lake:
-            reading = Feed(self._con.cursor(), lake, SourceTable(bed.source, "main", "t", bed.routing)).read(
+            reading = Feed(lake.cursor(), lake, SourceTable(bed.source, "main", "t", bed.routing)).read(
                 ItemKind.CHANGES, [(0, target)]
             )
-        folder = bed.folder / f"{self._name}-data"
-        con = _Flaky(self._con, self._lose, lambda: delete_all(folder))
-        applier = Applier(con, self._pool, limits)  # type: ignore[arg-type]
+        applier = Applier(self._pool, Limits())
         return applier, Change(target, reading.through, reading.table, 0, reading, reading.counts[0])
 
     def __exit__(self, *_: object) -> None:
         self._pool.close()
-        self._con.close()
 
 
 def delete_all(folder: Path) -> None:
@@ -429,16 +425,38 @@ def delete_all(folder: Path) -> None:
         file.unlink()
 
 
+class _FlakyPool(LakePool):
+    """Whose lakes that are written to lose a COMMIT between them."""
+
+    def __init__(self, lose: str, delete_files: Callable[[], None]) -> None:
+        super().__init__(10)
+        self._lose, self._delete_files = [lose] if lose else [], delete_files
+
+    @contextmanager
+    def use(
+        self, lake: ResolvedLake, *, read_only: bool, create: bool = False, sure: bool = True
+    ) -> Iterator[OpenLake]:
+        with super().use(lake, read_only=read_only, create=create, sure=sure) as entry:
+            con: object = entry.con
+            if not read_only and not isinstance(con, _Flaky):
+                entry.con = _Flaky(entry.con, self._lose, self._delete_files)  # type: ignore[assignment]
+            yield entry
+
+
 class _Flaky:
     """A DuckDB connection whose first COMMIT goes wrong the way a network makes it go wrong."""
 
-    def __init__(self, con: duckdb.DuckDBPyConnection, lose: str, delete_files: object) -> None:
-        self._con, self._lose, self._delete_files = con, [lose] if lose else [], delete_files
+    def __init__(self, con: duckdb.DuckDBPyConnection, lose: list[str], delete_files: Callable[[], None]) -> None:
+        self._con, self._lose, self._delete_files = con, lose, delete_files
 
     def cursor(self) -> _Flaky:
-        made = _Flaky(self._con.cursor(), "", self._delete_files)
-        made._lose = self._lose
-        return made
+        return _Flaky(self._con.cursor(), self._lose, self._delete_files)
+
+    def register(self, name: str, given: object) -> None:
+        self._con.register(name, given)
+
+    def unregister(self, name: str) -> None:
+        self._con.unregister(name)
 
     def close(self) -> None:
         self._con.close()
@@ -449,7 +467,6 @@ class _Flaky:
         lost = self._lose.pop()
         self._con.execute("ROLLBACK" if lost == "commit" else "COMMIT")
         if lost == "files":
-            assert callable(self._delete_files)
             self._delete_files()
         raise duckdb.IOException('Failed to execute query "COMMIT": server closed the connection unexpectedly')
 

@@ -207,7 +207,8 @@ def test_a_change_reads_no_more_of_a_source_that_grew_by_forty_files(bed: Bed) -
 
 def bytes_read(bed: Bed, position: int) -> int:
     """Of the source's files, while everybody's items from ``position`` to the head are done."""
-    con = worker.worker(bed.limits).con
+    with worker.worker(bed.limits).pool.use(bed.source, read_only=True) as source:
+        con = source.con
     con.execute("CALL enable_logging('FileSystem', level = 'trace')")
     try:
         answers = bed.changes(position)

@@ -26,9 +26,8 @@ def wide(row_bytes: float | None) -> Wide:
             return SimpleNamespace(fetchall=lambda: [(row_bytes,)])
 
     found = Wide(READINGS_IN_MEMORY * 200 * MB)
-    reading: Any = SimpleNamespace(memory=lambda name: name)
-    scales: Any = Scales()
-    found.weigh(scales, SOURCE, reading)
+    reading: Any = SimpleNamespace(memory=lambda name: name, con=Scales())
+    found.weigh(SOURCE, reading)
     return found
 
 
