@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 import structlog
 
+from shared import background
 from shared.local import is_brought
 from shared.metrics import CONTENT_TYPE
 from shared.scraping import Scraping
@@ -139,8 +140,8 @@ def _handler(exposition: Exposition, readiness: Readiness, scraping: Scraping) -
         rule: ClassVar[Scraping] = scraping
         pages: ClassVar[Mapping[str, Callable[[], _Page]]] = {
             "/metrics": lambda: _Page(200, CONTENT_TYPE, exposition()),
-            "/healthz": lambda: _json(200, {"status": "ok"}),
-            "/readyz": lambda: _ready(readiness()),
+            "/healthz": _healthy,
+            "/readyz": lambda: _ready({**readiness(), **background.problems()}),
         }
 
     return Handler
@@ -153,6 +154,12 @@ class _Page:
 
 def _json(status: int, value: object) -> _Page:
     return _Page(status, "application/json", json.dumps(value))
+
+
+def _healthy() -> _Page:
+    """Not where a loop of the process does not turn any more: whoever watches it starts it again."""
+    still = background.standing_still()
+    return _json(503, {"status": "stands still", "threads": still}) if still else _json(200, {"status": "ok"})
 
 
 def _ready(checks: Mapping[str, str | None]) -> _Page:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as Late
 
+from shared.background import problems
 from shared.peers import Peers
 
 ANSWER_WITHIN_S = 3.0
@@ -33,10 +34,10 @@ class Readiness:
         """By dependency: None, or what is wrong."""
         asked = {name: self._threads.submit(check) for name, check in self._checks.items()}
         if not self._peers.names:
-            return {name: self._answer(future) for name, future in asked.items()}
+            return {name: self._answer(future) for name, future in asked.items()} | problems()
         # A reader that is away can't speak for the source; control's own look at the start can.
         own = {**self._sources()} | {name: self._answer(future) for name, future in asked.items()}
-        return own | self._peers.checks()
+        return own | problems() | self._peers.checks()
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)

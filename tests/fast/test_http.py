@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from shared.background import Heartbeat
 from shared.http import MOST_CONNECTIONS, ServiceServer, own_port, peers
 from shared.metrics import Metrics
 from shared.scraping import Scraping
@@ -52,6 +53,23 @@ def test_ready_means_that_no_dependency_is_wrong(client: httpx.Client, checks: d
 def test_health_does_not_depend_on_dependencies(client: httpx.Client, checks: dict[str, str | None]) -> None:
     checks["broker"] = "away"
     assert client.get("/healthz").status_code == 200
+
+
+@pytest.fixture
+def stuck() -> Iterator[None]:
+    """A loop of this process that has not turned for too long."""
+    beat = Heartbeat("follower", within_s=-1.0)
+    beat.begin()
+    yield
+    beat.end()
+
+
+@pytest.mark.usefixtures("stuck")
+def test_a_loop_that_does_not_turn_any_more_fails_health_and_is_named_by_readiness(client: httpx.Client) -> None:
+    answer = client.get("/healthz")
+    assert (answer.status_code, answer.json()["status"]) == (503, "stands still")
+    assert list(answer.json()["threads"]) == ["follower"]
+    assert "thread follower" in client.get("/readyz").json()["checks"]
 
 
 def test_anything_else_is_not_found(client: httpx.Client) -> None:

@@ -8,15 +8,17 @@ from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel
 
 from services.control.api.state import Sources, sources_of
+from shared.background import standing_still
 from shared.metrics import CONTENT_TYPE
 
 Current = Annotated[Sources, Depends(sources_of)]
 
 
 class Health(BaseModel):
-    """The process turns."""
+    """Whether the process turns; ``threads``: which of its loops do not, and for how long."""
 
     status: str = "ok"
+    threads: dict[str, str] | None = None
 
 
 class Ready(BaseModel):
@@ -29,10 +31,18 @@ class Ready(BaseModel):
 router = APIRouter(tags=["health"])
 
 
-@router.get("/healthz")
-async def healthz() -> Health:
+@router.get(
+    "/healthz",
+    response_model_exclude_none=True,
+    responses={503: {"model": Health, "description": "A loop of the process does not turn any more"}},
+)
+async def healthz(response: Response) -> Health:
     """Whether the process turns. It waits for no thread: those may all be busy with lakes that do not answer."""
-    return Health()
+    still = standing_still()
+    if not still:
+        return Health()
+    response.status_code = 503
+    return Health(status="stands still", threads=still)
 
 
 @router.get("/readyz", responses={503: {"model": Ready, "description": "A dependency does not answer"}})

@@ -22,6 +22,7 @@ from services.control.board import Board
 from services.control.lifecycle import Registered
 from services.control.page.assets import FILES
 from services.control.status import Status
+from shared.background import Heartbeat
 from shared.local import is_loopback
 from shared.messages import Outcome
 from tests.fast.control.examples import PIPELINE, by_id, declared, frontier, problem, progress, registered
@@ -52,6 +53,17 @@ def many(count: int) -> list[Registered]:
 
 def test_the_process_turns() -> None:
     assert client().get("/healthz").json() == {"status": "ok"}
+
+
+def test_a_process_with_a_loop_that_does_not_turn_any_more_is_not_healthy() -> None:
+    beat = Heartbeat("follower", within_s=-1.0)
+    beat.begin()
+    try:
+        answer = client().get("/healthz")
+    finally:
+        beat.end()
+    assert (answer.status_code, answer.json()["status"]) == (503, "stands still")
+    assert list(answer.json()["threads"]) == ["follower"]
 
 
 def test_ready_means_that_every_dependency_answers() -> None:
