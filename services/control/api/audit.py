@@ -6,13 +6,13 @@ from fastapi import APIRouter, Request
 
 from services.control.api.models import After, Change, Limit, Page, change
 from services.control.api.paging import DEFAULT_LIMIT, read_number, write_number
-from services.control.api.problems import Problem
+from services.control.api.problems import Problem, declared
 from services.control.api.state import sources_of
 
 router = APIRouter(prefix="/v1/audit", tags=["audit"])
 
 
-@router.get("")
+@router.get("", responses=declared("not_found"))
 def list_incidents(request: Request, limit: Limit = DEFAULT_LIMIT, after: After = None) -> Page[Change]:
     """Tokens that were made and revoked, who logged in, what was refused and what was only validated, newest first."""
     trail = sources_of(request).trail
