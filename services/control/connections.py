@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from heapq import nsmallest
 from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -18,6 +19,8 @@ TAKE_WITHIN_S = 60.0
 """Whoever has taken nothing of his answer for so long is gone."""
 
 LOOK_EVERY_S = 1.0
+AT_ONCE = 8
+"""That part of all goes at once where there is no room."""
 
 
 class BoundedConnection(H11Protocol):
@@ -57,10 +60,15 @@ class BoundedConnection(H11Protocol):
         return self.cycle is None or self.cycle.response_complete
 
     def _make_room(self) -> None:
-        """The one that has been silent longest goes; it is the new one where all others are being answered."""
+        """Those that have been silent longest go, several at once, because to look for them takes a while.
+
+        The new one goes where all others are being answered.
+        """
         others = [each for each in self.connections if isinstance(each, BoundedConnection) and each is not self]
         idle = [(since, id(each), each) for each in others if (since := each.idle_since_s) is not None]
-        (min(idle)[2] if idle else self).end()
+        longest = [each for _, _, each in nsmallest(max(self.most // AT_ONCE, 1), idle)]
+        for each in longest or [self]:
+            each.end()
 
     def _look(self) -> None:
         self._look_timer = self.loop.call_later(LOOK_EVERY_S, self._look)
