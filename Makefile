@@ -43,7 +43,7 @@ $(CLIENT_READY): $(READY) requirements-client.lock
 test-client: $(CLIENT_READY) ## a client generated of /openapi.json, at work
 	$(PYTEST) tests/fast/control/test_openapi.py $(ARGS)
 
-lint: $(READY) ## ruff and mypy over source and tests
+lint: $(READY) ## ruff (bandit's rules among its own) and mypy over source and tests
 	$(BIN)/ruff check services shared tests bench deploy
 	$(BIN)/ruff format --check services shared tests bench deploy
 	$(BIN)/mypy --strict services shared tests bench

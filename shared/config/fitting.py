@@ -91,7 +91,13 @@ def _fit_properties(tree: Tree, path: str, mistakes: Mistakes) -> Any:
         return {}
     if not isinstance(tree, dict):
         return _refuse(mistakes, path, "must be a mapping; write one NAME: value on each line below it")
-    return {key: _fit_text(value, join(path, key), mistakes, may_be_blank=True) for key, value in tree.items()}
+    fitted = {key: _fit_text(value, join(path, key), mistakes, may_be_blank=True) for key, value in tree.items()}
+    return {key: _as_software_spells(tree[key], value) for key, value in fitted.items()}
+
+
+def _as_software_spells(tree: Tree, text: Any) -> Any:
+    """A boolean among properties in lower case: no other program takes True."""
+    return text.lower() if isinstance(tree, Plain) and tree.kind == "bool" and isinstance(text, str) else text
 
 
 def _fit_leaf(tree: Tree, kind: Any, path: str, mistakes: Mistakes) -> Any:
@@ -133,10 +139,8 @@ READINGS = {
 
 
 def _one_reading(plain: Plain) -> str | None:
-    """The text of a plain scalar if people and YAML read it alike, a boolean in lower case; else None."""
-    if not re.fullmatch(READINGS[plain.kind], plain.text):
-        return None
-    return plain.text.lower() if plain.kind == "bool" else plain.text
+    """The text of a plain scalar, as it is written, if people and YAML read it alike; else None."""
+    return plain.text if re.fullmatch(READINGS[plain.kind], plain.text) else None
 
 
 def _fit_int(tree: Tree, path: str, mistakes: Mistakes) -> Any:

@@ -68,7 +68,7 @@ def test_a_file_named_by_a_relative_path_has_an_absolute_one(
         ("quack", "quack"),
         ('"NO"', "NO"),
         ("true", "true"),
-        ("False", "false"),
+        ("False", "False"),
         ("5", "5"),
         ("-5", "-5"),
         ("0", "0"),
@@ -191,3 +191,10 @@ def test_the_default_name_of_a_pipeline_is_its_table_as_far_as_it_fits(load_text
 def test_a_table_without_one_plain_letter_still_names_its_pipeline(load_text: Load) -> None:
     assert load_text(MINIMAL.replace("events", "日本")).pipeline.startswith("table-")
     assert pipeline_name("日本") != pipeline_name("中国")
+
+
+@pytest.mark.parametrize("written", ["true", "True", "TRUE", "false", "42", "12.50", "2024-01-31"])
+def test_a_routing_value_without_quotes_is_taken_as_it_is_written(load_text: Load, written: str) -> None:
+    entry = f"{{id: d, routing_value: {written}, catalog: 'sqlite:d.db', properties: {{s3_use_ssl: TRUE}}}}"
+    (found,) = load_text(MINIMAL + f"destinations: [{entry}]\n").destinations
+    assert (found.routing_value, found.properties) == (written, {"s3_use_ssl": "true"})
