@@ -28,6 +28,7 @@ from shared.digest import digest
 from shared.kafka.embedded import EmbeddedBroker
 from shared.kafka.publisher import Publisher
 from shared.kafka.settings import BOOTSTRAP, KafkaSettings
+from shared.kafka.signing import KEY_FILE, Signing, own_key
 from shared.kafka.topics import Topics, ensure
 from shared.lake.attach import attach
 from shared.lake.engine import connect
@@ -65,7 +66,8 @@ def busy_control(folder: Path, count: int) -> Iterator[Site]:
     file = _write(folder, port)
     with ExitStack() as closing_:
         broker = EmbeddedBroker()
-        environ = {**os.environ, BOOTSTRAP: broker.bootstrap, SUPERVISED: "1"}
+        key = own_key(folder)
+        environ = {**os.environ, BOOTSTRAP: broker.bootstrap, KEY_FILE: str(key), SUPERVISED: "1"}
         log = closing_.enter_context((folder / "control.log").open("ab"))
         command = [sys.executable, "-m", "services.cli.main", "control", "-c", str(file)]
         process = subprocess.Popen(command, env=environ, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -74,7 +76,8 @@ def busy_control(folder: Path, count: int) -> Iterator[Site]:
         _wait_until_it_turns(site, process, folder)
         _register(site, folder, count)
         held = _held(folder)
-        settings = KafkaSettings(bootstrap=broker.bootstrap, embedded=True)
+        signing = Signing(key.read_bytes())
+        settings = KafkaSettings(bootstrap=broker.bootstrap, embedded=True, signing=signing)
         ensure(settings)
         closing_.enter_context(_talking(settings, held))
         _wait_until_heard(site)

@@ -361,6 +361,8 @@ class DeadLetter(Message):
     reason: str
     payload: str
     by: str
+    distrusted: bool = False
+    """Its signature did not count: sent again, it would be signed, so it never is."""
     at: datetime = Field(default_factory=now)
 
 

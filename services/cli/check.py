@@ -109,7 +109,7 @@ def _broker(config: Config) -> Finding:
 
 
 def _ask_broker(config: Config) -> str:
-    settings = KafkaSettings.from_config(config)
+    settings = KafkaSettings.reaching(config)
     return f"cluster {Broker(settings, 'viaduck-check').cluster_id(BROKER_WITHIN_S)} answers at {settings.bootstrap}"
 
 

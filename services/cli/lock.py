@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -22,7 +23,7 @@ class StateLock:
     def __enter__(self) -> Self:
         """Raises ``ConfigError`` where somebody else holds it or the folder can't be written."""
         try:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
+            _make_private(self._file.parent)
             self._open = self._file.open("a+")
         except OSError as error:
             raise ConfigError(
@@ -48,6 +49,13 @@ class StateLock:
     def _taken(self) -> str:
         pid = told(self._file.parent).get("pid", "that is just starting")
         return f"state_dir: `viaduck up` runs on {self._file.parent} already (process {pid}); end it, or choose another"
+
+
+def _make_private(folder: Path) -> None:
+    """Where others share the machine, what is kept there is not theirs to read."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if folder.stat().st_uid == os.geteuid():
+        folder.chmod(0o700)
 
 
 def told(state_dir: Path) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from shared.config.deployment import ACCEPTED, COMMON, Deployment
 from shared.config.model import Config
 from shared.http import OWN_PORT, PEERS
 from shared.kafka.settings import BOOTSTRAP
+from shared.kafka.signing import KEY_FILE, is_configured, own_key
 
 log = structlog.get_logger(__name__)
 
@@ -71,7 +72,8 @@ def processes(in_force: InForce, ports: Ports) -> list[Spec]:
     config = in_force.deployment.common
     broker = EmbeddedBroker(config.state_dir) if config.kafka.bootstrap_servers is None else None
     own_ports = {READER: ports.reader, APPLIER: ports.applier, CONTROL: ports.control}
-    services = [_service(name, in_force, ports.peers, port, broker) for name, port in own_ports.items()]
+    told = {PEERS: ports.peers, **_signing(config)}
+    services = [_service(name, in_force, told, port, broker) for name, port in own_ports.items()]
     return [broker.spec(), *services] if broker is not None else services
 
 
@@ -80,9 +82,14 @@ def named(deployment: Deployment) -> list[str]:
     return [word for place in deployment.places for word in ("-c", os.path.abspath(place))]  # noqa: PTH100 - links stay
 
 
-def _service(name: str, in_force: InForce, peers: str, port: int, broker: EmbeddedBroker | None) -> Spec:
+def _signing(config: Config) -> Mapping[str, str]:
+    """Where the services find the key that we made, if the file names none."""
+    return {} if is_configured(config.kafka) else {KEY_FILE: str(own_key(config.state_dir))}
+
+
+def _service(name: str, in_force: InForce, common: Mapping[str, str], port: int, broker: EmbeddedBroker | None) -> Spec:
     def environ() -> Mapping[str, str]:
-        told = {PEERS: peers, OWN_PORT: str(port), ACCEPTED: in_force.deployment.digest}
+        told = {**common, OWN_PORT: str(port), ACCEPTED: in_force.deployment.digest}
         return told if broker is None else {**told, BOOTSTRAP: broker.address()}
 
     command = (sys.executable, "-m", "services.cli.main", name, *named(in_force.deployment))

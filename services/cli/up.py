@@ -65,7 +65,7 @@ def main(places: Sequence[Path], *, once: bool = False, timeout_s: float | None 
 def _require_dependencies(config: Config) -> None:
     java_home()
     if config.kafka.bootstrap_servers is not None:
-        Broker(KafkaSettings.from_config(config)).cluster_id()
+        Broker(KafkaSettings.reaching(config)).cluster_id()
 
 
 def goals_of(deployment: Deployment) -> list[Goal]:

@@ -14,9 +14,9 @@ def handler(note: Callable[[Progress | Frontier | Offer], None], unreadable: Unr
     """What a follower calls with each record; it never raises for what a record holds. ``note``: onto its board."""
 
     def handle(record: Record) -> None:
-        if record.value is None:
-            return
         try:
+            if record.value is None:
+                return
             message = parse_progress(record.value)
         except UnreadableMessage as error:
             unreadable(record, str(error))

@@ -191,7 +191,8 @@ class Work:
         most: int = MAX_SENT,
         rest: Spans | None = None,
     ) -> Sent:
-        """Send letters to where they came from. Of one that was cut, or of a topic that is control's own, nothing.
+        """Send letters to where they came from. Of one that was cut, that nobody of ours sent, or of a topic that is
+        control's own, nothing.
 
         ``rest`` as for ``replay``. One that has come back is left out: it lies there as it was first, too. Whoever
         names it by partition and offset means it all the same.
@@ -200,17 +201,20 @@ class Work:
         spans = _narrowed(spans, partition, offset, offset)
         named = partition is not None and offset is not None
 
-        def choose(record: Record) -> tuple[str, Record] | None:
+        def choose(record: Record) -> tuple[DeadLetter, Record] | None:
             if REPLAYED_BY in record.headers and not named:
                 return None
-            return next(((letter.topic, _original(each, letter)) for each, letter in self._letters([record])), None)
+            return next(((letter, _original(each, letter)) for each, letter in self._letters([record])), None)
 
         chosen, rest = _first(self._reading.within(self._topics.dead_letter, spans), spans, choose, most)
-        takes = (self._topics.work, self._topics.progress)
-        good = [(topic, each) for topic, each in chosen if topic in takes and len(each.value or b"") < MAX_PAYLOAD]
+        good = [(letter.topic, each) for letter, each in chosen if self._may_be_sent(letter, each)]
         sent = Sent(len(chosen), 0, len(chosen) - len(good), rest)
         given = {name: each for name, each in (("partition", partition), ("offset", offset)) if each is not None}
         return sent if dry_run else self._send(good, sent, author, "redriven", given, WHOLE)
+
+    def _may_be_sent(self, letter: DeadLetter, original: Record) -> bool:
+        takes = (self._topics.work, self._topics.progress)
+        return letter.topic in takes and not letter.distrusted and len(original.raw or b"") < MAX_PAYLOAD
 
     def _send(
         self, records: list[tuple[str, Record]], sent: Sent, author: str, deed: str, given: dict[str, Any], about: str

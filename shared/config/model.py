@@ -165,6 +165,12 @@ class Kafka(Section):
     topic_prefix: str = "viaduck"
     partitions: int = Field(default=12, ge=1)
     replication_factor: int = Field(default=1, ge=1)
+    signing: Literal["on", "off"] = "on"
+    signing_key_env: str | None = None
+    signing_key_file: str | None = None
+    former_signing_key_env: str | None = None
+    """While the key is being changed: what this one signed counts too."""
+    former_signing_key_file: str | None = None
     properties: dict[str, str] = Field(default={}, repr=False)
 
 

@@ -169,9 +169,21 @@ def _check_instance(instance: Sections, mistakes: Mistakes) -> None:
 
 def _check_kafka(kafka: Sections, world: World, mistakes: Mistakes) -> None:
     check_variables(section_of(kafka, "properties"), "kafka.properties", world, mistakes)
+    _check_signing(kafka, world, mistakes)
     prefix = text_of(kafka, "topic_prefix")
     if prefix is not None and not re.fullmatch(TOPIC_PREFIX, prefix):
         mistakes.note("kafka.topic_prefix", "must be 1 to 200 letters, digits, dots, underscores and dashes")
+
+
+def _check_signing(kafka: Sections, world: World, mistakes: Mistakes) -> None:
+    for name in ("signing_key", "former_signing_key"):
+        variable = text_of(kafka, f"{name}_env")
+        if variable is not None:
+            check_variable(variable, f"kafka.{name}_env", world, mistakes)
+        if f"{name}_env" in kafka and f"{name}_file" in kafka:
+            mistakes.note(f"kafka.{name}_file", f"is given beside {name}_env; keep one of them")
+    if kafka.get("signing") == "off" and ("signing_key_env" in kafka or "signing_key_file" in kafka):
+        mistakes.note("kafka.signing", "is off, and a key is given; leave out one of them")
 
 
 def _check_registry(registry: Sections, world: World, mistakes: Mistakes) -> None:

@@ -30,7 +30,8 @@ def dead_letter(
         offset=record.offset,
         key=record.key[:MAX_REASON] if record.key is not None else None,
         reason=reason[:MAX_REASON],
-        payload=base64.b64encode((record.value or b"")[:MAX_PAYLOAD]).decode(),
+        payload=base64.b64encode((record.raw or b"")[:MAX_PAYLOAD]).decode(),
         by=by,
+        distrusted=record.distrust is not None,
     )
     publisher.send(topics.dead_letter, letter.key or "", letter.to_bytes(), record.headers, on_delivery)

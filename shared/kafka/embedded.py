@@ -1,6 +1,7 @@
 """The broker for those who have none: librdkafka's mock cluster, in a process of its own.
 
-It keeps nothing on disk and at most 5 MB of each partition, and each start has another port. That is enough, because
+It listens on this machine alone, and whoever is on it may connect: what counts is signed (``signing``). It keeps
+nothing on disk and at most 5 MB of each partition, and each start has another port. That is enough, because
 messages are hints; a deployment of more than one machine wants a real broker.
 
     python -m shared.kafka.embedded FILE     writes its address to FILE once it answers, and runs until SIGTERM
@@ -8,6 +9,7 @@ messages are hints; a deployment of more than one machine wants a real broker.
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -36,9 +38,11 @@ class EmbeddedBroker:
 
 
 def tell(address: str, file: Path) -> None:
-    """Write the address so that a reader sees all of it or nothing."""
+    """Write the address so that a reader sees all of it or nothing, and nobody else any of it."""
     unfinished = file.with_name(file.name + ".new")
-    unfinished.write_text(address)
+    unfinished.unlink(missing_ok=True)
+    with os.fdopen(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as out:
+        out.write(address)
     unfinished.replace(file)
 
 

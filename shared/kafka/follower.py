@@ -117,7 +117,7 @@ class Follower:
 
     def _take(self, loop: Background, consumer: Consumer, handler: Handler) -> None:
         ended: list[tuple[str, int]] = []
-        records = receive(consumer, self._watch, POLL_S, BATCH, lambda topic, number: ended.append((topic, number)))
+        records = self._receive(consumer, ended)
         for record in records:
             if loop.stopped.is_set():
                 return
@@ -126,6 +126,12 @@ class Follower:
         self._unread.difference_update(ended)
         if not self._unread:
             self.caught_up.set()
+
+    def _receive(self, consumer: Consumer, ended: list[tuple[str, int]]) -> list[Record]:
+        def end(topic: str, number: int) -> None:
+            ended.append((topic, number))
+
+        return receive(consumer, self._watch, POLL_S, BATCH, self._settings.signing, end)
 
     def _ask(self, consumer: Consumer) -> None:
         """Whether a broker in trouble answers again: where nothing is sent, nothing would tell."""

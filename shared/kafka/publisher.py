@@ -14,6 +14,7 @@ from shared.background import Background
 from shared.kafka.failure import NotDelivered, Watch, build, describe, is_fatal
 from shared.kafka.partition_counts import PartitionCounts
 from shared.kafka.settings import KafkaSettings
+from shared.kafka.signing import SIGNATURE_HEADER
 
 log = structlog.get_logger(__name__)
 
@@ -69,7 +70,9 @@ class Publisher:
         with None or with ``NotDelivered``. Without it a failure is logged. A full queue makes the caller wait for room.
         """
         report = self._reporter(topic, key, on_delivery)
-        wire: Headers = [(name, text.encode()) for name, text in (headers or {}).items()]
+        wire: Headers = [(name, text.encode()) for name, text in (headers or {}).items() if name != SIGNATURE_HEADER]
+        if self._settings.signing is not None:
+            wire.append((SIGNATURE_HEADER, self._settings.signing.signature(topic, key.encode(), value).encode()))
         try:
             self._produce(topic, key, value, wire, report)
         except BufferError:

@@ -8,6 +8,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
 from shared.kafka.failure import ClientLost, Watch, describe, is_fatal
 from shared.kafka.record import Record, from_message
+from shared.kafka.signing import Signing
 
 MISSING = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})
 
@@ -15,7 +16,7 @@ OnEnd = Callable[[str, int], None]
 
 
 def receive(
-    consumer: Consumer, watch: Watch, timeout_s: float, limit: int, on_end: OnEnd | None = None
+    consumer: Consumer, watch: Watch, timeout_s: float, limit: int, signing: Signing | None, on_end: OnEnd | None = None
 ) -> list[Record]:
     """Up to ``limit`` records, as soon as there is one; empty after ``timeout_s``. Raises ``ClientLost``.
 
@@ -28,7 +29,7 @@ def receive(
         raise ClientLost(describe(error.args[0])) from None
     if watch.fatal is not None:
         raise ClientLost(watch.fatal)
-    return [from_message(message) for message in messages if _carries_data(message, watch, on_end)]
+    return [from_message(message, signing) for message in messages if _carries_data(message, watch, on_end)]
 
 
 def _carries_data(message: Message, watch: Watch, on_end: OnEnd | None) -> bool:

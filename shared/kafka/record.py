@@ -7,30 +7,47 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import Message
 
+from shared.kafka.signing import SIGNATURE_HEADER, Signing
+from shared.messages import UnreadableMessage
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One message of a topic; ``value`` is None for a tombstone. ``timestamp_ms`` is 0 where the broker gives none."""
+    """One message of a topic. ``timestamp_ms`` is 0 where the broker gives none."""
 
     topic: str
     partition: int
     offset: int
     key: str | None
-    value: bytes | None
+    raw: bytes | None
+    """What was sent, whoever did: for the dead-letter topic and for nobody else."""
     headers: Mapping[str, str] = field(default_factory=dict)
+    """Not signed, but for the signature: they decide nothing."""
     timestamp_ms: int = 0
+    distrust: str | None = None
+    """Why its signature does not count; None where it does, or where the deployment does not sign."""
+
+    @property
+    def value(self) -> bytes | None:
+        """None for a tombstone. Raises ``UnreadableMessage`` where nobody of ours sent it."""
+        if self.distrust is not None:
+            raise UnreadableMessage(self.distrust)
+        return self.raw
 
 
-def from_message(message: Message) -> Record:
+def from_message(message: Message, signing: Signing | None = None) -> Record:
     """Anything may have been sent to a topic: bytes that are not UTF-8 are kept in a readable form, never refused."""
+    topic, key, value, headers = message.topic() or "", message.key(), message.value(), _headers(message)
+    said = headers.pop(SIGNATURE_HEADER, None)
     return Record(
-        topic=message.topic() or "",
+        topic=topic,
         partition=message.partition() or 0,
         offset=message.offset() or 0,
-        key=_text(message.key()),
-        value=message.value(),
-        headers=_headers(message),
+        key=_text(key),
+        raw=value,
+        headers=headers,
         timestamp_ms=max(0, message.timestamp()[1]),
+        distrust=None if signing is None else signing.distrust(topic, _bytes(key), value, said),
     )
 
 
@@ -42,3 +59,7 @@ def _headers(message: Message) -> dict[str, str]:
 
 def _text(raw: str | bytes | None) -> str | None:
     return raw.decode(errors="backslashreplace") if isinstance(raw, bytes) else raw
+
+
+def _bytes(raw: str | bytes | None) -> bytes | None:
+    return raw.encode() if isinstance(raw, str) else raw

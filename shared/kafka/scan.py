@@ -52,11 +52,11 @@ class Scan:
         with self._consumer() as (consumer, watch):
             there = self._spans(consumer, topic)
             wanted = {number: overlap(span, there[number]) for number, span in spans.items() if number in there}
-            yield from _records(consumer, watch, topic, _not_empty(wanted))
+            yield from self._records(consumer, watch, topic, _not_empty(wanted))
 
     def _read(self, topic: str, newest: int | None = None) -> Iterator[Record]:
         with self._consumer() as (consumer, watch):
-            yield from _records(consumer, watch, topic, self._spans(consumer, topic, newest))
+            yield from self._records(consumer, watch, topic, self._spans(consumer, topic, newest))
 
     @contextmanager
     def _consumer(self) -> Iterator[tuple[Consumer, Watch]]:
@@ -87,6 +87,24 @@ class Scan:
                 found[place.partition] = max(first, place.offset) if place.offset >= 0 else high, high
         return _not_empty(found)
 
+    def _records(self, consumer: Consumer, watch: Watch, topic: str, ends: Spans) -> Iterator[Record]:
+        if not ends:
+            return
+        consumer.assign([TopicPartition(topic, number, first) for number, (first, _) in ends.items()])
+        open_ = set(ends)
+        deadline = time.monotonic() + READ_WITHIN_S
+        while open_:
+            if time.monotonic() > deadline:
+                raise ClientLost(f"not read within {READ_WITHIN_S:g} s")
+            ended: set[int] = set()
+            for record in receive(consumer, watch, POLL_S, BATCH, self._settings.signing, partial(_note, ended)):
+                _, high = ends[record.partition]
+                if record.offset < high:
+                    yield record
+                if record.offset >= high - 1:
+                    open_.discard(record.partition)
+            open_.difference_update(ended)
+
     def _away(self, said: str) -> DependencyError:
         return DependencyError("broker", f"the topic could not be read: {said}", "check that the broker answers")
 
@@ -113,25 +131,6 @@ def overlap(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
 
 def _not_empty(spans: Mapping[int, tuple[int, int]]) -> Spans:
     return {number: (first, end) for number, (first, end) in spans.items() if first < end}
-
-
-def _records(consumer: Consumer, watch: Watch, topic: str, ends: Mapping[int, tuple[int, int]]) -> Iterator[Record]:
-    if not ends:
-        return
-    consumer.assign([TopicPartition(topic, number, first) for number, (first, _) in ends.items()])
-    open_ = set(ends)
-    deadline = time.monotonic() + READ_WITHIN_S
-    while open_:
-        if time.monotonic() > deadline:
-            raise ClientLost(f"not read within {READ_WITHIN_S:g} s")
-        ended: set[int] = set()
-        for record in receive(consumer, watch, POLL_S, BATCH, partial(_note, ended)):
-            _, high = ends[record.partition]
-            if record.offset < high:
-                yield record
-            if record.offset >= high - 1:
-                open_.discard(record.partition)
-        open_.difference_update(ended)
 
 
 def _note(ended: set[int], _: str, number: int) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from confluent_kafka import KafkaError
 
 from shared.config.model import Config
 from shared.errors import ConfigError
+from shared.kafka.signing import Signing, signing_of
 
 BOOTSTRAP = "VIADUCK_BOOTSTRAP"
 """The environment variable by which ``viaduck up`` tells its services where the embedded broker listens."""
@@ -51,10 +52,18 @@ class KafkaSettings:
     replication_factor: int = 1
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     embedded: bool = False
+    signing: Signing | None = field(default=None, repr=False)
+    """Signs what is sent and checks what is received; None where neither is done."""
 
     @classmethod
     def from_config(cls, config: Config, environ: Mapping[str, str] = os.environ) -> KafkaSettings:
-        """Raises ``ConfigError`` where no broker is named or a variable is missing."""
+        """Raises ``ConfigError`` where no broker or no key is named, or a variable is missing."""
+        reached = cls.reaching(config, environ)
+        return replace(reached, signing=signing_of(config.kafka, config.path.parent, environ))
+
+    @classmethod
+    def reaching(cls, config: Config, environ: Mapping[str, str] = os.environ) -> KafkaSettings:
+        """The same for who only looks whether the broker answers, and needs no key."""
         kafka = config.kafka
         embedded = kafka.bootstrap_servers is None
         bootstrap = environ.get(BOOTSTRAP) if embedded else kafka.bootstrap_servers

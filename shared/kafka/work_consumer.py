@@ -82,7 +82,7 @@ class WorkConsumer:
             if self._renewed.is_set():
                 self._renewed.clear()
                 raise ClientLost("the topics are others than before")
-            return receive(self._consumer, self._watch, timeout_s, limit)
+            return receive(self._consumer, self._watch, timeout_s, limit, self._settings.signing)
         except ClientLost as lost:
             self._classic = self._classic or UNSUPPORTED in str(lost)
             log.warning("joining the group anew", client=self._client_id, group=self._group, because=str(lost))

@@ -14,6 +14,7 @@ from tests.servers.kafka import Kafka
 from tests.servers.kafka_security import Security
 from tests.servers.postgres import Postgres
 from tests.servers.s3 import S3
+from tests.signed import KEY, SECTION, VARIABLE
 from tests.world.duck import quote
 from tests.world.lake import Lake
 
@@ -107,10 +108,12 @@ class Parts:
         return plain | {f"{name}_env": variable for name, variable in S3_SECRETS.items()}
 
     def _broker(self, kafka: Kafka) -> dict[str, Any]:
+        self.environ[VARIABLE] = KEY
         section = {
             "bootstrap_servers": kafka.bootstrap,
             "partitions": 4,
             "replication_factor": len(kafka.nodes),
+            **SECTION,
         }
         if kafka.security is None:
             return section

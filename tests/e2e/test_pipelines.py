@@ -30,6 +30,7 @@ from shared.lake.catalog import CatalogReader
 from shared.lake.engine import connect
 from tests.e2e.test_up import Up, viaduck
 from tests.fast.waiting import eventually
+from tests.signed import ENVIRON
 
 FILE = """
 pipeline: {name}
@@ -330,7 +331,7 @@ class Apart:
         sections = {**document(self.two, "events"), **ports, "state_dir": str(self.two.folder / f"state of {service}")}
         (folder / "events.yaml").write_text(yaml.safe_dump(sections))
         command = [sys.executable, "-m", "services.cli.main", service, "-c", str(folder)]
-        environ = {**os.environ, BOOTSTRAP: self.broker.bootstrap}
+        environ = {**os.environ, **ENVIRON, BOOTSTRAP: self.broker.bootstrap}
         with (self.two.folder / f"{service}.log").open("ab") as log:
             self.processes[service] = subprocess.Popen(command, env=environ, stdout=log, stderr=log)
 

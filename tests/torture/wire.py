@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
 
+from shared.kafka.signing import SIGNATURE_HEADER, Signing
+from tests.signed import SIGNING
 from tests.torture.arena import Arena
 
 READ_WITHIN_S = 30.0
@@ -15,6 +17,9 @@ HUGE = 900_000
 
 Wire = tuple[bytes | None, bytes | None]
 """Key and value."""
+
+Headers = list[tuple[str, str | bytes | None]]
+Sign = Callable[[str, bytes | None, bytes | None], Headers]
 
 
 def everything(arena: Arena, topic: str) -> list[Wire]:
@@ -57,12 +62,17 @@ def _ends(consumer: Consumer, topic: str) -> dict[int, int]:
     return {number: high for number, (low, high) in marks.items() if high > low}
 
 
-def send(arena: Arena, topic: str, messages: list[Wire]) -> None:
+def signed(topic: str, key: bytes | None, value: bytes | None, signing: Signing = SIGNING) -> Headers:
+    return [(SIGNATURE_HEADER, signing.signature(topic, key, value).encode())]
+
+
+def send(arena: Arena, topic: str, messages: list[Wire], sign: Sign = signed) -> None:
+    """``sign``: what stands in a message's headers."""
     producer = Producer({**arena.servers.kafka.client(), "message.max.bytes": 2 * HUGE})
     for key, value in messages:
         while True:
             try:
-                producer.produce(topic, key=key, value=value)
+                producer.produce(topic, key=key, value=value, headers=sign(topic, key, value))
                 break
             except BufferError:
                 producer.poll(0.5)

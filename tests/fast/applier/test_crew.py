@@ -28,6 +28,7 @@ from shared.metrics import Metrics
 from tests.fast.applier.crews import camp, item, wanted
 from tests.fast.config.test_deployment import write
 from tests.fast.waiting import eventually
+from tests.signed import SIGNING
 
 WITHIN_S = 30.0
 
@@ -59,7 +60,7 @@ class Applier:
         for name in ("fine.yaml", "hung.yaml"):
             write(folder, name)
         self.broker = EmbeddedBroker()
-        self.settings, self.topics = KafkaSettings(self.broker.bootstrap, embedded=True), Topics()
+        self.settings, self.topics = KafkaSettings(self.broker.bootstrap, embedded=True, signing=SIGNING), Topics()
         ensure(self.settings)
         self.publisher = Publisher(self.settings, "test")
         closing.callback(self.publisher.close)

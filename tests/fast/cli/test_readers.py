@@ -23,6 +23,7 @@ from shared.process import SUPERVISED
 from tests.fast.config.test_deployment import document, write
 from tests.fast.kafka.conftest import broker, publisher, settings
 from tests.fast.waiting import eventually
+from tests.signed import ENVIRON
 
 __all__ = ["broker", "publisher", "settings"]
 
@@ -181,6 +182,8 @@ def test_on_their_own_they_hear_of_pipelines_from_the_broker(
 ) -> None:
     """Under `viaduck up` control writes the copies for all."""
     monkeypatch.setenv(BOOTSTRAP, settings.bootstrap)
+    for name, value in ENVIRON.items():
+        monkeypatch.setenv(name, value)
     monkeypatch.setenv(SUPERVISED, "1" if supervised else "0")
     write(folder, "good.yaml", kafka={"topic_prefix": settings.prefix})
     deployment = load_all([folder], {})

@@ -165,6 +165,7 @@ def test_services_are_told_the_broker_their_port_and_their_peers(config: Config)
         "VIADUCK_HTTP_PORT": "1",
         "VIADUCK_ACCEPTED": alone(config).digest,
         "VIADUCK_BOOTSTRAP": "127.0.0.1:9",
+        "VIADUCK_SIGNING_KEY_FILE": str(config.state_dir / "signing.key"),
     }
     assert [spec.environ()["VIADUCK_HTTP_PORT"] for spec in (applier, control)] == ["2", "3"]
 

@@ -40,11 +40,14 @@ VARIABLES = {
     "S3_SECRET_ACCESS_KEY": "x",
     "VIADUCK_TOKEN": "x",
     "KAFKA_PASSWORD": "x",
+    "VIADUCK_SIGNING_KEY": "x" * 32,
+    "VIADUCK_FORMER_SIGNING_KEY": "y" * 32,
     "REGISTRY_URL": "postgresql://db/registry",
 }
 
 NOT_BESIDE = {"source.catalog", "source.catalog_env", "destinations[].postgres_uri_env", "registry.url",
-              "template.catalog", "template.catalog_env"}  # fmt: skip
+              "template.catalog", "template.catalog_env", "kafka.signing_key_file",
+              "kafka.former_signing_key_file"}  # fmt: skip
 """Keys that can't stand in a file that has their alternative."""
 
 

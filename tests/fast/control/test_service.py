@@ -27,6 +27,7 @@ from tests.fast.control.examples import frontier, problem, progress
 from tests.fast.control.files import destination, make_source, write
 from tests.fast.waiting import eventually
 from tests.servers.ports import free_port
+from tests.signed import ENVIRON, SIGNING
 
 START_WITHIN_S = 60.0
 BROKEN = b"of a version that is not known here"
@@ -45,7 +46,7 @@ class Running:
     documents: list[PipelineDocument] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.settings = KafkaSettings(self.bootstrap, embedded=True)
+        self.settings = KafkaSettings(self.bootstrap, embedded=True, signing=SIGNING)
         self.topics = Topics(self.settings.prefix)
         ensure(self.settings)
         self.publisher = Publisher(self.settings, "test")
@@ -72,7 +73,7 @@ class Running:
     def run(self, place: Path) -> None:
         """Start it with a file, or with a folder of files."""
         command = [sys.executable, "-m", "services.cli.main", "control", "-c", str(place)]
-        environ = {**os.environ, BOOTSTRAP: self.bootstrap}
+        environ = {**os.environ, **ENVIRON, BOOTSTRAP: self.bootstrap}
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(command, env=environ, stdout=log, stderr=log)
 
@@ -234,7 +235,7 @@ def test_a_port_that_is_taken_is_named(control: Running, source: Path) -> None:
     control.serving("a", **from_source(source))
     second = subprocess.run(
         [sys.executable, "-m", "services.cli.main", "control", "-c", str(control.folder / "viaduck.yaml")],
-        env={**os.environ, BOOTSTRAP: control.bootstrap},
+        env={**os.environ, **ENVIRON, BOOTSTRAP: control.bootstrap},
         capture_output=True,
         text=True,
         timeout=START_WITHIN_S,

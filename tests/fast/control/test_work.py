@@ -335,3 +335,13 @@ def test_a_scan_reads_what_a_topic_holds_now_and_ends() -> None:
     newest = scan.newest(TOPICS.work, 8)
     assert 0 < len(newest) < 200
     assert all(record.offset > 0 for record in newest)
+
+
+def test_a_letter_that_nobody_of_ours_sent_is_never_sent_again(office: Office, broker: FakeBroker) -> None:
+    """Whoever sends it signs it."""
+    forged = letter(b"forged").model_copy(update={"distrusted": True})
+    broker.put(forged)
+    said = office.http.post(f"{V1}/dead-letters:redrive", {}).json()
+    assert (said["matched"], said["sent"], said["refused"]) == (1, 0, 1)
+    assert office.http.post(f"{V1}/dead-letters:redrive", {"partition": 0, "offset": 0}).json()["refused"] == 1
+    assert TOPICS.work not in broker.topics

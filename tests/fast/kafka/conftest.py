@@ -9,6 +9,7 @@ from shared.kafka.embedded import EmbeddedBroker
 from shared.kafka.publisher import Publisher
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topics import Topics, ensure
+from tests.signed import SIGNING
 
 numbers = itertools.count()
 
@@ -21,7 +22,7 @@ def broker() -> EmbeddedBroker:
 @pytest.fixture
 def settings(broker: EmbeddedBroker) -> KafkaSettings:
     """Topics of its own for each test, so that one broker serves them all."""
-    own = KafkaSettings(bootstrap=broker.bootstrap, prefix=f"test-{next(numbers)}", embedded=True)
+    own = KafkaSettings(bootstrap=broker.bootstrap, prefix=f"test-{next(numbers)}", embedded=True, signing=SIGNING)
     ensure(own)
     return own
 

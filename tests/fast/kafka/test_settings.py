@@ -7,6 +7,7 @@ import pytest
 from shared.config.model import Config, Kafka, Routing, Source
 from shared.errors import ConfigError
 from shared.kafka.settings import KafkaSettings
+from tests.signed import ENVIRON
 
 
 def config(**kafka: object) -> Config:
@@ -21,12 +22,14 @@ def config(**kafka: object) -> Config:
 
 
 def test_without_a_configured_broker_the_embedded_one_is_used() -> None:
-    settings = KafkaSettings.from_config(config(), {"VIADUCK_BOOTSTRAP": "127.0.0.1:5"})
+    settings = KafkaSettings.from_config(config(), {**ENVIRON, "VIADUCK_BOOTSTRAP": "127.0.0.1:5"})
     assert (settings.bootstrap, settings.embedded) == ("127.0.0.1:5", True)
 
 
 def test_a_configured_broker_wins_over_an_inherited_address() -> None:
-    settings = KafkaSettings.from_config(config(bootstrap_servers="k:9092"), {"VIADUCK_BOOTSTRAP": "127.0.0.1:5"})
+    settings = KafkaSettings.from_config(
+        config(bootstrap_servers="k:9092"), {**ENVIRON, "VIADUCK_BOOTSTRAP": "127.0.0.1:5"}
+    )
     assert (settings.bootstrap, settings.embedded) == ("k:9092", False)
 
 
@@ -37,7 +40,7 @@ def test_a_service_alone_without_a_broker_is_a_mistake_in_the_file() -> None:
 
 def test_properties_that_name_a_variable_are_resolved_and_never_shown() -> None:
     kafka = {"bootstrap_servers": "k:1", "properties": {"sasl.password_env": "PW", "sasl.username": "u"}}
-    settings = KafkaSettings.from_config(config(**kafka), {"PW": "hunter2"})
+    settings = KafkaSettings.from_config(config(**kafka), {**ENVIRON, "PW": "hunter2"})
     assert settings.properties == {"sasl.password": "hunter2", "sasl.username": "u"}
     assert "hunter2" not in repr(settings)
 

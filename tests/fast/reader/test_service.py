@@ -22,6 +22,7 @@ from shared.messages import Frontier, ItemKind, Outcome, Progress, WorkItem, par
 from tests.fast.reader.lakes import Lake
 from tests.fast.reader.world import spec
 from tests.fast.waiting import eventually
+from tests.signed import ENVIRON, SIGNING
 
 FILE = """
 pipeline: p
@@ -40,7 +41,7 @@ def write(folder: Path, table: str = "t", field: str = "tenant") -> Path:
 
 def start(file: Path, bootstrap: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "services.cli.main", "reader", "-c", str(file)]
-    environ = {**os.environ, BOOTSTRAP: bootstrap}
+    environ = {**os.environ, **ENVIRON, BOOTSTRAP: bootstrap}
     return subprocess.Popen(command, env=environ, stderr=subprocess.PIPE, text=True)
 
 
@@ -49,7 +50,7 @@ class Bus:
 
     def __init__(self) -> None:
         self.broker = EmbeddedBroker()
-        self.settings = KafkaSettings(bootstrap=self.broker.bootstrap, embedded=True)
+        self.settings = KafkaSettings(bootstrap=self.broker.bootstrap, embedded=True, signing=SIGNING)
         self.topics = Topics()
         ensure(self.settings)
         self.records: list[Record] = []
