@@ -21,6 +21,8 @@ class Copying:
         """``level``: whether the topic has been read up to what it held; before that its words may be long past."""
         self._copies, self._level = copies, level
         self._news: dict[str, PipelineDocument] = {}
+        self._versions: dict[str, int] = {}
+        """The highest that was heard of each: partitions may have been added, and an old one be read last."""
         self._lock = threading.Lock()
         self._failed = False
 
@@ -32,7 +34,14 @@ class Copying:
         if record.key != said.pipeline:
             raise UnreadableMessage(f"the key {record.key!r} is not the pipeline's {said.pipeline!r}")
         with self._lock:
-            self._news[said.pipeline] = said
+            if said.version >= self._versions.get(said.pipeline, 0):
+                self._versions[said.pipeline] = said.version
+                self._news[said.pipeline] = said
+
+    def renewed(self) -> None:
+        """The topics are others than before, and perhaps the registry is, too: its versions begin again."""
+        with self._lock:
+            self._versions.clear()
 
     def settle(self) -> None:
         """Make the copies what was said last. Where they can't be written now it is done the next time."""

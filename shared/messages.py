@@ -26,9 +26,16 @@ from shared.ranges import NOT_SEEDED, Range
 
 VERSION: Final = 1
 
-Snapshot = Annotated[int, Field(ge=0)]
-Position = Annotated[int, Field(ge=NOT_SEEDED)]
-Generation = Annotated[int, Field(ge=1)]
+MAX_GENERATION: Final = 2**53
+"""No destination ever lives that often: a message with more is garbage, and must not become our truth."""
+
+MOST: Final = 2**62
+"""Of whatever else is counted: far more than anybody counts, and what a catalog can hold."""
+
+Snapshot = Annotated[int, Field(ge=0, le=MOST)]
+Position = Annotated[int, Field(ge=NOT_SEEDED, le=MOST)]
+Generation = Annotated[int, Field(ge=1, le=MAX_GENERATION)]
+Count = Annotated[int, Field(ge=0, le=MOST)]
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._:@+-]{0,199}$"
 Name = Annotated[str, Field(pattern=NAME)]
 
@@ -101,7 +108,10 @@ class LakeRef(BaseModel):
 
 
 class Destination(Message):
-    """``viaduck.destinations``: what an operator wants of one destination. No value at all is a tombstone."""
+    """``viaduck.destinations``: what an operator wants of one destination, be it that there is none any more.
+
+    A tombstone means nothing: it has no version, and where partitions were added an older message may lie in another.
+    """
 
     pipeline: Name
     destination: Name
@@ -123,6 +133,17 @@ class Destination(Message):
     """Table and cursor are to be taken away; the state is ``stopped``."""
     managed_by: Literal["file", "api"] = "file"
     """For a control that lost its registry: nobody else asks."""
+    removed: bool = False
+    """It is gone; what it wrote stays."""
+    registry: Count = 0
+    """When the registry that says so began with this pipeline, in milliseconds since 1970: a later one knows better."""
+    version: Count = 0
+    """The registry's count of changes when it was written."""
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        """The highest of a destination is what holds, wherever it lies in the topic and whenever it is read."""
+        return self.registry, self.version, self.generation
 
     @property
     def key(self) -> str:
@@ -137,8 +158,8 @@ class PipelineDocument(Message):
     """
 
     pipeline: Name
-    version: int = Field(ge=1)
-    """Of the registry; for people, and for a control that lost its registry."""
+    version: int = Field(ge=1, le=MOST)
+    """Of the registry: the highest of a pipeline is what holds."""
     document: dict[str, Any] | None = None
     """The keys of a file that are the pipeline's own. No secrets: only the names of variables and files."""
 
@@ -289,7 +310,7 @@ class Frontier(Message):
     record: Literal["frontier"] = "frontier"
     pipeline: Name
     instance: str
-    cycle: int
+    cycle: Count
     page: int
     pages: int
     head: Snapshot

@@ -20,6 +20,9 @@ class Admission(StrEnum):
     """It belongs to an earlier life of its destination."""
     DROP = "drop"
     """Its destination is paused or stopped: nobody waits for an answer."""
+    REFUSED = "refused"
+    """It would take data away that nobody asked to be dropped. The wish begins another generation, so an item can't have
+    overtaken it."""
 
 
 def admit(item: WorkItem, destination: Destination | None, waited_s: float) -> Admission:
@@ -28,6 +31,8 @@ def admit(item: WorkItem, destination: Destination | None, waited_s: float) -> A
         return Admission.HOLD if waited_s < KNOWN_WITHIN_S else Admission.UNKNOWN
     if destination.generation > item.generation:
         return Admission.FENCED
+    if item.kind is ItemKind.DROP and not destination.drop:
+        return Admission.REFUSED
     if destination.state is DesiredState.RUNNING or (destination.drop and item.kind is ItemKind.DROP):
         return Admission.RUN
     return Admission.HOLD if waited_s < KNOWN_WITHIN_S else Admission.DROP

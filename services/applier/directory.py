@@ -20,21 +20,21 @@ class Directory:
         self._lock = threading.Lock()
 
     def put(self, record: Record) -> None:
-        """Take in one record of the topic; no value is a tombstone. Raises ``UnreadableMessage``."""
+        """Take in one record of the topic; a tombstone means nothing. Raises ``UnreadableMessage``."""
         if record.key is None:
             raise UnreadableMessage("a message of this topic needs a key")
         if record.value is None:
-            with self._lock:
-                self._known.pop(record.key, None)
             return
         destination = Destination.from_bytes(record.value)
         if destination.key != record.key:
             raise UnreadableMessage(f"the key {record.key!r} is not the destination's {destination.key!r}")
         with self._lock:
             known = self._known.get(destination.key)
-            if known is None or known.generation <= destination.generation:
+            if known is None or known.order <= destination.order:
                 self._known[destination.key] = destination
 
     def get(self, key: str) -> Destination | None:
+        """What holds of a destination; None where there is none, or none any more."""
         with self._lock:
-            return self._known.get(key)
+            found = self._known.get(key)
+        return None if found is None or found.removed else found

@@ -182,6 +182,9 @@ class LaneThread(threading.Thread):
             held.append(waiting)
         elif admission is Admission.DROP:
             self._outbox.finish(waiting.place)
+        elif admission is Admission.REFUSED:
+            log.error("refused to drop data that control does not want dropped", destination=item.key, item=item.item)
+            self._outbox.finish(waiting.place)
         elif admission is Admission.FENCED and destination is not None:
             said = answer(item, Outcome.FENCED, self._applier).model_copy(update={"generation": destination.generation})
             self._outbox.send(said, waiting.place)

@@ -206,6 +206,7 @@ class Service:
 
     def _renew(self) -> None:
         self._publisher.rebuild()
+        self._copying.renewed()
         self._follower.renew()
         for crew in list(self._crews.values()):
             crew.renew()

@@ -71,7 +71,7 @@ def hearing(deployment: Deployment) -> Iterator[Callable[[], None]]:
     settings = KafkaSettings.from_config(deployment.common)
     follower = Follower(settings, CLIENT, [Topics(settings.prefix).pipelines], urgent=False)
     copying = Copying(deployment.copies, lambda: follower.level)
-    renewal = RenewalWatch(settings, f"{CLIENT}-renewal", follower.renew)
+    renewal = RenewalWatch(settings, f"{CLIENT}-renewal", lambda: _renew(copying, follower))
     follower.start(lambda record: _note(copying, record))
     renewal.start()
     try:
@@ -79,6 +79,11 @@ def hearing(deployment: Deployment) -> Iterator[Callable[[], None]]:
     finally:
         renewal.stop()
         follower.stop(STOP_WITHIN_S)
+
+
+def _renew(copying: Copying, follower: Follower) -> None:
+    copying.renewed()
+    follower.renew()
 
 
 def _note(copying: Copying, record: Record) -> None:

@@ -32,12 +32,18 @@ from typing import Any, Literal
 
 from shared.config.overlap import Claim, Paths, claim_of
 from shared.errors import ConfigError
-from shared.messages import DesiredState, Destination, ItemKind, LakeRef, Outcome, Progress, SeedMode
+from shared.messages import (
+    MAX_GENERATION,
+    DesiredState,
+    Destination,
+    ItemKind,
+    LakeRef,
+    Outcome,
+    Progress,
+    SeedMode,
+)
 
 FIRST_GENERATION = 1
-MAX_GENERATION = 2**53
-"""No destination ever lives that often: a message with more is garbage, and must not become our truth."""
-
 RESEED_ON_GAP = frozenset({"history_expired", "source_recreated", "source_moved"})
 
 ManagedBy = Literal["file", "api"]
@@ -126,6 +132,8 @@ class Registered:
     """The registry's count of changes when this one was written; 0 before it was."""
     appeared_at: datetime | None = None
     """When it appeared by itself, by the template and the policy; None for what anybody asked for."""
+    registry: int = field(default=0, compare=False)
+    """When the registry that holds it began with its pipeline, in milliseconds since 1970."""
 
     @property
     def id(self) -> str:
@@ -148,6 +156,9 @@ class Registered:
             seed_at=self.seed_at,
             drop=self.removing,
             managed_by=self.managed_by,
+            removed=self.removed,
+            registry=self.registry,
+            version=self.version,
         )
 
 

@@ -1,4 +1,4 @@
-"""Publishes ``viaduck.destinations``: what is wanted of each destination, and tombstones for those that went."""
+"""Publishes ``viaduck.destinations``: what is wanted of each destination, and that it is gone of those that went."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Protocol
 
 from services.control.lifecycle import Registered
 
-TOMBSTONES_FOR = timedelta(days=1)
-"""How long a removed destination is said to be gone: a service that missed it once should hear of it."""
+GONE_FOR = timedelta(days=1)
+"""How long it is repeated that a destination is gone. The topic itself never forgets it: no tombstone is written."""
 
 
 class Sender(Protocol):
@@ -23,7 +23,8 @@ class Announcer:
 
     def __init__(self, sender: Sender, topic: str, pipeline: str) -> None:
         self._sender, self._topic, self._pipeline = sender, topic, pipeline
-        self._written: dict[str, tuple[Registered, str, bytes | None]] = {}
+        self._first = True
+        self._written: dict[str, tuple[Registered, str, bytes]] = {}
         """Of each destination what was sent last: with thousands, writing it anew costs more than sending it."""
 
     def announce(self, held: Iterable[Registered]) -> None:
@@ -31,10 +32,11 @@ class Announcer:
             written = self._written.get(each.id)
             if written is None or written[0] is not each:
                 message = each.message(self._pipeline)
-                written = each, message.key, None if each.removed else message.to_bytes()
+                written = each, message.key, message.to_bytes()
                 self._written[each.id] = written
             self._sender.send(self._topic, *written[1:])
 
     def announce_all(self, held: Iterable[Registered], now: datetime) -> None:
-        """All that are there, and those that went not long ago."""
-        self.announce(each for each in held if not each.removed or now - each.revision.at < TOMBSTONES_FOR)
+        """All that are there, and those that went; after the first time only those that went not long ago."""
+        first, self._first = self._first, False
+        self.announce(each for each in held if first or not each.removed or now - each.revision.at < GONE_FOR)

@@ -96,12 +96,16 @@ def recover(documents: Documents, copies: Copies, common: Reached) -> None:
         except UnreadableMessage as error:
             log.warning("a message can't be used for the registry", key=record.key, reason=str(error))
             continue
-        if said is not None and said.pipeline == record.key:
+        if said is not None and said.pipeline == record.key and _is_news(said, found.get(said.pipeline)):
             found[said.pipeline] = said
     if found:
         documents.adopt(found.values())
         there = [name for name, each in found.items() if each.document is not None]
         log.warning("the registry was empty: pipelines that came over REST are back", pipelines=there)
+
+
+def _is_news(said: PipelineDocument, known: PipelineDocument | None) -> bool:
+    return known is None or said.version >= known.version
 
 
 def _copied(copies: Copies, name: str) -> PipelineDocument | None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from services.control.lifecycle import MAX_GENERATION, Declared, Registered, Revision
-from shared.messages import Destination, LakeRef, Progress, SeedMode
+from services.control.lifecycle import Declared, Registered, Revision
+from shared.messages import MAX_GENERATION, Destination, LakeRef, Progress, SeedMode
 
 NOT_KEPT = (
     "names, authors and times of earlier changes, which destinations appeared by themselves, proposals,"
@@ -29,15 +29,20 @@ class Memory:
     """The highest that anybody spoke of, by destination."""
     unreadable: set[str] = field(default_factory=set)
     """Destinations whose last message can't be used."""
+    _orders: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+    """Of the latest message of each."""
 
     def note_destination(self, name: str, said: Destination | None) -> None:
-        """``said`` None: a tombstone."""
-        self.unreadable.discard(name)
+        """``said`` None: a tombstone, which nobody writes any more."""
         if said is None:
+            return
+        self._note_generation(name, said.generation)
+        if said.order >= self._orders.get(name, said.order):
+            self.unreadable.discard(name)
+            self._orders[name] = said.order
             self.wanted.pop(name, None)
-        else:
-            self.wanted[name] = said
-            self._note_generation(name, said.generation)
+            if not said.removed:
+                self.wanted[name] = said
 
     def note_unreadable(self, name: str) -> None:
         """What was said before it, if that is still there, is the best that is known."""

@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -66,9 +67,10 @@ class Registry:
 
     def destinations(self) -> Held:
         """All of them by id, removed ones too. Only what changed since the last call is read."""
+        mine = pipelines.c.name == self.pipeline
         with self.database.transaction() as con:
-            version = con.execute(select(pipelines.c.version).where(pipelines.c.name == self.pipeline)).scalar()
-            return self._held(con, version or 0)
+            row = con.execute(select(pipelines.c.version, pipelines.c.created_at).where(mine)).first()
+            return self._held(con, *((0, None) if row is None else row))
 
     def change(self, decide: Decide, revision: Revision, also: Also = nothing) -> Held:
         """Write what ``decide`` makes of what is held, and return all that is held then.
@@ -77,9 +79,10 @@ class Registry:
         so does what ``also`` raises, which is called where anything changes.
         """
         with self.database.transaction() as con:
-            version = self._locked(con, revision)
-            held = self._held(con, version)
-            changed = {each.id: replace(each, version=version + 1) for each in decide(held)}
+            version, created_at = self._locked(con, revision)
+            held = self._held(con, version, created_at)
+            began = _milliseconds(created_at)
+            changed = {each.id: replace(each, version=version + 1, registry=began) for each in decide(held)}
             if not changed:
                 return held
             self._write(con, held, changed)
@@ -95,22 +98,26 @@ class Registry:
     def close(self) -> None:
         self.database.close()
 
-    def _locked(self, con: Connection, revision: Revision) -> int:
-        """The pipeline's version. One writer at a time from here on; SQLite has one for the file, since BEGIN."""
-        row = select(pipelines.c.version).where(pipelines.c.name == self.pipeline).with_for_update()
-        version = con.execute(row).scalar()
-        if version is None:
-            con.execute(insert(pipelines).values(name=self.pipeline, created_at=revision.at, version=0))
-        return version or 0
+    def _locked(self, con: Connection, revision: Revision) -> tuple[int, datetime]:
+        """The pipeline's version, and since when it is held here.
 
-    def _held(self, con: Connection, version: int) -> Held:
+        One writer at a time from here on; SQLite has one for the file, since BEGIN.
+        """
+        mine = pipelines.c.name == self.pipeline
+        row = con.execute(select(pipelines.c.version, pipelines.c.created_at).where(mine).with_for_update()).first()
+        if row is None:
+            con.execute(insert(pipelines).values(name=self.pipeline, created_at=revision.at, version=0))
+            return 0, revision.at
+        return row[0], row[1]
+
+    def _held(self, con: Connection, version: int, created_at: datetime | None) -> Held:
         """What is held at ``version``: what is known, and what was written since."""
         with self._lock:
             known, since = self._known, self._known_version
         if since >= version:
             return known
         newer = select(destinations).where(destinations.c.pipeline == self.pipeline, destinations.c.version > since)
-        found = {row["id"]: _registered(row) for row in con.execute(newer).mappings()}
+        found = {row["id"]: _registered(row, _milliseconds(created_at)) for row in con.execute(newer).mappings()}
         return self._remember({**known, **found}, version)
 
     def _remember(self, held: Held, version: int) -> Held:
@@ -168,7 +175,11 @@ def _row(pipeline: str, held: Registered) -> dict[str, Any]:
     }
 
 
-def _registered(row: RowMapping) -> Registered:
+def _milliseconds(moment: datetime | None) -> int:
+    return 0 if moment is None else max(0, int(moment.timestamp() * 1000))
+
+
+def _registered(row: RowMapping, registry: int) -> Registered:
     return Registered(
         declared=_declared(row),
         generation=row["generation"],
@@ -181,6 +192,7 @@ def _registered(row: RowMapping) -> Registered:
         seed_at=row["seed_at"],
         version=row["version"],
         appeared_at=row["appeared_at"],
+        registry=registry,
     )
 
 

@@ -20,7 +20,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """The destinations topic: a tombstone."""
+    """The destinations topic: it is gone."""
 
     destination: str
 
@@ -85,6 +85,8 @@ class Intake:
 
     def __init__(self, pipeline: str, topics: Topics, inbox: Inbox, unreadable: Callable[[Record, str], None]) -> None:
         self._pipeline, self._topics, self._inbox, self._unreadable = pipeline, topics, inbox, unreadable
+        self._orders: dict[str, tuple[int, int, int]] = {}
+        """Of the latest message of each destination."""
 
     def __call__(self, record: Record) -> None:
         try:
@@ -98,13 +100,15 @@ class Intake:
     def _destination(self, record: Record) -> Event | None:
         if record.key is None:
             raise UnreadableMessage("a message of this topic needs a key")
-        pipeline, _, name = record.key.partition("/")
         if record.value is None:
-            return Removed(name) if pipeline == self._pipeline else None
+            return None
         spec = Destination.from_bytes(record.value)
         if spec.key != record.key:
             raise UnreadableMessage(f"the key {record.key!r} is not the destination's {spec.key!r}")
-        return Wanted(spec) if pipeline == self._pipeline else None
+        if spec.pipeline != self._pipeline or spec.order < self._orders.get(spec.destination, spec.order):
+            return None
+        self._orders[spec.destination] = spec.order
+        return Removed(spec.destination) if spec.removed else Wanted(spec)
 
     def _progress(self, record: Record) -> Event | None:
         if record.value is None:

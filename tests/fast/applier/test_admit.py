@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from services.applier.admit import KNOWN_WITHIN_S, Admission, admit
-from shared.messages import DesiredState, Destination, ItemKind, LakeRef, SeedMode, WorkItem
+from shared.messages import (
+    MAX_GENERATION,
+    DesiredState,
+    Destination,
+    ItemKind,
+    LakeRef,
+    SeedMode,
+    UnreadableMessage,
+    WorkItem,
+)
 
 ITEM = WorkItem(item="i", kind=ItemKind.PROBE, pipeline="p", destination="d", generation=2, through=1)
 
@@ -42,5 +53,23 @@ def test_of_a_destination_that_is_to_be_dropped_only_that_is_done() -> None:
     drop = ITEM.model_copy(update={"kind": ItemKind.DROP})
     assert admit(drop, gone, 0.0) is Admission.RUN
     assert admit(ITEM, gone, KNOWN_WITHIN_S) is Admission.DROP
-    assert admit(drop, destination(2, DesiredState.STOPPED), KNOWN_WITHIN_S) is Admission.DROP
+    assert admit(drop, destination(2, DesiredState.STOPPED), KNOWN_WITHIN_S) is Admission.REFUSED
     assert admit(drop, destination(3, DesiredState.STOPPED), 0.0) is Admission.FENCED
+
+
+@pytest.mark.parametrize("state", list(DesiredState))
+def test_nothing_is_dropped_that_control_does_not_want_dropped(state: DesiredState) -> None:
+    drop = ITEM.model_copy(update={"kind": ItemKind.DROP})
+    assert admit(drop, destination(2, state), 0.0) is Admission.REFUSED
+
+
+def test_no_item_is_of_a_life_that_control_has_not_said_anything_of() -> None:
+    beyond = ITEM.model_copy(update={"generation": MAX_GENERATION})
+    assert admit(beyond, destination(2), KNOWN_WITHIN_S) is Admission.UNKNOWN
+
+
+@pytest.mark.parametrize("name", ["generation", "through", "after", "expected"])
+def test_numbers_that_nobody_reaches_are_no_numbers(name: str) -> None:
+    sent = ITEM.model_dump(mode="json") | {name: 2**63 - 1}
+    with pytest.raises(UnreadableMessage, match=name):
+        WorkItem.from_bytes(json.dumps(sent).encode())

@@ -27,9 +27,9 @@ class FakeTopic:
 
     @property
     def kept(self) -> dict[str, Destination | None]:
-        """By destination id; None for a tombstone."""
-        latest = dict(self.sent)
-        return {key.split("/")[1]: (value and Destination.from_bytes(value)) or None for key, value in latest.items()}
+        """By destination id; None for one that is gone."""
+        latest = {key: Destination.from_bytes(value) for key, value in self.sent if value is not None}
+        return {key.split("/")[1]: None if said.removed else said for key, said in latest.items()}
 
 
 @dataclass

@@ -14,7 +14,7 @@ from sqlalchemy.engine import make_url
 
 from services.control.board import Board
 from services.control.keeper import Keeper
-from services.control.publish import TOMBSTONES_FOR, Announcer
+from services.control.publish import GONE_FOR, Announcer
 from services.control.registry import Registry
 from services.control.status import status
 from shared.config.loading import load
@@ -93,19 +93,19 @@ def test_what_is_registered_is_published_before_the_source_answers(desk: Desk) -
     assert desk.topic.kept.keys() == {"a"}
 
 
-def test_a_destination_that_went_from_the_file_gets_a_tombstone_that_is_repeated_for_a_while(desk: Desk) -> None:
+def test_a_destination_that_went_from_the_file_is_said_to_be_gone_which_is_repeated_for_a_while(desk: Desk) -> None:
     keeper = desk.started(desk.file("a", "b"))
     keeper.apply(desk.file("b"))
     assert desk.topic.kept["a"] is None
     assert desk.board.view().destinations.keys() == {"b"}
 
     desk.topic.sent.clear()
-    desk.now += TOMBSTONES_FOR / 2
+    desk.now += GONE_FOR / 2
     keeper.announce_all()
     assert desk.topic.kept["a"] is None
 
     desk.topic.sent.clear()
-    desk.now += TOMBSTONES_FOR
+    desk.now += GONE_FOR
     keeper.announce_all()
     assert desk.topic.kept.keys() == {"b"}
 

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.control.lifecycle import (
-    MAX_GENERATION,
     Declared,
     OnGap,
     Registered,
@@ -21,7 +20,7 @@ from services.control.lifecycle import (
     remove,
 )
 from shared.errors import POLICY, ConfigError
-from shared.messages import DesiredState, LakeRef, Outcome, Progress, SeedMode
+from shared.messages import MAX_GENERATION, DesiredState, LakeRef, Outcome, Progress, SeedMode
 from tests.fast.control.examples import by_id, declared, problem, progress, registered, revision
 
 NEW = revision("2", 60)

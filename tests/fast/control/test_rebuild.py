@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy.engine import make_url
 
-from services.control.lifecycle import pause
+from services.control.lifecycle import pause, remove
 from services.control.rebuild import restore
 from services.control.recall import NOT_KEPT, Memory
 from services.control.registry import Registry
@@ -76,7 +76,7 @@ def test_what_could_not_be_recovered_stands_in_the_trail(
     read.note_unreadable("broken")
     read.note_unreadable("older")
     read.note_unreadable("mended")
-    read.note_destination("mended", None)
+    read.note_destination("mended", remove(registered("mended"), revision("2")).message(PIPELINE))
     restore(registries[0], settings, read)
     with closing(Office(settings.path.parent, url=url_of(registries[0]))) as office:
         (entry,) = office.http.get(f"{V1}/audit?destination=the pipeline").json()["items"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from services.control.lifecycle import MAX_GENERATION, declare, drop, pause, rewind
+from services.control.lifecycle import declare, drop, pause, remove, rewind
 from services.control.recall import Memory, recall
-from shared.messages import LakeRef, Outcome
+from shared.messages import MAX_GENERATION, LakeRef, Outcome
 from tests.fast.control.examples import PIPELINE, declared, progress, registered, revision
 
 NEW = revision("rebuilt", 100)
@@ -35,7 +35,7 @@ def test_a_life_that_somebody_spoke_of_is_never_lived_again() -> None:
     memory = Memory(PIPELINE)
     memory.note_progress(progress(id="gone", generation=5))
     memory.note_progress(progress(Outcome.FENCED, id="gone", generation=4))
-    memory.note_destination("gone", None)
+    memory.note_destination("gone", remove(registered("gone", generation=2), revision("2")).message(PIPELINE))
     found = recall(memory, "equal: company", identity, NEW)
     assert found.forgotten == ("gone",)
     assert declare(found.destinations[0], declared("gone"), "api", revision("3")).generation == 6

@@ -61,7 +61,8 @@ class Running:
             self.documents.append(PipelineDocument.from_bytes(record.value or b""))
         elif record.value != BROKEN:
             name = (record.key or "").split("/")[1]
-            self.kept[name] = None if record.value is None else Destination.from_bytes(record.value)
+            said = Destination.from_bytes(record.value or b"")
+            self.kept[name] = None if said.removed else said
 
     def write(self, *ids: str, **sections: Any) -> Path:
         server = {"server": {"port": self.port}}

@@ -17,6 +17,8 @@ from tests.fast.reader.world import EPOCH, answer, spec
 TOPICS = Topics("v")
 SEND = Send(new_item_id(), "a", 2, Draft(ItemKind.CHANGES, 3, 5, 9, 70, pinned=True), 4)
 
+GONE = spec("a").model_copy(update={"removed": True, "version": 1}).to_bytes()
+
 
 class Desk:
     def __init__(self) -> None:
@@ -33,12 +35,13 @@ def outlet(sender: FakeSender, inbox: Inbox) -> Outlet:
     return Outlet(sender, TOPICS, "p", "i-1", Share(mode="hash", total=2), inbox.put)
 
 
-def test_destinations_tombstones_answers_and_frontiers_become_events() -> None:
+def test_destinations_answers_and_frontiers_become_events() -> None:
     desk = Desk()
     progress = answer(SEND, Outcome.APPLIED, 9)
     frontier = Frontier(pipeline="p", instance="i", cycle=1, page=0, pages=1, head=3, settled=True)
     assert desk.read(TOPICS.destinations, "p/a", spec("a").to_bytes()) == [Wanted(spec("a"))]
-    assert desk.read(TOPICS.destinations, "p/a", None) == [Removed("a")]
+    assert desk.read(TOPICS.destinations, "p/a", GONE) == [Removed("a")]
+    assert desk.read(TOPICS.destinations, "p/a", None) == []
     assert desk.read(TOPICS.progress, "p/a", progress.to_bytes()) == [Answered(progress)]
     assert desk.read(TOPICS.progress, "p/@i/0", frontier.to_bytes()) == [Reached(frontier)]
     assert desk.unreadable == []
@@ -72,7 +75,26 @@ def test_what_nobody_can_read_is_put_aside_and_stops_nothing(topic: str, key: st
     desk = Desk()
     assert desk.read(topic, key, value) == []
     assert len(desk.unreadable) == 1
-    assert desk.read(TOPICS.destinations, "p/a", None) == [Removed("a")]
+    assert desk.read(TOPICS.destinations, "p/a", GONE) == [Removed("a")]
+
+
+def test_an_older_word_about_a_destination_is_not_heard_whenever_it_comes() -> None:
+    """It lies in another partition since some were added."""
+    desk = Desk()
+    now = spec("a").model_copy(update={"generation": 2, "version": 7})
+    assert desk.read(TOPICS.destinations, "p/a", now.to_bytes()) == [Wanted(now)]
+    assert desk.read(TOPICS.destinations, "p/a", spec("a").to_bytes()) == []
+    assert desk.read(TOPICS.destinations, "p/a", GONE) == []
+    assert desk.read(TOPICS.destinations, "p/a", now.to_bytes()) == [Wanted(now)], "what is repeated is heard again"
+
+
+@pytest.mark.parametrize("topic", [TOPICS.destinations, TOPICS.progress])
+def test_what_a_stranger_sent_is_put_aside(topic: str) -> None:
+    desk = Desk()
+    for value in (spec("a").to_bytes(), GONE, None, answer(SEND, Outcome.APPLIED, 9).to_bytes()):
+        desk.intake(Record(topic, 0, 0, "p/a", value, distrust="it was forged"))
+    assert desk.inbox.take(0) == []
+    assert desk.unreadable == ["it was forged"] * 4
 
 
 def test_an_inbox_gives_all_there_is_in_order() -> None:
