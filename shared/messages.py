@@ -281,8 +281,9 @@ class Lagging(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     known_through: Position
-    lag_seconds: float
-    """Age, by the source catalog's own clock, of the oldest snapshot that holds an unapplied change of it."""
+    lag_seconds: float | None = Field(default=None, ge=0)
+    """Age, by the source catalog's own clock, of the oldest snapshot that holds an unapplied change of it; None where
+    that is not known."""
     in_flight: bool = False
     attempts: int = 0
     """Failed tries in a row; ``exhausted`` is true from ``MAX_ATTEMPTS`` on."""

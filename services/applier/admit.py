@@ -21,7 +21,7 @@ class Admission(StrEnum):
     DROP = "drop"
     """Its destination is paused or stopped: nobody waits for an answer."""
     REFUSED = "refused"
-    """It would take data away that nobody asked to be dropped. The wish begins another generation, so an item can't have
+    """It would take data away that nobody wants dropped. The wish begins another generation, so an item can't have
     overtaken it."""
 
 

@@ -294,8 +294,14 @@ class Applier:
                 f"the cursor of {target.destination.key} moved while it was read",
                 "it is tried again",
             )
-        if cursor is None:
+        if cursor is None and target.item.expected == NOT_SEEDED:
             return Applied(Outcome.GAP, position)
+        if cursor is None:
+            raise DestinationError(
+                "cursor_damaged",
+                f"the cursor of {target.destination.key} is gone, which was at {target.item.expected}",
+                "somebody else dropped it; reseed the destination",
+            )
         self._require_last_files(lake, target.destination, cursor)
         if decision is Decision.GAP:
             return Applied(Outcome.GAP, position)

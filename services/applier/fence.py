@@ -186,14 +186,17 @@ def _set_cursor(
         known = f"CASE WHEN contains(source_lake, '@') THEN split_part(source_lake, '@', 2) ELSE {literal(at)} END"
         stored, expected = f"{known} || '/' || {stored}", f"{at}/{expected}"
     # One opaque expression: plain predicates make DuckLake fetch file statistics, four statements more (SPEED §1).
-    changed = con.execute(
-        f"UPDATE {cursor_table(alias, target)} SET generation = {move.item.generation}, position = {move.through},"
-        f" source_lake = {literal(origin(source.lake_uuid, source.at))}, source_table_id = {source.table_id},"
-        f" source_table_uuid = {literal(source.table_uuid)}, routing_value = {literal(target.routing_value)},"
-        f" item = {literal(move.item.item)}, rows_applied = {rows_applied},"
-        f" updated_at = {literal(datetime.now(UTC).isoformat())}"
-        f" WHERE {stored} = {literal(expected)}"
-    ).fetchall()[0][0]
+    try:
+        changed = con.execute(
+            f"UPDATE {cursor_table(alias, target)} SET generation = {move.item.generation}, position = {move.through},"
+            f" source_lake = {literal(origin(source.lake_uuid, source.at))}, source_table_id = {source.table_id},"
+            f" source_table_uuid = {literal(source.table_uuid)}, routing_value = {literal(target.routing_value)},"
+            f" item = {literal(move.item.item)}, rows_applied = {rows_applied},"
+            f" updated_at = {literal(datetime.now(UTC).isoformat())}"
+            f" WHERE {stored} = {literal(expected)}"
+        ).fetchall()[0][0]
+    except duckdb.CatalogException:  # the cursor is gone with its table
+        raise CursorMoved from None
     if changed != 1:
         raise CursorMoved
 

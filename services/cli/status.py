@@ -66,13 +66,18 @@ def _table(found: Sequence[Status]) -> Table:
 
 def _row(status: Status) -> list[str]:
     colour = COLOURS.get(status["state"], "white")
-    figures = (status[key] for key in ("position", "known_through", "lag_snapshots", "lag_seconds", "rows_applied"))
     return [
         cell(status["id"]),
         f"[{colour}]{cell(status['state'])}[/]",
-        *("–" if figure is None else f"{figure:,}" for figure in figures),
+        *(_figure(status[key]) for key in ("position", "known_through", "lag_snapshots")),
+        _figure(status["lag_seconds"], "unknown"),
+        _figure(status["rows_applied"]),
         cell(_problem(status)),
     ]
+
+
+def _figure(figure: float | None, none: str = "–") -> str:
+    return none if figure is None else f"{figure:,}"
 
 
 def _details(status: Status) -> Table:

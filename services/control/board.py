@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from services.control import seen as seen_
@@ -25,8 +26,8 @@ MOST_APPLIERS = 200
 class Board:
     """Everything in it is a value of its own, so a view is a few shallow copies and never changes under its reader."""
 
-    def __init__(self, pipeline: str) -> None:
-        self.pipeline = pipeline
+    def __init__(self, pipeline: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self.pipeline, self._clock = pipeline, clock
         self.asked = threading.Event()
         """Set while there are answers that may want something of the registry."""
         self.file_in_force = False
@@ -70,7 +71,7 @@ class Board:
         with self._lock:
             self._view = None
             if isinstance(message, Frontier):
-                self._frontiers.note(message, self._published)
+                self._frontiers.note(message, self._published, self._clock())
             elif isinstance(message, Offer):
                 self._offers[message.instance] = message
                 self.offered.set()
@@ -96,7 +97,9 @@ class Board:
 
     def view(self) -> View:
         with self._lock:
-            if self._view is None or (self._view.in_force, self._view.refused) != (self.file_in_force, self.refused):
+            unsure = self._frontiers.unsure(self._clock())
+            now = self.file_in_force, self.refused, unsure
+            if self._view is None or (self._view.in_force, self._view.refused, self._view.unsure) != now:
                 self._view = View(
                     pipeline=self.pipeline,
                     in_force=self.file_in_force,
@@ -108,6 +111,7 @@ class Board:
                     newest=self._frontiers.newest,
                     trusted=self._frontiers.trusted,
                     appliers=dict(self._appliers),
+                    unsure=unsure,
                 )
             return self._view
 
@@ -117,7 +121,10 @@ class Board:
             self._appliers.move_to_end(progress.applier)
             if len(self._appliers) > MOST_APPLIERS:
                 self._appliers.popitem(last=False)
-        after = seen_.after(self._seen.get(progress.destination), progress)
+        before = self._seen.get(progress.destination)
+        if seen_.is_past(before, progress):
+            return
+        after = seen_.after(before, progress)
         if after is not None:
             self._seen[progress.destination] = after
         if progress.outcome in ASKING or progress.kind is ItemKind.DROP:

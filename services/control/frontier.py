@@ -19,6 +19,12 @@ from shared.config.partition import assigned
 from shared.digest import digest
 from shared.messages import Frontier, Lagging, Problem, Share
 
+UNHEARD_AFTER_S = 20.0
+"""A reader says how far it is every five seconds: what one that was silent for so long said last may be long past."""
+
+UNSURE_AFTER_S = 10.0
+"""How long a frontier may go on counting while newer ones of its reader know of other destinations than control."""
+
 MAX_PAGES = 10_000
 """More than that nobody publishes; it bounds what garbage on the topic can make us keep."""
 
@@ -86,11 +92,13 @@ class Frontiers:
         self._pages: dict[str, dict[int, Frontier]] = {}
         self._wholes: dict[str, Whole] = {}
         self._trusted: dict[str, Trusted] = {}
+        self._heard_s: dict[str, float] = {}
 
-    def note(self, page: Frontier, published: Published) -> None:
+    def note(self, page: Frontier, published: Published, now_s: float = 0.0) -> None:
         """Take in a page; pages of different keys may come in any order."""
-        if not 0 <= page.page < page.pages <= MAX_PAGES:
+        if not 0 <= page.page < page.pages <= MAX_PAGES or self._is_past(page):
             return
+        self._heard_s[page.instance] = now_s
         pages = self._pages.setdefault(page.instance, {})
         pages[page.page] = page
         found = [pages.get(number) for number in range(page.pages)]
@@ -99,6 +107,24 @@ class Frontiers:
             self._wholes[page.instance] = _whole(complete)
             self._pages[page.instance] = {other.page: other for other in complete}
             self.trust(published)
+
+    def unsure(self, now_s: float) -> frozenset[str]:
+        """Readers whose trusted frontier says nothing any more of how long anybody has been behind."""
+        return frozenset(name for name in self._trusted if self._is_unsure(name, now_s))
+
+    def _is_unsure(self, instance: str, now_s: float) -> bool:
+        if now_s - self._heard_s[instance] >= UNHEARD_AFTER_S:
+            return True
+        outdated_s = (self._wholes[instance].at - self._trusted[instance].whole.at).total_seconds()
+        return outdated_s >= UNSURE_AFTER_S
+
+    def _is_past(self, page: Frontier) -> bool:
+        """Whether its reader has said more since: partitions may have been added, or somebody sends old messages again.
+
+        Of two readers with one name both are heard.
+        """
+        known = self._wholes.get(page.instance)
+        return known is not None and page.cycle < known.cycle and page.at <= known.at
 
     def trust(self, published: Published) -> None:
         """Remember which of the newest frontiers speak of what is published now."""

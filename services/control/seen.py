@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from shared.messages import ItemKind, Outcome, Problem, Progress
 
 KEPT = 50
 """Applies of a destination whose durations are kept, the newest: control holds them in memory for every destination."""
+
+CLOCKS_DIFFER = timedelta(minutes=2)
 
 APPLYING = frozenset({ItemKind.SEED, ItemKind.CHANGES, ItemKind.ADVANCE})
 """What moves a position, and so can be told apart by it."""
@@ -35,6 +37,19 @@ class Seen:
     parked: bool = False
     took: tuple[tuple[int, float], ...] = ()
     """Of the newest applies: the position that each reached, and the seconds that it took to read and to apply."""
+
+
+def is_past(seen: Seen | None, progress: Progress) -> bool:
+    """Whether an answer is of a time of which more was heard since: read from an old partition, or sent once more.
+
+    Appliers' clocks differ, so a little older is not old, and what goes further is news at any rate.
+    """
+    if seen is None or progress.generation > seen.generation or progress.outcome is Outcome.FENCED:
+        return False
+    reached = max((each for each in (progress.position, progress.through) if each is not None), default=-1)
+    known = max((each for each in (seen.position, seen.through) if each is not None), default=-1)
+    is_older = seen.at - progress.at > CLOCKS_DIFFER
+    return is_older and (progress.generation < seen.generation or reached <= known)
 
 
 def after(seen: Seen | None, progress: Progress) -> Seen | None:

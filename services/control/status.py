@@ -74,7 +74,7 @@ class Status(BaseModel):
     """Source snapshots after ``known_through``; null while one of the two is not known."""
     lag_seconds: float | None
     """Age of the oldest source snapshot with an unapplied change; null where nobody can say: before a reader has said
-    anything about it, and while it was never reached."""
+    anything about it, or not for a while, and while it was never reached or its cursor has not told where it is."""
     rows_applied: int
     last_applied_at: datetime | None
     managed_by: Literal["file", "api"]
@@ -144,6 +144,8 @@ class View:
     trusted: tuple[Trusted, ...] = ()
     appliers: Mapping[str, datetime] = field(default_factory=dict)
     """When each answered last."""
+    unsure: frozenset[str] = frozenset()
+    """Readers whose word says nothing any more of how long anybody has been behind."""
 
     @cached_property
     def source_snapshot(self) -> int | None:
@@ -178,7 +180,7 @@ def status(view: View, id: str) -> Status:
         known_through=known,
         source_snapshot=head,
         lag_snapshots=None if head is None or known is None else max(0, head - known),
-        lag_seconds=_lag_seconds(word, id, known),
+        lag_seconds=_lag_seconds(view, word, id, known),
         rows_applied=0 if seen is None or seen.rows_applied is None else seen.rows_applied,
         last_applied_at=None if seen is None else seen.last_applied_at,
         managed_by=held.managed_by,
@@ -237,7 +239,7 @@ def _standing(view: View, id: str, held: Registered, head: int | None) -> Standi
     return Standing(
         state,
         None if seen is None else _snapshot(seen.position),
-        _lag_seconds(word, id, known),
+        _lag_seconds(view, word, id, known),
         None if complaint is None else complaint.type,
         state in OFF or _is_exact(word, known, head, id),
     )
@@ -306,9 +308,10 @@ def _complaint(seen: Seen, held: Registered) -> Problem | None:
     return None if seen.error is None or _is_outdated(seen, held) else seen.error
 
 
-def _lag_seconds(word: Trusted | None, id: str, known_through: int | None) -> float | None:
-    """Of one that was never reached nobody knows what it lacks, so 0 would be a lie."""
-    if word is None:
+def _lag_seconds(view: View, word: Trusted | None, id: str, known_through: int | None) -> float | None:
+    """Of one that was never reached nobody knows what it lacks, so 0 would be a lie. So it would where the reader is
+    silent, or knows of other destinations than control has published."""
+    if word is None or word.whole.instance in view.unsure:
         return None
     lagging = word.whole.lagging.get(id)
     if lagging is None:

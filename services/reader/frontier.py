@@ -65,11 +65,16 @@ def known_through(tracked: Tracked) -> int:
     return tracked.exact if tracked.is_seeded else NOT_SEEDED
 
 
-def lag_seconds(tracked: Tracked, now_s: float, catalog_now: datetime | None) -> float:
-    """Age of the oldest snapshot that may hold an unapplied change; of a seed that waits, since when it does."""
-    if tracked.waits_since is not None and catalog_now is not None:
-        return max(0.0, (catalog_now - tracked.waits_since).total_seconds())
-    return max(0.0, now_s - tracked.since_s) if tracked.position == NOT_SEEDED else 0.0
+def lag_seconds(tracked: Tracked, now_s: float, catalog_now: datetime | None) -> float | None:
+    """Age of the oldest snapshot that may hold an unapplied change; of a seed that waits, since when it does.
+
+    For who is behind; None where nobody can say: its cursor has not told yet, or what it lacks is not counted.
+    """
+    if tracked.position == NOT_SEEDED:
+        return max(0.0, now_s - tracked.since_s)
+    if tracked.position is None or tracked.waits_since is None or catalog_now is None:
+        return None
+    return max(0.0, (catalog_now - tracked.waits_since).total_seconds())
 
 
 def pages(lagging: Mapping[str, Lagging]) -> list[dict[str, Lagging]]:
@@ -84,10 +89,10 @@ def _lags(tracked: Tracked, line: int | None) -> bool:
 
 
 def _lagging(tracked: Tracked, line: int | None, now_s: float, catalog_now: datetime | None) -> Lagging:
-    known = known_through(tracked)
+    known, seconds = known_through(tracked), lag_seconds(tracked, now_s, catalog_now)
     return Lagging(
         known_through=known if line is None else min(known, line),
-        lag_seconds=round(lag_seconds(tracked, now_s, catalog_now), 3),
+        lag_seconds=None if seconds is None else round(seconds, 3),
         in_flight=tracked.in_flight is not None,
         attempts=tracked.attempts,
         exhausted=tracked.is_exhausted,

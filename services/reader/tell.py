@@ -73,4 +73,7 @@ class Teller:
             behind = max(0, line - known_through(tracked))
             self._metrics.dest_lag_snapshots.labels(destination=tracked.name).set(behind)
             seconds = lag_seconds(tracked, now_s, catalog_now) if behind else 0.0
-            self._metrics.dest_lag_seconds.labels(destination=tracked.name).set(seconds)
+            if seconds is None:
+                self._metrics.dest_lag_seconds.remove(destination=tracked.name)
+            else:
+                self._metrics.dest_lag_seconds.labels(destination=tracked.name).set(seconds)

@@ -22,6 +22,7 @@ from services.applier.task import Limits, SourceTable, Task
 from shared.config.catalogs import ResolvedLake
 from shared.config.model import Routing
 from shared.errors import ViaduckError
+from shared.lake.cursor import cursor_name
 from shared.lake.pool import LakePool, OpenLake
 from shared.messages import ItemKind, Outcome, Progress
 from tests.fast.waiting import eventually
@@ -166,6 +167,20 @@ def test_changes_that_begin_elsewhere_are_a_gap_and_tell_the_position(bed: Bed) 
     bed.sql("UPDATE src.main.t SET v = 'w'", "UPDATE src.main.t SET v = 'x'")
     answered = bed.changes(seeded + 1, "a")
     assert (answered[0].outcome, answered[0].position) == (Outcome.GAP, seeded)
+
+
+def test_a_cursor_that_is_gone_parks_its_destination_and_nothing_is_seeded_over_what_is_there(bed: Bed) -> None:
+    bed.seed()
+    seeded, rows = bed.head, bed.rows("a")
+    bed.sql("UPDATE src.main.t SET v = 'w'")
+    cursor = cursor_name("p", "a")
+    bed.write("a", f'DROP TABLE dst._viaduck."{cursor}"')
+    for kind in (ItemKind.CHANGES, ItemKind.ADVANCE):
+        (gone,) = bed.run(kind, "a", expected=seeded, after=seeded)
+        assert (gone.outcome, problem(gone)) == (Outcome.PARKED, "cursor_damaged")
+    (again,) = bed.seed("a")
+    assert (again.outcome, problem(again)) == (Outcome.PARKED, "table_not_empty")
+    assert bed.rows("a") == rows
 
 
 def test_an_advance_moves_the_position_and_no_row(bed: Bed) -> None:

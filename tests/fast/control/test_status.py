@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from services.control.board import Board
+from services.control.frontier import UNHEARD_AFTER_S
 from services.control.lifecycle import Registered, remove
 from services.control.status import PipelineStatus, Status, pipeline_status, status
 from shared.messages import DesiredState, Frontier, ItemKind, Outcome, Progress
@@ -230,3 +231,56 @@ def test_a_view_is_made_anew_only_when_something_has_changed() -> None:
     assert set(it.view().destinations) == {"a", "b"}
     it.file_in_force = True
     assert it.view().in_force
+
+
+class TestLagThatNobodyKnows:
+    """It is shown as unknown, never as none."""
+
+    @staticmethod
+    def board(clock: list[float]) -> Board:
+        made = Board(PIPELINE, lambda: clock[0])
+        made.file_in_force = True
+        made.hold({"a": A})
+        return made
+
+    def test_a_reader_that_is_silent_says_nothing_of_now(self) -> None:
+        clock = [0.0]
+        board = self.board(clock)
+        board.note(frontier([A]))
+        assert status(board.view(), "a").lag_seconds == 0.0
+        clock[0] = UNHEARD_AFTER_S
+        assert status(board.view(), "a").lag_seconds is None
+        assert board.view().standings["a"].lag_seconds is None
+        board.note(frontier([A], cycle=2))
+        assert status(board.view(), "a").lag_seconds == 0.0
+
+    def test_a_destination_that_only_the_reader_has_heard_of_does_not_hold_everybody_at_none(self) -> None:
+        """What it said before that goes on for a moment, as when one is just added, and not for ever."""
+        clock = [0.0]
+        board = self.board(clock)
+        ghost = registered("ghost")
+        board.note(frontier([A]))
+        board.note(frontier([A, ghost], cycle=2, lagging={"a": 5}, at=at(21)))
+        assert status(board.view(), "a").lag_seconds == 0.0
+        board.note(frontier([A, ghost], cycle=3, lagging={"a": 5}, at=at(40)))
+        assert status(board.view(), "a").lag_seconds is None
+
+    def test_a_frontier_that_is_sent_again_takes_nothing_back(self) -> None:
+        board = self.board([0.0])
+        old = frontier([A], head=5, cycle=1, at=at(1))
+        board.note(old)
+        board.note(frontier([A], head=10, lagging={"a": 5}, cycle=2, at=at(2)))
+        board.note(old)
+        found = status(board.view(), "a")
+        assert (found.source_snapshot, found.lag_seconds) == (10, 2.5)
+
+    def test_an_answer_that_is_sent_again_takes_nothing_back_and_asks_for_nothing(self) -> None:
+        board = self.board([0.0])
+        old = progress(Outcome.PARKED, position=3, error=problem("destination_damaged"), seconds=0)
+        board.note(old)
+        board.take_asks()
+        board.note(progress(position=9, seconds=600))
+        board.note(old)
+        found = status(board.view(), "a")
+        assert (found.position, found.error) == (9, None)
+        assert board.take_asks() == {}

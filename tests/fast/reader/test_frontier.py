@@ -31,7 +31,20 @@ def test_the_lag_is_the_age_of_the_oldest_unapplied_change_by_the_catalogs_clock
 def test_an_unprobed_destination_is_named_with_nothing_known() -> None:
     reader = Reader(spec("a"))
     reader.saw(5)
-    assert standing(reader.planner, 0.0, NOON, readable=True).lagging["a"].known_through == NOT_SEEDED
+    assert standing(reader.planner, 0.0, NOON, readable=True).lagging["a"] == Lagging(known_through=NOT_SEEDED)
+
+
+def test_after_a_restart_nobody_knows_how_far_a_destination_is_behind_until_its_cursor_tells() -> None:
+    """The appliers are away: an hour of lag must not become none."""
+    reader = Reader(spec("a"))
+    reader.saw(5)
+    assert standing(reader.planner, 3600.0, NOON, readable=True).lagging["a"].lag_seconds is None
+
+
+def test_without_the_catalogs_time_nobody_knows_an_age() -> None:
+    reader = reader_at(5, "a")
+    reader.count(5, 8, {"a": 1})
+    assert standing(reader.planner, 0.0, None, readable=False).lagging["a"].lag_seconds is None
 
 
 def test_nobody_is_exact_before_the_source_was_seen() -> None:
