@@ -144,7 +144,8 @@ def stack(tmp_path_factory: pytest.TempPathFactory, kafka: Kafka, postgres: Post
         "S3_ACCESS_KEY_ID": s3.admin.id,
         "S3_SECRET_ACCESS_KEY": s3.admin.secret,
         **{name: secrets.token_hex(16) for name in (
-            "VIADUCK_TOKEN", "VIADUCK_SIGNING_KEY", "REGISTRY_PASSWORD", "SOURCE_PASSWORD", "LAKES_PASSWORD", "WORKLOAD_PASSWORD")},
+            "VIADUCK_TOKEN", "VIADUCK_SIGNING_KEY", "REGISTRY_PASSWORD", "SOURCE_PASSWORD",
+            "LAKES_PASSWORD", "WORKLOAD_PASSWORD")},
     }  # fmt: skip
     prepare_databases(postgres, interpolated(compose["configs"]["databases"]["content"], keys), run)
     for name in ("source", "lakes"):
