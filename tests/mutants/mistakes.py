@@ -19,8 +19,10 @@ from services.applier.fence import Move
 from services.applier.offsets import OffsetLedger, Partition
 from services.applier.reading import Reading
 from services.applier.task import Target
+from services.control import status
 from services.control.api import middleware
 from services.control.api.guard import Asked, Asker, Denied, Guard
+from services.control.page import entry_form
 from shared.config import secrets
 from shared.kafka import settings
 from shared.lake import catalog, compare, engine, expected, failure
@@ -277,6 +279,14 @@ def _cut_anywhere() -> None:
     _put(secrets, "CUT", "")
 
 
+def _show_what_was_typed() -> None:
+    _put(entry_form, "_may_be_secret", lambda *_: False)
+
+
+def _lag_of_nothing() -> None:
+    _put(status, "_lag_seconds", lambda *_: 0.0)
+
+
 MISTAKES = (
     Mistake("apply-events", "apply the feed's events", _apply_events,
             (APPLY, "-k", "test_changes_end_equal and sqlite or test_a_reinserted_key and sqlite")),
@@ -338,4 +348,8 @@ MISTAKES = (
     Mistake("throttle-first", "wrong tokens lock a valid one out", _throttle_first, (GUARD, "-k", "valid_one_never")),
     Mistake("cut-anywhere", "a text is cut through a secret", _cut_anywhere,
             ("tests/fast/config/test_secrets.py", "-k", "cut_went_through")),
+    Mistake("password-comes-back", "a refused form shows all that was typed", _show_what_was_typed,
+            ("tests/fast/control/test_pages.py", "-k", "never_comes_back")),
+    Mistake("never-reached-is-exact", "what nobody knows of lags by nothing", _lag_of_nothing,
+            ("tests/fast/control/test_pages.py", "-k", "never_reached")),
 )  # fmt: skip

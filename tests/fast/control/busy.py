@@ -133,8 +133,9 @@ def busy_office(folder: Path) -> Office:
     for beat in range(BEATS - 1):
         moment[0] = (now - HOUR).timestamp() + 5.0 * (beat + 1)
         _live(office, beat, datetime.fromtimestamp(moment[0], UTC))
+        if beat == BEATS - 40:
+            _complain(office, now)
         office.pulse.feel()
-    _complain(office, now)
     office.now = now - timedelta(minutes=4)
     assert office.http.post(f"{D}/{PAUSED}/pause").is_success
     moment[0] += 5.0

@@ -132,6 +132,7 @@ def test_a_stranger_logs_in_and_out_and_the_browser_misses_nothing(browser: Brow
         page.get_by_label("Token").fill(text)
         page.get_by_role("button", name="log in").click()
         expect(page.get_by_text("No destinations yet")).to_be_visible()
+        expect(page.locator(".plot canvas")).to_have_count(3)  # or what they ask for would be refused
         page.get_by_role("button", name="log out").click()
         expect(page).to_have_url(f"{url}/login")
         page.close()
@@ -290,6 +291,8 @@ def serious(page: Page, path: str) -> list[str]:
     for plot in page.locator(".plot").all():
         expect(plot.locator("canvas")).to_have_count(1)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{path} is wider than its window"
+    narrow = "tiles => tiles.filter(tile => tile.scrollWidth > tile.clientWidth).map(tile => tile.textContent)"
+    assert page.locator(".figures li").evaluate_all(narrow) == [], "a figure that is wider than its tile"
     return violations(page)
 
 

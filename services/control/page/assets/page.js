@@ -38,10 +38,14 @@
     return plot.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
   }
 
-  async function draw(plot) {
-    const answer = await fetch(plot.dataset.url, { headers: { Accept: "application/json" } });
-    if (!answer.ok) return;
-    const columns = await answer.json();
+  async function asked(url) {
+    const answer = await fetch(url, { headers: { Accept: "application/json" } });
+    return answer.ok ? answer.json() : null;
+  }
+
+  async function draw(plot, figures) {
+    const columns = await figures;
+    if (!columns) return;
     const wanted = (plot.dataset.columns || "1,2").split(",").map((number) => columns[Number(number)]);
     const data = [columns[0], ...wanted];
     if (plot.chart) plot.chart.setData(data);
@@ -51,7 +55,12 @@
   const plots = () => document.querySelectorAll(".plot");
 
   function drawAll() {
-    plots().forEach((plot) => draw(plot).catch(() => {}));
+    const figures = {};  // several plots show columns of the same
+    plots().forEach((plot) => {
+      const url = plot.dataset.url;
+      figures[url] = figures[url] || asked(url);
+      draw(plot, figures[url]).catch(() => {});
+    });
   }
 
   function fit() {
