@@ -10,9 +10,14 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
+from services.control import token_command
 from services.control.database import Database
-from services.control.tokens import KNOWN_FOR_S, Tokens
+from services.control.tables import NAME
+from services.control.tokens import KNOWN_FOR_S, Scope, Tokens
+from services.control.trail import SERVER, Trail
+from shared.errors import ConfigError
 from tests.fast.control.examples import at
+from tests.fast.control.files import config
 
 
 @pytest.fixture
@@ -66,3 +71,34 @@ def test_what_another_control_revoked_is_refused_soon(database: Database) -> Non
     there.revoke(token.id, at(5))
     now[0] += KNOWN_FOR_S
     assert here.check(said) is None
+
+
+def test_a_token_from_the_command_line_may_be_for_some_pipelines_and_says_who_made_it(tmp_path: Path) -> None:
+    file = config(tmp_path, [])
+    made = token_command.create(file, "deploy", "drop", ["events"])
+    assert (made["scope"], made["pipelines"]) == ("drop", ["events"])
+    assert made["author"].startswith("user ")
+    with closing(Database.open(file)) as opened:
+        kept = Tokens(opened).check(made["token"])
+        assert kept is not None
+        assert kept.pipelines == frozenset({"events"})
+        assert [(each.deed, each.author) for each in Trail(opened, SERVER).entries(10)] == [
+            ("token_created", made["author"])
+        ]
+
+
+@pytest.mark.parametrize(
+    ("name", "scope", "pipelines"),
+    [("operator", "read", None), ("x\n", "read", None), ("x" * 201, "read", None), ("x", "admin", ["events"]),
+     ("x", "read", [])],
+)  # fmt: skip
+def test_the_command_line_makes_no_token_that_rest_would_not(
+    tmp_path: Path, name: str, scope: Scope, pipelines: list[str] | None
+) -> None:
+    with pytest.raises(ConfigError):
+        token_command.create(config(tmp_path, []), name, scope, pipelines)
+
+
+def test_the_longest_name_fits_into_the_trail(database: Database) -> None:
+    token, _ = Tokens(database).create("x" * 200, "admin", at(0))
+    assert len(token.author_name) <= NAME
