@@ -28,7 +28,7 @@ def test_one_seed_is_one_history() -> None:
 def test_histories_hold_every_kind_of_step() -> None:
     steps = [step for seed in range(60) for step in random_history(Random(seed), steps=20, expire=True).steps]
     made = [statement for step in steps if isinstance(step, Transaction) for statement in step.statements]
-    kinds = {"Insert", "Delete", "Truncate", "Update", "Touch", "Shift", "Merge", "AddColumn"}
+    kinds = {"Insert", "Delete", "Truncate", "Update", "Touch", "Shift", "Merge", "AddColumn", "ReplaceColumn"}
     assert {type(statement).__name__ for statement in made} == kinds
     assert {step.chore for step in steps if isinstance(step, Upkeep)} == set(Chore)
     assert any(step.rollback for step in steps if isinstance(step, Transaction))

@@ -19,6 +19,10 @@ LOST = 0.1
 """Share of answers that the courier never hears of."""
 ROUNDS = 8
 
+NO_REPLAY = ("schema_change", "history_damaged")
+"""What a replay would only meet again: then an operator seeds by scan."""
+BEGINS_ANEW = {SeedMode.SCAN: SeedMode.SCAN, SeedMode.REPLAY: SeedMode.SCAN, SeedMode.LATEST: SeedMode.LATEST}
+
 Sent = tuple[Receiver, WorkItem]
 
 
@@ -134,14 +138,26 @@ class Courier:
         self.log.append(f"{where}{', pinned' if item.pinned else ''}: {answer.outcome} {answer.position}")
         begin = item.through if item.kind is ItemKind.SEED and item.pinned else item.after
         expired = 0 <= begin < self.source.oldest()
-        for complaint in complaints(receiver.cursor, item, answer, receiver.holdings, expired=expired):
+        broken = self._is_broken(item)
+        for complaint in complaints(receiver.cursor, item, answer, receiver.holdings, expired=expired, broken=broken):
             self.wrong.append(f"{where}: {complaint}")
         if answer.outcome is Outcome.APPLIED and answer.position is not None:
             receiver.cursor = Seen(item.generation, answer.position)
+        if answer.error is not None and answer.error.type in NO_REPLAY:
+            receiver.desired = receiver.desired.model_copy(
+                update={"seed_mode": BEGINS_ANEW[receiver.desired.seed_mode]}
+            )
         if answer.outcome is Outcome.PARKED and receiver.cursor.generation == receiver.generation:
             receiver.begin_again(replace=True)
         if self.rng.random() >= LOST:
             receiver.believed = receiver.cursor
+
+    def _is_broken(self, item: WorkItem) -> bool:
+        """Whether the columns at the stored position can't be followed to where the item ends."""
+        if item.kind not in (ItemKind.CHANGES, ItemKind.ADVANCE):
+            return False
+        end = self.head if item.kind is ItemKind.CHANGES and not item.pinned else item.through
+        return any(item.expected < snapshot <= end for snapshot in self.source.truth.breaks)
 
     # -- the end ------------------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from tests.world.statements import (
     Delete,
     Insert,
     Merge,
+    ReplaceColumn,
     Shift,
     Statement,
     Touch,
@@ -32,6 +33,7 @@ Step = Transaction | Upkeep
 Statements = list[Statement]
 
 TRIES = 20
+ALONE = (AddColumn, ReplaceColumn)
 FEW = (1, 3)
 """Rows of a small insert."""
 MOST_ADDED = 2
@@ -115,7 +117,7 @@ class Generator:
         if self.shape.append_only and several:
             chosen = [self._insert for _ in chosen]  # more than one kind of mark may be an update, which parks
         statements = _column_alone([statement for move in chosen for statement in move()])
-        bare = len(statements) == 1 and self.rng.random() < 0.5
+        bare = len(statements) == 1 and not isinstance(statements[0], ReplaceColumn) and self.rng.random() < 0.5
         return Transaction(tuple(statements), rollback=not bare and self.rng.random() < 0.05, bare=bare)
 
     def _moves(self) -> dict[Callable[[], Statements], int]:
@@ -136,6 +138,7 @@ class Generator:
             self._insert_and_update: 2,
             self._merge: 3,
             self._add_column: 1,
+            self._replace_column: 1,
         }
 
     def _insert(self) -> Statements:
@@ -211,6 +214,10 @@ class Generator:
             return self._insert()
         column = Column(f"added {added}", self.rng.choice(["INTEGER", "BIGINT"]))
         return [AddColumn(column, self.rng.choice([None, "5"]))]
+
+    def _replace_column(self) -> Statements:
+        column = self.rng.choice([c for c in self.model.columns if c.name in self._value_columns()])
+        return [ReplaceColumn(column, self.rng.choice([None, *filter(None, self.shape.cells(column.name))][:2]))]
 
     # -- choosing -----------------------------------------------------------------------------------------------------
 
@@ -299,5 +306,5 @@ def _deletes(step: Step | None) -> bool:
 
 def _column_alone(statements: Statements) -> Statements:
     """DuckLake can't commit a new column together with inlined rows, so a column comes in a transaction of its own."""
-    added: Statements = [statement for statement in statements if isinstance(statement, AddColumn)]
+    added: Statements = [statement for statement in statements if isinstance(statement, ALONE)]
     return added[:1] or statements

@@ -25,6 +25,8 @@ class Model:
     passing: Counter[Row] = field(default_factory=Counter)
     fresh: dict[int, Row] = field(default_factory=dict)
     next_id: int = 0
+    replaced: int = 0
+    """How often a column was dropped and another one of its name added."""
 
     def index(self, column: str) -> int:
         return next(number for number, known in enumerate(self.columns) if known.name == column)
@@ -56,6 +58,19 @@ class Model:
         self.appended = Counter({(*row, default): times for row, times in self.appended.items()})
         self.passing = Counter({(*row, default): times for row, times in self.passing.items()})
 
+    def replace_column(self, name: str, default: Cell) -> None:
+        """Another column of that name, at the end; every row that is there shows its default."""
+        at = self.index(name)
+        column, came_later = self.columns[at], at - (len(self.columns) - len(self.defaults))
+        if came_later >= 0:
+            self.defaults = (*self.defaults[:came_later], *self.defaults[came_later + 1 :])
+        self.columns = (*self.columns[:at], *self.columns[at + 1 :])
+        for rows in (self.rows, self.fresh):
+            rows.update({number: (*row[:at], *row[at + 1 :]) for number, row in rows.items()})
+        self.appended, self.passing = (_without(rows, at) for rows in (self.appended, self.passing))
+        self.add_column(column, default)
+        self.replaced += 1
+
     def commit(self) -> None:
         """End a transaction: what it inserted and left there has been appended."""
         for number, row in self.fresh.items():
@@ -71,6 +86,13 @@ class Model:
 
     def live(self) -> Iterator[Row]:
         return iter(self.rows.values())
+
+
+def _without(rows: Counter[Row], at: int) -> Counter[Row]:
+    cut: Counter[Row] = Counter()
+    for row, times in rows.items():
+        cut[(*row[:at], *row[at + 1 :])] += times
+    return cut
 
 
 @dataclass(frozen=True)

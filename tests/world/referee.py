@@ -17,13 +17,14 @@ class Seen:
     position: int = NOT_SEEDED
 
 
-def allowed(seen: Seen, item: WorkItem, *, expired: bool) -> frozenset[Outcome]:
-    """What may come of ``item``. ``expired`` says that the source no longer keeps the snapshot that it reads from."""
+def allowed(seen: Seen, item: WorkItem, *, expired: bool, broken: bool = False) -> frozenset[Outcome]:
+    """What may come of ``item``. ``expired`` says that the source no longer keeps the snapshot that it reads from,
+    ``broken`` that its range replaces a column by another one of its name."""
     if item.kind is ItemKind.SEED:
         return _allowed_seed(seen, item, expired=expired)
     if item.kind is ItemKind.PROBE and not seen.generation:
         return frozenset({Outcome.ALREADY_APPLIED})
-    if item.kind is ItemKind.CHANGES and expired:
+    if (item.kind is ItemKind.CHANGES and expired) or broken:
         # The source is read before the destination is asked, so this comes first, whatever the cursor would say.
         return frozenset({Outcome.PARKED})
     judged = _judge(seen, item)
@@ -50,9 +51,13 @@ def _judge(seen: Seen, item: WorkItem) -> Outcome:
     return Outcome.APPLIED if seen.position == item.expected else Outcome.GAP
 
 
-def complaints(seen: Seen, item: WorkItem, answer: Progress, holdings: Holdings, *, expired: bool) -> list[str]:
+def complaints(
+    seen: Seen, item: WorkItem, answer: Progress, holdings: Holdings, *, expired: bool, broken: bool = False
+) -> list[str]:
     """What is wrong with an answer; nothing if it is right."""
-    may = allowed(seen, item, expired=expired)
+    if answer.error is not None and answer.error.type == "history_damaged" and item.kind is ItemKind.SEED:
+        return []  # DuckLake shows that snapshot wrong (H13)
+    may = allowed(seen, item, expired=expired, broken=broken)
     if answer.outcome not in may:
         said = answer.error.message if answer.error else ""
         return [f"{answer.outcome} where {' or '.join(sorted(may))} was due, {seen}: {said}"]

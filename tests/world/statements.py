@@ -159,7 +159,25 @@ class AddColumn:
         model.add_column(self.column, self.default)
 
 
-Statement = Insert | Delete | Truncate | Update | Touch | Shift | Merge | AddColumn
+@dataclass(frozen=True)
+class ReplaceColumn:
+    """A column dropped and another one of its name added: what it held is gone."""
+
+    column: Column
+    default: Cell = None
+
+    def sql(self, table: str, model: Model) -> str:
+        """Both statements, of one transaction."""
+        return f"ALTER TABLE {table} DROP COLUMN {name(self.column.name)};{self._added().sql(table, model)}"
+
+    def apply(self, model: Model) -> None:
+        model.replace_column(self.column.name, self.default)
+
+    def _added(self) -> AddColumn:
+        return AddColumn(self.column, self.default)
+
+
+Statement = Insert | Delete | Truncate | Update | Touch | Shift | Merge | AddColumn | ReplaceColumn
 
 
 @dataclass(frozen=True)

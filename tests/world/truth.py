@@ -57,11 +57,17 @@ class RecordedTruth:
     routing: str
     _states: dict[int, _State] = field(default_factory=dict)
     head: int = -1
+    breaks: list[int] = field(default_factory=list)
+    """Snapshots in which a column was replaced by another one of its name."""
+    _replaced: int = 0
 
     def record(self, snapshot: int, model: Model) -> None:
         if snapshot <= self.head:
             raise ValueError(f"snapshot {snapshot} is not after {self.head}")
         last = self._states.get(self.head)
+        if model.replaced != self._replaced:
+            self.breaks.append(snapshot)
+            self._replaced = model.replaced
         at = model.index(self.routing)
         self._states[snapshot] = _State(
             model.columns,
