@@ -23,9 +23,11 @@ from services.control import status
 from services.control.api import middleware
 from services.control.api.guard import Asked, Asker, Denied, Guard
 from services.control.page import entry_form
-from shared.config import secrets
+from shared.config import catalogs, secrets, words
+from shared.config.limits import Limits
+from shared.config.overlap import Paths
 from shared.kafka import settings
-from shared.lake import catalog, compare, engine, expected, failure
+from shared.lake import attach, catalog, compare, engine, expected, failure
 from shared.lake.catalog import CatalogReader
 from shared.lake.pool import OpenLake
 from shared.lake.sql import ident
@@ -34,6 +36,7 @@ from shared.ranges import Range
 
 APPLY = "tests/lake/test_apply.py"
 GUARD = "tests/fast/control/test_guard.py"
+STRANGERS = "tests/fast/config/test_strangers.py"
 
 
 @dataclass(frozen=True)
@@ -287,6 +290,32 @@ def _lag_of_nothing() -> None:
     _put(status, "_lag_seconds", lambda *_: 0.0)
 
 
+def _any_variable() -> None:
+    """Look up whatever variable a lake names."""
+    _put(Limits, "_refused", lambda *_: None)
+
+
+def _any_word() -> None:
+    """Take every connection word from everybody."""
+    _put(words, "faults", lambda *_, **__: iter(()))
+
+
+def _lend_passwords() -> None:
+    """Leave what a stranger's connection words leave out to the surroundings."""
+    _put(catalogs, "pinned", dict)
+
+
+def _lend_keys() -> None:
+    """Leave to httpfs what a stranger's lake has no keys for."""
+    _put(attach, "NO_KEYS", {})
+    _put(engine, "FORGOTTEN", ())
+
+
+def _any_place() -> None:
+    """Let two lakes keep their files in one place."""
+    _put(Paths, "clash", lambda *_: None)
+
+
 MISTAKES = (
     Mistake("apply-events", "apply the feed's events", _apply_events,
             (APPLY, "-k", "test_changes_end_equal and sqlite or test_a_reinserted_key and sqlite")),
@@ -346,6 +375,14 @@ MISTAKES = (
     Mistake("every-token-for-all", "a token for one pipeline opens all", _every_token_for_all,
             (GUARD, "-k", "for_one_pipeline or for_some_pipelines")),
     Mistake("throttle-first", "wrong tokens lock a valid one out", _throttle_first, (GUARD, "-k", "valid_one_never")),
+    Mistake("any-variable", "a lake may name every variable", _any_variable, (STRANGERS, "-k", "nobody_listed")),
+    Mistake("any-word", "a lake may have every connection word", _any_word, (STRANGERS, "-k", "every_other_word")),
+    Mistake("lend-passwords", "PGPASSWORD goes to a stranger's host", _lend_passwords,
+            (STRANGERS, "-k", "no_password_of_this_machine")),
+    Mistake("lend-keys", "AWS keys go to a stranger's store", _lend_keys,
+            (STRANGERS, "-k", "no_key_of_this_machine")),
+    Mistake("any-place", "two lakes' files in one place", _any_place,
+            ("tests/fast/config/test_overlap.py", "-k", "both_names")),
     Mistake("cut-anywhere", "a text is cut through a secret", _cut_anywhere,
             ("tests/fast/config/test_secrets.py", "-k", "cut_went_through")),
     Mistake("password-comes-back", "a refused form shows all that was typed", _show_what_was_typed,
