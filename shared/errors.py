@@ -60,6 +60,7 @@ POLICY: dict[str, Action] = {
     "delete_in_append_only": Action.PARK,
     "update_in_append_only": Action.PARK,
     "value_refused": Action.PARK,
+    "foreign_files": Action.PARK,
     "cursor_damaged": Action.PARK,
     "destination_damaged": Action.PARK,
     "secret_missing": Action.PARK,

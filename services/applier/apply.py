@@ -28,6 +28,7 @@ from shared.lake.catalog import TableInfo
 from shared.lake.cursor import SCHEMA, cursor_name, moved
 from shared.lake.engine import release
 from shared.lake.failure import LakeAbsent, classify, loses_attachment, misses_file, was_refused
+from shared.lake.foreign import require_own_files
 from shared.lake.pool import LakePool, OpenLake
 from shared.lake.sql import columns as column_list
 from shared.messages import Destination, ItemKind, Outcome
@@ -118,6 +119,7 @@ class Applier:
                 if answer.outcome is not Outcome.ALREADY_APPLIED:
                     return answer, None
                 try:
+                    require_own_files(lake.catalog, lake.lake)
                     tidy(lake, target, self._limits.deadline_s)
                 except (duckdb.Error, ViaduckError) as error:
                     self._pool.evict(lake)

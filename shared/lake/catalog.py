@@ -464,6 +464,25 @@ class CatalogReader:
     def data_path(self) -> str:
         return str(self._one("SELECT value AS path FROM {}ducklake_metadata WHERE key = 'data_path'")["path"])
 
+    def path_elsewhere(self) -> tuple[str, str] | None:
+        """What the lake names outside its own data path, and where; None where there is no such thing.
+
+        A path that climbs up, or that brings parameters of its own for a store, is elsewhere, too.
+        """
+        root = self.data_path().rstrip("/") + "/"
+        rows = self._all(
+            "SELECT kind, path FROM ("
+            "SELECT 'data file' AS kind, path, path_is_relative FROM {}ducklake_data_file"
+            " UNION ALL SELECT 'delete file', path, path_is_relative FROM {}ducklake_delete_file"
+            " UNION ALL SELECT 'table', path, path_is_relative FROM {}ducklake_table"
+            " UNION ALL SELECT 'schema', path, path_is_relative FROM {}ducklake_schema) named"
+            " WHERE (NOT path_is_relative AND substr(path, 1, length(:root)) <> :root)"
+            " OR '/' || path || '/' LIKE '%/../%' OR path LIKE :odd LIMIT 1",
+            root=root,
+            odd="%?%" if "://" in root else "",
+        )
+        return (str(rows[0]["kind"]), str(rows[0]["path"])) if rows else None
+
     def inlined_tables(self) -> frozenset[str]:
         """The catalog's own tables that hold inlined rows. An attached lake remembers them as it first saw them, though
         a flush may drop one without a new schema version (H12)."""

@@ -14,13 +14,14 @@ import duckdb
 from shared.config.catalogs import ResolvedLake
 from shared.config.model import Routing
 from shared.errors import DestinationError, SourceError, ViaduckError
-from shared.lake.attach import attach, detach
+from shared.lake.attach import attach, confine
 from shared.lake.catalog import CatalogReader, Column, TableInfo
 from shared.lake.cursor import Position, moved, read_position
 from shared.lake.differences import Differences, Multisets
 from shared.lake.engine import connect, read_whole
 from shared.lake.expected import Expected, SourceSlice, default_of
 from shared.lake.failure import LakeAbsent, classify
+from shared.lake.foreign import require_own_files
 from shared.lake.sql import ident, path
 from shared.messages import Problem, SeedMode
 
@@ -78,37 +79,42 @@ class Verdict:
 
 
 def compare_all(origin: Origin, subjects: Sequence[Subject], memory_limit: str | None = None) -> list[Verdict]:
-    """Compare some destinations with one source, one after the other, on a DuckDB instance of our own.
+    """Compare some destinations with one source, one after the other, each on a DuckDB instance of its own.
 
     A lake that can't be read is a verdict too, so one of them never costs the others theirs.
     """
+    return [_compared(origin, subject, memory_limit) for subject in subjects]
+
+
+def _compared(origin: Origin, subject: Subject, memory_limit: str | None) -> Verdict:
+    began = time.perf_counter()
     with closing(connect(memory_limit=memory_limit)) as con:
         read_whole(con)
         try:
             attach(con, SOURCE, origin.lake, read_only=True)
         except ViaduckError as error:
-            return [Verdict(subject.destination, Finding.FAILED, problem=error.problem()) for subject in subjects]
+            return Verdict(subject.destination, Finding.FAILED, problem=error.problem())
         with closing(CatalogReader.attached(origin.lake, con, SOURCE)) as catalog:
-            return [_compare(con, catalog, origin, subject) for subject in subjects]
+            verdict = _compare(con, catalog, origin, subject)
+    return replace(verdict, seconds=round(time.perf_counter() - began, 3))
 
 
 def _compare(con: duckdb.DuckDBPyConnection, catalog: CatalogReader, origin: Origin, subject: Subject) -> Verdict:
-    began = time.perf_counter()
     try:
         attach(con, DESTINATION, subject.lake, read_only=True)
+        confine(con, SOURCE, DESTINATION)
+        with closing(CatalogReader.attached(subject.lake, con, DESTINATION)) as theirs:
+            require_own_files(theirs, subject.lake)
         with _pinned(con):
-            verdict = Comparison(con, catalog, origin, subject).verdict()
+            return Comparison(con, catalog, origin, subject).verdict()
     except LakeAbsent as error:
-        verdict = Verdict(subject.destination, Finding.NOT_SEEDED, problem=error.problem())
+        return Verdict(subject.destination, Finding.NOT_SEEDED, problem=error.problem())
     except ViaduckError as error:
         finding = Finding.DIFFERENT if error.type in NOT_THE_SAME else Finding.FAILED
-        verdict = Verdict(subject.destination, finding, problem=error.problem())
+        return Verdict(subject.destination, finding, problem=error.problem())
     except duckdb.Error as error:
         problem = classify(error, f"comparing {subject.destination} with its source").problem()
-        verdict = Verdict(subject.destination, Finding.FAILED, problem=problem)
-    finally:
-        detach(con, DESTINATION)
-    return replace(verdict, seconds=round(time.perf_counter() - began, 3))
+        return Verdict(subject.destination, Finding.FAILED, problem=problem)
 
 
 @contextmanager

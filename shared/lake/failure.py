@@ -68,6 +68,11 @@ def _pattern(type: str, said: str, hint: str) -> Pattern:
 
 PATTERNS = (
     _pattern(
+        "foreign_files",
+        r"operations are disabled by configuration|is disabled through configuration",
+        "the lake's catalog names a file outside its data path: its owner takes that entry out, or makes the lake anew",
+    ),
+    _pattern(
         "destination_busy",
         r"transaction conflict|database is locked|has been (created|altered|dropped) by another transaction"
         r"|write-write conflict|primary key.*ducklake_snapshot|duplicate key value violates"

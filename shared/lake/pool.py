@@ -14,7 +14,8 @@ from shared.config.catalogs import ResolvedLake
 from shared.lake.attach import attach, confine
 from shared.lake.catalog import CatalogReader
 from shared.lake.engine import connect, is_lost, release
-from shared.lake.failure import LakeAbsent
+from shared.lake.failure import LakeAbsent, classify
+from shared.lake.foreign import require_own_files
 
 ALIAS = "lake"
 """What a lake is called in its own instance."""
@@ -54,14 +55,20 @@ class OpenLake:
     def open(self, memory_limit: str | None, *, read_only: bool, create: bool) -> None:
         """Attach it. Raises what ``attach`` raises; then nothing stays open."""
         con = connect(memory_limit=memory_limit)
+        catalog = CatalogReader.attached(self.lake, con, self.alias)
         try:
             attach(con, self.alias, self.lake, read_only=read_only, create=create)
             confine(con, self.alias, writing=not read_only)
-            self.catalog = CatalogReader.attached(self.lake, con, self.alias)
-            self.inlined_tables = self.catalog.inlined_tables() if read_only else frozenset()
-        except BaseException:
+            if not read_only:
+                require_own_files(catalog, self.lake)
+            self.inlined_tables = catalog.inlined_tables() if read_only else frozenset()
+        except BaseException as error:
+            catalog.close()
             release(con)
+            if isinstance(error, duckdb.Error):
+                raise classify(error, f"opening the lake at {self.lake}") from None
             raise
+        self.catalog = catalog
         self.con, self.attached = con, True
 
     def close(self) -> None:

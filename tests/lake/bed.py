@@ -10,6 +10,7 @@ from typing import Any
 import duckdb
 import pytest
 
+from services.applier import worker
 from services.applier.run import run_task
 from services.applier.task import Limits, SourceTable, Target, Task
 from shared.config.catalogs import ResolvedLake
@@ -122,6 +123,10 @@ class Bed:
         value = self.destinations[name].routing_value
         found = self.con.execute("SELECT * FROM src.main.t WHERE CAST(tenant AS VARCHAR) = ?", [value]).fetchall()
         return sorted(found, key=repr)
+
+    def forget(self) -> None:
+        """Let this process's worker go, with the lakes that it has open."""
+        worker.forget()
 
     def commits(self, name: str) -> int:
         try:
