@@ -77,7 +77,7 @@ class Feed:
             return None
         if sparing:
             self._lake.catalog.require_shown_right(table.table_id, cut.through)
-            return self._by_keys(targets, cut, f" AT (VERSION => {cut.through})")
+            return self._by_keys(targets, cut, f" AT (VERSION => {cut.through:d})")
         return self._inserted(targets, cut)
 
     @contextmanager
@@ -114,7 +114,7 @@ class Feed:
         through = item.through if item.pinned else head
         reading = self._begin(targets, through, only_inserts=False)
         self._load_targets(reading, targets)
-        at = f" AT (VERSION => {through})" if item.pinned else ""
+        at = f" AT (VERSION => {through:d})" if item.pinned else ""
         if item.pinned:
             self._lake.catalog.require_shown_right(reading.table.table_id, through)
         nothing = " AND false" if mode is SeedMode.LATEST else ""
@@ -228,7 +228,7 @@ class Feed:
 
     def _begin(self, targets: Sequence[tuple[int, Target]], through: int, *, only_inserts: bool) -> Reading:
         described = self._con.execute(
-            f"SELECT column_name, column_type FROM (DESCRIBE SELECT * FROM {self._path} AT (VERSION => {through}))"
+            f"SELECT column_name, column_type FROM (DESCRIBE SELECT * FROM {self._path} AT (VERSION => {through:d}))"
         ).fetchall()
         table = self._table(through)
         columns = tuple(Column(name, declared, _default_of(table, name)) for name, declared in described)
@@ -281,8 +281,8 @@ class Feed:
         first, last = self._bounds(range)
         keys = "".join(f", {ident(name)} AS k{i}" for i, name in enumerate(reading.keys))
         images = " UNION ALL ".join(
-            f"SELECT {ident(self._routing.field)} AS r{keys}, {gone} AS was_there FROM {name}{FEED}"
-            for name, gone in (("ducklake_table_insertions", "false"), ("ducklake_table_deletions", "true"))
+            f"SELECT {ident(self._routing.field)} AS r{keys}, {gone} AS was_there FROM {function}{FEED}"
+            for function, gone in (("ducklake_table_insertions", "false"), ("ducklake_table_deletions", "true"))
         )
         self._con.execute(f"CREATE TABLE {reading.memory('feed')} AS {images}", self._arguments(first, last) * 2)
 
@@ -308,7 +308,7 @@ class Feed:
         hidden = self._hidden(reading, "g.d", "false")
         parts = [f"SELECT {self._as_of(reading, run)} FROM ducklake_table_insertions{FEED}" for run in runs]
         arguments = [argument for run in runs for argument in self._arguments(*run.inclusive())]
-        nothing = f"SELECT * FROM {self._path} AT (VERSION => {reading.through}) WHERE false"
+        nothing = f"SELECT * FROM {self._path} AT (VERSION => {reading.through:d}) WHERE false"
         inserted = " UNION ALL ".join(parts) or nothing
         self._con.execute(
             f"CREATE TABLE {reading.memory('rows')} AS WITH inserted AS MATERIALIZED ({inserted})"

@@ -16,7 +16,7 @@ from services.applier.decide import Cursor
 from shared.errors import DestinationError
 from shared.lake.catalog import CatalogReader, TableInfo
 from shared.lake.cursor import SCHEMA, cursor_name, origin
-from shared.lake.sql import literal, path
+from shared.lake.sql import path
 from shared.messages import Destination, WorkItem
 
 COLUMNS = """
@@ -153,7 +153,7 @@ def move_cursor(con: duckdb.DuckDBPyConnection, alias: str, move: Move) -> None:
     item = move.item
     expected = fingerprint(item.generation, item.expected, move.source.table_uuid, move.destination.routing_value)
     try:
-        _set_cursor(con, alias, move, f"rows_applied + {move.rows}", expected, move.expected_at)
+        _set_cursor(con, alias, move, "rows_applied", expected, move.expected_at)
     except duckdb.CatalogException as error:
         raise CursorMoved from error
 
@@ -164,7 +164,7 @@ def replace_cursor(con: duckdb.DuckDBPyConnection, alias: str, move: Move, seen:
     TLA: ``MoveCursor``.
     """
     expected = fingerprint(seen.generation, seen.position, seen.table_uuid, seen.routing_value)
-    _set_cursor(con, alias, move, str(move.rows), expected)
+    _set_cursor(con, alias, move, "0", expected)
 
 
 def fingerprint(generation: int, position: int, table_uuid: str, routing_value: str) -> str:
@@ -175,25 +175,34 @@ def _set_cursor(
     con: duckdb.DuckDBPyConnection,
     alias: str,
     move: Move,
-    rows_applied: str,
+    rows_before: str,
     expected: str,
     expected_at: datetime | None = None,
 ) -> None:
     target, source = move.destination, move.source
-    stored = "generation || '/' || position || '/' || source_table_uuid || '/' || routing_value"
+    stored, bound = "generation || '/' || position || '/' || source_table_uuid || '/' || routing_value", [expected]
     if expected_at is not None:
         at = expected_at.isoformat()
-        known = f"CASE WHEN contains(source_lake, '@') THEN split_part(source_lake, '@', 2) ELSE {literal(at)} END"
-        stored, expected = f"{known} || '/' || {stored}", f"{at}/{expected}"
-    # One opaque expression: plain predicates make DuckLake fetch file statistics, four statements more (SPEED §1).
+        known = "CASE WHEN contains(source_lake, '@') THEN split_part(source_lake, '@', 2) ELSE ? END"
+        stored, bound = f"{known} || '/' || {stored}", [at, f"{at}/{expected}"]
+    new = [
+        move.item.generation,
+        move.through,
+        origin(source.lake_uuid, source.at),
+        source.table_id,
+        source.table_uuid,
+        target.routing_value,
+        move.item.item,
+        move.rows,
+        datetime.now(UTC),
+    ]
+    # One opaque expression: plain predicates make DuckLake fetch file statistics, four statements more.
     try:
         changed = con.execute(
-            f"UPDATE {cursor_table(alias, target)} SET generation = {move.item.generation}, position = {move.through},"
-            f" source_lake = {literal(origin(source.lake_uuid, source.at))}, source_table_id = {source.table_id},"
-            f" source_table_uuid = {literal(source.table_uuid)}, routing_value = {literal(target.routing_value)},"
-            f" item = {literal(move.item.item)}, rows_applied = {rows_applied},"
-            f" updated_at = {literal(datetime.now(UTC).isoformat())}"
-            f" WHERE {stored} = {literal(expected)}"
+            f"UPDATE {cursor_table(alias, target)} SET generation = ?, position = ?, source_lake = ?,"
+            " source_table_id = ?, source_table_uuid = ?, routing_value = ?, item = ?,"
+            f" rows_applied = {rows_before} + ?, updated_at = ? WHERE {stored} = ?",
+            [*new, *bound],
         ).fetchall()[0][0]
     except duckdb.CatalogException:  # the cursor is gone with its table
         raise CursorMoved from None
@@ -203,6 +212,5 @@ def _set_cursor(
 
 def stamp(con: duckdb.DuckDBPyConnection, alias: str, stamp: Stamp) -> None:
     con.execute(
-        f"CALL {path(alias)}.set_commit_message('viaduck', {literal(stamp.message())},"
-        f" extra_info => {literal(stamp.extra_info())})"
+        f"CALL {path(alias)}.set_commit_message('viaduck', ?, extra_info => ?)", [stamp.message(), stamp.extra_info()]
     ).fetchall()

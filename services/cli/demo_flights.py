@@ -136,8 +136,9 @@ class FlightPlay:
         return self._run(f"INSERT INTO {self._table} SELECT {known} FROM year_of_flights WHERE flight_date = ?", day)
 
     def _hand_over(self, day: date) -> int:
-        to = " ".join(f"WHEN '{small}' THEN '{large}'" for small, large in PARTNERS.items())
-        few = f"flight_date = ? AND {KEY_COLUMN} % 61 = 0 AND carrier IN ({', '.join(map(repr, PARTNERS))})"
+        to = " ".join(f"WHEN '{one}' THEN '{other}'" for one, other in PARTNERS.items())
+        small = ", ".join(f"'{each}'" for each in PARTNERS)
+        few = f"flight_date = ? AND {KEY_COLUMN} % 61 = 0 AND carrier IN ({small})"
         return self._run(f"UPDATE {self._table} SET carrier = CASE carrier {to} END WHERE {few}", day)
 
     def _fly(self, day: date, which: str) -> int:

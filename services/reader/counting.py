@@ -81,13 +81,13 @@ class Counter:
 
         No filter, no virtual column, ranges by the functions' arguments alone (H4). Raises a ``ViaduckError``.
         """
-        feeds = [(INSERTIONS, each) for each in inserted] + [(DELETIONS, each) for each in deleted]
-        counted = self._counted([(function + FEED, self._arguments(each)) for function, each in feeds])
+        relations = [INSERTIONS + FEED] * len(inserted) + [DELETIONS + FEED] * len(deleted)
+        counted = self._counted(relations, [self._arguments(each) for each in (*inserted, *deleted)])
         return Images(_summed(counted[: len(inserted)]), _summed(counted[len(inserted) :]))
 
     def state(self) -> Counts:
         """The table's present rows by routing value. Raises a ``ViaduckError``."""
-        return _summed(self._counted([(path(ALIAS, self._schema, self._table), [])]))
+        return _summed(self._counted([path(ALIAS, self._schema, self._table)], [[]]))
 
     def unknown(self, routed: Collection[str], most: int, longest: int) -> list[Found]:
         """The present values of which nobody is among the ``routed``, up to ``most``, those with most rows first.
@@ -113,11 +113,11 @@ class Counter:
     def _arguments(self, range: Range) -> list[str | int]:
         return [ALIAS, self._schema, self._table, *range.inclusive()]
 
-    def _counted(self, relations: Sequence[tuple[str, list[str | int]]]) -> list[Counts]:
-        """Rows by routing value of each, a relation with what is bound in it; attached anew where that may help."""
+    def _counted(self, relations: Sequence[str], bound: Sequence[list[str | int]]) -> list[Counts]:
+        """Rows by routing value of each, with what is bound in it; again, attached anew, where that may help."""
         column = f"CAST({ident(self._field)} AS VARCHAR)"
-        statements = [(f"SELECT {column}, count(*) FROM {relation} GROUP BY 1", bound) for relation, bound in relations]
-        return self._trying(lambda: self._run(statements))
+        statements = [f"SELECT {column}, count(*) FROM {relation} GROUP BY 1" for relation in relations]
+        return self._trying(lambda: self._run(statements, bound))
 
     def _trying(self, run: Callable[[], T]) -> T:
         kept_open = self._con is not None
@@ -136,11 +136,13 @@ class Counter:
     def _queried(self, statement: str, *parameters: object) -> list[Any]:
         return self._fresh().execute(statement, list(parameters)).fetchall()
 
-    def _run(self, statements: Sequence[tuple[str, list[str | int]]]) -> list[Counts]:
+    def _run(self, statements: Sequence[str], bound: Sequence[list[str | int]]) -> list[Counts]:
         """All in one transaction, which looks the snapshot up once; every result is read to its end (DUCKLAKE §3.6)."""
         con = self._fresh()
         con.execute("BEGIN")
-        counted = [dict(con.execute(statement, bound).fetchall()) for statement, bound in statements]
+        counted = [
+            dict(con.execute(statement, bound[number]).fetchall()) for number, statement in enumerate(statements)
+        ]
         con.execute("COMMIT")
         return counted
 

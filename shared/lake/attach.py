@@ -155,7 +155,8 @@ def _create_secret(con: duckdb.DuckDBPyConnection, alias: str, lake: ResolvedLak
     if (said := storage.faulty_data_path(data_path)) is not None:
         hint = "correct the data path in the lake's own catalog, or make another lake"
         raise DestinationError("invalid_destination", f"the data path that the catalog holds {said}", hint)
-    parts = [f"{name} {literal(value)}" for name, value in _keys(lake).items()]
+    keys = _keys(lake)
+    parts = [f"{name} {literal(keys[name])}" for name in S3_SETTINGS.values() if name in keys]
     parts.append(f"SCOPE {literal(_below(data_path))}")
     con.execute(f"CREATE OR REPLACE SECRET {ident(_secret_name(alias))} (TYPE s3, {', '.join(parts)})")
 

@@ -178,7 +178,7 @@ class CatalogReader:
     def times_of(self, snapshots: Iterable[int]) -> dict[int, datetime]:
         """When each of those snapshots was committed that are still retained, by the catalog's own clock."""
         wanted = {f"s{number}": snapshot for number, snapshot in enumerate({*snapshots})}
-        places = ", ".join(f":{name}" for name in wanted) or "NULL"
+        places = ", ".join(f":s{number:d}" for number in range(len(wanted))) or "NULL"
         sql = f"SELECT snapshot_id, snapshot_time FROM {{}}ducklake_snapshot WHERE snapshot_id IN ({places})"
         rows = self._all(sql, **wanted)
         return {int(row["snapshot_id"]): _time(row["snapshot_time"]) for row in rows}

@@ -164,7 +164,7 @@ class SourceSlice:
     def columns_at(self, snapshot: int) -> tuple[Column, ...]:
         """The table's columns as DuckDB declares them, in order, with what older rows show in them."""
         described = self.con.execute(
-            f"SELECT column_name, column_type FROM (DESCRIBE SELECT * FROM {self._path} AT (VERSION => {snapshot}))"
+            f"SELECT column_name, column_type FROM (DESCRIBE SELECT * FROM {self._path} AT (VERSION => {snapshot:d}))"
         ).fetchall()
         there = self.table.as_of(snapshot)
         return tuple(Column(name, declared, _default(there, name)) for name, declared in described)
@@ -175,7 +175,7 @@ class SourceSlice:
 
     def _rows(self, columns: Sequence[Column], snapshot: int) -> str:
         names = column_list(tuple(column.name for column in columns))
-        at = "" if snapshot == self.head else f" AT (VERSION => {snapshot})"
+        at = "" if snapshot == self.head else f" AT (VERSION => {snapshot:d})"
         return f"SELECT {names} FROM {self._path}{at} WHERE {ident(self.routing.field)} = {self._typed_value(snapshot)}"
 
     def _typed_value(self, snapshot: int) -> str:
@@ -201,7 +201,7 @@ class SourceSlice:
     def _feed(self, function: str, range: Range) -> str:
         first, last = range.inclusive()
         where = ", ".join(map(literal, (self.alias, self.table.schema, self.table.name)))
-        return f"{function}({where}, {first}, {last})"
+        return f"{function}({where}, {first:d}, {last:d})"
 
     def _same_keys(self, touched: str, row: str) -> str:
         return " AND ".join(
