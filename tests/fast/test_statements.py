@@ -26,6 +26,7 @@ QUOTED = {
     "shared/lake/attach.py": "ATTACH and CREATE SECRET bind nothing",
     "shared/lake/statements.py": "ATTACH binds nothing",
     "shared/lake/engine.py": "LOAD binds nothing; the path is that of our own installation",
+    "services/applier/carry.py": "ATTACH binds nothing; the path is in a folder of ours",
     "services/applier/shape.py": "DEFAULT of a column binds nothing",
     "services/applier/upkeep.py": "COMMENT binds nothing",
     "services/applier/feed.py": "a column's default, in a list of columns that each run of a reading has its own of",
@@ -252,6 +253,10 @@ class Reader:
                                 and name in _names(target))  # fmt: skip
             elif isinstance(node, ast.For | ast.comprehension) and name in _names(node.target):
                 yield _looped(name, node.target, node.iter)
+            elif (
+                isinstance(node, ast.withitem) and node.optional_vars is not None and name in _names(node.optional_vars)
+            ):
+                yield node.context_expr
             elif isinstance(node, ast.AugAssign | ast.NamedExpr) and name in _names(node.target):
                 yield node.value
 
