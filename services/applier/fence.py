@@ -152,10 +152,7 @@ def move_cursor(con: duckdb.DuckDBPyConnection, alias: str, move: Move) -> None:
     """
     item = move.item
     expected = fingerprint(item.generation, item.expected, move.source.table_uuid, move.destination.routing_value)
-    try:
-        _set_cursor(con, alias, move, "rows_applied", expected, move.expected_at)
-    except duckdb.CatalogException as error:
-        raise CursorMoved from error
+    _set_cursor(con, alias, move, "rows_applied", expected, move.expected_at)
 
 
 def replace_cursor(con: duckdb.DuckDBPyConnection, alias: str, move: Move, seen: Cursor) -> None:
