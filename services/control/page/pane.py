@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 from services.control.api.paging import page
 from services.control.pulse import Beat, Pulse
-from services.control.status import OFF, PipelineStatus, Standing, Status, View, pipeline_status, status
+from services.control.status import MOVING, OFF, PipelineStatus, Standing, Status, View, pipeline_status, status
 
 FRESH_S = 1.0
 ROWS = 50
@@ -133,12 +133,16 @@ class Pane:
         badness = {name: _badness(each) for name, each in standings.items()}
         worst = nlargest(WORST, badness, key=lambda name: badness[name])
         shown = tuple(status(view, name) for name in worst if badness[name] > 0)
-        counted = Counter(shown_as(each) for each in standings.values())
+        kinds = Counter((each.state, each.trouble) for each in standings.values())  # few, of thousands
+        counted: Counter[Shown] = Counter()
+        reasons: Counter[str] = Counter()
+        for (state, trouble), number in kinds.items():
+            counted["failing" if trouble is not None and state in MOVING else state] += number
+            reasons[trouble or UNKNOWN] += number if state == "parked" else 0
         states = {each: counted[each] for each in STATES if counted[each]}
-        reasons = Counter(each.trouble or UNKNOWN for each in standings.values() if each.state == "parked")
         return Glance(
             pipeline_status(view), Statuses(view), shown, self._pulse.last, states,
-            tuple(reasons.most_common(MOST_REASONS)),
+            tuple(each for each in reasons.most_common(MOST_REASONS) if each[1]),
         )  # fmt: skip
 
 
