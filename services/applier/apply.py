@@ -167,11 +167,13 @@ class Applier:
                 settle_here(con, lake, change.target, was_open=was_open)
             con.execute("BEGIN")
             applied = self._seed(con, lake, change, token) if change.is_seed else self._move(con, lake, change, token)
-            if self._clock() - began > self._limits.deadline_s:
+            deadline_s = self._limits.deadline_of(change.target.item.kind)
+            if self._clock() - began > deadline_s:
                 raise DestinationError(
                     "deadline_exceeded",
-                    f"the transaction took longer than {self._limits.deadline_s:g} s and was rolled back (H6)",
-                    "the destination is slow; raise applier.deadline_seconds if it stays so. It is tried again",
+                    f"the transaction took longer than {deadline_s:g} s and was rolled back (H6)",
+                    f"the destination is slow; raise applier.{'seed_' if change.is_seed else ''}deadline_seconds if it"
+                    " stays so. It is tried again",
                 )
             committing = True
             con.execute("COMMIT")

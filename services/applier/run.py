@@ -277,7 +277,9 @@ class Run:
                 numbered = waiting.popleft()
                 running.begin(self.me.threads.submit(self._one, *numbered, work), numbered)
             finished = running.wait()
-            if not finished and running.has_stalled(self.task.limits.stall_s):
+            if not finished and running.has_stalled(
+                self.task.limits.stall_s, self.task.limits.deadline_of(self.task.kind)
+            ):
                 self._leave_behind(running, waiting)
                 return
             if finished:

@@ -251,5 +251,7 @@ def limits(config: Config) -> Limits:
         threads=applier.threads_per_worker,
         most_threads=applier.max_threads_per_worker,
         deadline_s=applier.deadline_seconds,
+        seed_deadline_s=applier.seed_deadline_seconds,
+        stall_s=applier.stall_seconds,
         memory_limit=applier.memory_limit,
     )

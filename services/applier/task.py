@@ -37,10 +37,15 @@ class Limits:
     most_threads: int = 32
     """While they wait for catalogs and stores that are far."""
     deadline_s: float = 120.0
+    seed_deadline_s: float = 3600.0
     stall_s: float = 10.0
     """A destination that has not come back for that long, while the others have, no longer holds them up: it is
     answered for, so that its status says so."""
     memory_limit: str = "1GB"
+
+    def deadline_of(self, kind: ItemKind) -> float:
+        """Seconds after which a transaction is not committed any more (H6). A seed takes as long as its rows do."""
+        return max(self.deadline_s, self.seed_deadline_s) if kind is ItemKind.SEED else self.deadline_s
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,6 @@ LOOK_AFTER_S = 1.0
 IDLE_BELOW = 0.05
 """Of a core. A process that only waits uses less; one that writes uses more, on a busy machine too."""
 
-AT_WORK = 1.5
-"""How much longer they may stall who keep the process busy: to begin anew makes nobody quicker."""
-
 Numbered = tuple[int, Target]
 Doing = Future[TargetResult | None]
 
@@ -67,12 +64,16 @@ class UnderWay:
         self._silent -= done
         return [(self._targets.pop(each)[0], each.result()) for each in done]
 
-    def has_stalled(self, stall_s: float) -> bool:
-        """Whether nobody has come back for so long, or all have been at it for so long."""
+    def has_stalled(self, stall_s: float, deadline_s: float) -> bool:
+        """Whether nobody has come back for so long, or all have been at it for so long, and nothing is done either.
+
+        Who keeps the process busy makes progress, and to begin anew makes nobody quicker: he has until ``deadline_s``,
+        after which his transaction would not be committed any more.
+        """
         now_s = self._clock()
         since_s = min(self._came_s, max(self.begun.values()))
         is_still = now_s - self._moved_s >= stall_s / 2
-        return now_s - since_s >= (stall_s if is_still else AT_WORK * stall_s)
+        return now_s - since_s >= (stall_s if is_still else max(stall_s, deadline_s))
 
     def left(self) -> list[tuple[int, Target, float]]:
         """Each that is not done, and for how many seconds it has been under way."""

@@ -135,8 +135,12 @@ class Applier(Section):
     """Reached where destinations are far, so that threads wait more than they work."""
     deadline_seconds: float = Field(default=120.0, gt=0)
     """No destination transaction may be older than this when it commits (docs/HAZARDS.md, H6)."""
+    seed_deadline_seconds: float = Field(default=3600.0, gt=0)
+    """The same of a seed, where it is more."""
+    stall_seconds: float = Field(default=10.0, gt=0)
+    """Who has neither come back nor kept his process busy for so long is answered for as failed."""
     memory_limit: str = "1GB"
-    """DuckDB's memory limit in each Spark Python worker; beyond it, it spills to disk."""
+    """Of each DuckDB instance; beyond it, it spills to disk."""
 
 
 class Web(Section):

@@ -323,7 +323,7 @@ def test_a_cursor_table_with_two_rows_parks(bed: Bed) -> None:
 
 
 def test_a_transaction_past_its_deadline_is_rolled_back(make_bed: MakeBed) -> None:
-    bed = make_bed(limits=Limits(deadline_s=0.0))
+    bed = make_bed(limits=Limits(deadline_s=0.0, seed_deadline_s=0.0))
     bed.sql(
         "CREATE TABLE src.main.t (id BIGINT, tenant VARCHAR, v VARCHAR)", "INSERT INTO src.main.t VALUES (1, 'a', 'x')"
     )
