@@ -56,8 +56,9 @@ class Watch:
     Called from librdkafka's callbacks and read from other threads; a single reference is swapped, so no lock is needed.
     """
 
-    def __init__(self, client_id: str) -> None:
-        self._client_id = client_id
+    def __init__(self, client_id: str, *, is_member: bool = True) -> None:
+        """``is_member``: it reads as one of a group; else that it may not know of the group is no trouble."""
+        self._client_id, self._is_member = client_id, is_member
         self._problem: str | None = None
         self._fatal: str | None = None
 
@@ -73,6 +74,8 @@ class Watch:
 
     def __call__(self, error: KafkaError) -> None:
         said = describe(error)
+        if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED and not self._is_member:
+            return  # librdkafka asks who coordinates its group, whether anybody reads by one or not
         if is_fatal(error):
             self._fatal = said
         if error.code() not in REFUSED | UNREACHABLE and not is_fatal(error):

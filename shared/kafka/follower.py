@@ -43,7 +43,7 @@ class Follower:
         """``urgent`` where changes wait for what is said there; else it may be heard a little later."""
         self._settings, self._client_id, self._topics = settings, client_id, tuple(topics)
         self._urgent = urgent
-        self._watch = Watch(client_id)
+        self._watch = Watch(client_id, is_member=False)
         self._renewed = threading.Event()
         self._unread: set[tuple[str, int]] = set()
         self._loop: Background | None = None
@@ -85,7 +85,7 @@ class Follower:
         self._renewed.set()
 
     def _build(self) -> Consumer:
-        self._watch = Watch(self._client_id)
+        self._watch = Watch(self._client_id, is_member=False)
         group = f"{self._client_id} (unused)"
         properties = self._settings.consumer(self._client_id, group, self._watch, urgent=self._urgent)
         return build(Consumer, {**properties, "enable.partition.eof": True})

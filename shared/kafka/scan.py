@@ -60,7 +60,7 @@ class Scan:
 
     @contextmanager
     def _consumer(self) -> Iterator[tuple[Consumer, Watch]]:
-        watch = Watch(self._client_id)
+        watch = Watch(self._client_id, is_member=False)
         properties = self._settings.consumer(self._client_id, f"{self._client_id} (unused)", watch)
         consumer = build(Consumer, {**properties, "enable.partition.eof": True})
         try:

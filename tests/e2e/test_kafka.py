@@ -5,17 +5,27 @@ from __future__ import annotations
 import threading
 import time
 import uuid
+from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 from confluent_kafka import ConsumerGroupType
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions
 
+from services.applier.directory import Directory
+from services.reader.inbox import Inbox, Intake, Removed, Wanted
+from shared.kafka.follower import Follower
 from shared.kafka.publisher import Publisher
+from shared.kafka.record import Record
 from shared.kafka.renewal import RenewalWatch
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topics import Topics, ensure
 from shared.kafka.work_consumer import WorkConsumer
+from shared.messages import Destination
+from tests.fast.reader.world import spec
 from tests.servers.kafka import Kafka
+from tests.signed import SIGNING
 
 WITHIN_S = 30.0
 
@@ -73,3 +83,57 @@ def test_topics_that_were_deleted_are_made_again_and_told(kafka: Kafka) -> None:
     assert renewed.wait(WITHIN_S)
     assert set(names) <= set(admin.list_topics(timeout=WITHIN_S).topics)
     watch.stop()
+
+
+def told(settings: KafkaSettings, messages: Iterable[Destination]) -> None:
+    publisher = Publisher(settings, "test")
+    for each in messages:
+        publisher.send(Topics(settings.prefix).destinations, each.key, each.to_bytes())
+    assert publisher.flush(WITHIN_S) == 0
+    publisher.close()
+
+
+def heard(settings: KafkaSettings) -> tuple[dict[str, int], Directory]:
+    """What a reader (generations by name) and an applier that start now believe in the end."""
+    inbox, directory, unreadable = Inbox(), Directory(), list[str]()
+    intake = Intake("p", Topics(settings.prefix), inbox, lambda _, reason: unreadable.append(reason))
+
+    def hear(record: Record) -> None:
+        intake(record)
+        directory.put(record)
+
+    follower = Follower(settings, "test", [Topics(settings.prefix).destinations])
+    follower.start(hear)
+    assert follower.caught_up.wait(WITHIN_S)
+    follower.stop()
+    believed: dict[str, int] = {}
+    for event in inbox.take(0):
+        if isinstance(event, Wanted):
+            believed[event.spec.destination] = event.spec.generation
+        elif isinstance(event, Removed):
+            believed.pop(event.destination, None)
+    assert unreadable == []
+    return believed, directory
+
+
+@pytest.mark.timeout(180)
+def test_after_partitions_were_added_nobody_who_was_removed_comes_back_and_no_older_life(kafka: Kafka) -> None:
+    """A key lies in another partition then, what was said before stays in the old one, and either is read last."""
+    settings = replace(settings_on(kafka), partitions=4, signing=SIGNING)
+    ensure(settings)
+    first = [spec(f"d{number}").model_copy(update={"registry": 1, "version": 1}) for number in range(60)]
+    told(settings, first)
+    admin, topic = AdminClient({**kafka.client()}), Topics(settings.prefix).destinations
+    for future in admin.create_partitions([NewPartitions(topic, 12)]).values():
+        future.result(WITHIN_S)
+    time.sleep(1.0)
+    gone = [each.model_copy(update={"removed": True, "version": 2}) for each in first[:20]]
+    anew = [each.model_copy(update={"generation": 2, "version": 3}) for each in first[20:40]]
+    told(settings, [*gone, *anew])
+    for _ in range(3):
+        believed, directory = heard(settings)
+        assert believed == {each.destination: each.generation for each in [*anew, *first[40:]]}
+        for each in gone:
+            assert directory.get(each.key) is None
+        for each in anew:
+            assert directory.get(each.key) == each

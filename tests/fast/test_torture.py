@@ -14,15 +14,19 @@ from typing import Any, ClassVar
 import psycopg
 import pytest
 
+from shared.kafka.signing import SIGNATURE_HEADER
 from shared.kafka.topics import Topics
-from shared.messages import DeadLetter
+from shared.messages import DeadLetter, Destination, Message, PipelineDocument, WorkItem
+from tests.signed import SIGNING
 from tests.torture import table
 from tests.torture import verdict as verdicts
 from tests.torture.arena import Arena
 from tests.torture.fault import Fault
 from tests.torture.faults import broker, catalogs, messages, network, processes
+from tests.torture.forged import FORGERIES, harmful
 from tests.torture.lags import Lags
 from tests.torture.points import Passed, Point
+from tests.torture.wire import Sign
 
 IDS = ("tenant-0", "tenant-1", "tenant-2")
 
@@ -81,7 +85,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     """Its clock is everybody's: no test waits for anything."""
     made = World()
 
-    def send(_: Arena, topic: str, sent: list[Any]) -> None:
+    def send(_: Arena, topic: str, sent: list[Any], __: Any) -> None:
         made.sent += [topic] * len(sent)
         made.put_aside(topic)
 
@@ -373,3 +377,18 @@ class TestTable:
     def test_the_rest_of_the_page_stays(self) -> None:
         page = f"before\n{table.BEGIN}old{table.END}\nafter\n"
         assert table.put_into(page, "new\n") == f"before\n{table.BEGIN}new\n{table.END}\nafter\n"
+
+
+MODELS: dict[str, type[Message]] = {"destinations": Destination, "work": WorkItem, "pipelines": PipelineDocument}
+
+
+class TestForgeries:
+    @pytest.mark.parametrize("forgery", FORGERIES.values(), ids=FORGERIES)
+    def test_would_do_harm_if_they_were_believed_and_are_not(self, forgery: Sign) -> None:
+        topics = Topics("t")
+        for topic, (key, value) in harmful(topics, "tenant-0").items():
+            headers = dict(forgery(topic, key.encode(), value))
+            said = headers.get(SIGNATURE_HEADER)
+            assert SIGNING.distrust(topic, key.encode(), value, said.decode() if isinstance(said, bytes) else None)
+        for topic, model in MODELS.items():
+            assert model.from_bytes(harmful(Topics("t"), "tenant-0")[f"t.{topic}"][1])

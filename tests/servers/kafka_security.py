@@ -10,16 +10,21 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
+from shared.kafka.acls import SERVICES, Service, grants
 from tests.servers.certificates import Authority
 
 MECHANISM = "SCRAM-SHA-512"
 ANSWER_WITHIN_S = 20.0
 PREFIX = "viaduck"
+USERS = ("admin", "viaduck", "stranger", *SERVICES)
 
 
 @dataclass(frozen=True)
 class Security:
-    """``admin`` may do everything; ``user`` what Viaduck needs (docs/OPERATIONS.md); ``stranger`` nothing at all."""
+    """``admin`` may do everything; ``user`` what Viaduck needs (docs/OPERATIONS.md); ``stranger`` nothing at all.
+
+    Each service has a user of its own, too, which may do nothing before ``grant_service``.
+    """
 
     folder: Path
     authority: Authority = field(repr=False)
@@ -32,17 +37,17 @@ class Security:
     def new(cls, folder: Path) -> Security:
         authority = Authority.new(folder)
         authority.server(folder / "server.pem")
-        return cls(folder, authority, {name: secrets.token_hex(12) for name in ("admin", "user", "stranger")})
+        return cls(folder, authority, {name: secrets.token_hex(12) for name in USERS})
 
     def password(self, who: str) -> str:
-        return self.passwords[{self.admin: "admin", self.user: "user", self.stranger: "stranger"}[who]]
+        return self.passwords[who]
 
     @property
     def format_options(self) -> list[str]:
         """Users have to be there before the first broker is."""
         return [
             part
-            for who in (self.admin, self.user, self.stranger)
+            for who in self.passwords
             for part in ("--add-scram", f"{MECHANISM}=[name={who},password={self.password(who)}]")
         ]
 
@@ -80,11 +85,32 @@ def grant(admin: AdminClient, who: str) -> None:
         _allow(who, ResourceType.TOPIC, AclOperation.ALL),
         _allow(who, ResourceType.GROUP, AclOperation.READ),
     ]
+    _create(admin, wanted)
+
+
+def grant_service(admin: AdminClient, service: Service, prefix: str) -> None:
+    """The rights that docs/OPERATIONS.md names of one service, and not one more."""
+    kinds = {"topic": ResourceType.TOPIC, "group": ResourceType.GROUP}
+    patterns = {"topic": ResourcePatternType.LITERAL, "group": ResourcePatternType.PREFIXED}
+    _create(
+        admin,
+        [
+            _allow(service, kinds[each.kind], AclOperation[each.operation.upper()], each.name, patterns[each.kind])
+            for each in grants(service, prefix)
+        ],
+    )
+
+
+def _create(admin: AdminClient, wanted: list[AclBinding]) -> None:
     for created in admin.create_acls(wanted, request_timeout=ANSWER_WITHIN_S).values():
         created.result(ANSWER_WITHIN_S)
 
 
-def _allow(who: str, kind: ResourceType, operation: AclOperation) -> AclBinding:
-    return AclBinding(
-        kind, PREFIX, ResourcePatternType.PREFIXED, f"User:{who}", "*", operation, AclPermissionType.ALLOW
-    )
+def _allow(
+    who: str,
+    kind: ResourceType,
+    operation: AclOperation,
+    name: str = PREFIX,
+    pattern: ResourcePatternType = ResourcePatternType.PREFIXED,
+) -> AclBinding:
+    return AclBinding(kind, name, pattern, f"User:{who}", "*", operation, AclPermissionType.ALLOW)

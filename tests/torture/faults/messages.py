@@ -10,8 +10,9 @@ from shared.kafka.topics import Topics
 from shared.messages import DeadLetter
 from tests.torture.arena import Arena
 from tests.torture.fault import Done
+from tests.torture.forged import FORGERIES, harmful
 from tests.torture.lags import Lags
-from tests.torture.wire import HUGE, READ_WITHIN_S, everything, send, worked_off
+from tests.torture.wire import HUGE, READ_WITHIN_S, Sign, Wire, everything, send, signed, worked_off
 
 STEP_EVERY = 5
 """Messages of poison between two steps of the source."""
@@ -20,6 +21,8 @@ FLOWS_AT_MOST = 20
 """Times the wanted count of messages: as long as that they go on where nothing else does."""
 
 PUT_ASIDE_WITHIN_S = 60.0
+
+GARBAGE = ("garbage", "not an object", "another version", "huge", "fields missing")
 
 
 def replayed(arena: Arena, count: int) -> Done:
@@ -44,7 +47,7 @@ def replayed(arena: Arena, count: int) -> Done:
 
 
 def poisoned(arena: Arena, count: int) -> Done:
-    """``count`` messages that are garbage, huge, or of another version, over all topics: dead letters, nobody waits.
+    """``count`` messages, garbage, huge, of another version or forged, over all topics: dead letters, nobody waits.
 
     The source changes meanwhile; they go on until everybody has reached a head that was made while they came.
     """
@@ -55,8 +58,8 @@ def poisoned(arena: Arena, count: int) -> Done:
             moved = f"from {head} to {arena.site.source.head()}"
             raise AssertionError(f"nobody got on while {sent.total()} messages of poison came; the source went {moved}")
         topic = arena.rng.choice([topics.work, topics.progress, topics.destinations, topics.pipelines])
-        kind, key, value = _poison(arena, sent.total())
-        send(arena, topic, [(key, value)])
+        kind, message, sign = _poison(arena, topic, sent.total())
+        send(arena, topic, [message], sign)
         sent[topic] += 1
         done[kind] += 1
         if sent.total() % STEP_EVERY == 0:
@@ -84,9 +87,13 @@ def _put_aside(arena: Arena) -> Counter[str]:
     return Counter(topic for topic, _, _ in {(each.topic, each.partition, each.offset) for each in letters})
 
 
-def _poison(arena: Arena, number: int) -> tuple[str, bytes, bytes]:
-    key = f"events/tenant-{number % 3}".encode()
-    kind = arena.rng.choice(["garbage", "not an object", "another version", "huge", "fields missing"])
+def _poison(arena: Arena, topic: str, number: int) -> tuple[str, Wire, Sign]:
+    """What it is, the message, and its signature: right, so that garbage is read, but for what is forged."""
+    name = f"tenant-{number % 3}"
+    kind = arena.rng.choice([*GARBAGE, *FORGERIES])
+    if kind in FORGERIES:
+        forged, harm = harmful(Topics(arena.prefix), name)[topic]
+        return kind, (forged.encode(), harm), FORGERIES[kind]
     values = {
         "garbage": arena.rng.randbytes(64),
         "not an object": b"[1, 2, 3]",
@@ -94,7 +101,7 @@ def _poison(arena: Arena, number: int) -> tuple[str, bytes, bytes]:
         "huge": b'{"v": 1, "pipeline": "' + b"x" * HUGE + b'"}',
         "fields missing": b'{"v": 1}',
     }
-    return kind, key, values[kind]
+    return kind, (f"events/{name}".encode(), values[kind]), signed
 
 
 def _live_again(arena: Arena) -> None:

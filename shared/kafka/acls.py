@@ -1,0 +1,55 @@
+"""What each service must be allowed to do on a broker with ACLs, and nothing more.
+
+A signature says that somebody of the deployment wrote a message; ACLs say who may write at all. With one principal for
+each service, whoever takes over a reader can't say what destinations there are, and who takes over an applier can't
+send work.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from shared.kafka.topics import Topics
+
+Service = Literal["control", "reader", "applier"]
+Operation = Literal["Read", "Write", "Describe", "Create"]
+
+SERVICES: tuple[Service, ...] = ("control", "reader", "applier")
+
+
+@dataclass(frozen=True, order=True)
+class Grant:
+    """One principal's right: ``operation`` on a topic of this name, or on the consumer groups that begin so."""
+
+    kind: Literal["topic", "group"]
+    name: str
+    operation: Operation
+
+
+def grants(service: Service, prefix: str = "viaduck") -> tuple[Grant, ...]:
+    """All that ``service`` needs where control makes the topics. A read or a write is a look (Describe), too."""
+    topics = Topics(prefix)
+    found = {Grant("topic", topic, "Describe") for topic in topics.all}
+    found |= {Grant("topic", topic, "Read") for topic in _read(service, topics)}
+    found |= {Grant("topic", topic, "Write") for topic in _written(service, topics)}
+    if service == "control":
+        found |= {Grant("topic", topic, "Create") for topic in topics.all}
+    if service == "applier":
+        found.add(Grant("group", f"{prefix}.appliers.", "Read"))
+    return tuple(sorted(found))
+
+
+def _read(service: Service, topics: Topics) -> tuple[str, ...]:
+    if service == "control":
+        return topics.all
+    own = topics.progress if service == "reader" else topics.work
+    return topics.destinations, topics.pipelines, own
+
+
+def _written(service: Service, topics: Topics) -> tuple[str, ...]:
+    """Control writes work and progress for operators alone, who send items and letters again."""
+    if service == "control":
+        return topics.all
+    own = (topics.work, topics.progress) if service == "reader" else (topics.progress,)
+    return (*own, topics.dead_letter)

@@ -1,0 +1,154 @@
+"""Each service with a principal of its own that may do what docs/OPERATIONS.md says, on a broker with an authorizer."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from services.cli.client import Control
+from services.cli.ports import free_port
+from shared.errors import ConfigError, DependencyError
+from shared.kafka.acls import SERVICES, Service, grants
+from shared.kafka.failure import NotDelivered
+from shared.kafka.publisher import Publisher
+from shared.kafka.settings import KafkaSettings
+from shared.kafka.topics import Topics, ensure
+from tests.e2e.deployment import Deployment, reached
+from tests.e2e.parts import Parts
+from tests.servers.kafka import Kafka
+from tests.servers.kafka_security import grant_service
+from tests.signed import SIGNING
+
+WITHIN_S = 240.0
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Kafka]:
+    with Kafka(secured=True) as kafka:
+        yield kafka
+
+
+class Apart:
+    """A deployment whose services run one by one, each with the rights of its own user."""
+
+    def __init__(self, folder: Path, kafka: Kafka) -> None:
+        assert kafka.security is not None
+        self._security, parts = kafka.security, Parts(kafka=kafka)
+        self.prefix = parts.sections["kafka"]["topic_prefix"]
+        properties = parts.sections["kafka"]["properties"]
+        del properties["sasl.username"]
+        properties["sasl.username_env"] = "KAFKA_USER"
+        parts.sections |= {name: {"port": free_port()} for name in ("reader", "applier")}
+        parts.environ["KAFKA_USER"] = "whoever"
+        self.deployment = Deployment(folder, 41, parts=parts)
+        self.url = f"http://127.0.0.1:{self.deployment.port}"
+        self._control = Control(self.url, timeout_s=5.0)
+        self._processes: list[subprocess.Popen[bytes]] = []
+        for service in SERVICES:
+            grant_service(kafka._admin(), service, self.prefix)
+
+    def start(self, service: Service) -> None:
+        own = {"KAFKA_USER": service, "KAFKA_PASSWORD": self._security.password(service)}
+        command = [sys.executable, "-m", "services.cli.main", service, "-c", str(self.deployment.file)]
+        with (self.deployment.folder / f"{service}.log").open("ab") as log:
+            self._processes.append(
+                subprocess.Popen(command, env={**self.deployment.environ, **own}, stdout=log, stderr=log)
+            )
+
+    def wait(self, done: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + WITHIN_S
+        while not done():
+            assert time.monotonic() < deadline, "not done in time"
+            assert all(process.poll() is None for process in self._processes), "a service ended"
+            time.sleep(0.2)
+
+    def answers(self) -> bool:
+        try:
+            return httpx.get(f"{self.url}/healthz").status_code == 200
+        except httpx.HTTPError:
+            return False
+
+    def is_exact(self) -> bool:
+        wanted, head = {each.id for each in self.deployment.destinations}, self.deployment.source.head()
+        try:
+            return reached(self._control.destinations("events"), wanted, head)
+        except (DependencyError, ConfigError):
+            return False
+
+    def end(self) -> None:
+        """The services."""
+        for process in self._processes:
+            process.terminate()
+        for process in self._processes:
+            process.wait(40)
+        self._processes.clear()
+
+    def close(self) -> None:
+        self.end()
+        self._control.close()
+        self.deployment.close()
+
+
+@pytest.mark.timeout(600)
+def test_changes_arrive_where_each_service_may_do_no_more_than_it_needs(broker: Kafka, tmp_path: Path) -> None:
+    apart = Apart(tmp_path, broker)
+    try:
+        apart.start("control")
+        apart.wait(apart.answers)
+        apart.start("reader")
+        apart.start("applier")
+        apart.wait(apart.is_exact)
+        for _ in range(3):
+            apart.deployment.step()
+        apart.wait(apart.is_exact)
+        sent = httpx.post(f"{apart.url}/v1/pipelines/events/work:replay", json={}, timeout=60.0).json()
+        assert sent["sent"] == sent["matched"] > 0
+        apart.end()
+        assert apart.deployment.findings() == []
+    finally:
+        apart.close()
+    for service in SERVICES:
+        assert "AUTHORIZATION_FAILED" not in (tmp_path / f"{service}.log").read_text()
+
+
+def forbidden() -> list[tuple[Service, str]]:
+    topics = Topics("t")
+    return [
+        (service, topic.removeprefix("t."))
+        for service in SERVICES
+        for topic in topics.all
+        if not any(each.name == topic and each.operation == "Write" for each in grants(service, "t"))
+    ]
+
+
+def test_control_alone_says_what_destinations_and_pipelines_there_are() -> None:
+    assert sorted(forbidden()) == [
+        ("applier", "destinations"), ("applier", "pipelines"), ("applier", "work"),
+        ("reader", "destinations"), ("reader", "pipelines"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("service", "topic"), forbidden())
+def test_what_is_another_services_to_say_is_not_taken_from_it(broker: Kafka, service: Service, topic: str) -> None:
+    """With the deployment's key in hand, too."""
+    assert broker.security is not None
+    prefix = f"viaduck-forbidden-{service}-{topic}"
+    admin = KafkaSettings(broker.bootstrap, prefix=prefix, partitions=1, properties=broker.security.client("admin"))
+    ensure(admin)
+    grant_service(broker._admin(), service, prefix)
+    own = KafkaSettings(broker.bootstrap, prefix=prefix, properties=broker.security.client(service), signing=SIGNING)
+    publisher, reports = Publisher(own, "test"), list[Exception | None]()
+    publisher.send(f"{prefix}.{topic}", "events/a", b"{}", on_delivery=reports.append)
+    publisher.send(f"{prefix}.dead-letter", "events/a", b"{}", on_delivery=reports.append)
+    publisher.close(30.0)
+    refused = [each for each in reports if each is not None]
+    assert len(reports) == 2
+    assert len(refused) == 1
+    assert isinstance(refused[0], NotDelivered)
+    assert "TOPIC_AUTHORIZATION_FAILED" in str(refused[0])
