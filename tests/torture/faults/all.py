@@ -27,7 +27,7 @@ FAULTS = {
               upkeep.maintained_while_read, full=300, brief=10),
         Fault("scale", "appliers join and leave under load, 1 → 4 → 2",
               processes.coming_and_going, full=1_800, brief=20, by_clock=True),
-        Fault("poison", "garbage, huge, wrong-version and forged messages on every topic",
+        Fault("poison", "garbage, huge and wrong-version messages on every topic",
               messages.poisoned, full=1_000, brief=60),
         Fault("tenants", "tenants added and removed over REST at random, while the source changes",
               operators.tenants_added_and_removed, full=500, brief=40),
