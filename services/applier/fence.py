@@ -144,7 +144,7 @@ def create_cursor(con: duckdb.DuckDBPyConnection, alias: str, move: Move) -> Non
 
 def move_cursor(con: duckdb.DuckDBPyConnection, alias: str, move: Move) -> None:
     """Compare and set, from what the item expects to ``through``. Raises ``CursorMoved`` unless one row changed, also
-    where the cursor's table is gone: then the look that follows finds a gap.
+    where the cursor's table is gone, which the look that follows finds.
 
     The identity of source table and routing value is compared too: a position says nothing about another table, nor
     about another history of the same. A cursor from before that was kept has no time, and gets one by this.

@@ -1,4 +1,4 @@
-"""What a destination can't take parks it, at once and by its reason; what is gone is a gap."""
+"""What a destination can't take parks it, at once and by its reason, and so does a cursor that is gone."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def test_a_text_that_breaks_the_commit_parks_its_tenant_alone(bed: Bed, word: st
     assert bed.rows("b") == bed.expected("b")
 
 
-def test_a_cursor_whose_table_is_gone_is_a_gap(bed: Bed) -> None:
+def test_a_cursor_whose_table_is_gone_parks_its_tenant_alone(bed: Bed) -> None:
     bed.seed()
     position, before = bed.head, bed.rows("a")
     bed.write("a", f"DROP TABLE dst._viaduck.{cursor_name('p', 'a')}")
     bed.sql("UPDATE src.main.t SET v = 'new' WHERE id IN (2, 3)")
     for_a, for_b = bed.changes(position)
-    assert (for_a.outcome, for_a.position) == (Outcome.GAP, -1)
+    parked_for(for_a, "cursor_damaged")
     assert for_b.outcome is Outcome.APPLIED
     assert bed.rows("a") == before
     (again,) = bed.seed("a")
