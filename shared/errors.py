@@ -61,6 +61,7 @@ POLICY: dict[str, Action] = {
     "update_in_append_only": Action.PARK,
     "value_refused": Action.PARK,
     "foreign_files": Action.PARK,
+    "value_not_carried": Action.PARK,
     "cursor_damaged": Action.PARK,
     "destination_damaged": Action.PARK,
     "secret_missing": Action.PARK,

@@ -18,9 +18,10 @@ import duckdb
 from services.applier import fence, shape
 from services.applier.carry import carry_touched, rows_of
 from services.applier.decide import Cursor, Decision, decide
-from services.applier.reading import Counts, Reading, key_not_unique, same_keys
+from services.applier.reading import Counts, Reading, key_not_unique
 from services.applier.settle import is_settled, settle, settle_here
 from services.applier.task import Limits, Target
+from services.applier.uncarried import find_nul
 from services.applier.unknown import committed_snapshot, require_files
 from services.applier.upkeep import tidy
 from shared.errors import DestinationError, ViaduckError
@@ -30,7 +31,9 @@ from shared.lake.engine import release
 from shared.lake.failure import LakeAbsent, classify, loses_attachment, misses_file, was_refused
 from shared.lake.foreign import require_own_files
 from shared.lake.pool import LakePool, OpenLake
+from shared.lake.pruning import UNBELIEVED, Layout
 from shared.lake.sql import columns as column_list
+from shared.lake.sql import path
 from shared.messages import Destination, ItemKind, Outcome
 from shared.ranges import NOT_SEEDED
 
@@ -40,6 +43,9 @@ TimeOf = Callable[[int], datetime | None]
 """When a snapshot of the source was committed; None where it is gone or nobody asked."""
 
 unknown: TimeOf = dict[int, datetime]().get
+
+NEVER_INLINED = "SET SESSION ducklake_default_data_inlining_row_limit = 0"
+"""For what a connection writes from then on: DuckLake replaces its words in inlined rows wherever they stand (H16)."""
 
 BUSY_TRIES = 4
 BUSY_WAIT_S = 0.05
@@ -68,6 +74,8 @@ class Change:
     number: int = 0
     reading: Reading | None = None
     counts: Counts = field(default_factory=Counts)
+    pinned: int | None = None
+    """The destination's snapshot that the transaction began with, once it was asked for."""
 
     @property
     def is_seed(self) -> bool:
@@ -179,6 +187,8 @@ class Applier:
             con.execute("COMMIT")
             if change.is_seed:
                 settle(con, lake, change.target)
+            elif change.pinned is not None and lake.users == 1:
+                lake.layouts.committed(change.pinned + 1)
             return applied
         except fence.CursorMoved:
             _rollback(con)
@@ -201,8 +211,10 @@ class Applier:
         fence.move_cursor(con, lake.alias, change.move(net))
         deleted = inserted = 0
         if change.reading is not None:
+            layout = _layout(con, lake, change)
+            _require_carried(change, layout)
             shape.follow_columns(con, lake.alias, destination, change.reading.columns)
-            deleted = self._delete(con, lake, change, change.reading)
+            deleted = self._delete(con, lake, change, change.reading, layout)
             inserted = self._insert(con, lake, change, change.reading)
         self._stamp(con, lake, change, token, item.after, deleted, inserted)
         counted = None if item.rows_applied is None else item.rows_applied + net
@@ -221,19 +233,24 @@ class Applier:
         else:
             fence.replace_cursor(con, lake.alias, change.move(rows), seen)
         held = held_rows(lake, destination)
+        con.execute(NEVER_INLINED)
+        if held is not None:
+            _require_carried(change, _layout(con, lake, change))
         shape.prepare_seed(con, lake.alias, destination, reading.columns, held, ours=seen is not None)
         deleted = held or 0
         inserted = self._insert(con, lake, change, reading)
         self._stamp(con, lake, change, token, NOT_SEEDED if seen is None else seen.position, deleted, inserted)
         return Applied(Outcome.APPLIED, change.through, change.through, deleted, inserted, rows_applied=rows)
 
-    def _delete(self, con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change, reading: Reading) -> int:
+    def _delete(
+        self, con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change, reading: Reading, layout: Layout
+    ) -> int:
         """Delete the touched keys that exist. Cheaper, and fewer files, than a MERGE (DUCKLAKE §5)."""
         if not reading.keys or not change.counts.touched:
             return 0
         table = shape.table_path(lake.alias, change.target.destination)
         touched = carry_touched(con, reading, change.number, change.counts.touched)
-        same = same_keys(reading, "t", "x")
+        same = reading.same_keys("t", "x", layout, change.counts.harmless_keys)
         sql = f"DELETE FROM {table} AS t USING {touched} AS x WHERE {same}"
         deleted = int(con.execute(sql).fetchall()[0][0])
         if deleted and reading.only_inserts:
@@ -247,7 +264,7 @@ class Applier:
         shown = " || ', ' || ".join(f"coalesce(CAST(k{i} AS VARCHAR), 'NULL')" for i in range(len(reading.keys)))
         _rollback(con)
         carry_touched(con, reading, change.number, change.counts.touched)
-        same = same_keys(reading, "t", "x")
+        same = reading.same_keys("t", "x", UNBELIEVED, change.counts.harmless_keys)
         doubled = f"SELECT {shown} FROM {touched} x WHERE EXISTS (SELECT 1 FROM {table} t WHERE {same}) LIMIT 1"
         found = con.execute(doubled).fetchall()
         raise key_not_unique(reading.keys, str(found[0][0]) if found else "?", 2, change.through)
@@ -384,6 +401,22 @@ def held_rows(lake: OpenLake, destination: Destination) -> int | None:
 
 def wait_for_rival(attempt: int) -> None:
     time.sleep(BUSY_WAIT_S * attempt * (1 + random.random()))  # noqa: S311 - spreads rivals, guards nothing
+
+
+def _layout(con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change) -> Layout:
+    """How the destination's table is laid out in the snapshot that the transaction has pinned."""
+    pinned = int(con.execute(f"SELECT id FROM {path(lake.alias)}.current_snapshot()").fetchall()[0][0])
+    change.pinned = pinned
+    table = change.target.destination.schema_name, change.target.destination.table
+    return lake.layouts.at(pinned, table, lambda: lake.catalog.layout(*table, pinned))
+
+
+def _require_carried(change: Change, layout: Layout) -> None:
+    """Raises ``value_not_carried`` for a text that a table so partitioned can't hold."""
+    if layout.partitioned and change.reading is not None:
+        refused = find_nul(change.reading, change.number, layout.partitioned)
+        if refused is not None:
+            raise refused
 
 
 def _stored(con: duckdb.DuckDBPyConnection, lake: OpenLake, destination: Destination) -> Cursor | None:

@@ -15,12 +15,14 @@ from datetime import datetime
 
 import duckdb
 
-from services.applier.reading import Counts, Reading, key_not_unique, same_keys
+from services.applier.reading import Counts, Reading, key_not_unique
 from services.applier.task import SourceTable, Target
 from services.applier.trust import refusal
+from services.applier.uncarried import find_uncarried, require_carried_names
 from shared.errors import DestinationError, SourceError
 from shared.lake.catalog import Column, TableInfo, Touch
 from shared.lake.pool import OpenLake
+from shared.lake.pruning import TEXT, is_harmless, may_prune, same
 from shared.lake.runs import insertion_runs
 from shared.lake.sql import ident, literal, path
 from shared.messages import ItemKind, SeedMode
@@ -122,7 +124,7 @@ class Feed:
             self._con.execute(
                 f"CREATE TABLE {reading.memory('rows')} AS SELECT {self._hidden(reading, 'g.d', 'false')}, s.*"
                 f" FROM {self._path}{_alias('s', at)} JOIN {reading.memory('targets')} g"
-                f" ON s.{ident(self._routing.field)} = g.r{nothing} ORDER BY g.d"
+                f" ON {self._same_routing(reading, 's', 'g')}{nothing} ORDER BY g.d"
             )
         self._count_rows(reading)
         return reading
@@ -232,11 +234,13 @@ class Feed:
         ).fetchall()
         table = self._table(through)
         columns = tuple(Column(name, declared, _default_of(table, name)) for name, declared in described)
+        layout = self._lake.catalog.layout(self._source.schema, self._source.table, through)
         keys = self._routing.key_columns
-        reading = Reading(self._con, table, columns, through, only_inserts, keys, times=self._times)
+        reading = Reading(self._con, table, columns, through, only_inserts, keys, layout=layout, times=self._times)
         refused = ((number, refusal(target.item, table, through, self._times)) for number, target in targets)
         reading.refused = {number: error for number, error in refused if error is not None}
         known = {column.name.lower() for column in columns}
+        require_carried_names(columns)
         for needed in (self._routing.field, *self._routing.key_columns):
             if needed.lower() not in known:
                 raise DestinationError(
@@ -248,7 +252,7 @@ class Feed:
 
     def _load_targets(self, reading: Reading, targets: Sequence[tuple[int, Target]]) -> None:
         """Numbers and routing values as a table; the value is cast once, to the routing column's type."""
-        declared = next(c.type for c in reading.columns if c.name.lower() == self._routing.field.lower())
+        declared = reading.type_of(self._routing.field)
         numbers = [number for number, _ in targets]
         values = [target.destination.routing_value for _, target in targets]
         self._con.execute(
@@ -296,11 +300,10 @@ class Feed:
 
     def _load_state(self, reading: Reading, at: str) -> None:
         """The rows that the touched keys have; at the head by the pinned transaction's own view, no time travel."""
-        same = self._same_keys(reading, "s", "t")
         self._con.execute(
             f"CREATE TABLE {reading.memory('rows')} AS SELECT {self._hidden(reading, 't.d', 't.was_there')}, s.*"
             f" FROM {self._path}{_alias('s', at)} JOIN {reading.memory('touched')} t"
-            f" ON s.{ident(self._routing.field)} = t.r AND {same} ORDER BY t.d"
+            f" ON {self._same_routing(reading, 's', 't')} AND {self._same_keys(reading, 's', 't')} ORDER BY t.d"
         )
 
     def _load_inserted(self, reading: Reading, runs: Sequence[Range]) -> None:
@@ -327,12 +330,27 @@ class Feed:
             for c in reading.columns
         )
 
+    def _same_routing(self, reading: Reading, left: str, right: str) -> str:
+        """The join on the routing column: plain, so that files are left out, where these may be believed (H16, H17).
+
+        Of a text only where each file holds one: a stranger's row makes the statistics of its file lie to all others.
+        """
+        field = self._routing.field
+        declared = reading.type_of(field)
+        single = field.lower() in reading.layout.single and self._all_harmless(reading)
+        prune = may_prune(declared, reading.layout, harmless=single)
+        return same(f"{left}.{ident(field)}", f"{right}.r", declared, prune=prune)
+
+    def _all_harmless(self, reading: Reading) -> bool:
+        found = self._con.execute(f"SELECT bool_and({is_harmless('r')}) FROM {reading.memory('targets')}").fetchall()
+        return bool(found[0][0])
+
     def _same_keys(self, reading: Reading, left: str, right: str) -> str:
         """The join on the key columns; NULL equals NULL. Plain equality where no NULL occurs, since it prunes files."""
         nulls = " OR ".join(f"k{i} IS NULL" for i in range_of(reading.keys))
         found = self._con.execute(f"SELECT 1 FROM {reading.memory('touched')} WHERE {nulls} LIMIT 1").fetchall()
         reading.null_keys = bool(found)
-        return same_keys(reading, left, right)
+        return reading.same_keys(left, right, reading.layout, [False] * len(reading.keys))
 
     # -- what came out ------------------------------------------------------------------------------------------------
 
@@ -340,9 +358,13 @@ class Feed:
         return f"{number} AS {reading.number_column}, {was_there} AS {reading.was_there_column}"
 
     def _count_touched(self, reading: Reading) -> None:
-        rows = self._con.execute(f"SELECT d, count(*) FROM {reading.memory('touched')} GROUP BY d").fetchall()
-        for number, touched in rows:
-            reading.counts[number].touched = touched
+        harmless = "".join(
+            f", bool_and({is_harmless(f'k{i}')})" if reading.type_of(key) == TEXT else ", true"
+            for i, key in enumerate(reading.keys)
+        )
+        rows = self._con.execute(f"SELECT d, count(*){harmless} FROM {reading.memory('touched')} GROUP BY d").fetchall()
+        for number, touched, *plain in rows:
+            reading.counts[number].touched, reading.counts[number].harmless_keys = touched, tuple(plain)
         if reading.only_inserts:
             return
         feed, keys = reading.memory("feed"), ", ".join(f"k{i}" for i in range_of(reading.keys))
@@ -361,6 +383,7 @@ class Feed:
             reading.rows_read += sum(upserts for _, upserts, _ in counted)
         if reading.keys and unique:
             self._find_duplicates(reading)
+        reading.refused = find_uncarried(reading) | reading.refused
 
     def _find_duplicates(self, reading: Reading) -> None:
         group = ", ".join([reading.number_column, *(ident(name) for name in reading.keys)])

@@ -6,7 +6,7 @@ The cursor commits with the data, so neither a lost message nor a second applier
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,7 +15,7 @@ import duckdb
 from services.applier.decide import Cursor
 from shared.errors import DestinationError
 from shared.lake.catalog import CatalogReader, TableInfo
-from shared.lake.cursor import SCHEMA, cursor_name, origin
+from shared.lake.cursor import SCHEMA, cursor_name, kept, origin, told
 from shared.lake.sql import path
 from shared.messages import Destination, WorkItem
 
@@ -102,7 +102,8 @@ def read_cursor(con: duckdb.DuckDBPyConnection, alias: str, destination: Destina
             f"the cursor of {destination.key} has {len(rows)} rows instead of one",
             "somebody else wrote to the schema _viaduck; reseed the destination",
         )
-    return Cursor(*rows[0])
+    cursor = Cursor(*rows[0])
+    return replace(cursor, routing_value=told(cursor.routing_value))
 
 
 def buried_in(catalog: CatalogReader, destination: Destination) -> int:
@@ -134,7 +135,7 @@ def create_cursor(con: duckdb.DuckDBPyConnection, alias: str, move: Move) -> Non
             origin(source.lake_uuid, source.at),
             source.table_id,
             source.table_uuid,
-            target.routing_value,
+            kept(target.routing_value),
             move.item.item,
             move.rows,
             datetime.now(UTC),
@@ -165,7 +166,7 @@ def replace_cursor(con: duckdb.DuckDBPyConnection, alias: str, move: Move, seen:
 
 
 def fingerprint(generation: int, position: int, table_uuid: str, routing_value: str) -> str:
-    return f"{generation}/{position}/{table_uuid}/{routing_value}"
+    return f"{generation}/{position}/{table_uuid}/{kept(routing_value)}"
 
 
 def _set_cursor(
@@ -188,7 +189,7 @@ def _set_cursor(
         origin(source.lake_uuid, source.at),
         source.table_id,
         source.table_uuid,
-        target.routing_value,
+        kept(target.routing_value),
         move.item.item,
         move.rows,
         datetime.now(UTC),

@@ -14,6 +14,7 @@ import duckdb
 from shared.errors import DestinationError, ViaduckError
 from shared.lake.catalog import Column, TableInfo
 from shared.lake.engine import release
+from shared.lake.pruning import PLAIN, Layout, may_prune, same
 from shared.lake.sql import ident, path
 
 _numbers = itertools.count(1)
@@ -21,11 +22,15 @@ _numbers = itertools.count(1)
 
 @dataclass
 class Counts:
-    """Rows of one destination's net change; ``matched`` of the upserts have a key that the range also took away."""
+    """Rows of one destination's net change; ``matched`` of the upserts have a key that the range also took away.
+
+    ``harmless_keys`` tells for each key column whether all that is touched means itself in any query.
+    """
 
     touched: int = 0
     upserts: int = 0
     matched: int = 0
+    harmless_keys: tuple[bool, ...] = ()
 
 
 @dataclass
@@ -42,6 +47,7 @@ class Reading:
     through: int
     only_inserts: bool
     keys: tuple[str, ...]
+    layout: Layout = PLAIN
     number: int = field(default_factory=lambda: next(_numbers))
     counts: dict[int, Counts] = field(default_factory=dict)
     refused: dict[int, ViaduckError] = field(default_factory=dict)
@@ -62,6 +68,23 @@ class Reading:
     def memory(self, name: str) -> str:
         return path("memory", "main", f"{name}_{self.number}")
 
+    def type_of(self, name: str) -> str:
+        """The declared type of a column that is there."""
+        return next(column.type for column in self.columns if column.name.lower() == name.lower())
+
+    def same_keys(self, left: str, right: str, layout: Layout, harmless: Sequence[bool]) -> str:
+        """The join of a lake's rows ``left`` with touched keys ``right``; ``layout`` is that of the lake's table."""
+        return " AND ".join(
+            same(
+                f"{left}.{ident(name)}",
+                f"{right}.k{number}",
+                declared := self.type_of(name),
+                prune=may_prune(declared, layout, harmless=harmless[number]),
+                nulls=self.null_keys,
+            )
+            for number, name in enumerate(self.keys)
+        )
+
     def drop(self) -> None:
         """Give its memory back, and its connection. Raises ``duckdb.Error`` where the instance is lost."""
         try:
@@ -75,11 +98,6 @@ class Reading:
         began = time.perf_counter()
         yield
         self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - began
-
-
-def same_keys(reading: Reading, left: str, right: str) -> str:
-    operator = "IS NOT DISTINCT FROM" if reading.null_keys else "="
-    return " AND ".join(f"{left}.{ident(name)} {operator} {right}.k{i}" for i, name in enumerate(reading.keys))
 
 
 def key_not_unique(keys: Sequence[str], key: str, times: int, through: int) -> DestinationError:

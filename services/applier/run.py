@@ -43,6 +43,9 @@ OF_THE_SOURCE = frozenset(
 )
 """What is said of any lake and means, while the source is read, that no destination is to blame."""
 
+OF_ONE = frozenset({"internal", "value_refused"})
+"""What is said where nobody knows better: a row or a routing value of one destination may be what can't be read."""
+
 TURN_S = 30.0
 """Applies of one task begin within so long, or as long as reading took: answers come only with its end, and who is
 not answered for in time is sent again (``reader.confirm_within_seconds``)."""
@@ -203,12 +206,22 @@ class Run:
                 self._change(part, sparing=True)
             return
         except Exception as error:
-            self._fail(group, self._explain(error, "reading the source", source=True))
+            self._part(group, self._explain(error, "reading the source", source=True), sparing=sparing)
             return
         try:
             self._apply_all(reading, group)
         finally:
             self._forget(reading)
+
+    def _part(self, group: Sequence[Numbered], error: ViaduckError, *, sparing: bool) -> None:
+        """A reading failed: halve the group until who is to blame stands alone, where it may be one of them."""
+        if len(group) == 1 or error.type not in OF_ONE:
+            self._fail(group, error)
+            return
+        self.log.append(f"a reading for {len(group)} of the destinations failed; it is done in two: {error}")
+        half = len(group) // 2
+        for part in (group[:half], group[half:]):
+            self._change(part, sparing=sparing)
 
     def _apply_all(self, reading: Reading, group: Sequence[Numbered]) -> None:
         ready = []
@@ -239,6 +252,7 @@ class Run:
                 reading = self._read_from(lake, group, sparing=sparing)
         finally:
             self._read_s += time.perf_counter() - began
+        self._tell_layout(reading)
         if self.task.counts_shared:
             self.tally.rows_read += reading.rows_read
             self.tally.read_seconds += time.perf_counter() - began
@@ -257,6 +271,17 @@ class Run:
             if isinstance(error, duckdb.Error):
                 self.me.pool.evict(lake)
             raise
+
+    def _tell_layout(self, reading: Reading) -> None:
+        """Say once for each worker and table that files can't be left out, and what ends that (H17)."""
+        table = f"{reading.table.schema}.{reading.table.name}"
+        if reading.layout.misleads and table not in self.me.told:
+            self.me.told.add(table)
+            self.log.append(
+                f"{table} of the source has bucket() partitions beside files without them, which DuckLake does not find"
+                " by value: it is read whole each time. ALTER TABLE … RESET PARTITIONED BY ends that; so does writing"
+                " all its rows anew"
+            )
 
     # -- many targets at once -----------------------------------------------------------------------------------------
 

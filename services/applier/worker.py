@@ -27,6 +27,8 @@ class Worker:
         self.limits = limits
         self.pool = LakePool(limits.max_open_lakes, limits.memory_limit)
         self.applier = Applier(self.pool, limits)
+        self.told = set[str]()
+        """Tables of whose layout the log has been told."""
         self.wide = Wide(memory_of(limits.memory_limit))
         self.width = Width(limits.threads, limits.most_threads)
         self.threads = self._hired()

@@ -13,7 +13,7 @@ from shared.config.catalogs import ResolvedLake
 from shared.errors import ViaduckError
 from shared.lake.attach import attach
 from shared.lake.catalog import CatalogReader
-from shared.lake.engine import connect, release
+from shared.lake.engine import connect, read_whole, release
 from shared.lake.failure import classify, loses_attachment
 from shared.lake.sql import ident, path
 from shared.ranges import Range
@@ -157,6 +157,7 @@ class Counter:
     def _opened(self) -> duckdb.DuckDBPyConnection:
         if self._con is None:
             con = connect(memory_limit=MEMORY_LIMIT)
+            read_whole(con)
             try:
                 attach(con, ALIAS, self._lake, read_only=True)
             except BaseException:

@@ -19,6 +19,7 @@ from shared.errors import DestinationError
 from shared.lake.column_history import ColumnVersion, Field, fields_at
 from shared.lake.engine import connect
 from shared.lake.failure import classify
+from shared.lake.pruning import Layout, layout_of
 from shared.lake.question import Question, Value
 from shared.lake.sql import ident
 from shared.lake.statements import AttachedSqlite, OwnSqlite, Postgres, Row, Statements
@@ -460,6 +461,27 @@ class CatalogReader:
             Stamped(int(r["snapshot_id"]), _time(r["snapshot_time"]), r["commit_message"], r["commit_extra_info"])
             for r in rows
         ]
+
+    def layout(self, schema: str, table: str, at: int) -> Layout:
+        """How the table's files of snapshot ``at`` are partitioned, as far as it decides what a scan may leave out."""
+        rows = self._all(
+            "SELECT c.transform, k.column_name, (SELECT count(*) FROM {}ducklake_data_file f"
+            "  WHERE f.table_id = t.table_id AND (f.partition_id IS NULL OR f.partition_id <> p.partition_id)"
+            "  AND f.begin_snapshot <= :at AND (f.end_snapshot IS NULL OR f.end_snapshot > :at)) AS others"
+            " FROM {}ducklake_schema s JOIN {}ducklake_table t ON t.schema_id = s.schema_id"
+            " JOIN {}ducklake_partition_info p ON p.table_id = t.table_id"
+            " JOIN {}ducklake_partition_column c ON c.table_id = t.table_id AND c.partition_id = p.partition_id"
+            " JOIN {}ducklake_column k ON k.table_id = t.table_id AND k.column_id = c.column_id"
+            " WHERE lower(t.table_name) = lower(:table) AND lower(s.schema_name) = lower(:schema)"
+            " AND t.begin_snapshot <= :at AND (t.end_snapshot IS NULL OR t.end_snapshot > :at)"
+            " AND s.begin_snapshot <= :at AND (s.end_snapshot IS NULL OR s.end_snapshot > :at)"
+            " AND p.begin_snapshot <= :at AND (p.end_snapshot IS NULL OR p.end_snapshot > :at)"
+            " AND k.begin_snapshot <= :at AND (k.end_snapshot IS NULL OR k.end_snapshot > :at)",
+            schema=schema,
+            table=table,
+            at=at,
+        )
+        return layout_of((str(r["transform"]), str(r["column_name"]).lower(), int(r["others"])) for r in rows)
 
     def data_path(self) -> str:
         return str(self._one("SELECT value AS path FROM {}ducklake_metadata WHERE key = 'data_path'")["path"])

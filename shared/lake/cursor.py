@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import duckdb
@@ -24,6 +25,28 @@ class Position:
     routing_value: str
     source: str
     """See ``origin``."""
+
+
+IN_HEX = "hex:"
+
+UNKEPT = re.compile(r"\x00|\{[A-Z_]+")
+
+
+def kept(routing_value: str) -> str:
+    """A routing value as the cursor keeps it: as it is, unless DuckLake would write another, then in hexadecimal.
+
+    The cursor is inlined, so all that it holds is text of a COMMIT (H16).
+    """
+    if UNKEPT.search(routing_value) is None and not routing_value.startswith(IN_HEX):
+        return routing_value
+    return IN_HEX + routing_value.encode(errors="surrogatepass").hex()
+
+
+def told(kept_value: str) -> str:
+    """The routing value that ``kept`` was given."""
+    if not kept_value.startswith(IN_HEX):
+        return kept_value
+    return bytes.fromhex(kept_value.removeprefix(IN_HEX)).decode(errors="surrogatepass")
 
 
 def origin(lake_uuid: str, at: datetime | None) -> str:
@@ -75,4 +98,5 @@ def read_position(con: duckdb.DuckDBPyConnection, alias: str, pipeline: str, des
             f"the cursor of {pipeline}/{destination} has {len(rows)} rows instead of one",
             "somebody else wrote to the schema _viaduck; reseed the destination",
         )
-    return Position(*rows[0])
+    held = Position(*rows[0])
+    return replace(held, routing_value=told(held.routing_value))

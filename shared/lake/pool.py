@@ -16,6 +16,7 @@ from shared.lake.catalog import CatalogReader
 from shared.lake.engine import connect, is_lost, release
 from shared.lake.failure import LakeAbsent, classify
 from shared.lake.foreign import require_own_files
+from shared.lake.layouts import Layouts
 
 ALIAS = "lake"
 """What a lake is called in its own instance."""
@@ -46,6 +47,7 @@ class OpenLake:
     settled: set[object] = field(default_factory=set)
     inlined_tables: frozenset[str] = frozenset()
     writing: threading.Lock = field(default_factory=threading.Lock)
+    layouts: Layouts = field(default_factory=Layouts)
     con: duckdb.DuckDBPyConnection = field(init=False)
     catalog: CatalogReader = field(init=False)
 

@@ -6,19 +6,22 @@ A mistake replaces functions of the services for one pytest run (``plugin``); no
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import duckdb
 
 from services.applier import apply, decide, feed, fence, shape, trust, upkeep
+from services.applier import reading as readings
 from services.applier.decide import Cursor, Decision
 from services.applier.feed import FEED, Feed
 from services.applier.fence import Move
 from services.applier.offsets import OffsetLedger, Partition
 from services.applier.reading import Reading
+from services.applier.run import Run
 from services.applier.task import Target
+from services.applier.under_way import Numbered
 from services.control import status
 from services.control.api import middleware
 from services.control.api.guard import Asked, Asker, Denied, Guard
@@ -26,10 +29,12 @@ from services.control.page import entry_form
 from shared.config import catalogs, secrets, words
 from shared.config.limits import Limits
 from shared.config.overlap import Paths
+from shared.errors import ViaduckError
 from shared.kafka import settings
-from shared.lake import attach, catalog, compare, engine, expected, failure
+from shared.lake import attach, catalog, compare, engine, expected, failure, pruning
 from shared.lake.catalog import CatalogReader
 from shared.lake.pool import OpenLake
+from shared.lake.pruning import Layout
 from shared.lake.sql import ident
 from shared.messages import WorkItem
 from shared.ranges import Range
@@ -37,6 +42,7 @@ from shared.ranges import Range
 APPLY = "tests/lake/test_apply.py"
 GUARD = "tests/fast/control/test_guard.py"
 STRANGERS = "tests/fast/config/test_strangers.py"
+HOSTILE = "tests/lake/test_hostile_values.py"
 
 
 @dataclass(frozen=True)
@@ -112,11 +118,36 @@ def _after_inclusive() -> None:
 
 
 def _null_never_equal() -> None:
-    def same_keys(reading: Reading, left: str, right: str) -> str:
-        return " AND ".join(f"{left}.{ident(name)} = {right}.k{i}" for i, name in enumerate(reading.keys))
+    _put(Reading, "same_keys", _plainly_equal)
 
-    _put(feed, "same_keys", same_keys)
-    _put(apply, "same_keys", same_keys)
+
+def _plainly_equal(reading: Reading, left: str, right: str, *_: object) -> str:
+    return " AND ".join(f"{left}.{ident(name)} = {right}.k{i}" for i, name in enumerate(reading.keys))
+
+
+def _believe_any_text() -> None:
+    prunable = pruning.PRUNABLE.fullmatch
+
+    def may_prune(declared: str, layout: Layout = pruning.PLAIN, *, harmless: bool) -> bool:
+        return not layout.misleads and (declared == pruning.TEXT or prunable(declared) is not None)
+
+    for module in (feed, readings):
+        _put(module, "may_prune", may_prune)
+
+
+def _believe_buckets() -> None:
+    _put(CatalogReader, "layout", lambda *_: pruning.PLAIN)
+
+
+def _carry_any_text() -> None:
+    _put(feed, "find_uncarried", lambda *_: {})
+
+
+def _fail_together() -> None:
+    def part(self: Run, group: Sequence[Numbered], error: ViaduckError, *, sparing: bool) -> None:
+        self._fail(group, error)
+
+    _put(Run, "_part", part)
 
 
 def _skip_deletions() -> None:
@@ -329,6 +360,14 @@ MISTAKES = (
             (APPLY, "-k", "test_inserted_rows_are_appended_once and sqlite")),
     Mistake("null-never-equal", "NULL keys never equal", _null_never_equal,
             (APPLY, "-k", "test_null_is_a_key and sqlite")),
+    Mistake("believe-any-text", "plain equality for all keys, whatever their text", _believe_any_text,
+            (HOSTILE, "-k", "statistics_that_a_strangers_row and sqlite")),
+    Mistake("believe-buckets", "files left out by buckets that some of them don't have", _believe_buckets,
+            (HOSTILE, "-k", "bucket and sqlite")),
+    Mistake("carry-any-text", "rows with words that DuckLake replaces", _carry_any_text,
+            (HOSTILE, "-k", "small_seed_with_such_a_word and sqlite")),
+    Mistake("fail-together", "a reading's failure told of the whole group", _fail_together,
+            (HOSTILE, "-k", "reading_that_fails_for_a_group and sqlite")),
     Mistake("skip-deletions", "skip the deletions scan always", _skip_deletions,
             (APPLY, "-k", "test_changes_end_equal and sqlite")),
     Mistake("no-generation-check", "no generation check in the fence", _no_generation_check,

@@ -1,0 +1,53 @@
+"""How the tables of an attached lake are laid out, looked up again only after somebody else has committed."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+
+from shared.lake.pruning import Layout
+
+REMEMBERED = 1_000
+"""Snapshots of our own, and tables."""
+
+
+class Layouts:
+    """For one attached lake; any thread may ask. What we commit ourselves changes nobody's partitioning."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[str, str], tuple[int, Layout]] = OrderedDict()
+        self._own: OrderedDict[int, None] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def at(self, snapshot: int, table: tuple[str, str], ask: Callable[[], Layout]) -> Layout:
+        """The layout of a table, (schema, table), at a snapshot that is pinned: as it is known, or as ``ask`` tells."""
+        with self._lock:
+            seen, layout = self._known.get(table, (None, None))
+            if seen is not None and layout is not None and self._is_quiet(seen, snapshot):
+                self._keep(table, snapshot, layout)
+                return layout
+        layout = ask()
+        with self._lock:
+            self._keep(table, snapshot, layout)
+        return layout
+
+    def committed(self, snapshot: int) -> None:
+        """Remember as our own the snapshot after the one that a transaction of ours began with, and which committed.
+
+        Where a rival came between, ours is a later one, which nobody remembers. Only to be called while nobody else
+        uses the lake: whoever comes then pins a snapshot that is not before ours.
+        """
+        with self._lock:
+            self._own[snapshot] = None
+            while len(self._own) > REMEMBERED:
+                self._own.popitem(last=False)
+
+    def _is_quiet(self, seen: int, snapshot: int) -> bool:
+        return seen <= snapshot <= seen + REMEMBERED and all(n in self._own for n in range(seen + 1, snapshot + 1))
+
+    def _keep(self, table: tuple[str, str], snapshot: int, layout: Layout) -> None:
+        self._known[table] = snapshot, layout
+        self._known.move_to_end(table)
+        while len(self._known) > REMEMBERED:
+            self._known.popitem(last=False)

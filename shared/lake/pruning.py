@@ -1,0 +1,126 @@
+"""Which comparisons with a lake's columns DuckLake may see, and how to compare so that it sees nothing.
+
+A filter, or the keys of a join's other side, that DuckDB pushes into a scan of a lake become *text* of the query that
+lists the table's files (H16): a NUL cuts it, and ``{SNAPSHOT_ID}`` and its like are replaced in it. What it compares
+with is text that went the same way, so the statistics of a column of text lie as soon as *any* row of a file holds such
+a word, be it another tenant's. Where ``bucket()`` partitions and other files are side by side, files are left out
+whatever the values are (H17). A comparison of expressions is never pushed; it reads every file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+TEXT = "VARCHAR"
+
+PRUNABLE = re.compile(
+    r"BOOLEAN|U?(TINY|SMALL|BIG)INT|U?INTEGER|DECIMAL\(\d+, ?\d+\)|DATE|UUID|TIMESTAMP(_S|_MS|_NS| WITH TIME ZONE)?"
+)
+"""Types whose values have one spelling each, of harmless characters, and statistics that compare as the values do."""
+
+LONGEST = 200
+"""DuckLake cuts the texts of its statistics after 256 bytes."""
+
+HARMLESS = r"[\p{L}\p{M}\p{N} _.,:;@/+=#&()<>~!?*|-]*"
+"""Texts that mean themselves wherever a query holds them: neither quotes nor braces, neither NUL nor its kind."""
+
+TIMETZ = "TIME WITH TIME ZONE"
+
+SUBSTITUTED = (
+    "SNAPSHOT_ID",
+    "SCHEMA_VERSION",
+    "NEXT_CATALOG_ID",
+    "NEXT_FILE_ID",
+    "AUTHOR",
+    "COMMIT_MESSAGE",
+    "COMMIT_EXTRA_INFO",
+    "METADATA_CATALOG_NAME_LITERAL",
+    "METADATA_CATALOG_NAME_IDENTIFIER",
+    "METADATA_SCHEMA_NAME_LITERAL",
+    "METADATA_CATALOG",
+    "METADATA_SCHEMA_ESCAPED",
+    "METADATA_PATH",
+    "DATA_PATH",
+)
+"""Words that DuckLake replaces, in braces, in the text of every statement that it sends to a catalog."""
+
+PLACEHOLDER = r"\{(" + "|".join(SUBSTITUTED) + r")[|}]"
+"""Such a word in a value. Statistics that are cut end in the next letter: of ``{AUTHOR|`` that is ``{AUTHOR}``."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What metadata says of a table's files: whether leaving some out may be believed, and by which columns.
+
+    ``single`` are columns of which each file holds one value, so that no row's statistics depend on another's;
+    ``partitioned`` are those whose values, or what is made of them, metadata holds for each file.
+    """
+
+    misleads: bool = False
+    single: frozenset[str] = frozenset()
+    partitioned: frozenset[str] = frozenset()
+
+
+PLAIN = Layout()
+UNBELIEVED = Layout(misleads=True)
+"""For a comparison that has to read every file."""
+
+
+def layout_of(parts: Iterable[tuple[str, str, int]]) -> Layout:
+    """The layout of a table by its partition columns: transform, name in small letters, files of another partitioning.
+
+    Scans leave files out by ``bucket()`` alone, and by statistics (H17).
+    """
+    known = list(parts)
+    alike = all(not others for _, _, others in known)
+    return Layout(
+        misleads=not alike and any(transform.startswith("bucket") for transform, _, _ in known),
+        single=frozenset(name for transform, name, _ in known if transform == "identity" and alike),
+        partitioned=frozenset(name for _, name, _ in known),
+    )
+
+
+def may_prune(declared: str, layout: Layout = PLAIN, *, harmless: bool) -> bool:
+    """Whether a column may be compared plainly: by its type, or, for text, because all of it is ``harmless``."""
+    if layout.misleads:
+        return False
+    return harmless if declared == TEXT else PRUNABLE.fullmatch(declared) is not None
+
+
+def same(left: str, right: str, declared: str, *, prune: bool, nulls: bool = False) -> str:
+    """The comparison of two expressions of one declared type; ``nulls``: NULL equals NULL."""
+    operator = "IS NOT DISTINCT FROM" if nulls else "="
+    if prune:
+        return f"{left} {operator} {right}"
+    return f"{unseen(left, declared)} {operator} {unseen(right, declared)}"
+
+
+def unseen(expression: str, declared: str) -> str:
+    """The same value in a shape that no scan takes for its column; equal where the values are."""
+    if declared == TEXT:
+        return f"encode({expression})"
+    # Of a TIMETZ DuckLake keeps the moment only, and in UTC, once it is in a file.
+    return f"[{expression} AT TIME ZONE 'UTC']" if declared == TIMETZ else f"[{expression}]"
+
+
+def is_harmless(expression: str) -> str:
+    """Whether a text means itself in any query. NULL does."""
+    return f"coalesce(length({expression}) <= {LONGEST} AND regexp_full_match({expression}, '{HARMLESS}'), true)"
+
+
+def holds_text(declared: str) -> bool:
+    """Whether values of the type hold text that DuckLake writes into statistics; those of a BLOB are in hexadecimal."""
+    return any(kind in declared for kind in (TEXT, "JSON", "VARIANT", "ENUM"))
+
+
+def is_uncarried(expression: str, declared: str) -> str:
+    """Whether a value holds a word that DuckLake would replace where it writes the value's statistics."""
+    text = expression if declared == TEXT else f"CAST({expression} AS VARCHAR)"
+    return f"(contains({text}, '{{') AND regexp_matches({text}, '{PLACEHOLDER}'))"
+
+
+def first_uncarried(texts: Iterable[str]) -> str | None:
+    """The first of some names or defaults that DuckLake would change on its way into a catalog."""
+    return next((text for text in texts if re.search(PLACEHOLDER, text)), None)
