@@ -192,7 +192,7 @@ def test_statistics_that_a_strangers_row_made_lie_hide_no_honest_row(make_bed: M
     """DuckLake writes {AUTHOR} as NULL, so a file with it ends before the honest keys beside it."""
     bed = two_keys(make_bed)
     bed.seed()
-    before = insert(bed, ("a", "a", "b", "v"), ("{AUTHOR}", "{AUTHOR}", "z{SNAPSHOT_ID}", "v"), ("q", "~", "b", "v"))
+    before = insert(bed, ("a", "a", "b", "v"), ("{AUTHOR}", "{AUTHOR}", "{AUTHOR}", "v"), ("q", "~", "b", "v"))
     assert outcomes(bed.changes(before))[0] is Outcome.APPLIED
     before = bed.head
     assert outcomes(change(bed, before, "UPDATE src.main.t SET v = 'w' WHERE [k] = ['q']"))[0] is Outcome.APPLIED
