@@ -26,7 +26,9 @@ def test_one_seed_is_one_history() -> None:
 
 
 def test_histories_hold_every_kind_of_step() -> None:
-    steps = [step for seed in range(60) for step in random_history(Random(seed), steps=20, expire=True).steps]
+    steps = [
+        step for seed in range(60) for step in random_history(Random(seed), steps=20, expire=True, replaces=True).steps
+    ]
     made = [statement for step in steps if isinstance(step, Transaction) for statement in step.statements]
     kinds = {"Insert", "Delete", "Truncate", "Update", "Touch", "Shift", "Merge", "AddColumn", "ReplaceColumn"}
     assert {type(statement).__name__ for statement in made} == kinds

@@ -45,20 +45,23 @@ class History:
     steps: tuple[Step, ...]
 
 
-def random_history(rng: Random, *, steps: int, append_only: bool = False, expire: bool = False) -> History:
+def random_history(
+    rng: Random, *, steps: int, append_only: bool = False, expire: bool = False, replaces: bool = False
+) -> History:
+    """``replaces``: columns are dropped and added again under their name, which parks whoever stands before that."""
     shape = random_shape(rng, append_only=append_only)
-    generator = Generator(rng, shape, expire=expire)
+    generator = Generator(rng, shape, expire=expire, replaces=replaces)
     return History(shape, tuple(generator.step() for _ in range(steps)))
 
 
 class Generator:
     """Makes one step after another, each fitting the table as the steps before have left it."""
 
-    def __init__(self, rng: Random, shape: Shape, *, expire: bool = False) -> None:
+    def __init__(self, rng: Random, shape: Shape, *, expire: bool = False, replaces: bool = False) -> None:
         self.rng = rng
         self.shape = shape
         self.model = Model(shape.columns)
-        self.expire = expire
+        self.expire, self.replaces = expire, replaces
         self.last: Step | None = None
 
     def step(self) -> Step:
@@ -138,7 +141,7 @@ class Generator:
             self._insert_and_update: 2,
             self._merge: 3,
             self._add_column: 1,
-            self._replace_column: 1,
+            self._replace_column: 1 if self.replaces else 0,
         }
 
     def _insert(self) -> Statements:

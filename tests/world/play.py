@@ -38,7 +38,8 @@ def play(con: duckdb.DuckDBPyConnection, seed: int, run: Run = run_here) -> Life
     """Live through the history of ``seed``. ``run`` does a task; by default the applier's function in this process."""
     rng = Random(seed)
     append_only, expire = rng.random() < 0.2, rng.random() < 0.1
-    history = random_history(rng, steps=rng.randint(SHORTEST, LONGEST), append_only=append_only, expire=expire)
+    steps = rng.randint(SHORTEST, LONGEST)
+    history = random_history(rng, steps=steps, append_only=append_only, expire=expire, replaces=True)
     modes = [SeedMode.SCAN, SeedMode.SCAN, SeedMode.REPLAY] + ([] if append_only else [SeedMode.LATEST])
     life = Life(seed, history, rng.choice(modes))
     with tempfile.TemporaryDirectory(prefix="viaduck-life-") as folder:
