@@ -155,5 +155,5 @@ routing: {{field: "company", key_columns: ["id"]}}
 server: {{port: {port}}}
 reader: {{port: 0}}
 applier: {{port: 0}}
-kafka: {{bootstrap_servers: "127.0.0.1:{broker}"}}
+kafka: {{bootstrap_servers: "127.0.0.1:{broker}", signing: "off"}}
 """
