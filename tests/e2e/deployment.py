@@ -128,7 +128,7 @@ class Deployment:
                 *self._beside,
             ],
             "poll": {"interval_seconds": 0.2},
-            "server": {"port": self.port},
+            "server": {"port": self.port, "allowed_variables": ["TENANT_*"]},
             "state_dir": str(self.folder / "state"),
             **self.parts.sections,
         }

@@ -320,7 +320,7 @@ def test_whatever_a_routing_value_or_an_error_holds_is_shown_as_text() -> None:
     assert "<script>" not in html
     assert "<img" not in html
     assert "{{ 7*7 }}" in html
-    assert html.count("&lt;script&gt;alert(1)&lt;/script&gt;") == 7
+    assert html.count("&lt;script&gt;alert(1)&lt;/script&gt;") == 9
 
 
 def test_the_page_shows_every_destination_with_its_state_position_lag_and_error() -> None:
