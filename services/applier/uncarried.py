@@ -74,8 +74,8 @@ def _refused(reading: Reading, texts: Sequence[Column], bad: str) -> dict[int, D
         f" QUALIFY row_number() OVER (PARTITION BY {reading.number_column} ORDER BY {key}) = 1"
     ).fetchall()
     return {
-        number: _not_carried(texts[column].name, ", ".join(names), key, word, reading.through)
-        for number, key, column, word in found
+        destination: _not_carried(texts[place].name, ", ".join(names), shown, word, reading.through)
+        for destination, shown, place, word in found
     }
 
 
