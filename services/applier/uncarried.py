@@ -65,13 +65,16 @@ def require_carried_names(columns: Sequence[Column]) -> None:
 def _refused(reading: Reading, texts: Sequence[Column], bad: str) -> dict[int, DestinationError]:
     names = reading.keys or (texts[0].name,)
     key = " || ', ' || ".join(f"coalesce(CAST({ident(name)} AS VARCHAR), 'NULL')" for name in names)
-    which = [(is_uncarried(ident(column.name), column.type), column) for column in texts]
-    number = " ".join(f"WHEN {test} THEN {place}" for place, (test, _) in enumerate(which))
-    text = " ".join(f"WHEN {test} THEN CAST({ident(column.name)} AS VARCHAR)" for test, column in which)
+    number = " ".join(f"WHEN {is_uncarried(ident(column.name), column.type)} THEN ?" for column in texts)
+    text = " ".join(
+        f"WHEN {is_uncarried(ident(column.name), column.type)} THEN CAST({ident(column.name)} AS VARCHAR)"
+        for column in texts
+    )
     found = reading.con.execute(
         f"SELECT {reading.number_column}, left({key}, {MAX_KEY}), CASE {number} END,"
         f" regexp_extract(CASE {text} END, '{PLACEHOLDER}', 1) FROM {reading.memory('rows')} WHERE {bad}"
-        f" QUALIFY row_number() OVER (PARTITION BY {reading.number_column} ORDER BY {key}) = 1"
+        f" QUALIFY row_number() OVER (PARTITION BY {reading.number_column} ORDER BY {key}) = 1",
+        list(range(len(texts))),
     ).fetchall()
     return {
         destination: _not_carried(texts[place].name, ", ".join(names), shown, word, reading.through)
