@@ -103,13 +103,13 @@ def _more(config: Config, entries: Mapping[str, Entry]) -> tuple[list[FileDestin
     """Registered destinations that the file does not declare, and why some can't be looked at."""
     declared = {destination.id for destination in config.destinations}
     more, faults = [], []
-    for id, entry in sorted(entries.items()):  # noqa: A001
-        if id in declared:
+    for name, entry in sorted(entries.items()):
+        if name in declared:
             continue
         try:
-            more.append(_destination(config, id, entry))
+            more.append(_destination(config, name, entry))
         except (ValidationError, ValueError) as error:
-            faults.append(f"{config.pipeline}/{id}: its entry can't be read: {told(str(error)).splitlines()[0]}")
+            faults.append(f"{config.pipeline}/{name}: its entry can't be read: {told(str(error)).splitlines()[0]}")
     return more, faults
 
 

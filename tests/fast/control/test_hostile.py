@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import closing
 from html import escape
@@ -60,12 +59,7 @@ def test_a_routing_value_is_whatever_it_is(office: Office, value: str) -> None:
         assert "<script>" not in html
         assert "<img" not in html
     shown = escape(value).replace("&#x27;", "&#39;").replace("&quot;", "&#34;")
-    assert as_read(shown) in as_read(html)
-
-
-def as_read(html: str) -> str:
-    """White space as a browser shows it: any run is one space."""
-    return re.sub(r"[ \t\r\n]+", " ", html)
+    assert shown in html
 
 
 @pytest.mark.parametrize("value", TOO_MUCH)
