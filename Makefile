@@ -1,16 +1,18 @@
-# `make help` says what there is. Everything is built into .venv; nothing else on the machine is touched.
+# `make help` says what there is. Everything is built into .venv, the tools of the documentation into .venv-docs; nothing
+# else on the machine is touched.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-client lint bench bench-full bench-page bench-control bench-profile mutants torture soak model-check
+.PHONY: help setup demo check test test-all test-client lint docs bench bench-full bench-page bench-control bench-profile mutants torture soak model-check
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 READY := .venv/.ready
 LOAD_READY := .venv/.load-ready
 CLIENT_READY := .venv/.client-ready
+DOCS_READY := .venv-docs/.ready
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTEST := $(BIN)/python -m pytest
 
@@ -26,14 +28,20 @@ $(READY): requirements.lock requirements-java.lock pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(PIP) install --require-hashes --no-deps -r requirements.lock
 	$(PIP) install --no-deps --no-build-isolation -e .
-	$(BIN)/python -m shared.java 2>/dev/null || $(PIP) install --require-hashes --no-deps -r requirements-java.lock
-	$(BIN)/python -m shared.java
+	$(BIN)/python -m shared.runtime.java 2>/dev/null || $(PIP) install --require-hashes --no-deps -r requirements-java.lock
+	$(BIN)/python -m shared.runtime.java
 	@touch $@
 
 demo: $(READY) ## one shared table of real flights becomes sixteen exact lakes
 	@$(BIN)/viaduck demo
 
-test: $(READY) ## all tests; ARGS="-k name" for some
+check: lint ## lint, and the tests that stay within their process: a minute or two; ARGS="-k name" for some
+	$(PYTEST) -n 2 --tier check $(ARGS)
+
+test: lint ## check, lakes on SQLite, one end to end, one fault, the smallest model: what to run before a commit
+	$(PYTEST) -n 3 --tier test $(ARGS)
+
+test-all: $(READY) ## every test; what a build server runs, after lint
 	$(PYTEST) -n 3 $(ARGS)
 
 $(CLIENT_READY): $(READY) requirements-client.lock
@@ -41,12 +49,20 @@ $(CLIENT_READY): $(READY) requirements-client.lock
 	@touch $@
 
 test-client: $(CLIENT_READY) ## a client generated of /openapi.json, at work
-	$(PYTEST) tests/fast/control/test_openapi.py $(ARGS)
+	$(PYTEST) tests/fast/control/api/test_openapi.py $(ARGS)
 
 lint: $(READY) ## ruff (bandit's rules among its own) and mypy over source and tests
-	$(BIN)/ruff check services shared tests bench deploy
-	$(BIN)/ruff format --check services shared tests bench deploy
-	$(BIN)/mypy --strict services shared tests bench
+	$(BIN)/ruff check services shared viaduck_demo client tests bench deploy
+	$(BIN)/ruff format --check services shared viaduck_demo client tests bench deploy
+	$(BIN)/mypy --strict services shared viaduck_demo client tests bench
+
+$(DOCS_READY): requirements-docs.lock
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes --no-deps -r requirements-docs.lock
+	@touch $@
+
+docs: $(DOCS_READY) ## the documentation as a site in site/, every link checked; needs no network once .venv-docs is built
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict
 
 bench: $(READY) ## every case quickly, beside its target; ARGS="--case dense --catalog sqlite"
 	$(BIN)/python -m bench.run --quick $(ARGS)
@@ -54,7 +70,7 @@ bench: $(READY) ## every case quickly, beside its target; ARGS="--case dense --c
 bench-full: $(READY) ## the same in the sizes that the targets name, medians of five; takes long
 	$(BIN)/python -m bench.run --full $(ARGS)
 
-bench-page: $(READY) ## tables and plots of docs/PERFORMANCE.md, from the newest results
+bench-page: $(READY) ## tables and plots of docs/explanation/performance.md, from the newest results
 	$(BIN)/python -m bench.performance
 
 $(LOAD_READY): $(READY) requirements-bench.lock

@@ -29,15 +29,15 @@ from bench.results import RESULTS, machine
 from bench.setting import prepared
 from bench.stand import open_lake, standing
 from bench.workload import SMALL, tenant_names
-from services.applier.group import Job, Lane
-from services.applier.jobs import Jobs
-from services.applier.run import Run
-from services.applier.task import Limits, Task, TaskResult, WorkerReport
-from services.applier.worker import Worker
+from services.applier.model.grouping import Job, Lane
+from services.applier.model.task import Limits, Task, TaskResult, WorkerReport
+from services.applier.spark_jobs import Jobs
+from services.applier.worker.task_run import Run
+from services.applier.worker.worker_state import Worker
 from shared.config.model import Config, Routing, Source, Spark
 from shared.lake import engine
 from shared.lake.engine import connect
-from shared.spark import session
+from shared.runtime.spark import session
 from tests.servers.spark_cluster import SparkCluster
 
 OURS = "as it is"

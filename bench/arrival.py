@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 import duckdb
 from rich.console import Console
 from rich.table import Table
+from viaduck_client import Client
 
 from bench.freshness import commit_some, create, wait_seeded
 from bench.lakes import Lake, PostgresLakes
@@ -29,8 +30,7 @@ from bench.setting import prepared
 from bench.stand import open_lake, standing
 from bench.viaduck import PATIENCE_S, PIPELINE, entry, running_viaduck
 from bench.workload import SCHEMA, SOURCE, TABLE
-from services.cli.running import RunningViaduck
-from shared.client import Client
+from services.cli.runtime.running import RunningViaduck
 from shared.lake.engine import connect
 
 MEDIAN_S = 5.0

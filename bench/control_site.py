@@ -20,11 +20,12 @@ import yaml
 from sqlalchemy.engine import make_url
 
 from bench.workload import DECLARED, KEY_COLUMN, ROUTING_FIELD, SCHEMA, TABLE
-from services.cli.ports import free_port
-from services.control.lifecycle import Registered
-from services.control.registry import Registry
+from services.cli.runtime.ports import free_port
+from services.control.model.lifecycle import Registered
+from services.control.store.registry import Registry
 from shared.config.catalogs import ResolvedLake
-from shared.digest import digest
+from shared.contracts.digest import digest
+from shared.contracts.messages import Frontier, ItemKind, Lagging, Outcome, Problem, Progress
 from shared.kafka.embedded import EmbeddedBroker
 from shared.kafka.publisher import Publisher
 from shared.kafka.settings import BOOTSTRAP, KafkaSettings
@@ -32,8 +33,7 @@ from shared.kafka.signing import KEY_FILE, Signing, own_key
 from shared.kafka.topics import Topics, ensure
 from shared.lake.attach import attach
 from shared.lake.engine import connect
-from shared.messages import Frontier, ItemKind, Lagging, Outcome, Problem, Progress
-from shared.process import SUPERVISED
+from shared.runtime.process import SUPERVISED
 
 PIPELINE = "bench"
 D = f"/v1/pipelines/{PIPELINE}/destinations"

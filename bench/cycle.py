@@ -9,12 +9,12 @@ from dataclasses import replace
 from bench.stand import Stand
 from bench.viaduck import PIPELINE
 from bench.workload import KEY_COLUMN, ROUTING_FIELD, SCHEMA, SOURCE, TABLE, SourceWriter, Workload
-from services.applier.group import Job
-from services.applier.run import run_task
-from services.applier.task import Limits, SourceTable, Target, Task, TaskResult
+from services.applier.model.grouping import Job
+from services.applier.model.task import Limits, SourceTable, Target, Task, TaskResult
+from services.applier.worker.task_run import run_task
 from shared.config.model import Routing
-from shared.messages import DesiredState, Destination, ItemKind, LakeRef, Outcome, SeedMode, WorkItem
-from shared.ranges import NOT_SEEDED
+from shared.contracts.messages import DesiredState, Destination, ItemKind, LakeRef, Outcome, SeedMode, WorkItem
+from shared.contracts.ranges import NOT_SEEDED
 
 Run = Callable[[Job], Sequence[TaskResult]]
 """Does a job, in whatever process."""

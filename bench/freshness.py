@@ -30,6 +30,7 @@ from bench.setting import prepared
 from bench.stand import standing
 from bench.viaduck import DEFAULT, PATIENCE_S, Options, running_viaduck, wait_caught_up
 from bench.workload import DECLARED, SCHEMA, SOURCE, TABLE, committed
+from shared.kafka.signing import own_key
 from tests.servers.kafka import Kafka
 
 ROWS_PER_COMMIT = 20
@@ -73,7 +74,7 @@ def main() -> None:
         console.print(
             f"{stream.tenants} tenants, {stream.per_second} commits a second{', one broken' if broken else ''} …"
         )
-        with prepared(Size.FULL, 1, "postgres") as setting, _broker(asked.kafka) as options:
+        with prepared(Size.FULL, 1, "postgres") as setting, _broker(asked.kafka, setting.folder) as options:
             found.append(measure(setting.on_postgres, setting.folder, stream, broken=broken, options=options))
     console.print(_table(found))
     if asked.json is not None:
@@ -102,14 +103,14 @@ def measure(
         with running_viaduck(folder, stand.source, wanted, options) as viaduck:
             wait_seeded(viaduck.destinations, stand.mirror)
             began = time.monotonic()
-            touched = _write(stand.con, stream, list(wanted))
+            touched = write_stream(stand.con, stream, list(wanted))
             took = time.monotonic() - began
             if broken:
                 _wait_through(viaduck.destinations, stand.mirror, stand.head())
                 _require_broken(viaduck.destinations(), touched)
             else:
                 wait_caught_up(viaduck, stand.head())
-        ages = sorted(_ages(lakes, stand.source, stand.mirror, touched))
+        ages = sorted(ages_of(lakes, stand.source, stand.mirror, touched))
         compared = stand.require_equal()
         return Freshness(
             stream, broken, _with_broken(touched), len(ages), round(statistics.median(ages), 3),
@@ -133,13 +134,15 @@ def _require_broken(statuses: Sequence[Mapping[str, Any]], touched: Mapping[int,
 
 
 @contextmanager
-def _broker(kind: str) -> Iterator[Options]:
-    """Viaduck's own broker, or a real Kafka beside it."""
+def _broker(kind: str, folder: Path) -> Iterator[Options]:
+    """Viaduck's own broker, or a real Kafka beside it, with a signing key in ``folder``."""
     if kind == "embedded":
         yield DEFAULT
         return
     with Kafka() as kafka:
-        yield Options(sections={"kafka": {"bootstrap_servers": kafka.bootstrap, "replication_factor": 1}})
+        key = str(own_key(folder))
+        signed = {"bootstrap_servers": kafka.bootstrap, "replication_factor": 1, "signing_key_file": key}
+        yield Options(sections={"kafka": signed})
 
 
 @contextmanager
@@ -159,12 +162,14 @@ def create(con: duckdb.DuckDBPyConnection, tenants: Sequence[str]) -> None:
         con.execute(f"INSERT INTO {SOURCE}.{SCHEMA}.{TABLE} SELECT {row}")
 
 
-def _write(con: duckdb.DuckDBPyConnection, stream: Stream, tenants: Sequence[str]) -> dict[int, set[str]]:
-    """Commit at the stream's pace; returns which tenants each snapshot touches."""
+def write_stream(
+    con: duckdb.DuckDBPyConnection, stream: Stream, tenants: Sequence[str], first: int = 0
+) -> dict[int, set[str]]:
+    """Commit at the stream's pace; returns which tenants each snapshot touches. ``first``: the number of its first."""
     rng, touched, began = random.Random(7), {}, time.monotonic()
     for number in range(int(stream.per_second * stream.seconds)):
         time.sleep(max(0.0, began + number / stream.per_second - time.monotonic()))
-        tenants_of_commit = commit_some(con, rng, number, tenants)
+        tenants_of_commit = commit_some(con, rng, first + number, tenants)
         touched[committed(con, SOURCE)] = tenants_of_commit
     return touched
 
@@ -180,7 +185,7 @@ def commit_some(con: duckdb.DuckDBPyConnection, rng: random.Random, number: int,
     return {tenant for tenant in chosen if f"'{tenant}'" in rows}
 
 
-def _ages(
+def ages_of(
     lakes: PostgresLakes, source: Lake, mirror: Mapping[str, Lake], touched: Mapping[int, set[str]]
 ) -> Iterator[float]:
     visible = lakes.visible(source)

@@ -13,14 +13,19 @@ from bench.processes import cpu_seconds
 from shared.config.catalogs import ResolvedLake
 from tests.servers.postgres import Postgres
 
+VARIABLES = "BENCH_LAKE_"
+"""How the names of all lakes' variables begin."""
+
 
 @dataclass(frozen=True)
 class Lake:
-    """Where a lake is, in the words of the configuration file. Passwords travel in ``PGPASSWORD``."""
+    """Where a lake is, in the words of the configuration file. There, passwords travel in ``PGPASSWORD``."""
 
     name: str
     catalog: str
     data_path: str
+    variable: str | None = None
+    """Of its catalog with the password, for entries over REST: what is ambient reaches none of theirs."""
 
     @property
     def resolved(self) -> ResolvedLake:
@@ -113,7 +118,10 @@ class PostgresLakes:
         return sum(cpu_seconds(self.server.pid).values())
 
     def _lake(self, name: str, port: int | None) -> Lake:
-        return Lake(name, f"postgres:{self.server.words(name, port=port)}", str(self._root / name))
+        """Its variable is set from here on, for services that are started later."""
+        variable = f"{VARIABLES}{name.upper()}"
+        os.environ[variable] = f"postgres:{self.server.uri(name, port=port)}"
+        return Lake(name, f"postgres:{self.server.words(name, port=port)}", str(self._root / name), variable)
 
     def last_commit(self, lake: Lake) -> float:
         """The newest of Viaduck's stamped ones, where there are any: upkeep carries no stamp."""

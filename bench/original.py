@@ -26,6 +26,7 @@ import duckdb
 import psutil
 import yaml
 from rich.console import Console
+from viaduck_client import Client
 
 from bench.outcome import Check, Outcome, Size, at_most, nothing
 from bench.processes import frozen, started, tree
@@ -47,10 +48,9 @@ from bench.workload import (
     Workload,
     tenant_names,
 )
-from services.cli.ports import free_port
-from services.cli.running import RunningViaduck
-from shared.client import Client
-from shared.errors import DependencyError
+from services.cli.runtime.ports import free_port
+from services.cli.runtime.running import RunningViaduck
+from shared.contracts.errors import DependencyError
 from shared.lake.attach import attach
 from shared.lake.sql import literal, path
 from tests.servers.postgres import Postgres

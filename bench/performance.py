@@ -1,4 +1,4 @@
-"""``python -m bench.performance``: tables and plots of docs/PERFORMANCE.md, from the newest results of each case.
+"""``python -m bench.performance``: tables and plots of docs/explanation/performance.md, from the newest results.
 
 Full runs count before quick ones. What stands outside the two marks on the page is written by hand and stays.
 """
@@ -37,7 +37,7 @@ def main() -> None:
 
 def regenerate(results: Sequence[Kept], docs: Path) -> list[Path]:
     """Write the page's own part and its plots; returns the files."""
-    newest, page = newest_of_each(results), docs / "PERFORMANCE.md"
+    newest, page = newest_of_each(results), docs / "explanation" / "performance.md"
     outcomes = [each.outcome for each in newest]
     plots = {TARGETS: targets_plot(outcomes), BESIDE: beside_plot(outcomes)} if newest else {}
     for name, svg in plots.items():
@@ -81,9 +81,9 @@ def section(results: Sequence[Kept]) -> str:
             f"{len(checks)} targets, {len(checks) - missed} met, {missed} missed.",
             _targets_table(outcomes),
             "How much of each target is used; what reaches beyond the line is missed:",
-            f"![Each figure as a share of its target](images/{TARGETS})",
+            f"![Each figure as a share of its target](../images/{TARGETS})",
             "Viaduck beside the single process, medians in seconds:",
-            f"![Seconds of Viaduck and of the single process, by case](images/{BESIDE})",
+            f"![Seconds of Viaduck and of the single process, by case](../images/{BESIDE})",
             "\n".join(_machines(results)),
             _runs_table(results),
         )

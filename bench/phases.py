@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from services.applier import fence, shape
-from services.applier.apply import Applier
-from services.applier.feed import Feed
+from services.applier.apply import fence, table_schema
+from services.applier.apply.feed import Feed
+from services.applier.apply.transaction import Applier
 from shared.lake import pool
 from shared.lake.catalog import CatalogReader
 
@@ -25,7 +25,7 @@ PLACES: tuple[tuple[Any, str, str], ...] = (
     (Feed, "_load_state", f"{SOURCE}: state"),
     (Feed, "read", f"{SOURCE}: head, columns, counting"),
     (fence, "move_cursor", f"{APPLY}: cursor"),
-    (shape, "follow_columns", f"{APPLY}: columns"),
+    (table_schema, "follow_columns", f"{APPLY}: columns"),
     (Applier, "_delete", f"{APPLY}: delete"),
     (Applier, "_insert", f"{APPLY}: insert"),
     (fence, "stamp", f"{APPLY}: stamp"),

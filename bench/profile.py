@@ -36,12 +36,12 @@ from bench.spark_times import JobTimes, job_times
 from bench.stand import Stand, standing
 from bench.statements import NAMES, SETTINGS, spoken
 from bench.workload import DENSE, MANY, SMALL, SOURCE, of_tenants, tenant_names
-from services.applier import worker
-from services.applier.group import Lane
-from services.applier.jobs import Jobs
-from services.applier.task import Limits, TaskResult
+from services.applier.model.grouping import Lane
+from services.applier.model.task import Limits, TaskResult
+from services.applier.spark_jobs import Jobs
+from services.applier.worker import worker_state
 from shared.config.model import Config, Routing, Source, Spark
-from shared.spark import session
+from shared.runtime.spark import session
 
 if TYPE_CHECKING:
     from pyinstrument import Profiler
@@ -140,7 +140,7 @@ def measure(case: str, setting: Setting) -> tuple[Profile, str]:
             tree = _tree(cycles)
             statements = _statements(cycles, stand, lakes)
         finally:
-            worker.forget()
+            worker_state.forget()
         spark = _on_spark(cycles, setting)
         stand.require_equal()
     return Profile(case, workload.changes, len(touched), cycle, statements, spark), tree
@@ -172,7 +172,7 @@ def _tree(cycles: Cycles) -> str:
     """What pyinstrument saw of the task's own thread and of the one that applies."""
     from pyinstrument import Profiler  # a dependency of the group bench
 
-    job, threads = cycles.batch(), worker.worker(ONE_THREAD).threads
+    job, threads = cycles.batch(), worker_state.worker(ONE_THREAD).threads
     reading, applying = (Profiler(interval=INTERVAL_S, async_mode="disabled") for _ in range(2))
     threads.submit(applying.start).result()
     reading.start()

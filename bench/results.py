@@ -15,8 +15,8 @@ from typing import Any
 import psutil
 
 from bench.outcome import Outcome
-from shared.errors import DependencyError
-from shared.java import java_home, look
+from shared.contracts.errors import DependencyError
+from shared.runtime.java import java_home, look
 
 RESULTS = Path(__file__).parent / "results"
 PACKAGES = ("duckdb", "duckdb-extension-ducklake", "pyspark", "confluent-kafka", "pyarrow")

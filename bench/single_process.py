@@ -134,7 +134,10 @@ class SingleProcess:
         self._spare_lookups(alias)
 
     def _spare_lookups(self, alias: str) -> None:
-        """As Viaduck does (``services/applier/settle.py``): DuckLake looks for these tables in every transaction."""
+        """As Viaduck does (``services/applier/apply/table_options.py``).
+
+        DuckLake looks for these tables in every transaction.
+        """
         metadata = f"__ducklake_metadata_{alias}"
         kind = self.con.execute("SELECT type FROM duckdb_databases() WHERE database_name = ?", [metadata]).fetchall()
         if kind != [("postgres",)]:

@@ -11,11 +11,11 @@ from bench.lakes import Lake, Lakes
 from bench.single_process import SingleProcess, SourceTable
 from bench.viaduck import PIPELINE
 from bench.workload import KEY_COLUMN, ROUTING_FIELD, SCHEMA, SOURCE, TABLE, committed
+from services.cli.verify.comparison import Finding, Origin, Subject, compare_all
 from shared.config.model import Routing
+from shared.contracts.messages import SeedMode
 from shared.lake.attach import attach
-from shared.lake.compare import Finding, Origin, Subject, compare_all
 from shared.lake.engine import connect
-from shared.messages import SeedMode
 
 
 class Stand:

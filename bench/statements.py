@@ -15,10 +15,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from services.applier import worker
+from services.applier.worker import worker_state
 from shared.config.catalogs import ResolvedLake
-from shared.messages import Outcome
-from tests.lake.bed import Bed
+from shared.contracts.messages import Outcome
+from tests.lake.rig import ApplyRig
 from tests.servers.postgres import Postgres
 
 TENANT = "tenant"
@@ -86,25 +86,25 @@ def table(applies: list[Apply]) -> Table:
 
 
 def _applies(folder: Path, server: Postgres) -> Iterator[Apply]:
-    bed = Bed(folder, lambda name, data: _lake(server, name, data))
+    rig = ApplyRig(folder, lambda name, data: _lake(server, name, data))
     try:
-        bed.sql(
+        rig.sql(
             "CREATE TABLE src.main.t (id BIGINT, tenant VARCHAR, v VARCHAR)",
             "CALL src.set_option('data_inlining_row_limit', 0)",
             f"INSERT INTO src.main.t SELECT i, '{TENANT}', 'v' FROM range(10000) r(i)",
         )
-        bed.add(TENANT)
-        bed.seed()
+        rig.add(TENANT)
+        rig.seed()
         for number in range(APPLIES):
-            position = bed.head
-            bed.sql(f"UPDATE src.main.t SET v = 'x' WHERE id >= {number * 20} AND id < {number * 20 + 20}")
+            position = rig.head
+            rig.sql(f"UPDATE src.main.t SET v = 'x' WHERE id >= {number * 20} AND id < {number * 20 + 20}")
             said = len(server.log())
-            (answer,) = bed.changes(position, TENANT)
+            (answer,) = rig.changes(position, TENANT)
             assert answer.outcome is Outcome.APPLIED, answer
             yield Apply(answer.seconds["apply"], spoken(server.log()[said:]))
     finally:
-        bed.close()
-        worker.forget()
+        rig.close()
+        worker_state.forget()
 
 
 def spoken(log: str, database: str = TENANT) -> dict[str, list[float]]:

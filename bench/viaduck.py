@@ -13,11 +13,11 @@ from typing import Any
 
 import yaml
 
-from bench.lakes import Lake
+from bench.lakes import VARIABLES, Lake
 from bench.processes import since
 from bench.workload import KEY_COLUMN, ROUTING_FIELD, TABLE
-from services.cli.ports import free_port
-from services.cli.running import RunningViaduck
+from services.cli.runtime.ports import free_port
+from services.cli.runtime.running import RunningViaduck
 
 PIPELINE = "bench"
 FILE, LOG = "viaduck.yaml", "viaduck.log"
@@ -99,8 +99,15 @@ def polls(viaduck: RunningViaduck) -> float:
 
 
 def entry(tenant: str, lake: Lake, suffix: str = "") -> dict[str, str]:
-    """A destination, as the file and REST take it; ``suffix`` is the end of its id."""
-    return {"id": f"{tenant}{suffix}", "routing_value": tenant, "catalog": lake.catalog, "data_path": lake.data_path}
+    """A destination as REST takes it; ``suffix`` is the end of its id. The services must have been started after
+    its lake was made, with its variable."""
+    catalog = {"catalog": lake.catalog} if lake.variable is None else {"catalog_env": lake.variable}
+    return {"id": f"{tenant}{suffix}", "routing_value": tenant, "data_path": lake.data_path, **catalog}
+
+
+def _declared(tenant: str, lake: Lake) -> dict[str, str]:
+    """A destination of the file."""
+    return {"id": tenant, "routing_value": tenant, "catalog": lake.catalog, "data_path": lake.data_path}
 
 
 def _config(source: Lake, destinations: Mapping[str, Lake], port: int, options: Options) -> dict[str, Any]:
@@ -109,8 +116,8 @@ def _config(source: Lake, destinations: Mapping[str, Lake], port: int, options: 
         "source": {"catalog": source.catalog, "data_path": source.data_path, "table": TABLE},
         "routing": {"field": ROUTING_FIELD, "key_columns": [KEY_COLUMN] if options.keyed else []},
         "poll": {"interval_seconds": options.poll_s},
-        "server": {"port": port},
+        "server": {"port": port, "allowed_variables": [f"{VARIABLES}*"]},
         "state_dir": "state",
-        "destinations": [entry(tenant, lake) for tenant, lake in destinations.items()],
+        "destinations": [_declared(tenant, lake) for tenant, lake in destinations.items()],
         **options.sections,
     }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Generator, Iterator
 
 import duckdb
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
@@ -14,6 +16,7 @@ from tests.servers.kafka import Kafka
 from tests.servers.postgres import Postgres
 from tests.servers.s3 import S3
 from tests.servers.spark_cluster import SparkCluster
+from tests.tiers import QUICK_S, Guard, Tier, select
 from tests.world.duck import connect
 
 settings.register_profile("viaduck", deadline=None)  # machines are noisy: how long an example takes proves nothing
@@ -33,6 +36,56 @@ class Scheduling(LoadScopeScheduling):
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
     return Scheduling(config, log)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--tier", choices=[tier.name.lower() for tier in Tier], default=Tier.ALL.name.lower())
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "slow: of the tier check, and may take longer than a second of CPU")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    items[:], others = select(items, Tier[config.getoption("--tier").upper()])
+    if others:
+        config.hook.pytest_deselected(items=others)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """In a fresh clone the first property reads all modules for constants to try: no test is to be charged for that."""
+    if any(_has_budget(item) for item in session.items):
+        _prepare_hypothesis()
+
+
+@settings(database=None, max_examples=20)
+@given(st.text())
+def _prepare_hypothesis(text: str) -> None:
+    assert isinstance(text, str)
+
+
+GUARD = Guard()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
+    with GUARD.over(item.nodeid):
+        yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    began_s = time.process_time()
+    with GUARD.over(item.nodeid):
+        yield
+    if _has_budget(item):
+        took_s = time.process_time() - began_s
+        assert took_s <= QUICK_S, f"{took_s:.1f} s of CPU: make it quicker, or mark it slow (tests/tiers.py)"
+
+
+def _has_budget(item: pytest.Item) -> bool:
+    """Only where `make check` alone runs: beside lakes and services a second of CPU says little, and CI is no watch."""
+    return item.config.getoption("--tier") == Tier.CHECK.name.lower() and item.get_closest_marker("slow") is None
 
 
 @pytest.fixture(scope="session")

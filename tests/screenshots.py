@@ -1,6 +1,6 @@
 """``python -m tests.screenshots [FOLDER]``: the pictures of the page in docs/images.
 
-They show an office in the middle of its day. Nothing else writes them. Look at them before you commit them.
+They show a rig in the middle of its day. Nothing else writes them. Look at them before you commit them.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Literal
 from playwright.sync_api import Browser
 
 from tests.fast.control.browser import CHROMIUM, MISSING, chromium
-from tests.fast.control.busy import SHOWN, busy_office
-from tests.fast.control.served import served
+from tests.fast.control.live_server import served
+from tests.fast.control.sample_deployment import SHOWN, busy_rig
 
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
 MAX_BYTES = 200_000
@@ -49,8 +49,8 @@ def main(folder: Path) -> int:
         sys.stderr.write(MISSING + "\n")
         return 2
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="viaduck-office-") as home, closing(busy_office(Path(home))) as office, (
-        served(office)
+    with tempfile.TemporaryDirectory(prefix="viaduck-rig-") as home, closing(busy_rig(Path(home))) as rig, (
+        served(rig)
     ) as url, chromium() as browser:  # fmt: skip
         for picture in PICTURES:
             taken = folder / f"{picture.name}.png"

@@ -1,6 +1,6 @@
 ------------------------------ MODULE Viaduck ------------------------------
 (***************************************************************************)
-(* The protocol of DESIGN sections 4 to 7: one source, readers that cut    *)
+(* The protocol of the services: one source, readers that cut              *)
 (* ranges, a Kafka that may do anything to a message but forge it,         *)
 (* appliers that stop and die between any two steps, catalogs that commit  *)
 (* without saying so, and a control that begins lives.                     *)

@@ -15,7 +15,7 @@ from bench.single_process import SingleProcess
 from bench.stand import Stand, require_right, single_process, standing
 from bench.viaduck import phase_seconds, phases_since, running_viaduck, wait_caught_up, wait_settled
 from bench.workload import DENSE, MANY, SOURCE, SourceWriter, Workload, of_tenants, tenant_names
-from services.cli.running import RunningViaduck
+from services.cli.runtime.running import RunningViaduck
 
 DENSE_SHARE, MANY_SHARE = 0.75, 0.6
 QUICK_TENANTS, QUICK_FAR_TENANTS = 60, 30

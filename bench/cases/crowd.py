@@ -15,7 +15,7 @@ from bench.setting import Setting
 from bench.stand import Stand, standing
 from bench.viaduck import POLL_S, polls, running_viaduck, wait_settled
 from bench.workload import SOURCE, SPARSE, SourceWriter, of_tenants, tenant_names
-from services.cli.running import RunningViaduck
+from services.cli.runtime.running import RunningViaduck
 
 QUICK_TENANTS = 50
 TOUCHED_S = 1.5

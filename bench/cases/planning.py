@@ -17,10 +17,10 @@ from bench.setting import Setting
 from bench.stand import Stand, standing
 from bench.viaduck import write_file
 from bench.workload import SCHEMA, SMALL, SOURCE, SourceWriter, tenant_names
-from services.reader.source import Source
+from services.reader.source.lake_source import Source
 from shared.config.catalogs import resolve
 from shared.config.deployment import load_all
-from shared.ranges import Range
+from shared.contracts.ranges import Range
 
 OTHERS = 100_000
 SHARE = 1.2

@@ -13,7 +13,7 @@ from bench.setting import Setting
 from bench.stand import Stand, standing
 from bench.viaduck import Options, phase_seconds, phases_since, running_viaduck, wait_caught_up, wait_settled
 from bench.workload import DECLARED, SCHEMA, SOURCE, TABLE
-from services.cli.running import RunningViaduck
+from services.cli.runtime.running import RunningViaduck
 
 ROWS, VALUES, DESTINATIONS = 1_000_000, 10_000, 20
 ROUTING_S, ROWS_PER_S = 2.0, 300_000.0

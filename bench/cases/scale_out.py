@@ -19,9 +19,9 @@ from bench.setting import Setting, prepared
 from bench.stand import Stand, standing
 from bench.viaduck import FILE, PATIENCE_S, Options, running_viaduck, wait_settled
 from bench.workload import MANY, SOURCE, SourceWriter, Workload, of_tenants, tenant_names
-from services.cli.ports import free_port
-from services.cli.running import RunningViaduck
-from shared.http import OWN_PORT
+from services.cli.runtime.ports import free_port
+from services.cli.runtime.running import RunningViaduck
+from shared.runtime.http import OWN_PORT
 from tests.servers.kafka import Kafka
 
 STATEMENT_S = 0.05

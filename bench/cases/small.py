@@ -18,14 +18,14 @@ from bench.setting import Setting
 from bench.stand import Stand, standing
 from bench.viaduck import LOG, Options, phase_seconds, phases_since, running_viaduck, wait_caught_up, wait_settled
 from bench.workload import SMALL, SOURCE, SourceWriter, Workload, of_tenants, tenant_names
-from services.cli.running import RunningViaduck
+from services.cli.runtime.running import RunningViaduck
 
 POLL_S = 0.1
 P50_MS, UNTIL_JOB_MS = 400.0, 100.0
 WARMING = 5
 """Commits until every worker has the touched tenants' lakes open."""
 
-JOB = re.compile(r"^(\S+) \[info +\] job .*\bkind=changes ms=(\d+)", re.MULTILINE)
+JOB = re.compile(r"^(\S+) \[info +\] job_done .*\bkind=changes ms=(\d+)", re.MULTILINE)
 """When it ended, and how long it took."""
 
 

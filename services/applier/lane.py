@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import replace
 
 import structlog
 
-from services.applier.admit import Admission, admit
-from services.applier.answer import answer, answer_again, failed, unknown
-from services.applier.directory import Directory
-from services.applier.group import Job, Lane, jobs
-from services.applier.jobs import Jobs
-from services.applier.measure import Measure
-from services.applier.outbox import Outbox, Place
-from services.applier.task import Target
+from services.applier.backlog import Waiting, also_told, choose, repeats, without_superseded
+from services.applier.destination_cache import DestinationCache
+from services.applier.known_positions import KnownPositions
+from services.applier.metrics_recorder import Measure
+from services.applier.model.admission import Admission
+from services.applier.model.grouping import Job, Lane, jobs
+from services.applier.model.immediate_answers import answer_again, failed
+from services.applier.model.task import Target
+from services.applier.outbox import Outbox
+from services.applier.screening import Screen, Verdict
+from services.applier.spark_jobs import Jobs
 from shared.config.catalogs import ResolvedLake
-from shared.errors import DestinationError, ViaduckError
+from shared.contracts.errors import DestinationError, ViaduckError
+from shared.contracts.messages import Destination, ItemKind, Progress, WorkItem
 from shared.lake.failure import first_lines
-from shared.messages import Destination, Outcome, Progress, WorkItem
+from shared.runtime.background import Background, Work
 
 log = structlog.get_logger(__name__)
 
@@ -34,48 +38,46 @@ HELD_LOOK_S = 0.1
 KEEP_WARM_S = 20.0
 
 
-@dataclass(frozen=True)
-class Waiting:
-    """An item, where it came from, and since when it waits (monotonic seconds)."""
-
-    item: WorkItem
-    place: Place
-    since: float
-
-
-def repeats(newer: WorkItem, older: WorkItem) -> bool:
-    """Whether an item asks for the same as one that was sent before it, so that one answer will do for both."""
-
-    def asked(item: WorkItem) -> tuple[object, ...]:
-        return item.key, item.kind, item.generation, item.expected, item.after, item.pinned
-
-    return newer.attempt > older.attempt and asked(newer) == asked(older)
-
-
-class LaneThread(threading.Thread):
+class LaneThread:
     """Runs its items beside the other lanes. ``offer`` from any thread; ``stop`` ends after the job in hand."""
 
     def __init__(
         self,
         lane: Lane,
         jobs: Jobs,
-        directory: Directory,
+        directory: DestinationCache,
         resolve: Callable[[Destination], ResolvedLake],
+        known: KnownPositions,
+        screen: Screen,
         outbox: Outbox,
         measure: Measure,
         applier: str,
-        on_broken: Callable[[Exception], None],
+        loop: Callable[[Work], Background],
     ) -> None:
-        super().__init__(name=f"lane {lane}", daemon=True)
-        self._lane, self._jobs, self._directory, self._resolve = lane, jobs, directory, resolve
-        self._outbox, self._measure, self._applier, self._on_broken = outbox, measure, applier, on_broken
+        """``loop`` makes the thread that runs the lane."""
+        self._lane = lane
+        self._jobs = jobs
+        self._directory = directory
+        self._resolve = resolve
+        self._known = known
+        self._screen = screen
+        self._outbox = outbox
+        self._measure = measure
+        self._applier = applier
+        self._loop = loop(self._run_lane)
         self._waiting: list[Waiting] = []
         self._taken: dict[str, Waiting] = {}
         """What is under way and not answered for, by destination."""
         self._repeated: dict[str, Waiting] = {}
         """What repeats that."""
         self._wake = threading.Condition()
-        self._stopped = False
+
+    def start(self) -> None:
+        self._loop.start()
+
+    @property
+    def is_alive(self) -> bool:
+        return self._loop.is_alive
 
     def offer(self, waiting: Sequence[Waiting]) -> None:
         with self._wake:
@@ -109,44 +111,66 @@ class LaneThread(threading.Thread):
 
     def stop(self) -> None:
         with self._wake:
-            self._stopped = True
+            self._loop.stopped.set()
             self._wake.notify()
 
     @property
     def queued(self) -> int:
         return len(self._waiting)
 
-    def run(self) -> None:
-        try:
-            while (batch := self._take()) is not None:
-                self._do(batch)
-        except Exception as error:  # the process can't go on without this lane: let it be restarted
-            log.exception("lane ended", lane=self._lane.value)
-            self._on_broken(error)
+    def _run_lane(self, loop: Background) -> None:
+        while (batch := self._take()) is not None:
+            loop.turned()
+            self._do(batch)
 
     def _take(self) -> list[Waiting] | None:
         """What is to be done next, at most one item of a destination; None at the end. Keeps workers warm meanwhile."""
+        while True:
+            with self._wake:
+                while not self._waiting and not self._loop.stopped.is_set():
+                    self._loop.turned()
+                    if not self._wake.wait(KEEP_WARM_S) and self._lane is Lane.CHANGES:
+                        return []
+                if self._loop.stopped.is_set():
+                    return None
+                self._loop.turned()
+                self._linger()
+            batch = self._bite()
+            if batch:
+                return batch
+            with self._wake:
+                if self._waiting:
+                    self._wake.wait(HELD_LOOK_S)
+
+    def _bite(self) -> list[Waiting]:
+        """Finish with what needs no lake, and take of the rest what runs next."""
         with self._wake:
-            while not self._waiting and not self._stopped:
-                if not self._wake.wait(KEEP_WARM_S) and self._lane is Lane.CHANGES:
-                    return []
-            if self._stopped:
-                return None
-            self._linger()
-            batch: dict[str, Waiting] = {}
-            rest = []
-            for waiting in self._waiting:
-                full = len(batch) >= MAX_TARGETS or waiting.item.key in batch
-                if full:
-                    rest.append(waiting)
-                else:
-                    batch[waiting.item.key] = waiting
-            self._waiting, self._taken = rest, dict(batch)
-            return list(batch.values())
+            ready, done = self._thin()
+            batch = choose(ready, self._is_stale, MAX_TARGETS)
+            self._taken = {each.item.key: each for each in batch}
+            taken = {id(each) for each in batch}
+            self._waiting = [each for each in self._waiting if id(each) not in taken]
+        for each, verdict in done:
+            self._screen.finish(each.item, each.place, verdict)
+        return batch
+
+    def _thin(self) -> tuple[list[Waiting], list[tuple[Waiting, Verdict]]]:
+        """Let only wait what is to be run, or held; returns what is to be run, and what is done with."""
+        now_s = time.monotonic()
+        judged = [(each, self._screen.judge(each.item, now_s - each.since)) for each in self._waiting]
+        held, gone = without_superseded([each for each, verdict in judged if verdict.admission is Admission.HOLD])
+        ready = [each for each, verdict in judged if verdict.admission is Admission.RUN]
+        self._waiting = [*ready, *held]
+        done = [(each, verdict) for each, verdict in judged if verdict.is_final]
+        return ready, [*done, *((each, Verdict(Admission.DROP)) for each in gone)]
+
+    def _is_stale(self, item: WorkItem) -> bool:
+        destination = self._directory.get(item.key)
+        return destination is not None and self._known.is_elsewhere(item, destination)
 
     def _linger(self) -> None:
         count = 0
-        while count < len(self._waiting) < MAX_TARGETS and not self._stopped:
+        while count < len(self._waiting) < MAX_TARGETS and not self._loop.stopped.is_set():
             count = len(self._waiting)
             self._wake.wait(LINGER_S)
 
@@ -154,59 +178,75 @@ class LaneThread(threading.Thread):
         if not batch:
             self._jobs.warm()
             return
-        held: list[Waiting] = []
         ready: dict[str, tuple[Waiting, Target]] = {}
         for waiting in batch:
-            target = self._admitted(waiting, held)
+            target = self._target_of(waiting)
             if target is not None:
                 ready[waiting.item.item] = (waiting, target)
         for job in jobs(target for _, target in ready.values()):
             self._run(job, ready)
-        if held:
-            time.sleep(0 if ready else HELD_LOOK_S)
         with self._wake:
-            self._waiting += [*held, *self._repeated.values()]
+            self._waiting += self._repeated.values()
             self._taken, self._repeated = {}, {}
 
-    def _admitted(self, waiting: Waiting, held: list[Waiting]) -> Target | None:
-        """The target of an item that is to run now; every other item is held, answered or dropped."""
-        item = waiting.item
-        destination = self._directory.get(item.key)
-        admission = admit(item, destination, time.monotonic() - waiting.since)
-        if admission is Admission.RUN and destination is not None:
-            try:
-                return Target(item, destination, self._resolve(destination))
-            except ViaduckError as error:
-                self._outbox.send(failed(item, error, self._applier), waiting.place)
-        elif admission is Admission.HOLD:
-            held.append(waiting)
-        elif admission is Admission.DROP:
-            self._outbox.finish(waiting.place)
-        elif admission is Admission.REFUSED:
-            log.error("refused to drop data that control does not want dropped", destination=item.key, item=item.item)
-            self._outbox.finish(waiting.place)
-        elif admission is Admission.FENCED and destination is not None:
-            said = answer(item, Outcome.FENCED, self._applier).model_copy(update={"generation": destination.generation})
-            self._outbox.send(said, waiting.place)
-        else:
-            self._outbox.send(unknown(item, self._applier), waiting.place)
-        return None
+    def _target_of(self, waiting: Waiting) -> Target | None:
+        """None where the destination went meanwhile, or has a lake that can't be opened, which is answered."""
+        item, destination = waiting.item, self._directory.get(waiting.item.key)
+        if destination is None:
+            self.offer([waiting])
+            return None
+        try:
+            lake = self._resolve(destination)
+        except ViaduckError as error:
+            self._outbox.send(failed(item, error, self._applier), waiting.place)
+            return None
+        looks_first = item.kind is ItemKind.CHANGES and not self._known.is_at(item, destination)
+        return Target(item, destination, lake, looks_first)
 
     def _run(self, job: Job, ready: dict[str, tuple[Waiting, Target]]) -> None:
-        began = time.perf_counter()
+        began, begun, since_s = time.perf_counter(), self._known.begin(), time.monotonic()
+        answered: set[str] = set()
+
+        def hear(answers: Sequence[Progress]) -> None:
+            for progress in answers:
+                if progress.item in answered:
+                    continue
+                answered.add(progress.item)
+                waiting, target = ready[progress.item]
+                self._known.note(waiting.item, target.destination, progress, waiting.place[0], begun)
+                self._answer(waiting, progress)
+
         try:
-            results = self._jobs.run(job, self._lane)
+            results = self._jobs.run(job, self._lane, hear)
         except Exception as error:
-            self._job_failed(job, ready, error)
+            self._job_failed(replace(job, targets=_without(job.targets, answered)), ready, error)
             return
         for task in results:
             for line in task.log:
-                log.warning(line)
-            for result in task.results:
-                self._answer(ready[result.progress.item][0], result.progress)
-        answered = {result.progress.item for task in results for result in task.results}
-        self._put_first([ready[target.item.item][0] for target in job.targets if target.item.item not in answered])
+                log.warning("spark_task_warning", message=line)
+        said = [result.progress for task in results for result in task.results]
+        hear(said)
+        self._put_first([ready[target.item.item][0] for target in _without(job.targets, answered)])
+        self._tell_others(said, ready, since_s)
         self._measure.job(job, results, time.perf_counter() - began)
+
+    def _tell_others(
+        self, answers: Sequence[Progress], ready: Mapping[str, tuple[Waiting, Target]], since_s: float
+    ) -> None:
+        """Answer what waited for the same destinations before the job began (``since_s``), where that is clear now."""
+        by_key = {progress.key: (ready[progress.item][0].item, progress) for progress in answers}
+        told: list[tuple[Waiting, Progress]] = []
+        with self._wake:
+            waiting, self._waiting = self._waiting, []
+            for each in waiting:
+                known = by_key.get(each.item.key) if each.since < since_s else None
+                said = None if known is None else also_told(*known, each.item)
+                if said is None:
+                    self._waiting.append(each)
+                else:
+                    told.append((each, said))
+        for each, said in told:
+            self._outbox.send(said, each.place)
 
     def _answer(self, waiting: Waiting, progress: Progress) -> None:
         """Answer for an item, and for the one that repeats it."""
@@ -236,10 +276,14 @@ class LaneThread(threading.Thread):
     def _job_failed(self, job: Job, ready: dict[str, tuple[Waiting, Target]], error: Exception) -> None:
         """Spark itself failed: a Python worker died, or the JVM did. Every item is answered; nobody's position moved
         without its data."""
-        log.error("job failed", kind=job.kind.value, targets=len(job.targets), error=first_lines(error))
+        log.error("job_failed", kind=job.kind.value, targets=len(job.targets), error=first_lines(error))
         told = DestinationError(
             "internal", f"the Spark job failed: {first_lines(error)}", "it is tried again by itself"
         )
         for target in job.targets:
             self._answer(ready[target.item.item][0], failed(target.item, told, self._applier))
         self._jobs.warm()  # raises where the context itself is lost, which ends the lane and with it the process
+
+
+def _without(targets: Sequence[Target], answered: Set[str]) -> tuple[Target, ...]:
+    return tuple(target for target in targets if target.item.item not in answered)

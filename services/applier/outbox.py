@@ -6,9 +6,9 @@ import queue
 import time
 from collections.abc import Callable
 
+from shared.contracts.messages import Progress
 from shared.kafka.sender import Sender
 from shared.kafka.work_consumer import Partition
-from shared.messages import Progress
 
 RESEND_AFTER_S = 1.0
 
@@ -20,8 +20,18 @@ Place = tuple[Partition, int]
 class Outbox:
     """Sends progress until it is delivered; ``delivered`` hands the finished items' places to the consumer's thread."""
 
-    def __init__(self, sender: Sender, topic: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._sender, self._topic, self._clock = sender, topic, clock
+    def __init__(
+        self,
+        sender: Sender,
+        topic: str,
+        on_delivered: Callable[[Progress], None] = lambda _: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``on_delivered`` hears of each answer that the broker has taken; on the sender's thread, so it is quick."""
+        self._sender = sender
+        self._topic = topic
+        self._on_delivered = on_delivered
+        self._clock = clock
         self._finished: queue.SimpleQueue[Place] = queue.SimpleQueue()
         self._unsent: queue.SimpleQueue[tuple[float, Progress, Place]] = queue.SimpleQueue()
 
@@ -30,6 +40,7 @@ class Outbox:
 
         def report(error: Exception | None) -> None:
             if error is None:
+                self._on_delivered(progress)
                 self._finished.put(place)
             else:
                 self._unsent.put((self._clock() + RESEND_AFTER_S, progress, place))

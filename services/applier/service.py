@@ -16,29 +16,30 @@ from collections.abc import Iterable, Mapping
 import structlog
 from pyspark import SparkContext
 
-from services.applier.crew import FINISH_WITHIN_S, Camp, Crew
-from services.applier.directory import Directory
-from services.applier.measure import OpenLakes
-from services.applier.task import Limits
-from shared.config.copies import is_copy
+from services.applier.destination_cache import DestinationCache
+from services.applier.metrics_recorder import OpenLakes
+from services.applier.model.task import Limits
+from services.applier.pipeline_consumer import FINISH_WITHIN_S, ApplierContext, PipelineConsumer
 from shared.config.deployment import LOOK_AGAIN_S, Deployment
 from shared.config.model import Config
-from shared.copying import Copying
-from shared.errors import ConfigError, DependencyError
-from shared.http import ServiceServer, own_port
+from shared.config.pipeline_files import is_copy
+from shared.contracts.errors import ConfigError, DependencyError
+from shared.contracts.messages import Destination, UnreadableMessage
 from shared.kafka.dead_letter import dead_letter
 from shared.kafka.follower import Follower
+from shared.kafka.pipeline_cache import Copying
 from shared.kafka.publisher import Publisher
 from shared.kafka.record import Record
 from shared.kafka.renewal import RenewalWatch
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topics import Topics, ensure
-from shared.messages import UnreadableMessage
-from shared.metrics import Metrics, together
-from shared.process import end_children, is_supervised
-from shared.scraping import Scraping
-from shared.signals import Signals, end_now
-from shared.spark import ALL_CORES, cores, is_local, session
+from shared.runtime.background import Heartbeat
+from shared.runtime.http import ServiceServer, own_port
+from shared.runtime.metrics import Metrics, together
+from shared.runtime.metrics_access import Scraping
+from shared.runtime.process import end_children, is_supervised
+from shared.runtime.signals import Signals, end_now
+from shared.runtime.spark import ALL_CORES, cores, is_local, session
 
 log = structlog.get_logger(__name__)
 
@@ -58,10 +59,11 @@ class Service:
         self._name = f"{config.instance.id}-{socket.gethostname()}-{os.getpid()}"
         self._settings = KafkaSettings.from_config(config)
         self._topics = Topics(self._settings.prefix)
-        self._directory = Directory()
+        self._directory = DestinationCache()
         self._metrics = {name: Metrics(name) for name in deployment.names}
-        self._crews: dict[str, Crew] = {}
-        self._stopping, self._reload = threading.Event(), threading.Event()
+        self._crews: dict[str, PipelineConsumer] = {}
+        self._stopping = threading.Event()
+        self._reload = threading.Event()
         self._broken: Exception | None = None
         self._spark_ready = False
 
@@ -85,7 +87,7 @@ class Service:
         self._stopping.set()
         if not self._spark_ready:
             end_children()
-            log.info("stopped before Spark was ready")
+            log.info("applier_stopped_early")
             end_now(signals.exit_code)
 
     def _run(self, config: Config) -> None:
@@ -112,8 +114,8 @@ class Service:
         """Pipelines to make room for: another may come where one can."""
         return max(len(self._deployment.configs), 2 if self._deployment.may_grow else 1)
 
-    def _camp(self, config: Config, context: SparkContext) -> Camp:
-        return Camp(
+    def _camp(self, config: Config, context: SparkContext) -> ApplierContext:
+        return ApplierContext(
             name=self._name,
             settings=self._settings,
             topics=self._topics,
@@ -128,53 +130,58 @@ class Service:
             broken=self._break,
         )
 
-    def _work(self, camp: Camp) -> None:
-        crews = [Crew(config, camp, self._metrics[config.pipeline]) for config in self._deployment.configs]
+    def _work(self, camp: ApplierContext) -> None:
+        crews = [PipelineConsumer(config, camp, self._metrics[config.pipeline]) for config in self._deployment.configs]
         parallelism = crews[0].warm()
         self._spark_ready = True  # from here on an end is an orderly one
         self._send_out(crews)
-        log.info("applier ready", parallelism=parallelism, name=self._name, pipelines=len(crews))
+        log.info("applier_ready", parallelism=parallelism, name=self._name, pipelines=len(crews))
+        with Heartbeat("applier") as heartbeat:
+            self._look_until_stopped(camp, heartbeat)
+        self._finish()
+
+    def _look_until_stopped(self, camp: ApplierContext, heartbeat: Heartbeat) -> None:
         look_at_s = 0.0
         while not self._stopping.wait(LOOK_EVERY_S):
+            heartbeat.turned()
             mended = bool(self._deployment.left_out) and time.monotonic() >= look_at_s
             if self._reload.is_set() or mended:
                 self._reload.clear()
                 self._read_again(camp)
                 look_at_s = time.monotonic() + LOOK_AGAIN_S
             self._look(camp)
-        self._finish()
 
-    def _send_out(self, crews: Iterable[Crew]) -> None:
+    def _send_out(self, crews: Iterable[PipelineConsumer]) -> None:
         for crew in crews:
             self._crews[crew.pipeline] = crew
             crew.start()
 
-    def _read_again(self, camp: Camp) -> None:
+    def _read_again(self, camp: ApplierContext) -> None:
         """Take up new pipelines and new destinations, and let go of pipelines whose file is gone."""
         try:
             new = self._deployment.again()
         except ConfigError as error:
             if error.mistakes != self._deployment.left_out:
-                log.warning("files not taken over", mistakes=error.mistakes)
+                log.warning("files_refused", mistakes=error.mistakes)
             return
         self._take_over(new, camp)
 
-    def _look(self, camp: Camp) -> None:
+    def _look(self, camp: ApplierContext) -> None:
         """Take up pipelines that came over REST, and let go of those that went."""
         if self._deployment.may_grow and not is_supervised():  # under `viaduck up` control writes them, for all
             self._copying.settle()
         if self._deployment.copies_changed():
             new = self._deployment.with_copies()
             if new.withheld:
-                log.error("pipelines that came over REST can't be used here", mistakes=new.withheld)
+                log.error("pipelines_refused", mistakes=new.withheld)
             self._take_over(new, camp)
 
-    def _take_over(self, new: Deployment, camp: Camp) -> None:
+    def _take_over(self, new: Deployment, camp: ApplierContext) -> None:
         self._deployment = new
         for name in [name for name in self._crews if new.find(name) is None]:
             self._crews.pop(name).stop()
             del self._metrics[name]
-            log.info("it is gone", pipeline=name)
+            log.info("pipeline_removed", pipeline=name)
         for config in new.configs:
             crew = self._crews.get(config.pipeline)
             if crew is not None and crew.take(config):
@@ -182,8 +189,8 @@ class Service:
             if crew is not None:
                 crew.stop()
             metrics = self._metrics.setdefault(config.pipeline, Metrics(config.pipeline))
-            self._send_out([Crew(config, camp, metrics)])
-            log.info("it is new", pipeline=config.pipeline, over_rest=is_copy(config))
+            self._send_out([PipelineConsumer(config, camp, metrics)])
+            log.info("pipeline_added", pipeline=config.pipeline, over_rest=is_copy(config))
 
     def _finish(self) -> None:
         crews = list(self._crews.values())
@@ -200,9 +207,14 @@ class Service:
             if record.topic == self._topics.pipelines:
                 self._copying.note(record)
             else:
-                self._directory.put(record)
+                self._forget_if_gone(self._directory.put(record))
         except UnreadableMessage as error:
             self._dead_letter(record, str(error))
+
+    def _forget_if_gone(self, said: Destination | None) -> None:
+        metrics = None if said is None or not said.removed else self._metrics.get(said.pipeline)
+        if said is not None and metrics is not None:
+            metrics.forget(said.destination)
 
     def _renew(self) -> None:
         self._publisher.rebuild()

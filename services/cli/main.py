@@ -3,16 +3,20 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
 
-from services.cli import destination_app, operation_app, pipeline_app, proposal_app, token_app, work_app
-from services.cli.legible import legible_lines
-from services.cli.options import Json, MaybeFile, Pipeline, Url, target
-from shared.errors import ConfigError, DependencyError, ViaduckError
+from services.cli.commands import destination as destination_app
+from services.cli.commands import operation, proposal, token, work
+from services.cli.commands import pipeline as pipeline_app
+from services.cli.commands.options import Json, MaybeFile, Pipeline, Url, target
+from services.cli.output.sanitize import legible_lines
+from shared.contracts.errors import ConfigError, DependencyError, ViaduckError
+from shared.runtime.full_disk import full_disk
 
 app = typer.Typer(
     name="viaduck",
@@ -21,11 +25,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(destination_app.app, name="destination")
-app.add_typer(operation_app.app, name="operation")
+app.add_typer(operation.app, name="operation")
 app.add_typer(pipeline_app.app, name="pipeline")
-app.add_typer(proposal_app.app, name="proposal")
-app.add_typer(token_app.app, name="token")
-app.add_typer(work_app.app, name="work")
+app.add_typer(proposal.app, name="proposal")
+app.add_typer(token.app, name="token")
+app.add_typer(work.app, name="work")
 
 File = Annotated[
     list[Path],
@@ -35,7 +39,7 @@ File = Annotated[
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from shared.build import build_version
+        from shared.runtime.version import build_version
 
         print(f"viaduck {build_version()}")
         raise typer.Exit
@@ -63,7 +67,7 @@ def up(
     """Run all three services, and a broker if none is configured."""
     if timeout is not None and not once:
         raise typer.BadParameter("goes with --once", param_hint="--timeout")
-    from services.cli import up as command
+    from services.cli.up import command
 
     _end(command.run(config, once=once, timeout_s=timeout, as_json=json))
 
@@ -76,7 +80,7 @@ def reader(
     ] = None,
 ) -> None:
     """Run a reader alone, for a deployment of its own."""
-    from services.cli.dispatch import run_service
+    from services.cli.runtime.run_service import run_service
 
     _end(run_service("reader", config, pipeline))
 
@@ -96,13 +100,13 @@ def control(config: File) -> None:
 @app.command()
 def check(config: File) -> None:
     """Validate the file; reach every catalog, the broker, the registry."""
-    _call("services.cli.check", _load(config))
+    _call("services.cli.commands.check", _load(config))
 
 
 @app.command()
 def status(config: MaybeFile = None, url: Url = None, json: Json = False) -> None:
     """Show one line per destination."""
-    from services.cli.status import list_all
+    from services.cli.output.status_table import list_all
 
     asked = target(config, url)
     _end(list_all(asked.client, asked.named, json))
@@ -118,7 +122,7 @@ def verify(
     json: Json = False,
 ) -> None:
     """Prove every destination equal to its slice of the source, with Spark."""
-    _call("services.cli.verify", _load(config), destination or [], json, pipeline)
+    _call("services.cli.verify.command", _load(config), destination or [], json, pipeline)
 
 
 @app.command()
@@ -126,7 +130,7 @@ def demo(
     folder: Annotated[Path, typer.Option("--dir", metavar="FOLDER", help="Where to play.")] = Path("viaduck-demo"),
 ) -> None:
     """Play with real data: what `make demo` runs."""
-    _call("services.cli.demo", folder)
+    _call("viaduck_demo.command", folder)
 
 
 @app.command("demo-source")
@@ -135,27 +139,28 @@ def demo_source(
     pipeline: Pipeline = None,
     every: Annotated[float, typer.Option("--every", metavar="SECONDS", min=0, help="Between two commits.")] = 2.0,
     commits: Annotated[
-        int | None, typer.Option("--commits", metavar="NUMBER", min=1, help="End after so many; else go on for ever.")
+        int | None,
+        typer.Option("--commits", metavar="NUMBER", min=1, help="End after this number of commits; without it, never."),
     ] = None,
 ) -> None:
     """Play the demo's flights into the source of a file: a workload for a deployment on trial."""
-    _call("services.cli.demo_source", _load(config).of(pipeline), every, commits)
+    _call("viaduck_demo.source", _load(config).of(pipeline), every, commits)
 
 
 def _load(places: list[Path]) -> Any:
-    from services.cli.dispatch import load_for
+    from services.cli.runtime.run_service import load_for
 
     return load_for(places)
 
 
 def _serve(name: str, places: list[Path]) -> NoReturn:
-    from services.cli.dispatch import run_service
+    from services.cli.runtime.run_service import run_service
 
     _end(run_service(name, places))
 
 
 def _call(module: str, *arguments: Any) -> NoReturn:
-    from services.cli.dispatch import call
+    from services.cli.runtime.run_service import call
 
     _end(call(module, *arguments))
 
@@ -167,13 +172,38 @@ def _end(code: int) -> NoReturn:
 def main() -> None:
     """Run the command line. What a user can get wrong ends with lines on standard error, never with a traceback."""
     try:
-        app(prog_name="viaduck")
+        try:
+            app(prog_name="viaduck")
+        finally:
+            sys.stdout.flush()
+    except OSError as error:
+        full = full_disk(error, "standard output")
+        if full is None:
+            raise
+        _forget_output()
+        _fail(3, str(full), full.hint)
     except ConfigError as error:
         _fail(2, *error.mistakes)
     except DependencyError as error:
         _fail(3, str(error), error.hint)
     except ViaduckError as error:
         _fail(1, f"{error.type}: {error.message}", error.hint)
+    except Exception as error:
+        _explain(error)
+        raise
+
+
+def _explain(error: Exception) -> None:
+    """End with what control has said, if that is what it is. `--help` has no need of an HTTP client."""
+    from viaduck_client import ClientError, Unavailable
+
+    if isinstance(error, ClientError):
+        _fail(3 if isinstance(error, Unavailable) else 2, *str(error).splitlines(), error.hint)
+
+
+def _forget_output() -> None:
+    """What could not be written is tried again at the end of the process, and would make another exit code of ours."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(code: int, *lines: str) -> NoReturn:

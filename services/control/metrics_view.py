@@ -6,9 +6,10 @@ from collections.abc import Callable, Collection, Iterable
 
 import structlog
 
-from services.control.status import Status, View, status
-from shared.metrics import Metrics, merge, together
-from shared.peers import Peers
+from services.control.view.destination_status import Status, View, status
+from shared.contracts.messages import now
+from shared.runtime.metrics import Metrics, merge, together
+from shared.runtime.peers import Peers
 
 log = structlog.get_logger(__name__)
 
@@ -26,7 +27,7 @@ def exposition(own: Collection[Metrics], peers: Peers, views: Callable[[], Itera
         try:
             page = merge([page, text])
         except ValueError as error:
-            log.warning("metrics of a peer can't be read", peer=name, error=str(error))
+            log.warning("peer_metrics_unreadable", peer=name, error=str(error))
     return page
 
 
@@ -35,6 +36,8 @@ def _known(view: View) -> Metrics:
     metrics = Metrics(view.pipeline)
     if view.source_snapshot is not None:
         metrics.source_snapshot_id.set(view.source_snapshot)
+    if view.looked_at is not None:
+        metrics.source_look_age_seconds.labels().set(max(0.0, (now() - view.looked_at).total_seconds()))
     _set(metrics, (status(view, each) for each in view.destinations))
     return metrics
 

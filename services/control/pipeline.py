@@ -5,30 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from services.control.api.state import Served
-from services.control.arrivals import Arrivals
-from services.control.board import Board
-from services.control.clash import Neighbour
-from services.control.database import Database
-from services.control.desk import Desk
-from services.control.keeper import Keeper
-from services.control.lifecycle import Revision, all_removed
-from services.control.operations import Operations
-from services.control.proposals import Proposals
-from services.control.publish import Announcer
-from services.control.pulse import Pulse
-from services.control.rebuild import rebuild
-from services.control.registry import Registry
-from services.control.tokens import Tokens
-from services.control.trail import Trail
-from services.control.work import Work
-from services.control.worker import Worker
+from services.control.model.conflicts import Neighbour
+from services.control.model.lifecycle import Revision, all_removed
+from services.control.operations.destination_service import DestinationService
+from services.control.operations.discovery import Arrivals
+from services.control.operations.long_operations import Operations
+from services.control.operations.reconciler import Reconciler
+from services.control.operations.work_items import Work
+from services.control.reconciler_thread import Worker
+from services.control.registry_recovery import Published, catch_up, rebuild
+from services.control.store.audit_log import Trail
+from services.control.store.database import Database
+from services.control.store.destination_topic import Announcer
+from services.control.store.proposals import Proposals
+from services.control.store.registry import Registry
+from services.control.store.tokens import Tokens
+from services.control.view.history import Pulse
+from services.control.view.status_store import StatusStore
+from services.control.web.context import PipelineHandle
 from shared.config.model import Config
 from shared.kafka.publisher import Publisher
 from shared.kafka.scan import Scan
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topics import Topics
-from shared.metrics import Metrics
+from shared.runtime.metrics import Metrics
 
 REPEAT_EVERY_S = 300.0
 """How often everything is published again, for a broker that lost some of it unseen."""
@@ -63,26 +63,33 @@ class Pipeline:
         alone: bool,
     ) -> None:
         """``load``: a pipeline's file as it is now. ``others``: those beside it; ``alone``: there are none."""
-        self.name, self._common, self._others = config.pipeline, common, others
-        self.board, self.metrics = Board(self.name), Metrics(self.name)
+        self.name = config.pipeline
+        self._common = common
+        self._others = others
+        self.board = StatusStore(self.name)
+        self.metrics = Metrics(self.name)
         self._registry = Registry(common.database, self.name)
         announcer = Announcer(common.publisher, common.topics.destinations, self.name)
-        self.keeper = Keeper(
+        self.keeper = Reconciler(
             config, self._registry, self.board, announcer, common.environ,
             neighbours=lambda: self._neighbours(managed_by={"api"}),
         )  # fmt: skip
-        self.worker, self.served = self._worker(load, alone=alone), self._served()
+        self.worker = self._worker(load, alone=alone)
+        self.served = self._served()
 
-    def begin(self) -> None:
-        """Take up what was. Raises ``DependencyError``."""
-        common = self._common
-        rebuild(self._registry, self.keeper.config, common.settings, common.client)
+    def begin(self, published: Callable[[], Published] | None = None) -> None:
+        """Take up what was; ``published``: what the topic of destinations holds. Raises ``DependencyError``."""
+        common, config = self._common, self.keeper.config
+        if self._registry.is_new():
+            rebuild(self._registry, config, common.settings, common.client)
+        elif published is not None:
+            catch_up(self._registry, config, published().get(self.name, {}), common.environ)
         self.keeper.load()
         self.board.remember_rebuilt(self._desk.trail.rebuilt())
 
     def start(self) -> None:
         self.worker.start()
-        self.arrivals.start(self._common.failed)
+        self.arrivals.start()
 
     def tell_to_stop(self) -> None:
         self.worker.tell_to_stop()
@@ -97,17 +104,19 @@ class Pipeline:
     def _worker(self, load: Callable[[str], Config], *, alone: bool) -> Worker:
         common, keeper, board = self._common, self.keeper, self.board
         operations, trail = Operations(common.database, self.name), Trail(common.database, self.name)
-        self._desk = Desk(keeper, board, operations, trail, common.tokens, common.environ, neighbours=self._neighbours)
+        self._desk = DestinationService(
+            keeper, board, operations, trail, common.tokens, common.environ, neighbours=self._neighbours
+        )
         self.arrivals = Arrivals(keeper, board, self._desk, Proposals(common.database, self.name), common.environ)
         self._pulse = Pulse(board.view)
         chores = [self._pulse.feel, self._desk.close_operations]
         return Worker(keeper, board, REPEAT_EVERY_S, common.failed, lambda _: load(self.name), chores, alone=alone)
 
-    def _served(self) -> Served:
+    def _served(self) -> PipelineHandle:
         common, view = self._common, self.board.view
         scan = Scan(common.settings, f"{common.client}-scan")
         work = Work(self.name, common.topics, scan, common.publisher, view, self._desk.trail)
-        return Served(view, self._desk, work, self._pulse, self.arrivals)
+        return PipelineHandle(view, self._desk, work, self._pulse, self.arrivals)
 
     def neighbours(self, managed_by: Collection[str] = ("file", "api")) -> Iterator[Neighbour]:
         """Its destinations, for those beside it."""

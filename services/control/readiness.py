@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as Late
 
-from shared.background import problems
-from shared.peers import Peers
+from shared.runtime.background import problems
+from shared.runtime.peers import Peers
 
 ANSWER_WITHIN_S = 3.0
 
@@ -26,13 +27,18 @@ class Readiness:
         within_s: float = ANSWER_WITHIN_S,
     ) -> None:
         """``sources``: what control itself knows of each."""
-        self._checks, self._peers, self._sources = dict(checks), peers, sources
+        self._checks = dict(checks)
+        self._peers = peers
+        self._sources = sources
         self._within_s = within_s
         self._threads = ThreadPoolExecutor(len(checks) + 1, thread_name_prefix="readiness")
+        self._lock = threading.Lock()
+        self._asked: dict[str, Future[str | None]] = {}
 
     def checks(self) -> dict[str, str | None]:
         """By dependency: None, or what is wrong."""
-        asked = {name: self._threads.submit(check) for name, check in self._checks.items()}
+        with self._lock:
+            asked = {name: self._ask(name, check) for name, check in self._checks.items()}
         if not self._peers.names:
             return {name: self._answer(future) for name, future in asked.items()} | problems()
         # A reader that is away can't speak for the source; control's own look at the start can.
@@ -41,6 +47,13 @@ class Readiness:
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _ask(self, name: str, check: Check) -> Future[str | None]:
+        """One that is still being waited for is not asked again: it would only queue up behind itself."""
+        asked = self._asked.get(name)
+        if asked is None or asked.done():
+            asked = self._asked[name] = self._threads.submit(check)
+        return asked
 
     def _answer(self, future: Future[str | None]) -> str | None:
         try:

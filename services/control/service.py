@@ -11,26 +11,25 @@ from collections.abc import Mapping
 import structlog
 import uvicorn
 
-from services.control.api.app import build
-from services.control.api.guard import Guard
-from services.control.api.state import Sources
-from services.control.connections import BoundedConnection
-from services.control.database import Database
-from services.control.documents import Documents
-from services.control.fleet import Fleet
-from services.control.follow import handler
-from services.control.incidents import Incidents
+from services.control.app import build
+from services.control.http_connections import BoundedConnection
 from services.control.metrics_view import exposition
+from services.control.operations.pipeline_service import PipelineService
 from services.control.pipeline import Common
-from services.control.pipeline_desk import PipelineDesk
+from services.control.pipeline_manager import PipelineManager
+from services.control.progress_consumer import handler
 from services.control.readiness import Readiness
-from services.control.tokens import Tokens
-from services.control.trail import SERVER, Trail
+from services.control.store.access_audit import Incidents
+from services.control.store.audit_log import SERVER, Trail
+from services.control.store.database import Database
+from services.control.store.pipeline_store import Documents
+from services.control.store.tokens import Tokens
+from services.control.web.context import Sources
+from services.control.web.guard import Guard
 from shared.config import public_url
 from shared.config.deployment import Deployment
 from shared.config.model import Config
-from shared.errors import ConfigError, DependencyError
-from shared.http import peers
+from shared.contracts.errors import ConfigError, DependencyError
 from shared.kafka.broker import Broker
 from shared.kafka.dead_letter import dead_letter
 from shared.kafka.follower import Follower
@@ -39,10 +38,11 @@ from shared.kafka.record import Record
 from shared.kafka.renewal import RenewalWatch
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topics import Topics, ensure
-from shared.local import is_loopback
-from shared.peers import Peers
-from shared.scraping import Scraping
-from shared.signals import Signals
+from shared.runtime.http import peers
+from shared.runtime.loopback import is_loopback
+from shared.runtime.metrics_access import Scraping
+from shared.runtime.peers import Peers
+from shared.runtime.signals import Signals
 
 log = structlog.get_logger(__name__)
 
@@ -85,9 +85,9 @@ class Control:
         self._tokens = Tokens(database)
         common = Common(CLIENT, environ, settings, self._topics, self._publisher, database, self._tokens, self._end)
         documents = Documents(database, deployment.copies, self._publisher, self._topics.pipelines)
-        fleet = Fleet(deployment, common, documents, self._hear_again)
+        fleet = PipelineManager(deployment, common, documents, self._hear_again)
         self._fleet = self._closing.enter_context(contextlib.closing(fleet))
-        self._desk = PipelineDesk(documents, fleet, environ)
+        self._desk = PipelineService(documents, fleet, environ)
         checks = {"broker": Broker(settings, CLIENT).problem, "registry": database.problem}
         self._readiness = self._closing.enter_context(
             contextlib.closing(Readiness(checks, self._peers, self._fleet.sources))
@@ -126,7 +126,7 @@ class Control:
         self._renewal.start()
         self._incidents.start()
         self._closing.callback(self._renewal.stop, END_WITHIN_S)
-        log.info("control listens", address=self._socket.getsockname()[:2])
+        log.info("control_listening", address=self._socket.getsockname()[:2])
         signals.on_end(self._finish)
         self._server.run(sockets=[self._socket])
         if isinstance(self._error, ConfigError):

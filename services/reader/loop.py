@@ -9,24 +9,42 @@ from collections.abc import Callable, Iterable
 
 import structlog
 
-from services.reader.actions import Park, Send
-from services.reader.choose import Rules
-from services.reader.inbox import Answered, Event, Inbox, Reached, Removed, Renewed, Undelivered, Wanted
-from services.reader.offering import Offering
-from services.reader.plan import Planner
-from services.reader.publish import Outlet, new_item_id
-from services.reader.spread import Spread
-from services.reader.tell import Teller
-from services.reader.unknown import Unknown
-from services.reader.watch import SourceLike, Watch
+from services.reader.messaging.discovery import Offering
+from services.reader.messaging.message_decoder import (
+    Answered,
+    Event,
+    Inbox,
+    Reached,
+    Removed,
+    Renewed,
+    Undelivered,
+    Unsaid,
+    Wanted,
+)
+from services.reader.messaging.partitioner import Spread
+from services.reader.messaging.status_repetition import Repeater
+from services.reader.messaging.status_reporter import StatusReporter
+from services.reader.messaging.work_publisher import WorkPublisher, new_item_id
+from services.reader.planner.actions import Park, Send
+from services.reader.planner.frontier import Look
+from services.reader.planner.plan import Planner
+from services.reader.planner.scheduling import Rules
+from services.reader.planner.sharing import Sharing
+from services.reader.source.source_poller import COUNT_WITHIN_S, SourceLike, Watch
+from services.reader.source.unrouted_values import Unknown
 from shared.config.model import Config
 from shared.config.partition import assigned
-from shared.messages import Destination, Frontier
-from shared.metrics import Metrics
+from shared.contracts.messages import Destination, Frontier, Share, now
+from shared.runtime.background import Heartbeat
+from shared.runtime.metrics import Metrics
 
 log = structlog.get_logger(__name__)
 
 LOAD_LOOK_S = 0.1
+TURN_EVERY_S = 60.0
+TURNS_WITHIN_S = 15 * COUNT_WITHIN_S
+"""A turn may look, count and publish. A source that takes its time is told of long before; to be started again helps
+only where the process itself hangs."""
 
 
 class Loop:
@@ -37,7 +55,7 @@ class Loop:
         config: Config,
         source: SourceLike,
         inbox: Inbox,
-        outlet: Outlet,
+        outlet: WorkPublisher,
         spread: Spread,
         metrics: Metrics,
         caught_up: threading.Event,
@@ -45,14 +63,21 @@ class Loop:
     ) -> None:
         """``spread`` hears who is planned here; ``caught_up`` is set once the inbox has got everything that the topics
         held when we came."""
-        self._config, self._source, self._inbox, self._outlet, self._spread = config, source, inbox, outlet, spread
-        self._metrics, self._caught_up, self._clock = metrics, caught_up, clock
+        self._config = config
+        self._source = source
+        self._inbox = inbox
+        self._outlet = outlet
+        self._spread = spread
+        self._metrics = metrics
+        self._caught_up = caught_up
+        self._clock = clock
         self._stopped = threading.Event()
         self._recalled: dict[str, Destination] = {}
         self._routes: dict[str, str] = {}
         self._last: Frontier | None = None
         self._watch: Watch | None = None
         self._offering: Offering | None = None
+        self._sharing = sharing(config)
 
     @property
     def source_problem(self) -> str | None:
@@ -64,6 +89,20 @@ class Loop:
             return "not seen yet"
         return None if watch.problem is None else watch.problem.message
 
+    @property
+    def look_age_s(self) -> float | None:
+        """Since the source was last looked at with success; None where it never was. Any thread."""
+        return None if self._watch is None else self._watch.age_s(self._clock())
+
+    def exposition(self) -> str:
+        """The metrics as they are now, also while the loop's own thread waits for the source. Any thread."""
+        age_s, watch = self.look_age_s, self._watch
+        if age_s is not None:
+            self._metrics.source_look_age_seconds.labels().set(age_s)
+        if watch is not None and watch.is_late(self._clock()):
+            self._metrics.dest_lag_seconds.clear()
+        return self._metrics.exposition()
+
     def stop(self) -> None:
         self._stopped.set()
 
@@ -73,8 +112,10 @@ class Loop:
         if self._stopped.is_set():
             return
         self._begin()
-        while not self._stopped.is_set():
-            self._turn()
+        with Heartbeat("reader", TURNS_WITHIN_S) as heartbeat:
+            while not self._stopped.is_set():
+                heartbeat.turned()
+                self._turn()
 
     # -- the beginning -----------------------------------------------------------------------------------------------
 
@@ -90,9 +131,14 @@ class Loop:
                 self._recalled[event.spec.destination] = event.spec
             elif isinstance(event, Removed):
                 self._recalled.pop(event.destination, None)
-            elif isinstance(event, Reached) and event.frontier.instance == self._config.instance.id:
-                newer = self._last is None or event.frontier.cycle > self._last.cycle
-                self._last = event.frontier if newer else self._last
+            elif isinstance(event, Reached):
+                self._recall_frontier(event.frontier)
+
+    def _recall_frontier(self, frontier: Frontier) -> None:
+        if frontier.instance != self._config.instance.id:
+            self._sharing.heard(frontier, self._clock(), now())
+        elif self._last is None or frontier.cycle > self._last.cycle:
+            self._last = frontier
 
     def _begin(self) -> None:
         config, now_s, last = self._config, self._clock(), self._last
@@ -107,14 +153,16 @@ class Loop:
             self._routes,
             config.poll.interval_seconds,
             now_s,
-            counts_unrouted=counts_unrouted(config),
+            counts_unrouted=lambda: self._sharing.counts(self._clock()),
             unknown=unknown,
         )
         # Cycles only grow, also where the last one was lost with the broker.
-        self._teller = Teller(self._outlet, self._metrics, max(last.cycle + 1 if last else 1, int(time.time())))
+        self._teller = StatusReporter(self._outlet, self._metrics, max(last.cycle + 1 if last else 1, int(time.time())))
+        self._repeater = Repeater(self._outlet, now_s)
         for spec in self._recalled.values():
             self._wants(spec, now_s)
-        log.info("reader ready", destinations=len(self._planner.tracked), line=line)
+        self._recalled.clear()
+        log.info("reader_ready", destinations=len(self._planner.tracked), line=line)
 
     # -- one turn ----------------------------------------------------------------------------------------------------
 
@@ -129,13 +177,18 @@ class Loop:
             watch.work(now_s)
             self._teller.note()
         self._publish(self._clock())
-        self._teller.tell(self._planner, self._clock(), watch.catalog_time(self._clock()), watch.problem)
+        self._teller.tell(self._planner, self._clock(), self._look(watch))
+        self._repeater.tell(self._planner.tracked, self._clock())
         if self._offering is not None:
             self._offering.tell(self._routes.values(), self._clock())
         events = self._inbox.take(self._idle_s(watch))
         now_s = self._clock()
         for event in events:
             self._handle(event, now_s)
+
+    def _look(self, watch: Watch) -> Look:
+        now_s = self._clock()
+        return Look(watch.catalog_time(now_s), watch.problem, watch.age_s(now_s), watch.is_late(now_s))
 
     def _publish(self, now_s: float) -> None:
         for action in self._planner.plan(now_s):
@@ -150,23 +203,32 @@ class Loop:
         now_s = self._clock()
         if watch.has_work(now_s):
             return 0.0
-        due = [watch.poll_at_s, self._teller.due_s()]
+        due = [watch.poll_at_s, self._teller.due_s(), self._repeater.due_s()]
         planned = self._planner.next_due_s()
-        return max(0.0, min([*due, planned] if planned is not None else due) - now_s)
+        idle_s = min([*due, planned] if planned is not None else due) - now_s
+        return min(max(0.0, idle_s), TURN_EVERY_S)
 
     def _handle(self, event: Event, now_s: float) -> None:
+        if isinstance(event, Answered):
+            if self._planner.progress(event.progress, now_s):
+                self._teller.note()
+            return
+        if isinstance(event, Reached):  # our own, another reader's, or one that was sent again
+            self._sharing.heard(event.frontier, now_s)
+            return
         self._teller.note()
         match event:
             case Wanted(spec):
                 self._wants(spec, now_s)
             case Removed(name):
                 self._forget(name)
-            case Answered(progress):
-                self._planner.progress(progress, now_s)
             case Undelivered(name, item):
                 self._planner.undelivered(name, item, now_s)
+            case Unsaid(name):
+                self._repeater.undelivered(name)
             case Renewed():
                 self._planner.renewed()
+                self._repeater.all(self._planner.tracked)
                 if self._offering is not None:
                     self._offering.renewed()
 
@@ -182,6 +244,7 @@ class Loop:
         if name in self._planner.tracked:
             self._planner.forget(name)
             self._teller.forget([name])
+            self._repeater.forget(name)
 
     def _watching(self) -> Watch:
         if self._watch is None:
@@ -200,11 +263,10 @@ def rules(config: Config) -> Rules:
     )
 
 
-def counts_unrouted(config: Config) -> bool:
-    """Of the readers that share a pipeline by hash, one counts the rows that are nobody's."""
-    return config.instance.partition.mode != "hash" or config.instance.partition.ordinal == 0
+def sharing(config: Config) -> Sharing:
+    return Sharing(config.instance.id, Share.model_validate(config.instance.partition.model_dump()))
 
 
 def offers(config: Config) -> bool:
     """Whether this reader tells control of routing values without a destination."""
-    return config.appear.policy != "off" and counts_unrouted(config)
+    return config.appear.policy != "off" and sharing(config).counts(0.0)

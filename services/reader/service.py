@@ -9,16 +9,16 @@ from contextlib import ExitStack
 
 import structlog
 
-from services.reader.inbox import Inbox, Intake, Renewed, Woken
 from services.reader.loop import Loop
-from services.reader.publish import Outlet
-from services.reader.source import Source
-from services.reader.spread import Spread
+from services.reader.messaging.message_decoder import Inbox, Intake, Renewed, Woken
+from services.reader.messaging.partitioner import Spread
+from services.reader.messaging.work_publisher import WorkPublisher
+from services.reader.source.lake_source import Source
 from shared.config.catalogs import ResolvedLake
 from shared.config.declared import Lakes
 from shared.config.model import Config
-from shared.errors import ConfigError, DependencyError, SourceError, ViaduckError
-from shared.http import ServiceServer, own_port
+from shared.contracts.errors import ConfigError, DependencyError, SourceError, ViaduckError
+from shared.contracts.messages import Share
 from shared.kafka.dead_letter import dead_letter
 from shared.kafka.follower import Follower
 from shared.kafka.publisher import Publisher
@@ -27,11 +27,12 @@ from shared.kafka.renewal import RenewalWatch
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topics import Topics, ensure
 from shared.lake.source import look
-from shared.messages import Share
-from shared.metrics import Metrics
-from shared.process import die_with_parent, is_supervised
-from shared.scraping import Scraping
-from shared.signals import Signals
+from shared.runtime.http import ServiceServer, own_port
+from shared.runtime.metrics import Metrics
+from shared.runtime.metrics_access import Scraping
+from shared.runtime.peers import SOURCE
+from shared.runtime.process import die_with_parent, is_supervised
+from shared.runtime.signals import Signals
 
 log = structlog.get_logger(__name__)
 
@@ -56,7 +57,7 @@ def require_fit(config: Config) -> None:
     try:
         look(config)
     except SourceError as error:
-        log.warning("the source can't be read yet", type=error.type, why=error.message)
+        log.warning("source_not_readable_yet", type=error.type, why=error.message)
 
 
 class Service:
@@ -64,7 +65,9 @@ class Service:
 
     def __init__(self, config: Config, environ: Mapping[str, str], closing: ExitStack) -> None:
         self._settings = settings = KafkaSettings.from_config(config, environ)
-        self._topics, self._metrics, self._inbox = Topics(settings.prefix), Metrics(config.pipeline), Inbox()
+        self._topics = Topics(settings.prefix)
+        self._metrics = Metrics(config.pipeline)
+        self._inbox = Inbox()
         client = f"viaduck-reader-{config.instance.id}-{socket.gethostname()}-{os.getpid()}"
         ensure(settings)
         spread = Spread()
@@ -104,24 +107,29 @@ class Service:
     def _listening(self, config: Config, port: int) -> ServiceServer:
         host = config.server.host
         try:
-            return ServiceServer(host, port, self._metrics.exposition, self._checks, Scraping.of(config))
+            return ServiceServer(
+                host, port, self._loop.exposition, self._checks, Scraping.of(config), looks=self._looks
+            )
         except OSError as error:
             hint = "stop what listens there, or set another reader.port"
             raise DependencyError("http", f"can't listen on {host}:{port}: {error.strerror}", hint) from None
 
-    def _outlet(self, config: Config) -> Outlet:
+    def _outlet(self, config: Config) -> WorkPublisher:
         share = Share.model_validate(config.instance.partition.model_dump())
-        return Outlet(self._publisher, self._topics, config.pipeline, config.instance.id, share, self._inbox.put)
+        return WorkPublisher(self._publisher, self._topics, config.pipeline, config.instance.id, share, self._inbox.put)
 
     def _unreadable(self, record: Record, reason: str) -> None:
         self._metrics.dead_letters_total.labels(topic=record.topic).inc()
         dead_letter(self._publisher, self._topics, record, reason, "reader")
 
+    def _looks(self) -> Mapping[str, float | None]:
+        return {SOURCE: self._loop.look_age_s}
+
     def _checks(self) -> Mapping[str, str | None]:
         return {
             "broker": self._follower.problem or self._publisher.problem,
             "topics": None if self._follower.caught_up.is_set() else "still being read",
-            "source": self._loop.source_problem,
+            SOURCE: self._loop.source_problem,
         }
 
 

@@ -22,12 +22,12 @@ from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from shared.config import storage
-from shared.config.mistakes import UNWRITABLE
+from shared.config.config_errors import UNWRITABLE
+from shared.config.libpq_words import SERVICE, pinned
 from shared.config.secrets import PASSWORD_WORDS, SECRET_PROPERTIES, shown_variable
 from shared.config.secrets import scrub as scrub
-from shared.config.words import SERVICE, pinned
-from shared.errors import ViaduckError
-from shared.messages import LakeRef
+from shared.contracts.errors import ViaduckError
+from shared.contracts.messages import LakeRef
 
 SQLITE = "sqlite:"
 POSTGRES = "postgres:"
@@ -250,6 +250,16 @@ def patient(conninfo: str) -> str:
     """Connection words, with an end to waiting where they name none themselves."""
     words = _parsed(conninfo)
     return make_conninfo("", **words, **{name: value for name, value in PATIENCE.items() if name not in words})
+
+
+def with_statement_timeout(conninfo: str, seconds: float) -> str:
+    """Connection words by which the server ends a statement after so long, unless they say something of it."""
+    words = _parsed(conninfo)
+    options = words.get("options", "")
+    if "statement_timeout" in options:
+        return conninfo
+    limited = f"{options} -c statement_timeout={round(seconds * 1000)}".strip()
+    return make_conninfo("", **{**words, "options": limited})
 
 
 def catalog_identity(catalog: str) -> str:

@@ -20,16 +20,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from shared.config.catalogs import ENV_SUFFIX, ResolvedLake, resolve
-from shared.config.copies import is_copy
 from shared.config.lake_rules import complete_lake, section_of
 from shared.config.limits import ADDRESS, Limits, limits_of
 from shared.config.loading import lake_of, public_lake, with_defaults
 from shared.config.model import PLACEHOLDER, Config, FileDestination
-from shared.config.names import safe_name
+from shared.config.pipeline_files import is_copy
+from shared.config.safe_names import safe_name
 from shared.config.secrets import SECRET_PROPERTIES
 from shared.config.template_rules import filled
-from shared.errors import ViaduckError
-from shared.messages import Destination, LakeRef
+from shared.contracts.errors import ViaduckError
+from shared.contracts.messages import Destination, LakeRef
 
 HOW_TO_ALLOW = (
     "give every service the same configuration file where it declares this lake; else let it be named there"
@@ -41,7 +41,8 @@ class Lakes:
     """The lakes of one pipeline, resolved. Every method raises what ``resolve`` raises, and ``not_allowed``."""
 
     def __init__(self, config: Config, environ: Mapping[str, str] = os.environ) -> None:
-        self._config, self._environ = config, environ
+        self._config = config
+        self._environ = environ
         self._listed = {} if is_copy(config) else {each.id: each for each in config.destinations}
 
     def source(self) -> ResolvedLake:

@@ -3,8 +3,8 @@
 What belongs to the deployment may stand in any of the files, and needs to stand in one only: each ``Config`` holds it
 in the end, so whoever is given one pipeline's has everything.
 
-Pipelines that came over REST are beside them as copies (``shared.config.copies``): no mistake of one of those is more
-than its own.
+Pipelines that came over REST are beside them as copies (``shared.config.pipeline_files``): no mistake of one of those
+is more than its own.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from pathlib import Path
 from typing import Any
 
 from shared.config.catalogs import ResolvedLake, resolve
-from shared.config.copies import Copies, Fingerprint, is_copy
+from shared.config.config_errors import Mistakes, join, quoted
 from shared.config.lake_rules import World
 from shared.config.limits import limits_of, own_variables
 from shared.config.loading import Loaded, load_file
-from shared.config.mistakes import Mistakes, join, quoted
 from shared.config.model import Config, Section
-from shared.config.overlap import Claim, Paths, claim_of
+from shared.config.path_overlap import Claim, Paths, claim_of
+from shared.config.pipeline_files import Copies, Fingerprint, is_copy
 from shared.config.rules import check_common
 from shared.config.template_rules import filled
-from shared.errors import ConfigError
-from shared.messages import LakeRef
+from shared.contracts.errors import ConfigError
+from shared.contracts.messages import LakeRef
 
 COMMON = ("server", "reader", "applier", "web", "instance", "kafka", "spark", "registry")
 """Sections of the deployment; ``state_dir`` is its too, and all else a pipeline's own."""
@@ -184,10 +184,14 @@ def _refused_template(config: Config, *, several: bool) -> Iterator[str]:
 
 def _files(place: Path) -> list[Path]:
     """A folder's files by name. Hidden ones are an editor's, or the halves of a Kubernetes volume."""
-    if not place.is_dir():
-        return [place]
-    found = (each for each in place.iterdir() if each.suffix in ENDINGS and not each.name.startswith("."))
-    files = sorted(each for each in found if not each.is_dir())
+    try:
+        if not place.is_dir():
+            return [place]
+        found = (each for each in place.iterdir() if each.suffix in ENDINGS and not each.name.startswith("."))
+        files = sorted(each for each in found if not each.is_dir())
+    except OSError as error:
+        why = error.strerror or "not a path"
+        raise ConfigError([f"{place}: can't be read: {why}; correct the path or its permissions"]) from None
     if not files:
         raise ConfigError([f"{place}: has no file that ends in .yaml or .yml; write one, or name another folder"])
     return files

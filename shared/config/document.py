@@ -10,8 +10,8 @@ from typing import Any, Literal, TypeAlias
 
 import yaml
 
-from shared.config.mistakes import UNWRITABLE, Mistakes, Position, join, quoted
-from shared.errors import ConfigError
+from shared.config.config_errors import UNWRITABLE, Mistakes, Position, join, quoted
+from shared.contracts.errors import ConfigError
 
 MAX_DEPTH = 32
 """Far more than a configuration needs, far less than what libyaml's recursion survives."""

@@ -17,7 +17,7 @@ from shared.config.catalogs import (
     absolute_data_path,
     parse_catalog,
 )
-from shared.config.mistakes import Mistakes, join
+from shared.config.config_errors import Mistakes, join
 from shared.config.secrets import is_variable_name, scrub, shown_variable
 
 CATALOG_KEYS = ("catalog", "catalog_env", "postgres_uri_env")

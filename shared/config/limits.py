@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from shared.config import storage, words
+from shared.config import libpq_words, storage
 from shared.config.catalogs import (
     ENV_SUFFIX,
     POSTGRES,
@@ -20,10 +20,10 @@ from shared.config.catalogs import (
     connection_words,
     parse_catalog,
 )
-from shared.config.copies import is_copy
+from shared.config.config_errors import LONGEST_QUOTE
 from shared.config.lake_rules import complete_lake, section_of, text_of
-from shared.config.mistakes import LONGEST_QUOTE
 from shared.config.model import Config, Section
+from shared.config.pipeline_files import is_copy
 from shared.config.secrets import PASSWORD_WORDS, SECRET_PROPERTIES, is_variable_name
 
 OURS = ("VIADUCK_*", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "PG[A-Z]*")
@@ -110,7 +110,7 @@ class Limits:
             if holds:
                 yield "catalog", "holds a password; name a variable (catalog_env)"
             public = {word: value for word, value in found.items() if word not in holds}
-            yield from (("catalog", said) for said in words.faults(public, files=self.files))
+            yield from (("catalog", said) for said in libpq_words.faults(public, files=self.files))
 
     def _hosts(self, lake: Lake) -> Iterator[tuple[str, str]]:
         found = _catalog_words(lake, self.folder)

@@ -4,6 +4,7 @@
 
     read      YAML → tree: lines, duplicate keys             document.py
     fit       tree → shape of the model, unknown keys        fitting.py
+    part      the single-process Viaduck's SCHEMA.TABLE     original.py
     check     one catalog each, variables, duplicates        rules.py, lake_rules.py
     complete  inheritance, defaults, absolute paths          here
     validate  what a single value must fulfil                model.py
@@ -23,15 +24,16 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from shared.config.catalogs import has_password, without_password
+from shared.config.coercion import fit_section
+from shared.config.config_errors import Mistakes, join
 from shared.config.document import Tree, read
-from shared.config.fitting import fit_section
 from shared.config.lake_rules import World, complete_lake, section_of, text_of
-from shared.config.mistakes import Mistakes, join
 from shared.config.model import Config, FileDestination
+from shared.config.original_file import with_schemas
 from shared.config.rules import check, destinations_of
 from shared.config.secrets import SECRET_PROPERTIES
-from shared.errors import ViaduckError
-from shared.messages import Destination, LakeRef
+from shared.contracts.errors import ViaduckError
+from shared.contracts.messages import Destination, LakeRef
 
 STATE_DIR = ".viaduck"
 
@@ -73,7 +75,7 @@ def load_file(path: Path, environ: Mapping[str, str] = os.environ) -> Loaded:
 
 def load_tree(tree: dict[str, Tree], path: Path, environ: Mapping[str, str], mistakes: Mistakes) -> Loaded | None:
     """The tree of a file that is, or is to be, at ``path``; None where there are mistakes, which are noted."""
-    sections = fit_section(tree, Config, "", mistakes)
+    sections = with_schemas(fit_section(tree, Config, "", mistakes), mistakes)
     world = World(environ, Path(os.path.abspath(path)).parent)  # noqa: PTH100 - a link's own folder counts, not its target's
     check(sections, world, mistakes)
     config = _validated(_complete(sections, world.folder / path.name), mistakes)

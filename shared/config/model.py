@@ -1,4 +1,4 @@
-"""The configuration file as values: every key of docs/CONFIGURATION.md, checked for shape and nothing else.
+"""The configuration file as values: every key of docs/reference/configuration.md, checked for shape and nothing else.
 
 What needs a second look (duplicates, variables, catalogs, a near key for a typo) is in ``shared.config.loading``.
 """
@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from shared.messages import LakeRef, Name, SeedMode
+from shared.contracts.messages import LakeRef, Name, SeedMode
 
 PLACEHOLDER = "{routing_value}"
 
@@ -134,7 +134,7 @@ class Applier(Section):
     max_threads_per_worker: int = Field(default=32, ge=1)
     """Reached where destinations are far, so that threads wait more than they work."""
     deadline_seconds: float = Field(default=120.0, gt=0)
-    """No destination transaction may be older than this when it commits (docs/HAZARDS.md, H6)."""
+    """No destination transaction may be older than this when it commits (docs/explanation/hazards.md, H6)."""
     seed_deadline_seconds: float = Field(default=3600.0, gt=0)
     """The same of a seed, where it is more."""
     stall_seconds: float = Field(default=10.0, gt=0)

@@ -11,6 +11,7 @@ from typing import Any
 
 from shared.config import public_url
 from shared.config.catalogs import ResolvedLake
+from shared.config.config_errors import Mistakes, join, quoted
 from shared.config.lake_rules import (
     World,
     check_lake,
@@ -21,10 +22,9 @@ from shared.config.lake_rules import (
     section_of,
     text_of,
 )
-from shared.config.mistakes import Mistakes, join, quoted
-from shared.config.overlap import Claim, Paths, claim_of
+from shared.config.path_overlap import Claim, Paths, claim_of
 from shared.config.template_rules import check_template
-from shared.messages import LakeRef
+from shared.contracts.messages import LakeRef
 
 Sections = Mapping[str, Any]
 

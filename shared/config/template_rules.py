@@ -9,11 +9,11 @@ from typing import Any
 from psycopg.conninfo import conninfo_to_dict
 
 from shared.config.catalogs import POSTGRES, CatalogRefused, ResolvedLake, has_password, parse_catalog
+from shared.config.config_errors import Mistakes, join
 from shared.config.lake_rules import CATALOG_KEYS, World, check_lake, section_of, text_of
-from shared.config.mistakes import Mistakes, join
 from shared.config.model import PLACEHOLDER
 from shared.config.secrets import SECRET_PROPERTIES
-from shared.messages import NAME
+from shared.contracts.messages import NAME
 
 HERE = "template"
 PLACES = ("id", "name", "catalog", "metadata_schema", "data_path", "schema", "table")

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from shared.errors import DependencyError
+from shared.contracts.errors import DependencyError
 from shared.kafka.failure import Watch, build, describe
 from shared.kafka.settings import KafkaSettings
 
@@ -110,10 +110,13 @@ class Broker:
         for name, future in created.items():
             try:
                 self._answer(future, timeout_s + 1.0)
-                log.info("topic created", topic=name, partitions=self._settings.partitions)
+                log.info("topic_created", topic=name, partitions=self._settings.partitions)
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # another service was quicker
-                    hint = "create the topic by hand as docs/OPERATIONS.md shows, or let this principal create topics"
+                    hint = (
+                        "create the topic by hand as docs/how-to/connect-to-kafka.md shows, or let this principal"
+                        " create topics"
+                    )
                     raise DependencyError(
                         "kafka", f"can't create topic {name}: {describe(error.args[0])}", hint
                     ) from None

@@ -16,9 +16,9 @@ from pathlib import Path
 import structlog
 from confluent_kafka import Producer
 
-from shared import log as logging
-from shared.process import die_with_parent, is_supervised
-from shared.signals import Signals
+from shared.runtime import log as logging
+from shared.runtime.process import die_with_parent, is_supervised
+from shared.runtime.signals import Signals
 
 log = structlog.get_logger(__name__)
 
@@ -53,7 +53,7 @@ def main(file: Path) -> int:
             die_with_parent()
         broker = EmbeddedBroker()
         tell(broker.bootstrap, file)
-        log.info("embedded broker started", bootstrap=broker.bootstrap)
+        log.info("embedded_broker_started", bootstrap=broker.bootstrap)
         while signals.ended_by is None:
             signals.wait(LOOK_EVERY_S)
             signals.take_reload()

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import structlog
 from confluent_kafka import KafkaError, KafkaException
 
-from shared.errors import ConfigError
+from shared.contracts.errors import ConfigError
 
 log = structlog.get_logger(__name__)
 
@@ -58,7 +58,8 @@ class Watch:
 
     def __init__(self, client_id: str, *, is_member: bool = True) -> None:
         """``is_member``: it reads as one of a group; else that it may not know of the group is no trouble."""
-        self._client_id, self._is_member = client_id, is_member
+        self._client_id = client_id
+        self._is_member = is_member
         self._problem: str | None = None
         self._fatal: str | None = None
 
@@ -79,18 +80,18 @@ class Watch:
         if is_fatal(error):
             self._fatal = said
         if error.code() not in REFUSED | UNREACHABLE and not is_fatal(error):
-            log.warning("kafka client", client=self._client_id, error=said)
+            log.warning("kafka_client_error", client=self._client_id, error=said)
             return
         if self._problem is None or error.code() in REFUSED:
             self._report(said, error)
 
     def _report(self, said: str, error: KafkaError) -> None:
         if self._problem != said:
-            log.error("kafka broker can't be used", client=self._client_id, error=said, refused=error.code() in REFUSED)
+            log.error("kafka_unavailable", client=self._client_id, error=said, refused=error.code() in REFUSED)
         self._problem = said
 
     def works(self) -> None:
         """The broker answered."""
         if self._problem is not None:
-            log.info("kafka broker answers again", client=self._client_id)
+            log.info("kafka_available", client=self._client_id)
         self._problem = None

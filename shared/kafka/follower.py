@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 import structlog
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
 
-from shared.background import Background
 from shared.kafka.failure import ClientLost, Watch, build, describe
 from shared.kafka.receive import receive
 from shared.kafka.record import Record
 from shared.kafka.settings import KafkaSettings
+from shared.runtime.background import Background
 
 log = structlog.get_logger(__name__)
 
@@ -41,7 +41,9 @@ class Follower:
 
     def __init__(self, settings: KafkaSettings, client_id: str, topics: Sequence[str], *, urgent: bool = True) -> None:
         """``urgent`` where changes wait for what is said there; else it may be heard a little later."""
-        self._settings, self._client_id, self._topics = settings, client_id, tuple(topics)
+        self._settings = settings
+        self._client_id = client_id
+        self._topics = tuple(topics)
         self._urgent = urgent
         self._watch = Watch(client_id, is_member=False)
         self._renewed = threading.Event()
@@ -111,7 +113,7 @@ class Follower:
                     self._ask(consumer)
                     ask_at = time.monotonic() + ASK_EVERY_S
         except ClientLost as lost:
-            log.warning("reading topics from the beginning", client=self._client_id, because=str(lost))
+            log.warning("topics_reread", client=self._client_id, because=str(lost))
         finally:
             consumer.close()
 

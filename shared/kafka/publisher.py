@@ -10,11 +10,11 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from shared.background import Background
 from shared.kafka.failure import NotDelivered, Watch, build, describe, is_fatal
 from shared.kafka.partition_counts import PartitionCounts
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.signing import SIGNATURE_HEADER
+from shared.runtime.background import Background
 
 log = structlog.get_logger(__name__)
 
@@ -43,8 +43,10 @@ class Publisher:
 
         Whatever has a place must be sent from one thread.
         """
-        self._settings, self._client_id = settings, client_id
-        self._places, self._partitions = dict(places or {}), PartitionCounts()
+        self._settings = settings
+        self._client_id = client_id
+        self._places = dict(places or {})
+        self._partitions = PartitionCounts()
         self._watch = Watch(client_id)
         self._lock = threading.Lock()
         self._producer = self._build()
@@ -96,7 +98,7 @@ class Publisher:
         with self._lock:
             old, self._producer = self._producer, fresh
         self._partitions.forget()
-        log.warning("kafka producer built anew", client=self._client_id)
+        log.warning("kafka_producer_recreated", client=self._client_id)
         _discard(old)
 
     def close(self, timeout_s: float = 10.0) -> None:
@@ -144,13 +146,13 @@ class Publisher:
                 self._partitions.forget()
             if on_delivery is None:
                 if error is not None:
-                    log.warning("message not delivered", topic=topic, key=key, error=str(error))
+                    log.warning("message_not_delivered", topic=topic, key=key, error=str(error))
                 return
             try:
                 on_delivery(error)
             except Exception:
                 # Raised any further it would come out of some unrelated poll() and end the serving thread.
-                log.exception("delivery report could not be handled", topic=topic, key=key)
+                log.exception("delivery_report_failed", topic=topic, key=key)
 
         return report
 

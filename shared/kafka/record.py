@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import Message
 
+from shared.contracts.messages import UnreadableMessage
 from shared.kafka.signing import SIGNATURE_HEADER, Signing
-from shared.messages import UnreadableMessage
 
 
 @dataclass(frozen=True, slots=True)

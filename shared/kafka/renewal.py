@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
-from shared.background import Background
-from shared.errors import DependencyError
+from shared.contracts.errors import DependencyError
 from shared.kafka.broker import Broker, TopicIdentity
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topics import Topics
+from shared.runtime.background import Background
 
 log = structlog.get_logger(__name__)
 
@@ -32,7 +32,8 @@ class RenewalWatch:
     def __init__(
         self, settings: KafkaSettings, client_id: str, on_renewed: Callable[[], None], broker: Broker | None = None
     ) -> None:
-        self._settings, self._on_renewed = settings, on_renewed
+        self._settings = settings
+        self._on_renewed = on_renewed
         self._kept = Topics(settings.prefix).kept
         self._broker = broker or Broker(settings, client_id)
         self._known: Mapping[str, TopicIdentity] = {}
@@ -51,7 +52,7 @@ class RenewalWatch:
             try:
                 self._look()
             except DependencyError as error:
-                log.debug("topics can't be looked at", error=error.message)  # the clients themselves tell of it
+                log.debug("topics_not_readable", error=error.message)  # the clients themselves tell of it
                 loop.stopped.wait(LOOK_EVERY_S)
 
     def _look(self) -> None:
@@ -61,7 +62,7 @@ class RenewalWatch:
             found = self._broker.identities(self._kept, ANSWER_WITHIN_S)
         if self._known and found != self._known and len(found) == len(self._kept):
             changed = sorted(name for name in found if found[name] != self._known.get(name))
-            log.warning("topics are others than before: beginning anew", topics=changed)
+            log.warning("topics_recreated", topics=changed)
             self._on_renewed()
         if len(found) == len(self._kept):
             self._known = found

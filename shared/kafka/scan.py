@@ -10,7 +10,7 @@ from functools import partial
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from tenacity import retry, retry_if_exception, stop_after_delay, wait_fixed
 
-from shared.errors import DependencyError
+from shared.contracts.errors import DependencyError
 from shared.kafka.failure import ClientLost, Watch, build, describe
 from shared.kafka.receive import receive
 from shared.kafka.record import Record
@@ -32,7 +32,8 @@ class Scan:
     """Each call has a consumer of its own, on the caller's thread. Raises ``DependencyError``."""
 
     def __init__(self, settings: KafkaSettings, client_id: str) -> None:
-        self._settings, self._client_id = settings, client_id
+        self._settings = settings
+        self._client_id = client_id
 
     def newest(self, topic: str, count: int) -> list[Record]:
         """About the newest ``count`` records: an equal part from the end of each partition."""

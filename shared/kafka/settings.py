@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import structlog
 from confluent_kafka import KafkaError
 
 from shared.config.model import Config
-from shared.errors import ConfigError
+from shared.contracts.errors import ConfigError
 from shared.kafka.signing import Signing, signing_of
 
 BOOTSTRAP = "VIADUCK_BOOTSTRAP"
@@ -42,6 +43,9 @@ EMBEDDED_PATIENT = {"fetch.wait.max.ms": 150}
 EMBEDDED_MEMBER = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 500, "fetch.wait.max.ms": 40}
 
 
+log = structlog.get_logger(__name__)
+
+
 @dataclass(frozen=True)
 class KafkaSettings:
     """Where the broker is and how to talk to it. ``properties`` may hold secrets and stays out of the repr."""
@@ -59,6 +63,12 @@ class KafkaSettings:
     def from_config(cls, config: Config, environ: Mapping[str, str] = os.environ) -> KafkaSettings:
         """Raises ``ConfigError`` where no broker or no key is named, or a variable is missing."""
         reached = cls.reaching(config, environ)
+        if config.kafka.signing == "off":
+            log.warning(
+                "signing_off",
+                hint="messages are neither signed nor checked: write access to the topics decides what tenants get",
+                prefix=reached.prefix,
+            )
         return replace(reached, signing=signing_of(config.kafka, config.path.parent, environ))
 
     @classmethod

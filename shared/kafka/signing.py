@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from shared.config.model import Kafka
-from shared.errors import ConfigError
+from shared.contracts.errors import ConfigError
 
 SIGNATURE_HEADER = "viaduck-signature"
 

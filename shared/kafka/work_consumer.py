@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -17,6 +19,7 @@ from shared.kafka.settings import KafkaSettings
 log = structlog.get_logger(__name__)
 
 BATCH = 1_000
+ASK_EVERY_S, ANSWER_WITHIN_S = 2.0, 1.0
 UNSUPPORTED = "ConsumerGroupHeartbeat"
 """The request that a broker without the new group protocol does not know; librdkafka names it when it gives up."""
 
@@ -51,11 +54,16 @@ class WorkConsumer:
         on_assign: OnPartitions = _ignore,
         on_revoke: OnPartitions = _ignore,
     ) -> None:
-        self._settings, self._client_id, self._group, self._topics = settings, client_id, group, list(topics)
-        self._on_assign, self._on_revoke = on_assign, on_revoke
+        self._settings = settings
+        self._client_id = client_id
+        self._group = group
+        self._topics = list(topics)
+        self._on_assign = on_assign
+        self._on_revoke = on_revoke
         self._assigned: set[Partition] = set()
         self._watch = Watch(client_id)
         self._renewed = threading.Event()
+        self._ask_at_s = 0.0
         self._classic = settings.must_be_classic
         self._consumer = self._join()
 
@@ -82,10 +90,13 @@ class WorkConsumer:
             if self._renewed.is_set():
                 self._renewed.clear()
                 raise ClientLost("the topics are others than before")
-            return receive(self._consumer, self._watch, timeout_s, limit, self._settings.signing)
+            records = receive(self._consumer, self._watch, timeout_s, limit, self._settings.signing)
+            if self._watch.problem is not None and time.monotonic() >= self._ask_at_s:
+                self._ask()
+            return records
         except ClientLost as lost:
             self._classic = self._classic or UNSUPPORTED in str(lost)
-            log.warning("joining the group anew", client=self._client_id, group=self._group, because=str(lost))
+            log.warning("group_rejoined", client=self._client_id, group=self._group, because=str(lost))
             self._rejoin()
             return []
 
@@ -112,9 +123,16 @@ class WorkConsumer:
             if positions:
                 self._consumer.commit(offsets=positions, asynchronous=False)
         except KafkaException as error:
-            log.warning("offsets not committed", client=self._client_id, error=describe(error.args[0]))
+            log.warning("offsets_not_committed", client=self._client_id, error=describe(error.args[0]))
         finally:
             self._consumer.close()
+
+    def _ask(self) -> None:
+        """Whether a broker in trouble answers again: where no item comes, nothing would tell."""
+        with contextlib.suppress(KafkaException):  # the consumer itself waits for it
+            self._consumer.list_topics(self._topics[0], timeout=ANSWER_WITHIN_S)
+            self._watch.works()
+        self._ask_at_s = time.monotonic() + ASK_EVERY_S
 
     def _join(self) -> Consumer:
         self._watch = Watch(self._client_id)
@@ -132,19 +150,19 @@ class WorkConsumer:
         gained = frozenset(Partition(p.topic, p.partition) for p in partitions)
         self._assigned |= gained
         if gained:
-            log.info("partitions assigned", client=self._client_id, partitions=sorted(p.number for p in gained))
+            log.info("partitions_assigned", client=self._client_id, partitions=sorted(p.number for p in gained))
             self._on_assign(gained)
 
     def _gone(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         gone = frozenset(Partition(p.topic, p.partition) for p in partitions) & self._assigned
         self._assigned -= gone
         if gone:
-            log.info("partitions revoked", client=self._client_id, partitions=sorted(p.number for p in gone))
+            log.info("partitions_revoked", client=self._client_id, partitions=sorted(p.number for p in gone))
             self._on_revoke(gone)
 
     def _committed(self, error: KafkaError | None, _: list[TopicPartition]) -> None:
         if error is not None:
-            log.warning("offsets not committed", client=self._client_id, error=describe(error))
+            log.warning("offsets_not_committed", client=self._client_id, error=describe(error))
 
     def _ours(self, partitions: Iterable[Partition]) -> list[TopicPartition]:
         return [TopicPartition(p.topic, p.number) for p in partitions if p in self._assigned]

@@ -9,8 +9,11 @@ from pathlib import Path
 import duckdb
 
 from shared.config import storage
-from shared.config.catalogs import POSTGRES, ResolvedLake, patient
-from shared.errors import DestinationError
+from shared.config.catalogs import POSTGRES, ResolvedLake, patient, with_statement_timeout
+from shared.config.path_overlap import FILES
+from shared.contracts.errors import DestinationError
+from shared.lake.engine import POSTGRES as POSTGRES_SCANNER
+from shared.lake.engine import SQLITE as SQLITE_SCANNER
 from shared.lake.engine import surroundings
 from shared.lake.failure import classify
 from shared.lake.sql import ident, literal
@@ -26,7 +29,18 @@ S3_SETTINGS = {
 }
 """Properties of the configuration file → parameters of DuckDB's S3 secret."""
 
+READ_STATEMENT_S, WRITE_STATEMENT_S = 120.0, 600.0
+"""What Postgres ends one of DuckLake's statements after: somebody may hold a lock on the catalog for good, and DuckDB
+gives up no statement by itself. A transaction that writes is given time to wait for other writers of the same lake; one
+of its statements that is ended, COMMIT included, has written nothing."""
+
 NO_KEYS = {"KEY_ID": "", "SECRET": "", "SESSION_TOKEN": ""}
+
+
+def scanners(*lakes: ResolvedLake) -> frozenset[str]:
+    """What an instance must have loaded to attach those lakes, and may have: functions of other kinds of catalogs
+    would only serve whoever gets an expression of his run."""
+    return frozenset(POSTGRES_SCANNER if lake.sqlite_file is None else SQLITE_SCANNER for lake in lakes)
 
 
 def attach(
@@ -40,20 +54,34 @@ def attach(
     try:
         if sqlite_file is not None:
             _prepare_sqlite(con, alias, sqlite_file, read_only=read_only, create=create)
-        statement = _statement(alias, lake, read_only=read_only, create=create)
         try:
-            con.execute(statement)
+            _attach(con, _statement(alias, lake, read_only=read_only, create=create))
         except duckdb.Error as error:
-            if not _stored_relative(error):
+            if not _refuses_options(error):
                 raise
-            con.execute(statement.removesuffix(")") + ", OVERRIDE_DATA_PATH true)")
+            _attach(con, _statement(alias, lake, read_only=read_only, create=create, limited=False))
         _create_secret(con, alias, lake)
+        _require_declared(con, alias, lake)
     except (duckdb.Error, OSError, DestinationError) as error:
         with contextlib.suppress(duckdb.Error):  # an instance that has been invalidated refuses even this
             detach(con, alias)
         if isinstance(error, DestinationError):
             raise
         raise classify(error, f"opening the lake at {lake}") from None
+
+
+def _attach(con: duckdb.DuckDBPyConnection, statement: str) -> None:
+    try:
+        con.execute(statement)
+    except duckdb.Error as error:
+        if not _stored_relative(error):
+            raise
+        con.execute(statement.removesuffix(")") + ", OVERRIDE_DATA_PATH true)")
+
+
+def _refuses_options(error: duckdb.Error) -> bool:
+    """Whether a pooler is between us and Postgres that lets no options through; then its own limits hold."""
+    return "unsupported startup parameter" in str(error)
 
 
 def _stored_relative(error: duckdb.Error) -> bool:
@@ -117,7 +145,7 @@ def _use_wal(con: duckdb.DuckDBPyConnection, alias: str, file: Path) -> None:
         con.execute(f"DETACH {name}")
 
 
-def _statement(alias: str, lake: ResolvedLake, *, read_only: bool, create: bool) -> str:
+def _statement(alias: str, lake: ResolvedLake, *, read_only: bool, create: bool, limited: bool = True) -> str:
     options = []
     if read_only:
         options.append("READ_ONLY")
@@ -133,15 +161,20 @@ def _statement(alias: str, lake: ResolvedLake, *, read_only: bool, create: bool)
     if lake.sqlite_file is None:
         # Else the extension loads, and keeps in memory, the catalog of the whole database: ten times as many rows.
         options.append(f"META_SCHEMA {literal(lake.schema)}")
-    target = lake.catalog if lake.sqlite_file is not None else POSTGRES + patient(lake.conninfo)
+    target = lake.catalog if lake.sqlite_file is not None else POSTGRES + _words(lake, read_only, limited)
     return f"ATTACH {literal('ducklake:' + target)} AS {ident(alias)} ({', '.join(options)})"
+
+
+def _words(lake: ResolvedLake, read_only: bool, limited: bool) -> str:
+    words = patient(lake.conninfo)
+    return with_statement_timeout(words, READ_STATEMENT_S if read_only else WRITE_STATEMENT_S) if limited else words
 
 
 def _beside(sqlite_file: Path | None) -> str | None:
     """Where the files of a lake go that is about to be made and was given no place for them; else None."""
     if sqlite_file is None or (sqlite_file.exists() and sqlite_file.stat().st_size > 0):
         return None
-    return f"{sqlite_file}.files"
+    return f"{sqlite_file}{FILES}"
 
 
 def _create_secret(con: duckdb.DuckDBPyConnection, alias: str, lake: ResolvedLake) -> None:
@@ -168,6 +201,29 @@ def _keys(lake: ResolvedLake) -> dict[str, str]:
     if NO_KEYS.keys() & given.keys():
         ambient = {name: value for name, value in ambient.items() if name not in NO_KEYS}
     return NO_KEYS | ambient | given
+
+
+def _require_declared(con: duckdb.DuckDBPyConnection, alias: str, lake: ResolvedLake) -> None:
+    """Raises ``not_allowed`` where only a stranger's own catalog says where the lake's files are.
+
+    Its owner may change that at any time: to another lake's folder, or to a prefix that the keys of both open.
+    """
+    if not lake.strange or lake.data_path is not None:
+        return
+    said = _data_path(con, alias)
+    if not is_beside(said, lake):
+        raise undeclared(said, lake)
+
+
+def is_beside(data_path: str, lake: ResolvedLake) -> bool:
+    """Whether it is the folder beside a SQLite catalog in which a lake's files are where nothing is said."""
+    return lake.sqlite_file is not None and _below(data_path) == _below(f"{lake.sqlite_file}{FILES}")
+
+
+def undeclared(data_path: str, lake: ResolvedLake) -> DestinationError:
+    shown = data_path if len(data_path) <= 200 else data_path[:199] + "…"
+    message = f"only the catalog of {lake} says that its files are at {shown!r}, which its owner may change"
+    return DestinationError("not_allowed", message, "write that data_path into the destination")
 
 
 def _secret_name(alias: str) -> str:

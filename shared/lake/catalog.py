@@ -1,6 +1,6 @@
 """A lake's metadata by plain SQL on its catalog: cheap, read-only, and never DuckLake's ``snapshots()``.
 
-``snapshots()`` parses every snapshot of the lake (DUCKLAKE §2: seconds on a long history); these queries touch the few
+``snapshots()`` parses every snapshot of the lake (seconds on a long history); these queries touch the few
 rows that they need, in a millisecond, on SQLite and on Postgres alike.
 """
 
@@ -15,15 +15,15 @@ import duckdb
 import psycopg
 
 from shared.config.catalogs import ResolvedLake
-from shared.errors import DestinationError
+from shared.contracts.errors import DestinationError
+from shared.contracts.ranges import Range
+from shared.lake.catalog_query import Question, Value
 from shared.lake.column_history import ColumnVersion, Field, fields_at
-from shared.lake.engine import connect
+from shared.lake.engine import SQLITE, connect
 from shared.lake.failure import classify
 from shared.lake.pruning import Layout, layout_of
-from shared.lake.question import Question, Value
 from shared.lake.sql import ident
 from shared.lake.statements import AttachedSqlite, OwnSqlite, Postgres, Row, Statements
-from shared.ranges import Range
 
 MAINTENANCE = frozenset({"merge_adjacent", "rewrite_delete", "inline_flush"})
 """Marks of commits that move rows between files and change none."""
@@ -251,8 +251,8 @@ class CatalogReader:
     def only_appended(self, table_id: int, range: Range) -> bool:
         """Whether metadata proves that the range did nothing but insert rows, so its insertions are exact.
 
-        The proof of DUCKLAKE §1.11; the marks alone were wrong in 34 of 1049 ranges. Expiry deletes marks, so a range
-        with a hole proves nothing.
+        The marks alone do not prove it: they were wrong in 34 of 1049 ranges that were tried. Expiry deletes marks, so
+        a range with a hole proves nothing.
         """
         if range.is_empty:
             return True
@@ -486,25 +486,6 @@ class CatalogReader:
     def data_path(self) -> str:
         return str(self._one("SELECT value AS path FROM {}ducklake_metadata WHERE key = 'data_path'")["path"])
 
-    def path_elsewhere(self) -> tuple[str, str] | None:
-        """What the lake names outside its own data path, and where; None where there is no such thing.
-
-        A path that climbs up, or that brings parameters of its own for a store, is elsewhere, too.
-        """
-        root = self.data_path().rstrip("/") + "/"
-        rows = self._all(
-            "SELECT kind, path FROM ("
-            "SELECT 'data file' AS kind, path, path_is_relative FROM {}ducklake_data_file"
-            " UNION ALL SELECT 'delete file', path, path_is_relative FROM {}ducklake_delete_file"
-            " UNION ALL SELECT 'table', path, path_is_relative FROM {}ducklake_table"
-            " UNION ALL SELECT 'schema', path, path_is_relative FROM {}ducklake_schema) named"
-            " WHERE (NOT path_is_relative AND substr(path, 1, length(:root)) <> :root)"
-            " OR '/' || path || '/' LIKE '%/../%' OR path LIKE :odd LIMIT 1",
-            root=root,
-            odd="%?%" if "://" in root else "",
-        )
-        return (str(rows[0]["kind"]), str(rows[0]["path"])) if rows else None
-
     def inlined_tables(self) -> frozenset[str]:
         """The catalog's own tables that hold inlined rows. An attached lake remembers them as it first saw them, though
         a flush may drop one without a new schema version (H12)."""
@@ -539,6 +520,10 @@ class CatalogReader:
         )
         return frozenset(str(row["path"]).rsplit("/", 1)[-1] for row in rows)
 
+    def select(self, sql: str, **values: Value) -> Sequence[Row]:
+        """The rows of a query of the caller's own; ``{}`` and ``:key`` in it as in this class's."""
+        return self._all(sql, **values)
+
     def _one(self, sql: str, names: Mapping[str, str] | None = None, /, **values: Value) -> Row:
         rows = self._all(sql, names, **values)
         if not rows:
@@ -559,7 +544,7 @@ class CatalogReader:
 
 def _own_statements(lake: ResolvedLake) -> Statements:
     file = lake.sqlite_file
-    return Postgres(lake.conninfo) if file is None else OwnSqlite(connect(), file)
+    return Postgres(lake.conninfo) if file is None else OwnSqlite(connect(catalogs=(SQLITE,)), file)
 
 
 def _holding(part: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from shared.errors import DestinationError
+from shared.contracts.errors import DestinationError
 from shared.lake.types import duckdb_type
 
 

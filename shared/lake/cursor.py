@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 
 import duckdb
 
-from shared.errors import DestinationError, SourceError
+from shared.contracts.errors import DestinationError, SourceError
 from shared.lake.sql import path
+from shared.lake.table import is_table
 
 SCHEMA = "_viaduck"
 
@@ -84,8 +85,14 @@ def cursor_name(pipeline: str, destination: str) -> str:
 
 
 def read_position(con: duckdb.DuckDBPyConnection, alias: str, pipeline: str, destination: str) -> Position | None:
-    """The stored position; None before the first seed. Raises ``cursor_damaged`` unless it is exactly one row."""
-    table = path(alias, SCHEMA, cursor_name(pipeline, destination))
+    """The stored position; None before the first seed. In a transaction, so that what is a table then stays one.
+
+    Raises ``cursor_damaged`` unless it is exactly one row.
+    """
+    name = cursor_name(pipeline, destination)
+    if not is_table(con, alias, SCHEMA, name):
+        return None
+    table = path(alias, SCHEMA, name)
     try:
         rows = con.execute(
             f"SELECT generation, position, source_table_uuid, routing_value, source_lake FROM {table}"

@@ -6,7 +6,7 @@ import contextlib
 import ctypes
 import importlib.util
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -14,6 +14,10 @@ import duckdb
 
 from shared.lake import spill
 from shared.lake.sql import literal
+
+SQLITE, POSTGRES = "sqlite_scanner", "postgres_scanner"
+CATALOGS = (SQLITE, POSTGRES)
+"""Extensions by which DuckLake reaches a catalog. What they open themselves, DuckDB's sandbox knows nothing of."""
 
 EXTENSIONS = ("sqlite_scanner", "postgres_scanner", "httpfs", "ducklake")
 
@@ -24,13 +28,15 @@ SETTINGS: tuple[str, ...] = (
     f"SET disabled_optimizers = '{OPTIMIZERS_OFF}'",
     "SET threads = 1",  # parallelism comes from Spark's tasks; more threads here only contend
     "SET TimeZone = 'UTC'",  # texts of TIMESTAMPTZ routing values must not depend on the machine
-    "SET pg_pool_enable_reaper_thread = false",  # else one thread for each attached Postgres lake
-    # Nobody closes a connection that is idle; after a minute it would only be made anew before its next use.
-    "SET pg_pool_idle_timeout_millis = 0",
     "SET arrow_lossless_conversion = true",  # rows travel from one instance to another
     "SET python_enable_replacements = false",  # a missing table must not be found among our own variables
 )
 
+POSTGRES_SETTINGS: tuple[str, ...] = (
+    "SET pg_pool_enable_reaper_thread = false",  # else one thread for each attached Postgres lake
+    # Nobody closes a connection that is idle; after a minute it would only be made anew before its next use.
+    "SET pg_pool_idle_timeout_millis = 0",
+)
 
 AMBIENT = {
     "s3_access_key_id": ("AWS_ACCESS_KEY_ID",),
@@ -63,8 +69,8 @@ def surroundings(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def connect(*, memory_limit: str | None = None) -> duckdb.DuckDBPyConnection:
-    """A fresh in-memory instance that can attach lakes; ``cursor()`` of it shares what is attached.
+def connect(*, memory_limit: str | None = None, catalogs: Collection[str] = CATALOGS) -> duckdb.DuckDBPyConnection:
+    """A fresh in-memory instance that can attach lakes with those ``catalogs``; ``cursor()`` shares what is attached.
 
     What does not fit into its memory goes to a folder of its own, which ends with it.
 
@@ -73,6 +79,7 @@ def connect(*, memory_limit: str | None = None) -> duckdb.DuckDBPyConnection:
     """
     config: dict[str, str | bool | int | float | list[str]] = {
         "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
         "allow_unsigned_extensions": _all_bundled(),
         "temp_directory": str(spill.folder()),
     }
@@ -80,9 +87,10 @@ def connect(*, memory_limit: str | None = None) -> duckdb.DuckDBPyConnection:
         config["memory_limit"] = memory_limit
     con = duckdb.connect(":memory:", config=config)
     for name in EXTENSIONS:
-        _load(con, name)
+        if name in catalogs or name not in CATALOGS:
+            _load(con, name)
     con.execute("SET allow_unsigned_extensions = false")
-    for setting in (*SETTINGS, *FORGOTTEN):
+    for setting in (*SETTINGS, *FORGOTTEN, *(POSTGRES_SETTINGS if POSTGRES in catalogs else ())):
         con.execute(setting)
     return con
 

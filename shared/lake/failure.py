@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import duckdb
 
 from shared.config.secrets import told
-from shared.errors import DestinationError, ViaduckError
+from shared.contracts.errors import DestinationError, ViaduckError
 
 MAX_MESSAGE = 600
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 import duckdb
 
 from shared.config.catalogs import ResolvedLake
-from shared.lake.attach import attach, confine
+from shared.lake.attach import attach, confine, scanners
 from shared.lake.catalog import CatalogReader
 from shared.lake.engine import connect, is_lost, release
 from shared.lake.failure import LakeAbsent, classify
-from shared.lake.foreign import require_own_files
+from shared.lake.foreign_files import require_no_code, require_own_files
 from shared.lake.layouts import Layouts
 
 ALIAS = "lake"
@@ -45,6 +45,7 @@ class OpenLake:
     opening: threading.Lock = field(default_factory=threading.Lock)
     attached: bool = False
     settled: set[object] = field(default_factory=set)
+    inspected: set[tuple[str, str]] = field(default_factory=set)
     inlined_tables: frozenset[str] = frozenset()
     writing: threading.Lock = field(default_factory=threading.Lock)
     layouts: Layouts = field(default_factory=Layouts)
@@ -56,14 +57,14 @@ class OpenLake:
 
     def open(self, memory_limit: str | None, *, read_only: bool, create: bool) -> None:
         """Attach it. Raises what ``attach`` raises; then nothing stays open."""
-        con = connect(memory_limit=memory_limit)
+        con = connect(memory_limit=memory_limit, catalogs=scanners(self.lake))
         catalog = CatalogReader.attached(self.lake, con, self.alias)
         try:
             attach(con, self.alias, self.lake, read_only=read_only, create=create)
             confine(con, self.alias, writing=not read_only)
+            self.inlined_tables = catalog.inlined_tables()  # refuses names that DuckLake would take for SQL
             if not read_only:
                 require_own_files(catalog, self.lake)
-            self.inlined_tables = catalog.inlined_tables() if read_only else frozenset()
         except BaseException as error:
             catalog.close()
             release(con)
@@ -72,6 +73,15 @@ class OpenLake:
             raise
         self.catalog = catalog
         self.con, self.attached = con, True
+
+    def inspect(self, *tables: tuple[str, str], anew: bool = False) -> None:
+        """Look into the catalog for SQL that using those tables, each (schema, table), would run: once, or ``anew``.
+
+        Raises ``unsafe_catalog``.
+        """
+        asked = tables if anew else tuple(table for table in tables if table not in self.inspected)
+        require_no_code(self.catalog, self.lake, asked)
+        self.inspected.update(asked)
 
     def close(self) -> None:
         """Let go of it. The instance ends with the last of its cursors."""
@@ -91,7 +101,8 @@ class LakePool:
 
     def __init__(self, limit: int, memory_limit: str | None = None) -> None:
         """``memory_limit``: of each lake's instance, of which those at work take what they need."""
-        self._limit, self._memory_limit = limit, memory_limit
+        self._limit = limit
+        self._memory_limit = memory_limit
         self._lakes: OrderedDict[_Key, OpenLake] = OrderedDict()
         self._lock = threading.Lock()
         self.evictions = 0

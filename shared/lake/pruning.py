@@ -4,7 +4,8 @@ A filter, or the keys of a join's other side, that DuckDB pushes into a scan of 
 lists the table's files (H16): a NUL cuts it, and ``{SNAPSHOT_ID}`` and its like are replaced in it. What it compares
 with is text that went the same way, so the statistics of a column of text lie as soon as *any* row of a file holds such
 a word, be it another tenant's. Where ``bucket()`` partitions and other files are side by side, files are left out
-whatever the values are (H17). A comparison of expressions is never pushed; it reads every file.
+whatever the values are (H17). A comparison of expressions reaches no such query; every file is opened for it. Where
+values are *bound* beside it (``among``), the scan itself leaves out what it can, by what it finds in the files.
 """
 
 from __future__ import annotations
@@ -13,12 +14,17 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from shared.lake.sql import path
+
 TEXT = "VARCHAR"
 
 PRUNABLE = re.compile(
     r"BOOLEAN|U?(TINY|SMALL|BIG)INT|U?INTEGER|DECIMAL\(\d+, ?\d+\)|DATE|UUID|TIMESTAMP(_S|_MS|_NS| WITH TIME ZONE)?"
 )
 """Types whose values have one spelling each, of harmless characters, and statistics that compare as the values do."""
+
+MOST_BOUND = 32
+"""Values that a scan compares each row with: more than so many share most of a table's files."""
 
 LONGEST = 200
 """DuckLake cuts the texts of its statistics after 256 bytes."""
@@ -62,6 +68,17 @@ class Layout:
     single: frozenset[str] = frozenset()
     partitioned: frozenset[str] = frozenset()
 
+    def notice(self, schema: str, table: str) -> str | None:
+        """What an operator should know of it: that the table is read whole, and which statement ends that (H17)."""
+        if not self.misleads:
+            return None
+        named = path(schema, table)
+        return (
+            f"{schema}.{table} of the source has bucket() partitions beside files without them, which DuckLake does not"
+            f" find by value: it is read whole each time. ALTER TABLE {named} RESET PARTITIONED BY ends that; so does"
+            " writing all its rows anew"
+        )
+
 
 PLAIN = Layout()
 UNBELIEVED = Layout(misleads=True)
@@ -103,6 +120,15 @@ def unseen(expression: str, declared: str) -> str:
         return f"encode({expression})"
     # Of a TIMETZ DuckLake keeps the moment only, and in UTC, once it is in a file.
     return f"[{expression} AT TIME ZONE 'UTC']" if declared == TIMETZ else f"[{expression}]"
+
+
+def among(expression: str) -> str:
+    """Whether a text is one of the list of BLOBs that is bound at its place.
+
+    A join alone compares after its scan, which has read all columns by then; of a bound list the scan knows, and reads
+    the other columns only of rows that are in it. DuckLake sees an expression, so nothing of it is text of a query.
+    """
+    return f"list_contains(?::BLOB[], encode({expression}))"
 
 
 def is_harmless(expression: str) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from shared.contracts.ranges import Range
 from shared.lake.catalog import Touch
-from shared.ranges import Range
 
 
 def insertion_runs(range: Range, touches: Sequence[Touch]) -> list[Range]:

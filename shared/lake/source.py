@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from shared.config.catalogs import ResolvedLake
 from shared.config.declared import Lakes
 from shared.config.model import Config
-from shared.errors import ConfigError, SourceError, ViaduckError
+from shared.contracts.errors import ConfigError, SourceError, ViaduckError
 from shared.lake.catalog import CatalogReader, Column, Head, TableInfo
 from shared.lake.engine import connect
+from shared.lake.routing_value import not_routed, spelled
 from shared.lake.types import not_carried
 
 AS_SOURCE = {"destination_unreachable": "source_unreachable", "destination_busy": "source_unreachable"}
@@ -50,6 +51,8 @@ def look(config: Config, environ: Mapping[str, str] = os.environ) -> SourceLook:
     if mistakes:
         raise ConfigError(mistakes)
     routing, keys = _named(table, config.routing.field), [_named(table, key) for key in config.routing.key_columns]
+    if (why := not_routed(routing.name, routing.type)) is not None:
+        raise ConfigError([f"routing.field: {why}"])
     values = canonical_values(routing.type, [each.routing_value for each in config.destinations])
     mistakes = _value_mistakes(config, routing, values)
     if mistakes:
@@ -69,7 +72,7 @@ def canonical_values(declared: str, values: Sequence[str]) -> list[str | None]:
     cast = f"TRY_CAST(value AS {declared})"
     exact = _exact_type(declared)
     kept = "true" if exact is None else f"TRY_CAST(value AS {exact}) IS NOT DISTINCT FROM TRY_CAST({cast} AS {exact})"
-    sql = f"SELECT CASE WHEN {kept} THEN CAST({cast} AS VARCHAR) END FROM (SELECT unnest(?::VARCHAR[]) AS value)"
+    sql = f"SELECT CASE WHEN {kept} THEN {spelled(cast, declared)} END FROM (SELECT unnest(?::VARCHAR[]) AS value)"
     with closing(connect()) as con:
         return [row[0] for row in con.execute(sql, [list(values)]).fetchall()]
 

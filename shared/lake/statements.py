@@ -17,7 +17,7 @@ import psycopg
 from psycopg.rows import dict_row
 
 from shared.config.catalogs import patient
-from shared.lake.question import Question
+from shared.lake.catalog_query import Question
 from shared.lake.sql import ident, literal
 
 Row = Mapping[str, Any]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from shared.errors import ViaduckError
+from shared.contracts.errors import ViaduckError
 from shared.lake.sql import ident
 
 SIMPLE = {
@@ -43,8 +43,11 @@ SIMPLE = {
 
 DECIMAL = re.compile(r"decimal\(\d{1,2}, ?\d{1,2}\)")
 
+QUOTED = re.compile(r'"(?:[^"]|"")*"')
+"""A part's name in a declared type."""
+
 RESERVED_COLUMNS = ("snapshot_id", "rowid", "change_type")
-"""Names that the change feed uses itself: a column of such a name makes it join on the user's data (DUCKLAKE §1.2)."""
+"""Names that the change feed uses itself: a column of such a name makes it join on the user's data."""
 
 RESERVED_PREFIX = "_ducklake_"
 
@@ -77,14 +80,18 @@ def not_carried(column: str, declared: str) -> str | None:
             f"the column {column} has a name that DuckLake's change feed uses itself; rename it"
             f" ({', '.join(RESERVED_COLUMNS)} and names that begin with _ducklake_ can't be used)"
         )
-    if "HUGEINT" in declared.upper():
-        # 9007199254740993 comes back as …992 (docs/HAZARDS.md)
+    kinds = QUOTED.sub("", declared).upper()
+    if "HUGEINT" in kinds:
+        # 9007199254740993 comes back as …992 (docs/explanation/hazards.md)
         return (
             f"the column {column} is {declared}, which DuckLake stores as DOUBLE and so loses digits;"
             " make it DECIMAL(38,0) or VARCHAR"
         )
-    if "TIME_NS" in declared.upper():
-        # to write one invalidates the whole instance (docs/HAZARDS.md)
+    if "VARIANT" in kinds:
+        # Arrow has no such type, and instances share no file
+        return f"the column {column} is {declared}, which can't be carried from lake to lake; make it JSON or VARCHAR"
+    if "TIME_NS" in kinds:
+        # to write one invalidates the whole instance (docs/explanation/hazards.md)
         return f"the column {column} is {declared}, which DuckLake can't write to a file; make it TIME or VARCHAR"
     return None
 

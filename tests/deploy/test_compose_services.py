@@ -8,6 +8,7 @@ import secrets
 import signal
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -15,16 +16,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import httpx
 import psutil
 import psycopg
 import pytest
 import yaml
 
+from shared.lake.engine import connect
+from shared.lake.sql import literal
 from tests.servers.kafka import Kafka
 from tests.servers.ports import free_ports
 from tests.servers.postgres import Postgres
-from tests.servers.s3 import S3
+from tests.servers.s3 import S3, Key
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = "/etc/viaduck/viaduck.yaml"
@@ -136,27 +140,40 @@ def _family(pid: int) -> list[psutil.Process]:
 
 
 @pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory, kafka: Kafka, postgres: Postgres, s3: S3) -> Iterator[Stack]:
+def keys() -> dict[str, str]:
+    """What .env would hold."""
+    return {name: secrets.token_hex(16) for name in (
+        "VIADUCK_TOKEN", "VIADUCK_SIGNING_KEY", "REGISTRY_PASSWORD", "SOURCE_PASSWORD", "LAKES_PASSWORD",
+        "WORKLOAD_PASSWORD", "SOURCE_S3_SECRET_ACCESS_KEY", "WORKLOAD_S3_SECRET_ACCESS_KEY",
+        "LAKES_S3_SECRET_ACCESS_KEY")}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def store(keys: dict[str, str]) -> Iterator[S3]:
+    """With the compose file's own identities, and the buckets that its own command makes."""
+    compose = yaml.safe_load((ROOT / "compose.yaml").read_text())
+    with S3(interpolated(compose["configs"]["identities"]["content"], keys)) as made:
+        service = compose["services"]["buckets"]
+        command = [*service["entrypoint"], *(each.replace("s3:9333", made.master) for each in service["command"])]
+        path = f"{sysconfig.get_path('scripts')}:{os.environ['PATH']}"
+        subprocess.run(command, env={**os.environ, "PATH": path}, check=True, timeout=60)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def stack(
+    tmp_path_factory: pytest.TempPathFactory, kafka: Kafka, postgres: Postgres, store: S3, keys: dict[str, str]
+) -> Iterator[Stack]:
     folder = tmp_path_factory.mktemp("compose")
     run = f"compose_{secrets.token_hex(4)}"
     compose = yaml.safe_load((ROOT / "compose.yaml").read_text())
-    keys = {
-        "S3_ACCESS_KEY_ID": s3.admin.id,
-        "S3_SECRET_ACCESS_KEY": s3.admin.secret,
-        **{name: secrets.token_hex(16) for name in (
-            "VIADUCK_TOKEN", "VIADUCK_SIGNING_KEY", "REGISTRY_PASSWORD", "SOURCE_PASSWORD",
-            "LAKES_PASSWORD", "WORKLOAD_PASSWORD")},
-    }  # fmt: skip
     prepare_databases(postgres, interpolated(compose["configs"]["databases"]["content"], keys), run)
-    for name in ("source", "lakes"):
-        s3.create_bucket(f"{run}-{name}".replace("_", "-"))
     names = ("reader", "applier-1", "applier-2", "control")
     ports = dict(zip(names, free_ports(len(names)), strict=True))
     addresses = {
         "@postgres/": f"@{postgres.host}:{postgres.port}/{run}_",
         "//viaduck_": f"//{run}_",
-        "s3:8333": f"127.0.0.1:{s3.port}",
-        "s3://": f"s3://{run}-".replace("_", "-"),
+        "s3:8333": f"127.0.0.1:{store.port}",
         "kafka:9092": kafka.bootstrap,
         "/var/lib/viaduck": str(folder),
         **{f"{name}:{port}": f"127.0.0.1:{ports[name]}"
@@ -194,6 +211,35 @@ def test_each_role_may_do_what_it_must_and_no_more(stack: Stack, postgres: Postg
             database = told[other].rpartition("/")[2]
             with pytest.raises(psycopg.OperationalError, match="permission denied for database"):
                 psycopg.connect(told[own], dbname=database)
+
+
+def can(key: Key, store: S3, statement: str) -> bool:
+    with closing(connect()) as con:
+        words = {"KEY_ID": key.id, "SECRET": key.secret, "ENDPOINT": f"127.0.0.1:{store.port}", "URL_STYLE": "path"}
+        said = ", ".join(f"{name} {literal(value)}" for name, value in words.items())
+        con.execute(f"CREATE SECRET (TYPE s3, {said}, USE_SSL false, REGION 'us-east-1')")
+        try:
+            con.execute(statement).fetchall()
+        except duckdb.HTTPException as error:
+            if "403" not in str(error):
+                raise
+            return False
+        return True
+
+
+def test_each_key_opens_the_bucket_that_it_must_and_no_other(store: S3, keys: dict[str, str]) -> None:
+    who = {name: Key(f"viaduck-{name}", keys[f"{name.upper()}_S3_SECRET_ACCESS_KEY"])
+           for name in ("workload", "lakes", "source")}  # fmt: skip
+    found = {
+        (name, deed, bucket)
+        for deed, statement in {"write": "COPY (SELECT 1) TO 's3://{}/probe/{}.csv'",
+                                "read": "FROM read_csv('s3://{}/probe/{}.csv')"}.items()
+        for bucket, owner in (("source", "workload"), ("lakes", "lakes"))
+        for name, key in who.items()
+        if can(key, store, statement.format(bucket, owner if deed == "read" else name))
+    }  # fmt: skip
+    assert found == {("workload", "write", "source"), ("workload", "read", "source"), ("source", "read", "source"),
+                     ("lakes", "write", "lakes"), ("lakes", "read", "lakes")}  # fmt: skip
 
 
 def test_nobody_starts_with_a_token_that_everybody_knows() -> None:

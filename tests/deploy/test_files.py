@@ -62,7 +62,7 @@ def test_the_compose_file_is_one_in_the_eyes_of_compose(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     services = yaml.safe_load(done.stdout)["services"]
     ours = {"prepare", "workload", "reader", "applier-1", "applier-2", "control"}
-    assert set(services) == ours | {"kafka", "postgres", "s3"}
+    assert set(services) == ours | {"kafka", "postgres", "s3", "buckets"}
     assert all(set(services[name]["depends_on"]) >= {"kafka", "postgres", "s3"} for name in ours)
     roles = {name: re.findall(r"//(\w+):", services[name]["environment"]["SOURCE_CATALOG"])[0] for name in ours}
     writers = {name for name, role in roles.items() if role == "viaduck_workload"}

@@ -13,8 +13,8 @@ from typing import Any
 import psutil
 import yaml
 
-from services.cli.ports import free_port
-from services.cli.running import RunningViaduck
+from services.cli.runtime.ports import free_port
+from services.cli.runtime.running import RunningViaduck
 from tests.e2e.parts import SOURCE, Parts
 from tests.world.destination import Destination, Promise
 from tests.world.duck import connect

@@ -1,4 +1,4 @@
-"""Each service with a principal of its own that may do what docs/OPERATIONS.md says, on a broker with an authorizer."""
+"""Each service has a principal of its own on a broker with an authorizer, as docs/how-to/connect-to-kafka.md says."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 
 import httpx
 import pytest
+from viaduck_client import ClientError
 
-from services.cli.client import Control
-from services.cli.ports import free_port
-from shared.errors import ConfigError, DependencyError
+from services.cli.runtime.client import Control
+from services.cli.runtime.ports import free_port
 from shared.kafka.acls import SERVICES, Service, grants
 from shared.kafka.failure import NotDelivered
 from shared.kafka.publisher import Publisher
@@ -79,7 +79,7 @@ class Apart:
         wanted, head = {each.id for each in self.deployment.destinations}, self.deployment.source.head()
         try:
             return reached(self._control.destinations("events"), wanted, head)
-        except (DependencyError, ConfigError):
+        except ClientError:
             return False
 
     def end(self) -> None:

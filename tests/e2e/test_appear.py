@@ -10,8 +10,8 @@ import httpx
 import pytest
 import yaml
 
-from services.cli.ports import free_port
-from services.cli.running import RunningViaduck
+from services.cli.runtime.ports import free_port
+from services.cli.runtime.running import RunningViaduck
 from shared.config.catalogs import ResolvedLake
 from shared.lake.attach import attach
 from shared.lake.engine import connect

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from services.cli.running import RunningViaduck
+from services.cli.runtime.running import RunningViaduck
 from shared.kafka.publisher import Publisher
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topics import Topics

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from services.cli.running import RunningViaduck
+from services.cli.runtime.running import RunningViaduck
 from shared.config.catalogs import ResolvedLake
 from shared.lake.catalog import CatalogReader
 from tests.e2e.deployment import Deployment

@@ -21,7 +21,7 @@ from shared.lake.engine import connect
 PLAY = """
 import sys
 from pathlib import Path
-from services.cli.demo import main
+from viaduck_demo.command import main
 sys.exit(main(Path(sys.argv[1]), int(sys.argv[2])))
 """
 WITHIN_S = 300

@@ -13,8 +13,9 @@ from confluent_kafka import ConsumerGroupType
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
-from services.applier.directory import Directory
-from services.reader.inbox import Inbox, Intake, Removed, Wanted
+from services.applier.destination_cache import DestinationCache
+from services.reader.messaging.message_decoder import Inbox, Intake, Removed, Wanted
+from shared.contracts.messages import Destination
 from shared.kafka.follower import Follower
 from shared.kafka.publisher import Publisher
 from shared.kafka.record import Record
@@ -22,8 +23,7 @@ from shared.kafka.renewal import RenewalWatch
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topics import Topics, ensure
 from shared.kafka.work_consumer import WorkConsumer
-from shared.messages import Destination
-from tests.fast.reader.world import spec
+from tests.fast.reader.simulation import spec
 from tests.servers.kafka import Kafka
 from tests.signed import SIGNING
 
@@ -93,9 +93,9 @@ def told(settings: KafkaSettings, messages: Iterable[Destination]) -> None:
     publisher.close()
 
 
-def heard(settings: KafkaSettings) -> tuple[dict[str, int], Directory]:
+def heard(settings: KafkaSettings) -> tuple[dict[str, int], DestinationCache]:
     """What a reader (generations by name) and an applier that start now believe in the end."""
-    inbox, directory, unreadable = Inbox(), Directory(), list[str]()
+    inbox, directory, unreadable = Inbox(), DestinationCache(), list[str]()
     intake = Intake("p", Topics(settings.prefix), inbox, lambda _, reason: unreadable.append(reason))
 
     def hear(record: Record) -> None:

@@ -17,13 +17,13 @@ import httpx
 import psutil
 import pytest
 import yaml
+from viaduck_client import Rejected
 
-from services.cli.client import Control
-from services.cli.ports import free_port
-from services.cli.tree import APPLIER, CONTROL, READER, SERVICES
-from shared.client import Rejected
+from services.cli.runtime.client import Control
+from services.cli.runtime.ports import free_port
+from services.cli.up.process_specs import APPLIER, CONTROL, READER, SERVICES
 from shared.config.catalogs import ResolvedLake
-from shared.config.copies import Copies
+from shared.config.pipeline_files import Copies
 from shared.kafka.embedded import EmbeddedBroker
 from shared.kafka.settings import BOOTSTRAP
 from shared.lake.catalog import CatalogReader
@@ -305,8 +305,8 @@ def test_a_pipeline_over_rest_that_can_not_be_used_any_more_keeps_no_service_fro
         head = two.change("events")
         eventually(lambda: two.holds("events", head), WITHIN_S)
         assert "lake and table are those of destinations[2]" in str(two.control.pipeline("orders")["refused"])
-        assert "a pipeline that came over REST can't be used here" in up.log.read_text()
-        assert " died " not in up.log.read_text()
+        assert "pipeline_refused" in up.log.read_text()
+        assert "process_died" not in up.log.read_text()
         ended(up)
     finally:
         if up.process.poll() is None:

@@ -14,8 +14,8 @@ from typing import Any
 import psutil
 import pytest
 
-from services.cli.running import RunningViaduck
-from shared.errors import DependencyError
+from services.cli.runtime.running import RunningViaduck
+from shared.contracts.errors import DependencyError
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topics import ensure
 from tests.e2e.deployment import Deployment

@@ -19,17 +19,17 @@ from confluent_kafka.admin import AdminClient
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
-from services.applier.crew import Crew
-from services.applier.directory import Directory
-from services.applier.task import Task
+from services.applier.destination_cache import DestinationCache
+from services.applier.model.task import Task
+from services.applier.pipeline_consumer import FINISH_WITHIN_S, PipelineConsumer
 from shared.config.deployment import load_all
 from shared.kafka.publisher import Publisher
 from shared.kafka.scan import Scan
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topics import Topics, ensure
-from shared.metrics import Metrics
-from tests.fast.applier.crews import camp, item, wanted
-from tests.fast.config.test_deployment import write
+from shared.runtime.metrics import Metrics
+from tests.fast.applier.consumers import camp, item, wanted
+from tests.fast.shared.config.test_deployment import write
 from tests.fast.waiting import eventually
 from tests.servers.kafka import Kafka
 
@@ -63,13 +63,13 @@ class Appliers:
         self._topics = Topics(settings.prefix)
         ensure(settings)
         self._file = write(folder, f"{PIPELINE}.yaml")
-        self._directory = Directory()
+        self._directory = DestinationCache()
         for destination in DESTINATIONS:
             self._directory.put(wanted(PIPELINE, destination))
         self._publisher = Publisher(settings, "test")
         closing.callback(self._publisher.close)
         self._applied: list[tuple[float, str, str]] = []
-        self._crews: dict[str, Crew] = {}
+        self._crews: dict[str, PipelineConsumer] = {}
         self.broken: list[Exception] = []
         self._ended = threading.Event()
         closing.callback(self._end)
@@ -82,7 +82,7 @@ class Appliers:
             name, self._settings, self._publisher, self._directory, self._apply(name), self.broken.append,
             lambda *told: self.broken.append(AssertionError(told)),
         )  # fmt: skip
-        crew = self._crews[name] = Crew(config, shared, Metrics(PIPELINE))
+        crew = self._crews[name] = PipelineConsumer(config, shared, Metrics(PIPELINE))
         crew.start()
 
     def leave(self, name: str) -> None:
@@ -93,7 +93,7 @@ class Appliers:
         """The partitions that an applier has, as its log tells."""
         owned: set[int] = set()
         for event, partitions in self._told(name, 0):
-            owned = owned | partitions if event == "partitions assigned" else owned - partitions
+            owned = owned | partitions if event == "partitions_assigned" else owned - partitions
         return owned
 
     def share_all(self, *names: str) -> bool:
@@ -106,7 +106,7 @@ class Appliers:
 
     def revoked(self, name: str, since: int) -> set[int]:
         """Partitions that were taken from an applier since so much had been logged, even for a moment."""
-        told = [partitions for event, partitions in self._told(name, since) if event == "partitions revoked"]
+        told = [partitions for event, partitions in self._told(name, since) if event == "partitions_revoked"]
         return set().union(*told)
 
     def longest_wait(self, name: str, partitions: Iterable[int], began: float, ended: float) -> float:
@@ -163,7 +163,7 @@ class Appliers:
         for crew in self._crews.values():
             crew.stop()
         for crew in self._crews.values():
-            crew.join()
+            crew.join(FINISH_WITHIN_S)
 
 
 @pytest.fixture(params=PROTOCOLS, ids=lambda protocol: protocol.name.lower())

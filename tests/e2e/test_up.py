@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from services.cli.ports import free_port
-from services.cli.tree import BROKER, CONTROL, READER, SERVICES
+from services.cli.runtime.ports import free_port
+from services.cli.up.process_specs import BROKER, CONTROL, READER, SERVICES
 from shared.lake.engine import connect
 from tests.fast.waiting import eventually
 

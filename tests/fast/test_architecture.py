@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.layers import LAYERS, PAGE, ROOT, arrows, imports, picture, sources
+
 EDGES = {
     "pyspark",
     "py4j",
@@ -22,44 +23,32 @@ EDGES = {
     "socket",
 }
 PURE = (
-    "shared/messages.py",
-    "shared/ranges.py",
-    "shared/errors.py",
-    "shared/digest.py",
-    "services/applier/decide.py",
-    "services/applier/resolve.py",
-    "services/applier/group.py",
-    "services/applier/admit.py",
-    "services/applier/answer.py",
-    "services/applier/offsets.py",
-    "services/applier/task.py",
-    "services/reader/plan.py",
-    "services/reader/choose.py",
-    "services/reader/ledger.py",
-    "services/reader/steps.py",
-    "shared/backoff.py",
-    "services/control/lifecycle.py",
-    "services/control/status.py",
-    "services/control/clash.py",
-    "services/control/deeds.py",
-    "services/control/problems.py",
-    "services/control/recall.py",
-    "shared/config/names.py",
-    "services/control/policy.py",
-    "services/reader/unknown.py",
+    "shared/contracts/messages.py",
+    "shared/contracts/ranges.py",
+    "shared/contracts/errors.py",
+    "shared/contracts/digest.py",
+    "services/applier/apply/decide.py",
+    "services/applier/apply/resolve.py",
+    "services/applier/model/grouping.py",
+    "services/applier/model/admission.py",
+    "services/applier/model/immediate_answers.py",
+    "services/applier/model/offsets.py",
+    "services/applier/model/task.py",
+    "services/reader/planner/plan.py",
+    "services/reader/planner/scheduling.py",
+    "services/reader/planner/change_index.py",
+    "services/reader/planner/counted_changes.py",
+    "shared/runtime/backoff.py",
+    "services/control/model/lifecycle.py",
+    "services/control/view/destination_status.py",
+    "services/control/model/conflicts.py",
+    "services/control/model/audit.py",
+    "services/control/model/problems.py",
+    "services/control/model/recovery.py",
+    "shared/config/safe_names.py",
+    "services/control/model/policy.py",
+    "services/reader/source/unrouted_values.py",
 )
-
-
-def sources(*folders: str) -> list[Path]:
-    return sorted(file for folder in folders for file in (ROOT / folder).rglob("*.py"))
-
-
-def imports(file: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
 
 
 def reached(module: str, seen: set[str]) -> set[str]:
@@ -82,9 +71,27 @@ def test_a_service_imports_no_other_service() -> None:
                 assert name.split(".")[1] == service, f"{file} imports {name}"
 
 
+@pytest.mark.parametrize("folder", sorted(LAYERS))
+def test_a_package_imports_only_lower_layers(folder: str) -> None:
+    order = (*LAYERS[folder], "process")
+    for user, used in sorted(arrows(folder)):
+        assert order.index(used) < order.index(user), f"{folder}: {user} imports {used}"
+
+
+@pytest.mark.parametrize("folder", sorted(LAYERS))
+def test_the_page_shows_each_service_as_it_is(folder: str) -> None:
+    page = PAGE.read_text()
+    assert f"<!-- layers: {folder} -->\n{picture(folder)}\n<!-- end -->" in page, "run python -m tests.layers"
+
+
 def test_what_is_shared_imports_no_service() -> None:
     for file in sources("shared"):
         assert not [name for name in imports(file) if name.startswith("services")], file
+
+
+def test_the_product_imports_no_demo() -> None:
+    for file in sources("services", "shared"):
+        assert not [name for name in imports(file) if name.startswith("viaduck_demo")], file
 
 
 @pytest.mark.parametrize("path", PURE)
@@ -96,25 +103,25 @@ def test_the_pure_core_reaches_no_edge(path: str) -> None:
 
 def test_no_lake_is_opened_by_another_sqlite_library() -> None:
     """H11: two SQLite libraries in one process break each other's locks."""
-    for file in sources("services", "shared", "bench", "tests/world"):
+    for file in sources("services", "shared", "viaduck_demo", "bench", "tests/world"):
         assert "sqlite3" not in {name.split(".")[0] for name in imports(file)}, file
 
 
 def test_every_duckdb_instance_of_ours_comes_from_one_place() -> None:
     """H1 and the pinned extensions are dealt with there."""
-    for file in sources("services", "shared"):
+    for file in sources("services", "shared", "viaduck_demo"):
         if file != ROOT / "shared/lake/engine.py":
             assert "duckdb.connect(" not in file.read_text(), file
 
 
 def test_only_one_function_turns_a_range_into_inclusive_bounds() -> None:
     for file in sources("services", "shared"):
-        if file != ROOT / "shared/ranges.py":
+        if file != ROOT / "shared/contracts/ranges.py":
             assert "after + 1" not in file.read_text(), file
 
 
-RESOLVERS = {"shared/config/declared.py", "shared/config/deployment.py", "services/control/declared.py",
-             "services/control/arrivals.py"}  # fmt: skip
+RESOLVERS = {"shared/config/declared.py", "shared/config/deployment.py", "services/control/model/declared.py",
+             "services/control/operations/discovery.py"}  # fmt: skip
 """Who asks for a lake's kind or identity alone, and who says what a lake may name."""
 
 
@@ -124,3 +131,69 @@ def test_no_lake_is_opened_before_it_was_asked_whose_it_is() -> None:
             if isinstance(node, ast.ImportFrom) and node.module == "shared.config.catalogs":
                 taken = {alias.name for alias in node.names}
                 assert "resolve" not in taken or str(file.relative_to(ROOT)) in RESOLVERS, file
+
+
+THREADS = {
+    "threading": {"Thread", "Timer"},
+    "_thread": {"start_new_thread"},
+    "concurrent.futures": {"ThreadPoolExecutor", "ProcessPoolExecutor"},
+    "multiprocessing": {"Process", "Pool"},
+    "multiprocessing.pool": {"Pool", "ThreadPool"},
+    "socketserver": {"ThreadingMixIn", "ThreadingTCPServer"},
+    "http.server": {"ThreadingHTTPServer"},
+    "asyncio": {"to_thread"},
+}
+"""What starts a thread, by module."""
+
+STARTS_THREADS = {
+    ("shared/runtime/background.py", "threading.Thread"): "the one place: every other long-lived thread is one of its",
+    (
+        "shared/runtime/http.py",
+        "http.server.ThreadingHTTPServer",
+    ): "a thread for each request: bounded in number and time",
+    ("services/applier/early_answers.py", "threading.Thread"): "ends with its job, where what it raised is raised",
+    ("shared/runtime/peers.py", "concurrent.futures.ThreadPoolExecutor"): "requests of one call, each with a timeout",
+    ("services/control/readiness.py", "concurrent.futures.ThreadPoolExecutor"): "checks of one call, waited for "
+    "with a bound; a check that hangs is named in /readyz and not asked again meanwhile",
+    (
+        "services/applier/worker/worker_state.py",
+        "concurrent.futures.ThreadPoolExecutor",
+    ): "applies of a Spark task, whose end is "
+    "waited for with a deadline; one that hangs is left behind, counted, and ends its worker",
+    ("services/cli/commands/check.py", "concurrent.futures.ThreadPoolExecutor"): "ends with the command",
+    ("services/cli/verify/command.py", "concurrent.futures.ThreadPoolExecutor"): "ends with the command",
+}
+"""Who may start threads, and why nobody has to watch them."""
+
+
+def thread_starts(file: Path) -> Iterator[str]:
+    """Every name in a module by which it can start a thread, in full."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{a.name}" for a in node.names if a.name in THREADS.get(node.module or "", ()))
+        elif isinstance(node, ast.Attribute) and node.attr in THREADS.get(ast.unparse(node.value), ()):
+            yield ast.unparse(node)
+        elif isinstance(node, ast.Attribute) and node.attr == "run_in_executor":
+            yield node.attr
+
+
+def test_no_thread_begins_but_in_the_one_place_that_watches_it() -> None:
+    found = {
+        (str(file.relative_to(ROOT)), name) for file in sources("services", "shared") for name in thread_starts(file)
+    }
+    assert found == STARTS_THREADS.keys()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import threading\nclass Lane(threading.Thread): ...",
+        "from threading import Timer as T\nT(1, print).start()",
+        "import concurrent.futures\nconcurrent.futures.ThreadPoolExecutor()",
+        "loop.run_in_executor(None, print)",
+    ],
+)
+def test_a_thread_that_is_started_elsewhere_is_seen(text: str, tmp_path: Path) -> None:
+    module = tmp_path / "module.py"
+    module.write_text(text)
+    assert list(thread_starts(module))

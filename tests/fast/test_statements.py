@@ -26,12 +26,11 @@ QUOTED = {
     "shared/lake/attach.py": "ATTACH and CREATE SECRET bind nothing",
     "shared/lake/statements.py": "ATTACH binds nothing",
     "shared/lake/engine.py": "LOAD binds nothing; the path is that of our own installation",
-    "services/applier/carry.py": "ATTACH binds nothing; the path is in a folder of ours",
-    "services/applier/shape.py": "DEFAULT of a column binds nothing",
-    "services/applier/upkeep.py": "COMMENT binds nothing",
-    "services/applier/feed.py": "a column's default, in a list of columns that each run of a reading has its own of",
-    "shared/lake/expected.py": "a routing value or a default, in queries that are put together and run elsewhere",
-    "services/cli/demo.py": "ATTACH binds nothing; the paths are the demo's own",
+    "services/applier/apply/table_schema.py": "DEFAULT of a column binds nothing",
+    "services/applier/apply/maintenance.py": "COMMENT binds nothing",
+    "services/applier/apply/feed.py": "a column's default, in a list of columns of each run of a reading",
+    "services/cli/verify/expected_rows.py": "a routing value or a default, in queries that run elsewhere",
+    "viaduck_demo/command.py": "ATTACH binds nothing; the paths are the demo's own",
 }
 """Where ``literal`` may be used, and why nothing else would do."""
 
@@ -84,7 +83,7 @@ def walk(node: ast.AST, inside: ast.FunctionDef | None = None) -> Iterator[tuple
 @cache
 def code() -> Code:
     found = Code()
-    for folder in ("services", "shared"):
+    for folder in ("services", "shared", "viaduck_demo"):
         for file in sorted((ROOT / folder).rglob("*.py")):
             text = file.read_text()
             if "sqlalchemy" not in text:  # which builds its statements itself, and binds

@@ -10,7 +10,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.sql import SQL, Identifier
 
-from services.applier import worker
+from services.applier.worker import worker_state
 from shared.config.catalogs import ResolvedLake
 from shared.lake.attach import attach, detach
 
@@ -27,7 +27,7 @@ class Backup:
 
     def _detached(self, work: object) -> None:
         assert callable(work)
-        worker.forget()
+        worker_state.forget()
         detach(self._con, self._alias)
         work()
         attach(self._con, self._alias, self._lake, read_only=False)

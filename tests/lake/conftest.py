@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from services.applier import worker
+from services.applier.worker import worker_state
 from shared.config.catalogs import ResolvedLake
-from tests.lake.bed import Bed, MakeLake
+from tests.lake.rig import ApplyRig, MakeLake
 from tests.servers.postgres import Postgres
 
-MakeBed = Callable[..., Bed]
+MakeRig = Callable[..., ApplyRig]
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -36,23 +36,23 @@ def make_lake(request: pytest.FixtureRequest, tmp_path: Path) -> MakeLake:
 
 
 @pytest.fixture
-def make_bed(tmp_path: Path, make_lake: MakeLake) -> Iterator[MakeBed]:
-    beds: list[Bed] = []
+def make_rig(tmp_path: Path, make_lake: MakeLake) -> Iterator[MakeRig]:
+    rigs: list[ApplyRig] = []
 
-    def make(**options: Any) -> Bed:
-        beds.append(Bed(tmp_path, make_lake, **options))
-        return beds[-1]
+    def make(**options: Any) -> ApplyRig:
+        rigs.append(ApplyRig(tmp_path, make_lake, **options))
+        return rigs[-1]
 
     yield make
-    for bed in beds:
-        bed.close()
-    worker.forget()
+    for rig in rigs:
+        rig.close()
+    worker_state.forget()
 
 
 @pytest.fixture
-def bed(make_bed: MakeBed) -> Bed:
+def rig(make_rig: MakeRig) -> ApplyRig:
     """A source with two tenants of ten rows each, and their destinations."""
-    made = make_bed()
+    made = make_rig()
     made.sql(
         "CREATE TABLE src.main.t (id BIGINT, tenant VARCHAR, v VARCHAR)",
         "INSERT INTO src.main.t SELECT i, CASE WHEN i % 2 = 0 THEN 'a' ELSE 'b' END, 'v' || i FROM range(20) r(i)",

@@ -17,7 +17,7 @@ from bench.outcome import Size
 from bench.setting import Setting
 from bench.workload import Workload
 from shared.config.loading import load
-from shared.errors import DependencyError
+from shared.contracts.errors import DependencyError
 from tests.servers.postgres import Postgres
 
 ROOT = Path(__file__).resolve().parents[2]

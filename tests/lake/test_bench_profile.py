@@ -12,7 +12,7 @@ from bench.profile import cycled, seeded
 from bench.spark_times import JobTimes, job_times
 from bench.stand import standing
 from bench.workload import Workload, tenant_names
-from services.applier import worker
+from services.applier.worker import worker_state
 
 TINY = Workload("tiny", tenants=4, seeded=400, commits=2, inserts=60, updates=30, deletes=10, touched_tenants=3)
 LEAST, MOST = 0.7, 1.001
@@ -26,7 +26,7 @@ def test_phases_sum_to_about_the_whole(tmp_path: Path) -> None:
             (cycle,) = [cycled(cycles) for _ in seeded(cycles, 1)]
             assert stand.require_equal() == TINY.touched_tenants
     finally:
-        worker.forget()
+        worker_state.forget()
     named = {phase: ms for phase, ms in cycle.phases.items() if phase != REST}
     assert LEAST * cycle.whole <= sum(named.values()) <= MOST * cycle.whole
     assert named.pop("attach") == 0, "every lake is open"

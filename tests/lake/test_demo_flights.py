@@ -10,10 +10,10 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from services.cli.demo_flights import ACTUAL, COLUMNS, FlightPlay, carriers, days
 from shared.config.catalogs import ResolvedLake
 from shared.lake.attach import attach
 from shared.lake.engine import connect
+from viaduck_demo.flights import ACTUAL, COLUMNS, FlightPlay, carriers, days
 
 DAY = date(2013, 7, 1)
 

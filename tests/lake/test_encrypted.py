@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from services.cli.verify.comparison import Finding, Origin, Subject, compare_all
 from shared.config.catalogs import ResolvedLake
-from shared.lake.compare import Finding, Origin, Subject, compare_all
+from shared.contracts.messages import ItemKind, Outcome, SeedMode
 from shared.lake.engine import connect
-from shared.messages import ItemKind, Outcome, SeedMode
-from tests.lake.bed import Bed
-from tests.lake.conftest import MakeBed
+from tests.lake.conftest import MakeRig
+from tests.lake.rig import ApplyRig
 
 
 def make_encrypted(lake: ResolvedLake) -> None:
@@ -23,8 +23,8 @@ def make_encrypted(lake: ResolvedLake) -> None:
 
 
 @pytest.fixture
-def bed(make_bed: MakeBed) -> Bed:
-    made = make_bed()
+def rig(make_rig: MakeRig) -> ApplyRig:
+    made = make_rig()
     made.sql(
         "CREATE TABLE src.main.t (id BIGINT, tenant VARCHAR, v VARCHAR)",
         "INSERT INTO src.main.t SELECT i, 'a', 'v' || i FROM range(200) r(i)",
@@ -35,34 +35,34 @@ def bed(make_bed: MakeBed) -> Bed:
     return made
 
 
-def change(bed: Bed, sql: str) -> None:
-    position = bed.head
-    bed.sql(sql)
-    assert bed.changes(position, "a")[0].outcome is Outcome.APPLIED
+def change(rig: ApplyRig, sql: str) -> None:
+    position = rig.head
+    rig.sql(sql)
+    assert rig.changes(position, "a")[0].outcome is Outcome.APPLIED
 
 
-def test_it_is_seeded_changed_probed_kept_and_verified(bed: Bed) -> None:
-    assert {key for (key,) in bed.look("a", "SELECT encryption_key FROM __ducklake_metadata_dst.ducklake_data_file")}
+def test_it_is_seeded_changed_probed_kept_and_verified(rig: ApplyRig) -> None:
+    assert {key for (key,) in rig.look("a", "SELECT encryption_key FROM __ducklake_metadata_dst.ducklake_data_file")}
     for number in range(3):
-        change(bed, f"UPDATE src.main.t SET v = 'changed' WHERE id % 10 = {number}")
-        (probed,) = bed.run(ItemKind.PROBE, "a")
-        assert (probed.outcome, probed.position, probed.error) == (Outcome.ALREADY_APPLIED, bed.head, None)
-    at = bed.head
-    (kept,) = bed.run(ItemKind.UPKEEP, "a", expected=at, after=at, through=at)
+        change(rig, f"UPDATE src.main.t SET v = 'changed' WHERE id % 10 = {number}")
+        (probed,) = rig.run(ItemKind.PROBE, "a")
+        assert (probed.outcome, probed.position, probed.error) == (Outcome.ALREADY_APPLIED, rig.head, None)
+    at = rig.head
+    (kept,) = rig.run(ItemKind.UPKEEP, "a", expected=at, after=at, through=at)
     assert kept.error is None
-    (probed,) = bed.run(ItemKind.PROBE, "a")
+    (probed,) = rig.run(ItemKind.PROBE, "a")
     assert probed.error is None
-    change(bed, "DELETE FROM src.main.t WHERE id < 20")
-    assert bed.rows("a") == bed.expected("a")
-    subject = Subject("p", "a", "a", bed.lake("a"), "main", "t", SeedMode.SCAN)
-    (verdict,) = compare_all(Origin(bed.source, "main", "t", bed.routing), [subject])
+    change(rig, "DELETE FROM src.main.t WHERE id < 20")
+    assert rig.rows("a") == rig.expected("a")
+    subject = Subject("p", "a", "a", rig.lake("a"), "main", "t", SeedMode.SCAN)
+    (verdict,) = compare_all(Origin(rig.source, "main", "t", rig.routing), [subject])
     assert verdict.finding is Finding.EQUAL, verdict
 
 
-def test_a_file_of_it_that_is_gone_is_still_found_missing(bed: Bed) -> None:
-    change(bed, "UPDATE src.main.t SET v = 'changed' WHERE id < 50")
-    newest = max(Path(f"{bed.folder}/a-data").rglob("*.parquet"), key=lambda file: file.stat().st_mtime)
+def test_a_file_of_it_that_is_gone_is_still_found_missing(rig: ApplyRig) -> None:
+    change(rig, "UPDATE src.main.t SET v = 'changed' WHERE id < 50")
+    newest = max(Path(f"{rig.folder}/a-data").rglob("*.parquet"), key=lambda file: file.stat().st_mtime)
     newest.unlink()
-    (probed,) = bed.run(ItemKind.PROBE, "a")
+    (probed,) = rig.run(ItemKind.PROBE, "a")
     assert probed.error is not None
     assert probed.error.type == "destination_damaged"

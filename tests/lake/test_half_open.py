@@ -13,11 +13,11 @@ import psutil
 import pytest
 from sqlalchemy import make_url
 
-from services.control.database import Database
+from services.control.store.database import Database
 from shared.config.catalogs import ResolvedLake, parse_catalog
 from shared.lake.attach import attach
+from shared.lake.catalog_query import Question
 from shared.lake.engine import connect
-from shared.lake.question import Question
 from shared.lake.statements import Postgres as OwnStatements
 from tests.servers.postgres import Postgres
 

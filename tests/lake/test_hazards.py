@@ -1,4 +1,7 @@
-"""DuckLake still behaves as docs/HAZARDS.md says, and what we do about it still helps. Run first after an upgrade."""
+"""DuckLake still behaves as docs/explanation/hazards.md says, and what we do about it still helps.
+
+Run first after an upgrade.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,12 @@ import duckdb
 import pytest
 
 from shared.config.catalogs import ResolvedLake
-from shared.errors import ViaduckError
+from shared.contracts.errors import ViaduckError
+from shared.contracts.ranges import Range
 from shared.lake.attach import attach
 from shared.lake.catalog import CatalogReader
 from shared.lake.engine import SETTINGS, connect
 from shared.lake.runs import insertion_runs
-from shared.ranges import Range
 from tests.servers.postgres import Postgres
 
 ROWS = "SELECT i, CASE WHEN i < 5 THEN 'A' ELSE 'B' END FROM range(10) r(i)"
@@ -199,6 +202,34 @@ def test_h13_a_flush_after_a_rewrite_beside_inlined_deletes_shows_deleted_rows_a
     assert con.execute(rows).fetchall() == [(8,)], "the head is right"
     assert con.execute(f"{rows} AT (VERSION => {before})").fetchall() != [(8,)], "H13 is fixed upstream"
     assert catalog(lake, con).live_rows("main", "t") == 8, "it leaves deletes of a file that is gone"
+
+
+@pytest.mark.parametrize("updates", [["k = 4"], ["k IN (0, 16)"], ["k = 4", "k IN (0, 16)"]])
+def test_h18_two_updates_of_rows_that_their_own_transaction_inlines_and_writes_lose_one(
+    con: duckdb.DuckDBPyConnection, updates: list[str]
+) -> None:
+    con.execute("CREATE TABLE l.main.u (k BIGINT, v VARCHAR)")
+    con.execute("CALL l.set_option('data_inlining_row_limit', 10)")
+    con.execute("BEGIN")
+    con.execute("INSERT INTO l.main.u VALUES (0, 'inlined')")
+    con.execute("INSERT INTO l.main.u SELECT i, 'in a file' FROM range(4, 18) r(i)")
+    for where in updates:
+        con.execute(f"UPDATE l.main.u SET v = 'updated' WHERE {where}")
+    con.execute("COMMIT")
+    left = con.execute("SELECT count(*), count(*) FILTER (k = 4) FROM l.main.u").fetchall()
+    assert left == ([(15, 1)] if len(updates) == 1 else [(14, 0)]), "H18 is fixed upstream, or worse"
+
+
+def test_h19_inlined_rows_of_a_sorted_table_can_not_be_flushed_once_a_column_before_its_key_was_dropped(
+    con: duckdb.DuckDBPyConnection,
+) -> None:
+    con.execute("CREATE TABLE l.main.s (n INTEGER, v VARCHAR, k BIGINT, tenant VARCHAR)")
+    con.execute("CALL l.set_option('data_inlining_row_limit', 10)")
+    con.execute("INSERT INTO l.main.s VALUES (1, 'v', 1, 'a')")
+    con.execute("ALTER TABLE l.main.s SET SORTED BY (k DESC)")
+    con.execute("ALTER TABLE l.main.s DROP COLUMN n")
+    with pytest.raises(duckdb.InternalException, match="Failed to bind column reference"):
+        con.execute("CALL ducklake_flush_inlined_data('l')")
 
 
 def test_rows_are_counted_from_metadata_alone_wherever_they_lie(

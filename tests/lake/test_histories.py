@@ -21,3 +21,16 @@ def test_every_destination_of_any_history_is_exact(world: duckdb.DuckDBPyConnect
     seed = seed_of(part, drawn)
     life = play(world, seed)
     assert not life.wrong, f"{life}\n{again(seed, 'tests/lake/test_histories.py')}"
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("part", parts(20))
+@histories(1, more=50)
+@given(drawn=SEEDS)
+def test_so_is_every_destination_of_a_strange_one_or_it_parks_for_its_reason(
+    world: duckdb.DuckDBPyConnection, part: int, drawn: int
+) -> None:
+    """Layouts, hostile texts, restored and replaced sources, encrypted lakes, giants: `tests.world.shape`."""
+    seed = seed_of(part, drawn)
+    life = play(world, seed, strange=True)
+    assert not life.wrong, f"{life}\n{again(seed, 'tests/lake/test_histories.py -k strange')}"

@@ -9,14 +9,14 @@ import duckdb
 import pytest
 from hypothesis import given
 
-from services.applier.group import Job, lane_of
-from services.applier.jobs import Jobs
-from services.applier.task import Task, TaskResult
+from services.applier.model.grouping import Job, lane_of
+from services.applier.model.task import Task, TaskResult
+from services.applier.spark_jobs import Jobs
 from shared.config.model import Config, Routing, Source, Spark
-from shared.spark import session
+from shared.runtime.spark import session
 from tests.world.play import play
 from tests.world.replay import SEEDS, again, histories, parts, seed_of
-from tests.world.stage import Run
+from tests.world.service_view import Run
 
 
 @pytest.fixture(scope="module")

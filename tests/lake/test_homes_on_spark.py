@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from services.applier.group import Job, Lane
-from services.applier.jobs import Jobs
-from services.applier.partition import MANY_OBJECTS
-from services.applier.task import SourceTable, TaskResult
+from services.applier.model.grouping import Job, Lane
+from services.applier.model.task import SourceTable, TaskResult
+from services.applier.spark_jobs import Jobs
+from services.applier.worker.spark_task import MANY_OBJECTS
 from shared.config.model import Config, Routing, Source, Spark
-from shared.messages import ItemKind, Outcome
-from shared.spark import session
-from tests.lake.bed import Bed
-from tests.lake.conftest import MakeBed
+from shared.contracts.messages import ItemKind, Outcome
+from shared.runtime.spark import session
+from tests.lake.conftest import MakeRig
+from tests.lake.rig import ApplyRig
 
 TENANTS = [f"tenant{number}" for number in range(20)]
 
@@ -25,21 +25,21 @@ TENANTS = [f"tenant{number}" for number in range(20)]
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("make_lake", ["sqlite"], indirect=True)
 def test_a_lake_is_opened_by_one_worker_only_and_what_stays_is_not_searched_for_garbage(
-    make_bed: MakeBed, tmp_path: Path
+    make_rig: MakeRig, tmp_path: Path
 ) -> None:
-    bed = make_bed()
-    bed.sql("CREATE TABLE src.main.t (id BIGINT, tenant VARCHAR, v BIGINT)", inserted(0))
+    rig = make_rig()
+    rig.sql("CREATE TABLE src.main.t (id BIGINT, tenant VARCHAR, v BIGINT)", inserted(0))
     for tenant in TENANTS:
-        bed.add(tenant)
+        rig.add(tenant)
     spark = Spark(master="local[2]", conf={"spark.local.dir": str(tmp_path)})
     source = Source(catalog="sqlite:nowhere", table="t")
     config = Config(path=tmp_path, pipeline="p", source=source, routing=Routing(field="tenant"), spark=spark,
                     state_dir=tmp_path)  # fmt: skip
     context = session(config, "homes")
-    jobs = Jobs(context, SourceTable(bed.source, "main", "t", bed.routing), bed.limits, "")
+    jobs = Jobs(context, SourceTable(rig.source, "main", "t", rig.routing), rig.limits, "")
 
-    seeds = Job("p", ItemKind.SEED, tuple(bed.target(name, ItemKind.SEED) for name in TENANTS))
-    done = [jobs.run(seeds, Lane.SEEDS), *[jobs.run(changes(bed, number), Lane.CHANGES) for number in range(1, 6)]]
+    seeds = Job("p", ItemKind.SEED, tuple(rig.target(name, ItemKind.SEED) for name in TENANTS))
+    done = [jobs.run(seeds, Lane.SEEDS), *[jobs.run(changes(rig, number), Lane.CHANGES) for number in range(1, 6)]]
     begun = context.statusTracker().getJobIdsForGroup()
     searched = context.parallelize([0], 1).map(lambda _: len(gc.get_objects())).collect()
     context.stop()
@@ -56,12 +56,12 @@ def inserted(number: int) -> str:
     return f"INSERT INTO src.main.t VALUES {rows}"
 
 
-def changes(bed: Bed, number: int) -> Job:
+def changes(rig: ApplyRig, number: int) -> Job:
     """Items for everybody, in another order each time."""
-    before = bed.head
-    bed.sql(inserted(number))
+    before = rig.head
+    rig.sql(inserted(number))
     names = random.Random(number).sample(TENANTS, len(TENANTS))
-    targets = [bed.target(name, ItemKind.CHANGES, expected=before, after=before, rows=1) for name in names]
+    targets = [rig.target(name, ItemKind.CHANGES, expected=before, after=before, rows=1) for name in names]
     return Job("p", ItemKind.CHANGES, tuple(targets))
 
 

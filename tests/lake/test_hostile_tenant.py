@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from shared.config.model import Routing
+from shared.contracts.messages import ItemKind, Outcome, Progress
 from shared.lake.engine import connect
-from shared.messages import ItemKind, Outcome, Progress
-from tests.lake.bed import Bed
-from tests.lake.conftest import MakeBed
+from tests.lake.conftest import MakeRig
+from tests.lake.rig import ApplyRig
 from tests.lake.test_strangers_catalogs import write
 
 HONEST, HOSTILE = ("a", "b"), "m"
@@ -38,32 +38,32 @@ TEXTS = (
 CARRIED = TEXTS[3:]
 """Of these, what every catalog can hold: with the others he is parked before his lake is opened."""
 
-Attack = Callable[[Bed], None]
+Attack = Callable[[ApplyRig], None]
 
 
-def files_of(bed: Bed, name: str) -> list[Path]:
-    return sorted((bed.folder / f"{name}-data").rglob("*.parquet"))
+def files_of(rig: ApplyRig, name: str) -> list[Path]:
+    return sorted((rig.folder / f"{name}-data").rglob("*.parquet"))
 
 
-def victims_file(bed: Bed) -> Path:
+def victims_file(rig: ApplyRig) -> Path:
     """A data file of an honest tenant, with rows in it."""
-    (found,) = bed.look("a", "SELECT data_file FROM ducklake_list_files('dst', 't') LIMIT 1")
+    (found,) = rig.look("a", "SELECT data_file FROM ducklake_list_files('dst', 't') LIMIT 1")
     return Path(found[0])
 
 
-def name_an_absolute_path(bed: Bed) -> None:
+def name_an_absolute_path(rig: ApplyRig) -> None:
     sql = "UPDATE {}ducklake_data_file SET path = ?, path_is_relative = false WHERE end_snapshot IS NULL"
-    write(bed.lake(HOSTILE), sql, str(victims_file(bed)))
+    write(rig.lake(HOSTILE), sql, str(victims_file(rig)))
 
 
-def name_a_path_that_climbs_out(bed: Bed) -> None:
-    inside = bed.folder / f"{HOSTILE}-data" / "main" / "t"
-    climbing = os.path.relpath(victims_file(bed), inside)
+def name_a_path_that_climbs_out(rig: ApplyRig) -> None:
+    inside = rig.folder / f"{HOSTILE}-data" / "main" / "t"
+    climbing = os.path.relpath(victims_file(rig), inside)
     assert climbing.startswith("../")
-    write(bed.lake(HOSTILE), "UPDATE {}ducklake_data_file SET path = ? WHERE end_snapshot IS NULL", climbing)
+    write(rig.lake(HOSTILE), "UPDATE {}ducklake_data_file SET path = ? WHERE end_snapshot IS NULL", climbing)
 
 
-def name_a_delete_file_of_somebody_else(bed: Bed) -> None:
+def name_a_delete_file_of_somebody_else(rig: ApplyRig) -> None:
     sql = (
         "INSERT INTO {0}ducklake_delete_file (delete_file_id, table_id, begin_snapshot, data_file_id, path,"
         " path_is_relative, format, delete_count, file_size_bytes, footer_size)"
@@ -71,33 +71,33 @@ def name_a_delete_file_of_somebody_else(bed: Bed) -> None:
         " FROM {0}ducklake_data_file WHERE end_snapshot IS NULL AND table_id IN (SELECT table_id FROM {0}ducklake_table"
         " WHERE table_name = 't' AND end_snapshot IS NULL) LIMIT 1"
     )
-    write(bed.lake(HOSTILE), sql, str(victims_file(bed)))
+    write(rig.lake(HOSTILE), sql, str(victims_file(rig)))
 
 
-def move_the_tables_folder(bed: Bed) -> None:
-    folder = f"{victims_file(bed).parent}/"
-    write(bed.lake(HOSTILE), "UPDATE {}ducklake_table SET path = ?, path_is_relative = false", folder)
+def move_the_tables_folder(rig: ApplyRig) -> None:
+    folder = f"{victims_file(rig).parent}/"
+    write(rig.lake(HOSTILE), "UPDATE {}ducklake_table SET path = ?, path_is_relative = false", folder)
 
 
-def move_the_data_path(bed: Bed) -> None:
+def move_the_data_path(rig: ApplyRig) -> None:
     sql = "UPDATE {}ducklake_metadata SET value = ? WHERE key = 'data_path'"
-    write(bed.lake(HOSTILE), sql, f"{bed.folder}/a-data/")
+    write(rig.lake(HOSTILE), sql, f"{rig.folder}/a-data/")
 
 
-def put_a_view_in_the_tables_place(bed: Bed) -> None:
-    file = victims_file(bed)
-    bed.write(HOSTILE, "DROP TABLE dst.main.t", f"CREATE VIEW dst.main.t AS SELECT * FROM read_parquet('{file}')")
+def put_a_view_in_the_tables_place(rig: ApplyRig) -> None:
+    file = victims_file(rig)
+    rig.write(HOSTILE, "DROP TABLE dst.main.t", f"CREATE VIEW dst.main.t AS SELECT * FROM read_parquet('{file}')")
 
 
-def make_macros_of_our_functions_names(bed: Bed) -> None:
-    file = victims_file(bed)
-    bed.write(HOSTILE, f"CREATE MACRO dst.main.count(x) AS (SELECT count(*) FROM read_parquet('{file}'))",
+def make_macros_of_our_functions_names(rig: ApplyRig) -> None:
+    file = victims_file(rig)
+    rig.write(HOSTILE, f"CREATE MACRO dst.main.count(x) AS (SELECT count(*) FROM read_parquet('{file}'))",
               f"CREATE MACRO dst.main.coalesce(x, y) AS (SELECT v FROM read_parquet('{file}') LIMIT 1)")  # fmt: skip
 
 
-def write_statements_as_types(bed: Bed) -> None:
+def write_statements_as_types(rig: ApplyRig) -> None:
     sql = "UPDATE {}ducklake_column SET column_type = ? WHERE column_name = 'v'"
-    write(bed.lake(HOSTILE), sql, "varchar); ATTACH 'x' AS y; --")
+    write(rig.lake(HOSTILE), sql, "varchar); ATTACH 'x' AS y; --")
 
 
 ATTACKS: tuple[Attack, ...] = (
@@ -115,29 +115,29 @@ ATTACKS: tuple[Attack, ...] = (
 class History:
     """A source of three tenants that moves, at random but the same each time."""
 
-    def __init__(self, bed: Bed) -> None:
-        self.bed, self.draw = bed, random.Random(7)
+    def __init__(self, rig: ApplyRig) -> None:
+        self.rig, self.draw = rig, random.Random(7)
         self.positions: dict[str, int] = {}
         self.texts: tuple[str, ...] = CARRIED
-        bed.sql("CREATE TABLE src.main.t (k1 VARCHAR, k2 VARCHAR, tenant VARCHAR, v VARCHAR)")
+        rig.sql("CREATE TABLE src.main.t (k1 VARCHAR, k2 VARCHAR, tenant VARCHAR, v VARCHAR)")
         for name in (*HONEST, HOSTILE):
-            bed.add(name)
+            rig.add(name)
             self.rows(name)
-        for answer in bed.seed():
+        for answer in rig.seed():
             self.heard(answer)
 
     def rows(self, name: str) -> None:
         """Rows come, change and go."""
         words = [f"{name}{self.draw.randrange(50)}" for _ in range(20)]
-        self.bed.con.execute("BEGIN")
+        self.rig.con.execute("BEGIN")
         for number, word in enumerate(words):
             first = self.draw.choice(self.texts) if name == HOSTILE and number % 2 else word
             value = self.draw.choice(self.texts) if name == HOSTILE else f"{first}-{number}"
             key = [first, str(number), name]
             # a plain comparison would be the attack on whoever writes the source, too
-            self.bed.con.execute("DELETE FROM src.main.t WHERE md5(k1) = md5(?) AND k2 = ? AND tenant = ?", key)
-            self.bed.con.execute("INSERT INTO src.main.t VALUES (?, ?, ?, ?)", [*key, value])
-        self.bed.con.execute("COMMIT")
+            self.rig.con.execute("DELETE FROM src.main.t WHERE md5(k1) = md5(?) AND k2 = ? AND tenant = ?", key)
+            self.rig.con.execute("INSERT INTO src.main.t VALUES (?, ?, ?, ?)", [*key, value])
+        self.rig.con.execute("COMMIT")
 
     def step(self) -> dict[str, Progress]:
         """Everybody's rows change; all are brought up to date, and now and then tidied up, in one job."""
@@ -145,20 +145,20 @@ class History:
             self.rows(name)
         answers: dict[str, Progress] = {}
         targets = [
-            self.bed.target(name, ItemKind.CHANGES, expected=position, after=position)
+            self.rig.target(name, ItemKind.CHANGES, expected=position, after=position)
             for name, position in self.positions.items()
         ]
-        for answer in self.bed.run_targets(ItemKind.CHANGES, targets):
+        for answer in self.rig.run_targets(ItemKind.CHANGES, targets):
             self.heard(answer)
             answers[answer.destination] = answer
         return answers
 
     def upkeep(self) -> None:
         targets = [
-            self.bed.target(name, ItemKind.UPKEEP, expected=position, after=position, through=position)
+            self.rig.target(name, ItemKind.UPKEEP, expected=position, after=position, through=position)
             for name, position in self.positions.items()
         ]
-        self.bed.run_targets(ItemKind.UPKEEP, targets)
+        self.rig.run_targets(ItemKind.UPKEEP, targets)
 
     def heard(self, answer: Progress) -> None:
         if answer.outcome in (Outcome.APPLIED, Outcome.EMPTY) and answer.position is not None:
@@ -168,7 +168,7 @@ class History:
         """Rows of others that are anywhere in the hostile tenant's files."""
         found: list[tuple[str, str]] = []
         with closing(connect()) as con:
-            for file in files_of(self.bed, HOSTILE):
+            for file in files_of(self.rig, HOSTILE):
                 names = {
                     row[0] for row in con.execute("DESCRIBE SELECT * FROM read_parquet(?)", [str(file)]).fetchall()
                 }
@@ -179,18 +179,18 @@ class History:
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__)
-def test_honest_lakes_stay_exact_and_unread_whatever_a_tenant_does(make_bed: MakeBed, attack: Attack) -> None:
-    bed = make_bed(routing=Routing(field="tenant", key_columns=("k1", "k2")))
-    history = History(bed)
+def test_honest_lakes_stay_exact_and_unread_whatever_a_tenant_does(make_rig: MakeRig, attack: Attack) -> None:
+    rig = make_rig(routing=Routing(field="tenant", key_columns=("k1", "k2")))
+    history = History(rig)
     for _ in range(2):
         history.step()
-    attack(bed)
+    attack(rig)
     for turn in range(3):
         history.texts = CARRIED if turn < 2 else TEXTS
         answers = history.step()
         for name in HONEST:
             assert answers[name].outcome is Outcome.APPLIED, answers[name].error
-            assert bed.rows(name) == bed.expected(name)
+            assert rig.rows(name) == rig.expected(name)
         hostile = answers[HOSTILE]
         if hostile.outcome is not Outcome.APPLIED:
             assert hostile.error is not None
@@ -199,4 +199,4 @@ def test_honest_lakes_stay_exact_and_unread_whatever_a_tenant_does(make_bed: Mak
             history.upkeep()
         assert history.foreign_rows() == []
     for name in HONEST:
-        assert bed.rows(name) == bed.expected(name)
+        assert rig.rows(name) == rig.expected(name)

@@ -7,12 +7,12 @@ from contextlib import closing
 import pytest
 
 from shared.config.model import Routing
+from shared.contracts.messages import ItemKind, Outcome, Progress, Seen
 from shared.lake.catalog import CatalogReader
 from shared.lake.cursor import committed_at, cursor_name
-from shared.messages import ItemKind, Outcome, Progress, Seen
 from tests.lake.backup import Backup
-from tests.lake.bed import Bed
-from tests.lake.conftest import MakeBed
+from tests.lake.conftest import MakeRig
+from tests.lake.rig import ApplyRig
 
 
 def parked_for(answer: Progress, type: str) -> str:
@@ -48,9 +48,9 @@ NOT_FOLLOWED = {
 
 
 @pytest.fixture
-def shaped(make_bed: MakeBed) -> Bed:
+def shaped(make_rig: MakeRig) -> ApplyRig:
     """Two seeded tenants whose last column is a struct."""
-    made = make_bed()
+    made = make_rig()
     made.sql(
         "CREATE TABLE src.main.t (id BIGINT, tenant VARCHAR, v VARCHAR, s STRUCT(a INTEGER, b VARCHAR))",
         "INSERT INTO src.main.t SELECT i, CASE WHEN i % 2 = 0 THEN 'a' ELSE 'b' END, 'v' || i,"
@@ -63,7 +63,7 @@ def shaped(make_bed: MakeBed) -> Bed:
 
 
 @pytest.mark.parametrize("why", NOT_FOLLOWED)
-def test_a_column_of_the_same_name_that_is_another_one_parks_by_its_name(shaped: Bed, why: str) -> None:
+def test_a_column_of_the_same_name_that_is_another_one_parks_by_its_name(shaped: ApplyRig, why: str) -> None:
     position = shaped.head
     shaped.sql(*NOT_FOLLOWED[why], "INSERT INTO src.main.t (id, tenant) VALUES (100, 'a'), (101, 'b')")
     for answer in shaped.changes(position):
@@ -75,7 +75,7 @@ def test_a_column_of_the_same_name_that_is_another_one_parks_by_its_name(shaped:
 
 
 @pytest.mark.parametrize("column", ["tenant", "id"])
-def test_a_routing_or_key_column_that_was_dropped_and_added_parks_by_its_name(shaped: Bed, column: str) -> None:
+def test_a_routing_or_key_column_that_was_dropped_and_added_parks_by_its_name(shaped: ApplyRig, column: str) -> None:
     position = shaped.head
     shaped.sql(f"ALTER TABLE src.main.t DROP COLUMN {column}", f"ALTER TABLE src.main.t ADD COLUMN {column} VARCHAR")
     shaped.sql("CREATE TABLE src.main.other (i INTEGER)")
@@ -83,7 +83,7 @@ def test_a_routing_or_key_column_that_was_dropped_and_added_parks_by_its_name(sh
     assert column in parked_for(advance, "schema_change")
 
 
-def test_expiry_hides_no_change_of_columns(shaped: Bed) -> None:
+def test_expiry_hides_no_change_of_columns(shaped: ApplyRig) -> None:
     position = shaped.head
     quiet = shaped.sql(*NOT_FOLLOWED["v was dropped and another one of that name added"])
     shaped.sql("INSERT INTO src.main.t (id, tenant) VALUES (100, 'a')")
@@ -92,7 +92,7 @@ def test_expiry_hides_no_change_of_columns(shaped: Bed) -> None:
     assert "v was dropped" in parked_for(answer, "schema_change")
 
 
-def test_a_reseed_takes_the_columns_that_there_are(shaped: Bed) -> None:
+def test_a_reseed_takes_the_columns_that_there_are(shaped: ApplyRig) -> None:
     shaped.sql(*NOT_FOLLOWED["v was dropped and another one of that name added"])
     shaped.add("a", generation=2, replace=True)
     assert [answer.outcome for answer in shaped.seed("a")] == [Outcome.APPLIED]
@@ -125,14 +125,14 @@ FOLLOWED = {
 
 
 @pytest.mark.parametrize("what", FOLLOWED)
-def test_columns_that_are_what_they_were_are_followed(shaped: Bed, what: str) -> None:
+def test_columns_that_are_what_they_were_are_followed(shaped: ApplyRig, what: str) -> None:
     position = shaped.head
     shaped.sql(*FOLLOWED[what], "UPDATE src.main.t SET v = 'new' WHERE id < 4")
     assert [answer.outcome for answer in shaped.changes(position)] == [Outcome.APPLIED] * 2
     assert shaped.rows("a") == shaped.expected("a")
 
 
-def test_a_text_default_that_spells_null_is_a_text(shaped: Bed) -> None:
+def test_a_text_default_that_spells_null_is_a_text(shaped: ApplyRig) -> None:
     position = shaped.head
     shaped.sql(
         "ALTER TABLE src.main.t ADD COLUMN n VARCHAR DEFAULT 'NULL'", "ALTER TABLE src.main.t ADD COLUMN m INTEGER"
@@ -146,7 +146,7 @@ def test_a_text_default_that_spells_null_is_a_text(shaped: Bed) -> None:
 @pytest.mark.parametrize(
     "column", ["big HUGEINT", "big UHUGEINT[]", "late TIME_NS", "rowid INTEGER", "snapshot_id BIGINT"]
 )
-def test_a_column_that_can_not_be_carried_parks_by_its_name_whenever_it_comes(shaped: Bed, column: str) -> None:
+def test_a_column_that_can_not_be_carried_parks_by_its_name_whenever_it_comes(shaped: ApplyRig, column: str) -> None:
     position, before = shaped.head, shaped.rows("a")
     shaped.sql("CALL src.set_option('data_inlining_row_limit', 0)")  # Postgres has no type for TIME_NS
     shaped.sql(f"ALTER TABLE src.main.t ADD COLUMN {column}", "DELETE FROM src.main.t WHERE id = 2")
@@ -160,26 +160,26 @@ def test_a_column_that_can_not_be_carried_parks_by_its_name_whenever_it_comes(sh
 
 
 @pytest.mark.parametrize("keys", [(), ("id",)], ids=["append-only", "with keys"])
-def test_a_replay_from_a_snapshot_that_is_shown_wrong_parks(make_bed: MakeBed, keys: tuple[str, ...]) -> None:
+def test_a_replay_from_a_snapshot_that_is_shown_wrong_parks(make_rig: MakeRig, keys: tuple[str, ...]) -> None:
     """H13: of 18 rows 38 are shown, by what a rewrite and a flush have left."""
-    bed = make_bed(routing=Routing(field="tenant", key_columns=keys))
-    bed.sql(
+    rig = make_rig(routing=Routing(field="tenant", key_columns=keys))
+    rig.sql(
         "CREATE TABLE src.main.t (id BIGINT, tenant VARCHAR, v VARCHAR)",
         "INSERT INTO src.main.t SELECT i, 'a', 'v' FROM range(20) r(i)",
         "CALL src.set_option('data_inlining_row_limit', 10)",
         "DELETE FROM src.main.t WHERE id = 1",
         "CALL src.set_option('data_inlining_row_limit', 0)",
     )
-    first = bed.sql("DELETE FROM src.main.t WHERE id = 0")
-    bed.sql(
+    first = rig.sql("DELETE FROM src.main.t WHERE id = 0")
+    rig.sql(
         "CALL ducklake_rewrite_data_files('src', 't', delete_threshold => 0)", "CALL ducklake_flush_inlined_data('src')"
     )
     shown = "SELECT count(*) FROM (SELECT * FROM src.main.t AT (VERSION => {}))"
-    assert bed.con.execute(shown.format(first)).fetchall() == [(38,)], "H13 is fixed upstream"
-    bed.add("a")
-    (answer,) = bed.seed("a", through=first, pinned=True)
+    assert rig.con.execute(shown.format(first)).fetchall() == [(38,)], "H13 is fixed upstream"
+    rig.add("a")
+    (answer,) = rig.seed("a", through=first, pinned=True)
     assert f"snapshot {first}" in parked_for(answer, "history_damaged")
-    (answer,) = bed.seed("a", through=first - 1, pinned=True)
+    (answer,) = rig.seed("a", through=first - 1, pinned=True)
     assert (answer.error, answer.outcome, answer.inserted) == (None, Outcome.APPLIED, 19)
 
 
@@ -187,18 +187,18 @@ def test_a_replay_from_a_snapshot_that_is_shown_wrong_parks(make_bed: MakeBed, k
 
 
 @pytest.fixture
-def restored(bed: Bed) -> Bed:
+def restored(rig: ApplyRig) -> ApplyRig:
     """Two tenants that have followed a commit which the source has lost since: its number is another one's now."""
-    bed.seed()
-    backup, position = Backup(bed.con, "src", bed.source), bed.head
-    bed.sql("UPDATE src.main.t SET v = 'lost' WHERE id < 6")
-    assert [answer.outcome for answer in bed.changes(position)] == [Outcome.APPLIED] * 2
+    rig.seed()
+    backup, position = Backup(rig.con, "src", rig.source), rig.head
+    rig.sql("UPDATE src.main.t SET v = 'lost' WHERE id < 6")
+    assert [answer.outcome for answer in rig.changes(position)] == [Outcome.APPLIED] * 2
     backup.restore()
-    bed.sql("INSERT INTO src.main.t VALUES (100, 'a', 'other'), (101, 'b', 'other')")
-    return bed
+    rig.sql("INSERT INTO src.main.t VALUES (100, 'a', 'other'), (101, 'b', 'other')")
+    return rig
 
 
-def test_changes_on_top_of_a_history_that_was_written_anew_park(restored: Bed) -> None:
+def test_changes_on_top_of_a_history_that_was_written_anew_park(restored: ApplyRig) -> None:
     position, before = restored.head, restored.rows("a")
     restored.sql("INSERT INTO src.main.t VALUES (200, 'a', 'more'), (201, 'b', 'more')")
     for answer in restored.changes(position):
@@ -208,7 +208,7 @@ def test_changes_on_top_of_a_history_that_was_written_anew_park(restored: Bed) -
     assert restored.rows("a") == before
 
 
-def test_so_does_an_advance_and_a_probe(restored: Bed) -> None:
+def test_so_does_an_advance_and_a_probe(restored: ApplyRig) -> None:
     position = restored.head
     restored.sql("CREATE TABLE src.main.other (i INTEGER)")
     (advance,) = restored.run(ItemKind.ADVANCE, "a", expected=position, after=position)
@@ -217,47 +217,47 @@ def test_so_does_an_advance_and_a_probe(restored: Bed) -> None:
     parked_for(probe, "source_moved")
 
 
-def test_a_position_before_the_backup_is_what_it_was(bed: Bed) -> None:
-    bed.seed()
-    position = bed.head
-    bed.sql("CREATE TABLE src.main.other (i INTEGER)")
-    backup = Backup(bed.con, "src", bed.source)
-    bed.sql("DELETE FROM src.main.t WHERE id = 2")
+def test_a_position_before_the_backup_is_what_it_was(rig: ApplyRig) -> None:
+    rig.seed()
+    position = rig.head
+    rig.sql("CREATE TABLE src.main.other (i INTEGER)")
+    backup = Backup(rig.con, "src", rig.source)
+    rig.sql("DELETE FROM src.main.t WHERE id = 2")
     backup.restore()
-    bed.sql("DELETE FROM src.main.t WHERE id = 4")
-    assert [answer.outcome for answer in bed.run(ItemKind.PROBE, through=0)] == [Outcome.ALREADY_APPLIED] * 2
-    assert [answer.outcome for answer in bed.changes(position)] == [Outcome.APPLIED, Outcome.EMPTY]
-    assert bed.rows("a") == bed.expected("a")
+    rig.sql("DELETE FROM src.main.t WHERE id = 4")
+    assert [answer.outcome for answer in rig.run(ItemKind.PROBE, through=0)] == [Outcome.ALREADY_APPLIED] * 2
+    assert [answer.outcome for answer in rig.changes(position)] == [Outcome.APPLIED, Outcome.EMPTY]
+    assert rig.rows("a") == rig.expected("a")
 
 
-def test_what_the_reader_saw_of_another_history_moves_nobody(bed: Bed) -> None:
+def test_what_the_reader_saw_of_another_history_moves_nobody(rig: ApplyRig) -> None:
     """The reader found a range empty that holds a change in the history that took its place."""
-    bed.seed()
-    position = bed.head
-    backup = Backup(bed.con, "src", bed.source)
-    quiet = bed.sql("CREATE TABLE src.main.other (i INTEGER)")
-    with closing(CatalogReader(bed.source)) as catalog:
+    rig.seed()
+    position = rig.head
+    backup = Backup(rig.con, "src", rig.source)
+    quiet = rig.sql("CREATE TABLE src.main.other (i INTEGER)")
+    with closing(CatalogReader(rig.source)) as catalog:
         seen = Seen(snapshot=quiet, at=catalog.head().time)
     backup.restore()
-    bed.sql("DELETE FROM src.main.t WHERE id = 2", "DELETE FROM src.main.t WHERE id = 4")
+    rig.sql("DELETE FROM src.main.t WHERE id = 2", "DELETE FROM src.main.t WHERE id = 4")
     stale = {"expected": position, "after": quiet, "seen": seen}
     for kind in (ItemKind.CHANGES, ItemKind.ADVANCE):
-        (answer,) = bed.run(kind, "a", **stale)
+        (answer,) = rig.run(kind, "a", **stale)
         assert answer.outcome is Outcome.FAILED
         assert answer.error is not None
         assert (answer.error.type, answer.error.retryable) == ("source_behind", True)
-    assert [answer.outcome for answer in bed.changes(position, "a")] == [Outcome.APPLIED]
-    assert bed.rows("a") == bed.expected("a")
+    assert [answer.outcome for answer in rig.changes(position, "a")] == [Outcome.APPLIED]
+    assert rig.rows("a") == rig.expected("a")
 
 
-def test_a_cursor_from_before_times_were_kept_learns_its_own_with_the_next_commit(bed: Bed) -> None:
-    bed.seed("a")
+def test_a_cursor_from_before_times_were_kept_learns_its_own_with_the_next_commit(rig: ApplyRig) -> None:
+    rig.seed("a")
     cursor = f"dst._viaduck.{cursor_name('p', 'a')}"
-    bed.write("a", f"UPDATE {cursor} SET source_lake = split_part(source_lake, '@', 1)")
-    position = bed.head
-    bed.sql("DELETE FROM src.main.t WHERE id = 2")
-    assert [answer.outcome for answer in bed.changes(position, "a")] == [Outcome.APPLIED]
-    with closing(CatalogReader(bed.source)) as catalog:
+    rig.write("a", f"UPDATE {cursor} SET source_lake = split_part(source_lake, '@', 1)")
+    position = rig.head
+    rig.sql("DELETE FROM src.main.t WHERE id = 2")
+    assert [answer.outcome for answer in rig.changes(position, "a")] == [Outcome.APPLIED]
+    with closing(CatalogReader(rig.source)) as catalog:
         at = catalog.head().time
-    ((kept,),) = bed.look("a", f"SELECT source_lake FROM {cursor}")
+    ((kept,),) = rig.look("a", f"SELECT source_lake FROM {cursor}")
     assert committed_at(kept) == at

@@ -11,7 +11,7 @@ import duckdb
 import pytest
 from hypothesis import given
 
-from shared.messages import ItemKind, Outcome
+from shared.contracts.messages import ItemKind, Outcome
 from tests.world.history import random_history
 from tests.world.replay import SEEDS, again, histories, parts, seed_of
 from tests.world.scene import MakeScene, scenes

@@ -9,14 +9,17 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from shared.config.model import Routing
+from shared.contracts.messages import Outcome
 from shared.lake.catalog import CatalogReader
 from shared.lake.source import column_mistakes
-from shared.messages import Outcome
+from tests.lake.conftest import MakeRig
+from tests.lake.test_identity import parked_for
 from tests.world.duck import name, quote
 from tests.world.lake import opened
 from tests.world.replay import SOAK
+from tests.world.service_view import resolved
 from tests.world.shape import Shape
-from tests.world.stage import resolved
 from tests.world.tables import Table, shape_of
 
 MakeTable = Callable[[Shape, bool], Table]
@@ -162,6 +165,39 @@ def test_rows_are_routed_by_any_type(make_table: MakeTable, declared: str, in_fi
         "UPDATE {t} SET r = NULL WHERE k = 3",
         f"DELETE FROM {{t}} WHERE r = {one}",
     )
+
+
+@IN_FILES
+def test_both_zeros_are_one_routing_value(make_rig: MakeRig, in_files: bool) -> None:
+    """They are equal, so a key that goes from one to the other stays with its destination, once."""
+    rig = make_rig(routing=Routing(field="r", key_columns=("k",)))
+    rig.sql("CREATE TABLE src.main.t (k INTEGER, r DOUBLE)")
+    if in_files:
+        rig.sql("CALL src.set_option('data_inlining_row_limit', 0)")
+    rig.sql("INSERT INTO src.main.t VALUES (1, 0.0), (2, '-0.0'), (3, 1.5)")
+    rig.add("zero", "0.0")
+    rig.add("other", "1.5")
+    rig.seed()
+    position = rig.head
+    rig.sql(
+        "UPDATE src.main.t SET r = '-0.0' WHERE k = 1",
+        "INSERT INTO src.main.t VALUES (4, '-0.0'), (5, 1.5)",
+        "UPDATE src.main.t SET r = '-0.0' WHERE k = 3",
+    )
+    rig.changes(position)
+    assert [k for (k, *_) in rig.look("zero", "SELECT k FROM dst.main.t ORDER BY k")] == [1, 2, 3, 4]
+    assert [k for (k, *_) in rig.look("other", "SELECT k FROM dst.main.t ORDER BY k")] == [5]
+
+
+@pytest.mark.parametrize("declared", ["INTERVAL", "TIMETZ", "DOUBLE[]"])
+def test_a_routing_column_whose_values_have_several_spellings_is_refused_by_its_name(
+    make_rig: MakeRig, declared: str
+) -> None:
+    rig = make_rig(routing=Routing(field="r", key_columns=("k",)))
+    rig.sql(f"CREATE TABLE src.main.t (k INTEGER, r {declared})")
+    rig.add("a", "[1.0]" if declared == "DOUBLE[]" else "10:00:00")
+    (answer,) = rig.seed()
+    assert "routing column r is" in parked_for(answer, "schema_change")
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,14 @@ import psycopg
 import pytest
 
 from shared.config.catalogs import ResolvedLake
-from shared.errors import ViaduckError
+from shared.contracts.errors import ViaduckError
 from shared.lake.attach import attach
 from shared.lake.catalog import CatalogReader
+from shared.lake.catalog_query import Question
 from shared.lake.engine import connect
-from shared.lake.question import Question
 from shared.lake.sql import ident, path
 from shared.lake.statements import OwnSqlite, Postgres, Statements
-from tests.lake.bed import EVERY_CATALOG, MakeLake
+from tests.lake.rig import EVERY_CATALOG, MakeLake
 from tests.servers.postgres import Postgres as Server
 
 HOSTILE = [

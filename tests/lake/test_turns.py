@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from services.applier.run import TURN_S, Run, run_task
-from services.applier.task import Limits, SourceTable, Target, Task
-from shared.messages import ItemKind, Outcome
-from tests.lake.bed import Bed
-from tests.lake.conftest import MakeBed
+from services.applier.model.task import Limits, SourceTable, Target, Task
+from services.applier.worker.task_run import TURN_S, Run, run_task
+from shared.contracts.messages import ItemKind, Outcome
+from tests.lake.conftest import MakeRig
+from tests.lake.rig import ApplyRig
 
 TENANTS = "abcd"
 
@@ -22,8 +22,8 @@ def late(run: Run) -> bool:
 
 
 @pytest.fixture
-def bed(make_bed: MakeBed, monkeypatch: pytest.MonkeyPatch) -> Bed:
-    made = make_bed(limits=Limits(threads=1, most_threads=1))
+def rig(make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch) -> ApplyRig:
+    made = make_rig(limits=Limits(threads=1, most_threads=1))
     made.sql("CREATE TABLE src.main.t (id BIGINT, tenant VARCHAR, v VARCHAR)")
     for name in TENANTS:
         made.add(name)
@@ -32,12 +32,12 @@ def bed(make_bed: MakeBed, monkeypatch: pytest.MonkeyPatch) -> Bed:
     return made
 
 
-def in_turns(bed: Bed, kind: ItemKind, targets: Sequence[Target]) -> list[list[str]]:
+def in_turns(rig: ApplyRig, kind: ItemKind, targets: Sequence[Target]) -> list[list[str]]:
     """Do all targets, in as many tasks as it takes; who was answered for in each."""
-    source, turns = SourceTable(bed.source, "main", "t", bed.routing), []
+    source, turns = SourceTable(rig.source, "main", "t", rig.routing), []
     waiting = {target.item.item: target for target in targets}
     while waiting:
-        done = run_task(Task(kind, source, tuple(waiting.values()), bed.limits)).results
+        done = run_task(Task(kind, source, tuple(waiting.values()), rig.limits)).results
         assert done, "no task does nothing"
         assert {(result.progress.outcome, result.progress.error) for result in done} == {(Outcome.APPLIED, None)}
         turns.append([result.progress.destination for result in done])
@@ -46,21 +46,21 @@ def in_turns(bed: Bed, kind: ItemKind, targets: Sequence[Target]) -> list[list[s
     return turns
 
 
-def exact(bed: Bed) -> bool:
-    return all(bed.rows(name) == bed.expected(name) for name in TENANTS)
+def exact(rig: ApplyRig) -> bool:
+    return all(rig.rows(name) == rig.expected(name) for name in TENANTS)
 
 
-def test_seeds_and_changes_are_done_in_turns(bed: Bed) -> None:
-    seeds = [bed.target(name, ItemKind.SEED) for name in TENANTS]
-    assert in_turns(bed, ItemKind.SEED, seeds) == [["a"], ["b"], ["c"], ["d"]]
-    before = bed.head
-    bed.sql("UPDATE src.main.t SET v = 'y'", "DELETE FROM src.main.t WHERE tenant = 'd'")
-    changes = [bed.target(name, ItemKind.CHANGES, expected=before, after=before) for name in TENANTS]
-    assert in_turns(bed, ItemKind.CHANGES, changes) == [["a"], ["b"], ["c"], ["d"]]
-    assert exact(bed)
+def test_seeds_and_changes_are_done_in_turns(rig: ApplyRig) -> None:
+    seeds = [rig.target(name, ItemKind.SEED) for name in TENANTS]
+    assert in_turns(rig, ItemKind.SEED, seeds) == [["a"], ["b"], ["c"], ["d"]]
+    before = rig.head
+    rig.sql("UPDATE src.main.t SET v = 'y'", "DELETE FROM src.main.t WHERE tenant = 'd'")
+    changes = [rig.target(name, ItemKind.CHANGES, expected=before, after=before) for name in TENANTS]
+    assert in_turns(rig, ItemKind.CHANGES, changes) == [["a"], ["b"], ["c"], ["d"]]
+    assert exact(rig)
 
 
-def test_a_range_of_others_is_not_even_read_where_it_is_late(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_range_of_others_is_not_even_read_where_it_is_late(rig: ApplyRig, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
     reads = Run._read
 
@@ -68,18 +68,18 @@ def test_a_range_of_others_is_not_even_read_where_it_is_late(bed: Bed, monkeypat
         read.append(len(group))
         return reads(run, group, sparing=sparing)
 
-    first = bed.head
-    in_turns(bed, ItemKind.SEED, [bed.target(name, ItemKind.SEED) for name in "ab"])
-    bed.sql("INSERT INTO src.main.t VALUES (1, 'c', 'z')")
-    second = bed.head
-    in_turns(bed, ItemKind.SEED, [bed.target(name, ItemKind.SEED) for name in "cd"])
-    bed.sql("UPDATE src.main.t SET v = 'y'")
+    first = rig.head
+    in_turns(rig, ItemKind.SEED, [rig.target(name, ItemKind.SEED) for name in "ab"])
+    rig.sql("INSERT INTO src.main.t VALUES (1, 'c', 'z')")
+    second = rig.head
+    in_turns(rig, ItemKind.SEED, [rig.target(name, ItemKind.SEED) for name in "cd"])
+    rig.sql("UPDATE src.main.t SET v = 'y'")
     positions = {"a": first, "b": first, "c": second, "d": second}
     monkeypatch.setattr(Run, "_read", noted)
-    changes = [bed.target(name, ItemKind.CHANGES, expected=at, after=at) for name, at in positions.items()]
-    assert in_turns(bed, ItemKind.CHANGES, changes) == [["a"], ["b"], ["c"], ["d"]]
+    changes = [rig.target(name, ItemKind.CHANGES, expected=at, after=at) for name, at in positions.items()]
+    assert in_turns(rig, ItemKind.CHANGES, changes) == [["a"], ["b"], ["c"], ["d"]]
     assert read == [2, 1, 2, 1]
-    assert exact(bed)
+    assert exact(rig)
 
 
 @pytest.mark.parametrize(
@@ -103,3 +103,19 @@ def test_a_task_is_late_after_its_turn_or_after_as_long_as_it_read_unless_little
     run._began -= elsewhere_s + read_s
     run._read_s = read_s
     assert run._is_late() is is_late
+
+
+def test_an_item_of_another_history_that_shares_a_reading_waits_alone(
+    rig: ApplyRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A source was replaced: one seed was planned at a snapshot that it does not have any more, or not yet."""
+    monkeypatch.setattr(Run, "_is_late", lambda _: False)
+    early, right = rig.target("a", ItemKind.SEED, through=rig.head + 3), rig.target("b", ItemKind.SEED)
+    for order in ((right, early), (early, right)):
+        said = {each.destination: each for each in rig.run_targets(ItemKind.SEED, order)}
+        assert said["a"].outcome is Outcome.FAILED
+        assert said["a"].error is not None
+        assert said["a"].error.type == "source_behind"
+        assert said["b"].outcome in (Outcome.APPLIED, Outcome.ALREADY_APPLIED)
+    assert rig.rows("b") == rig.expected("b")
+    assert not (rig.folder / "a-data").exists()

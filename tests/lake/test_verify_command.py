@@ -11,7 +11,7 @@ import yaml
 
 from tests.fast.cli.fake_control import FakeControl, serving, status
 from tests.fast.cli.test_main import viaduck
-from tests.lake.bed import Bed
+from tests.lake.rig import ApplyRig
 
 pytestmark = pytest.mark.parametrize("make_lake", ["sqlite"], indirect=True)
 
@@ -32,37 +32,37 @@ class Put(FakeControl):
         return super().answer(path.replace("pipelines/p/", "pipelines/events/"), query)
 
 
-def file_for(bed: Bed, port: int) -> str:
+def file_for(rig: ApplyRig, port: int) -> str:
     """A file without any destination."""
     document = {
         "pipeline": "p",
-        "source": {"catalog": bed.source.catalog, "table": "t"},
+        "source": {"catalog": rig.source.catalog, "table": "t"},
         "routing": {"field": "tenant", "key_columns": ["id"]},
         "server": {"port": port},
     }
-    file = bed.folder / "viaduck.yaml"
+    file = rig.folder / "viaduck.yaml"
     file.write_text(yaml.safe_dump(document))
     return str(file)
 
 
-def entry(bed: Bed, name: str) -> dict[str, Any]:
-    return {"routing_value": name, "catalog": bed.lake(name).catalog, "table": "t"}
+def entry(rig: ApplyRig, name: str) -> dict[str, Any]:
+    return {"routing_value": name, "catalog": rig.lake(name).catalog, "table": "t"}
 
 
-def test_destinations_that_came_over_rest_are_proven_and_those_that_can_not_be_are_counted(bed: Bed) -> None:
-    bed.seed()
-    bed.write("b", "DELETE FROM dst.main.t WHERE id < 7")
+def test_destinations_that_came_over_rest_are_proven_and_those_that_can_not_be_are_counted(rig: ApplyRig) -> None:
+    rig.seed()
+    rig.write("b", "DELETE FROM dst.main.t WHERE id < 7")
     away = {"routing_value": "c", "catalog_env": "NOBODY_SET_THIS", "table": "t"}
-    with serving(Put({"a": entry(bed, "a"), "b": entry(bed, "b"), "away": away})) as control:
-        done = viaduck("verify", "-c", file_for(bed, int(control.url.rpartition(":")[2])), "--json")
+    with serving(Put({"a": entry(rig, "a"), "b": entry(rig, "b"), "away": away})) as control:
+        done = viaduck("verify", "-c", file_for(rig, int(control.url.rpartition(":")[2])), "--json")
     found = {line["destination"]: line for line in map(json.loads, done.stdout.splitlines())}
     assert done.returncode == 1, done.stderr
     assert {name: line["result"] for name, line in found.items()} == {"a": "equal", "b": "different", "away": "failed"}
     assert found["b"]["missing"] == 3
 
 
-def test_a_file_alone_is_no_proof(bed: Bed, tmp_path: Path) -> None:
-    done = viaduck("verify", "-c", file_for(bed, 1))
+def test_a_file_alone_is_no_proof(rig: ApplyRig, tmp_path: Path) -> None:
+    done = viaduck("verify", "-c", file_for(rig, 1))
     assert done.returncode == 3
     assert "only the files' destinations were looked at" in done.stderr
     assert str(tmp_path) in done.stderr

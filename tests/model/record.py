@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-from shared.messages import Outcome, Progress, WorkItem
-from shared.ranges import NOT_SEEDED
+from shared.contracts.messages import Outcome, Progress, WorkItem
+from shared.contracts.ranges import NOT_SEEDED
 from tests.model.trace import Anything, Committed, answered, sent
 from tests.world.lake import opened
 from tests.world.scene import Scene
-from tests.world.stage import Receiver
+from tests.world.service_view import Receiver
 from tests.world.stamps import Stamp, commits_of, parse
 
 

@@ -9,13 +9,13 @@ from random import Random
 import duckdb
 import pytest
 
-from shared.messages import ItemKind, Outcome, WorkItem
+from shared.contracts.messages import ItemKind, Outcome, WorkItem
 from tests.model.judge import judge
 from tests.model.record import Recorder
 from tests.model.trace import Answered, Anything, Committed, dump, parse
 from tests.world.scene import Scene, scenes
+from tests.world.service_view import Receiver
 from tests.world.shape import SIMPLE
-from tests.world.stage import Receiver
 from tests.world.statements import Insert
 
 

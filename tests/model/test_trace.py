@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.messages import ItemKind, Outcome
+from shared.contracts.messages import ItemKind, Outcome
 from tests.model.judge import judge
 from tests.model.trace import Answered, Anything, Committed, Sent, dump, parse
 

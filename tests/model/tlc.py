@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from shared.java import java_home
+from shared.runtime.java import java_home
 
 ROOT = Path(__file__).resolve().parents[2]
 SPECIFICATIONS = ROOT / "tla"

@@ -4,7 +4,7 @@ A trace is JSON lines, each one event; commits in the order of their destination
 was committed before it. ::
 
     {"event": "commit", "destination": "p/d", "kind": "changes", "generation": 1, "after": 4, "through": 7,
-     "item": "…", "token": "…"}                     what a stamped snapshot says (INTERFACE: what a destination shows)
+     "item": "…", "token": "…"}                     what a stamped snapshot says (docs/reference/stamps.md)
     {"event": "sent", "destination": "p/d", "item": "…", "kind": "changes", "generation": 1, "expected": 4,
      "after": 4, "through": 7, "pinned": false}     a work item
     {"event": "answer", "destination": "p/d", "item": "…", "outcome": "gap", "generation": 1, "position": 5,
@@ -21,8 +21,8 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from shared.messages import ItemKind, Outcome, Progress, WorkItem
-from shared.ranges import NOT_SEEDED
+from shared.contracts.messages import ItemKind, Outcome, Progress, WorkItem
+from shared.contracts.ranges import NOT_SEEDED
 
 UNKNOWN = -2
 """``Unknown`` of ``Fence.tla``: a position that nobody looked up."""

@@ -9,7 +9,8 @@ import time
 
 import pytest
 
-from tests.mutants.mistakes import MISTAKES, Mistake
+from tests.mutants.mistake import Mistake
+from tests.mutants.mistakes import MISTAKES
 from tests.mutants.plugin import VARIABLE
 
 WITHIN_S = 600
@@ -28,7 +29,7 @@ def main(names: list[str]) -> int:
 
 
 def _is_noticed(mistake: Mistake) -> bool:
-    """Whether its tests pass without the mistake is `make test`'s business; here they must fail."""
+    """Whether its tests pass without the mistake is `make test-all`'s business; here they must fail."""
     began = time.monotonic()
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-x", "-p", "tests.mutants.plugin", *mistake.noticed_by],

@@ -7,64 +7,68 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import duckdb
 
-from services.applier import apply, decide, feed, fence, shape, trust, upkeep
-from services.applier import reading as readings
-from services.applier.decide import Cursor, Decision
-from services.applier.feed import FEED, Feed
-from services.applier.fence import Move
-from services.applier.offsets import OffsetLedger, Partition
-from services.applier.reading import Reading
-from services.applier.run import Run
-from services.applier.task import Target
-from services.applier.under_way import Numbered
-from services.control import status
-from services.control.api import middleware
-from services.control.api.guard import Asked, Asker, Denied, Guard
+from services.applier.apply import (
+    decide,
+    feed,
+    fence,
+    in_doubt,
+    maintenance,
+    row_counts,
+    source_identity,
+    table_schema,
+    transaction,
+)
+from services.applier.apply import reading as readings
+from services.applier.apply.decide import Cursor, Decision
+from services.applier.apply.feed import FEED, Feed
+from services.applier.apply.fence import Move
+from services.applier.apply.reading import Reading
+from services.applier.model.offsets import OffsetLedger, Partition
+from services.applier.model.task import Target
+from services.applier.worker import answer_files
+from services.applier.worker.in_flight import Numbered
+from services.applier.worker.task_run import Run
+from services.cli.verify import comparison, expected_rows, registered_destinations
 from services.control.page import entry_form
-from shared.config import catalogs, secrets, words
+from services.control.view import destination_status
+from services.control.view.frontier import Frontiers
+from services.control.web import middleware
+from services.control.web.guard import Asked, Asker, Denied, Guard
+from services.reader.messaging.status_repetition import Repeater
+from services.reader.planner.change_index import Ledger
+from services.reader.source import row_counter
+from services.reader.source.source_poller import Watch
+from shared.config import catalogs, libpq_words, secrets
 from shared.config.limits import Limits
-from shared.config.overlap import Paths
-from shared.errors import ViaduckError
+from shared.config.path_overlap import Paths
+from shared.contracts.errors import ViaduckError
+from shared.contracts.messages import Destination, WorkItem
+from shared.contracts.ranges import Range
 from shared.kafka import settings
-from shared.lake import attach, catalog, compare, engine, expected, failure, pruning
+from shared.lake import attach, catalog, engine, failure, pruning, spill
 from shared.lake.catalog import CatalogReader
 from shared.lake.pool import OpenLake
 from shared.lake.pruning import Layout
 from shared.lake.sql import ident
-from shared.messages import WorkItem
-from shared.ranges import Range
+from tests.mutants import replayed
+from tests.mutants.mistake import Mistake
+from tests.mutants.mistake import put as _put
 
 APPLY = "tests/lake/test_apply.py"
-GUARD = "tests/fast/control/test_guard.py"
-STRANGERS = "tests/fast/config/test_strangers.py"
+GUARD = "tests/fast/control/web/test_guard.py"
+STRANGERS = "tests/fast/shared/config/test_strangers.py"
 HOSTILE = "tests/lake/test_hostile_values.py"
-
-
-@dataclass(frozen=True)
-class Mistake:
-    """``plant`` makes it; ``noticed_by`` are pytest's arguments that select tests which must then fail."""
-
-    name: str
-    what: str
-    plant: Callable[[], None]
-    noticed_by: tuple[str, ...]
-
-
-def _put(owner: object, name: str, made: object) -> None:
-    """Replace what must be there: a mistake in a function that was renamed would otherwise plant nothing."""
-    assert hasattr(owner, name), f"{owner} has no {name}"
-    setattr(owner, name, made)
 
 
 def _apply_events() -> None:
     """Take the inserted images for the rows that are there now."""
 
-    def load_state(self: Feed, reading: Reading) -> None:
+    def load_state(self: Feed, reading: Reading, _: object, at: str) -> None:
         first, last = self._bounds(Range(0, reading.through))
         same = self._same_keys(reading, "s", "t")
         self._con.execute(
@@ -100,6 +104,48 @@ def _touch_without(condition: str) -> Callable[[], None]:
         _put(Feed, "_load_touched", load_touched)
 
     return plant
+
+
+def _read_whole_files() -> None:
+    _put(Feed, "_bound_routing", lambda *_: "")
+
+
+def _first_speaks_for_all() -> None:
+    begin = Feed._begin
+
+    def begun(self: Feed, targets: Any, through: int, *, only_inserts: bool) -> Reading:
+        reading = begin(self, targets, through, only_inserts=only_inserts)
+        reading.refused = {number: each for number, each in reading.refused.items() if each.type != "source_behind"}
+        return reading
+
+    _put(Feed, "_begin", begun)
+
+
+def _last_read_holds() -> None:
+    _put(Destination, "order", property(lambda _: (0, 0, 0)))
+
+
+def _keep_dead_cursors() -> None:
+    _put(maintenance, "_forget_positions", lambda *_: None)
+
+
+def _prove_the_files_alone() -> None:
+    """Pass over what came over REST or appeared by itself."""
+    _put(registered_destinations, "_joined", lambda deployment, *_: registered_destinations.Known(deployment.configs))
+
+
+def _read_to_look() -> None:
+    """Read a file's own metadata to tell whether it is there, which fails for an encrypted one."""
+
+    def is_there(con: duckdb.DuckDBPyConnection, file: str) -> bool:
+        con.execute("SELECT file_name FROM parquet_file_metadata(?)", [file])
+        return True
+
+    _put(in_doubt, "_is_there", is_there)
+
+
+def _answer_at_the_end() -> None:
+    _put(answer_files.AnswerFiles, "leave", lambda self, done, *, at_once=False: None)
 
 
 def _cursor_apart() -> None:
@@ -139,8 +185,17 @@ def _believe_buckets() -> None:
     _put(CatalogReader, "layout", lambda *_: pruning.PLAIN)
 
 
+def _one_folder() -> None:
+    shared = spill.folder()
+    _put(spill, "folder", lambda: shared)
+
+
+def _two_zeros() -> None:
+    _put(row_counter, "spelled", lambda expression, _: f"CAST({expression} AS VARCHAR)")
+
+
 def _carry_any_text() -> None:
-    _put(feed, "find_uncarried", lambda *_: {})
+    _put(row_counts, "find_uncarried", lambda *_: {})
 
 
 def _fail_together() -> None:
@@ -194,7 +249,7 @@ def _offsets_first() -> None:
 
 
 def _seed_without_replacing() -> None:
-    prepare = shape.prepare_seed
+    prepare = table_schema.prepare_seed
 
     class Deaf:
         def __init__(self, con: duckdb.DuckDBPyConnection) -> None:
@@ -206,18 +261,18 @@ def _seed_without_replacing() -> None:
     def prepare_seed(con: duckdb.DuckDBPyConnection, *rest: Any, **named: Any) -> None:
         prepare(Deaf(con), *rest, **named)  # type: ignore[arg-type]
 
-    _put(shape, "prepare_seed", prepare_seed)
+    _put(table_schema, "prepare_seed", prepare_seed)
 
 
 def _commit_error_means_failed() -> None:
     def resolve_unknown(self: Any, change: Any, token: str, applied: Any, error: Exception) -> Any:
         raise error
 
-    _put(apply.Applier, "_resolve_unknown", resolve_unknown)
+    _put(transaction.Applier, "_resolve_unknown", resolve_unknown)
 
 
 def _files_are_there() -> None:
-    _put(apply, "require_files", lambda *_: None)
+    _put(transaction, "require_files", lambda *_: None)
 
 
 def _believe_addresses() -> None:
@@ -225,12 +280,12 @@ def _believe_addresses() -> None:
 
 
 def _no_deadline() -> None:
-    made: Any = apply.Applier.__init__
+    made: Any = transaction.Applier.__init__
 
-    def init(self: apply.Applier, con: Any, pool: Any, limits: Any) -> None:
+    def init(self: transaction.Applier, con: Any, pool: Any, limits: Any) -> None:
         made(self, con, pool, limits, lambda: 0.0)
 
-    _put(apply.Applier, "__init__", init)
+    _put(transaction.Applier, "__init__", init)
 
 
 def _append_what_maintenance_shows() -> None:
@@ -247,7 +302,7 @@ def _marks_prove_nothing() -> None:
 
 
 def _columns_by_name() -> None:
-    _put(trust, "broken", lambda *_: None)
+    _put(source_identity, "broken", lambda *_: None)
 
 
 def _any_history() -> None:
@@ -255,11 +310,11 @@ def _any_history() -> None:
 
 
 def _prove_as_it_was_made() -> None:
-    _put(compare, "read_whole", lambda _: None)
+    _put(comparison, "read_whole", lambda _: None)
 
 
 def _prove_by_name() -> None:
-    _put(expected, "broken", lambda *_: None)
+    _put(expected_rows, "broken", lambda *_: None)
 
 
 def _eager_groups() -> None:
@@ -275,16 +330,16 @@ def _rewritten(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target, _
 
 def _narrow_the_statistics() -> None:
     """Leave dead rows behind by DuckLake's own rewrite."""
-    _put(upkeep, "_leave_dead_rows", _rewritten)
+    _put(maintenance, "_leave_dead_rows", _rewritten)
 
 
 def _rewrite_beside_what_is_inlined() -> None:
-    _put(upkeep, "_flush", lambda *_: None)
-    _put(upkeep, "_leave_dead_rows", _rewritten)
+    _put(maintenance, "_flush", lambda *_: None)
+    _put(maintenance, "_leave_dead_rows", _rewritten)
 
 
 def _believe_options_of_an_earlier_life() -> None:
-    _put(apply, "settle_here", lambda *_, **__: None)
+    _put(transaction, "settle_here", lambda *_, **__: None)
 
 
 def _believe_every_proxy() -> None:
@@ -317,8 +372,24 @@ def _show_what_was_typed() -> None:
     _put(entry_form, "_may_be_secret", lambda *_: False)
 
 
+def _believe_what_was_forgotten() -> None:
+    _put(Ledger, "knows", lambda *_: True)
+
+
+def _old_looks_are_news() -> None:
+    _put(Watch, "is_late", lambda *_: False)
+
+
+def _late_pages_are_news() -> None:
+    _put(Frontiers, "_lateness_s", lambda *_: 0.0)
+
+
+def _say_parks_once() -> None:
+    _put(Repeater, "_gather", lambda *_: None)
+
+
 def _lag_of_nothing() -> None:
-    _put(status, "_lag_seconds", lambda *_: 0.0)
+    _put(destination_status, "_lag_seconds", lambda *_: 0.0)
 
 
 def _any_variable() -> None:
@@ -328,7 +399,7 @@ def _any_variable() -> None:
 
 def _any_word() -> None:
     """Take every connection word from everybody."""
-    _put(words, "faults", lambda *_, **__: iter(()))
+    _put(libpq_words, "faults", lambda *_, **__: iter(()))
 
 
 def _lend_passwords() -> None:
@@ -364,8 +435,26 @@ MISTAKES = (
             (HOSTILE, "-k", "statistics_that_a_strangers_row and sqlite")),
     Mistake("believe-buckets", "files left out by buckets that some of them don't have", _believe_buckets,
             (HOSTILE, "-k", "bucket and sqlite")),
+    Mistake("one-folder", "all instances of a process spill into one folder", _one_folder,
+            ("tests/fast/shared/lake/test_spill.py", "-k", "side_by_side")),
+    Mistake("two-zeros", "routing values counted by whatever text they have", _two_zeros,
+            ("tests/fast/reader/source/test_lake_source.py", "-k", "both_zeros")),
     Mistake("carry-any-text", "rows with words that DuckLake replaces", _carry_any_text,
             (HOSTILE, "-k", "small_seed_with_such_a_word and sqlite")),
+    Mistake("read-whole-files", "rows of others are read whole before they are left out", _read_whole_files,
+            ("tests/lake/test_costs.py", "-k", "seed_by_text")),
+    Mistake("first-speaks-for-all", "of a shared reading only the first item is held against the source's head",
+            _first_speaks_for_all, ("tests/lake/test_turns.py", "-k", "another_history and sqlite")),
+    Mistake("last-read-holds", "of a destination holds what was read last, whatever its version", _last_read_holds,
+            ("tests/fast/applier/test_destination_cache.py",)),
+    Mistake("keep-dead-cursors", "rows of the cursor stay for ever", _keep_dead_cursors,
+            ("tests/lake/test_bounded.py", "-k", "leaves_of_a_cursor and sqlite")),
+    Mistake("prove-the-files-alone", "verify looks at the destinations of files alone", _prove_the_files_alone,
+            ("tests/fast/cli/verify/test_registered_destinations.py", "-k", "came_over_rest or registry_is_read")),
+    Mistake("read-to-look", "whether a file is there is told by reading it", _read_to_look,
+            ("tests/lake/test_encrypted.py", "-k", "sqlite")),
+    Mistake("answer-at-the-end", "who is done waits for the slowest of its job", _answer_at_the_end,
+            ("tests/lake/test_early_answers.py", "-k", "while_another_apply")),
     Mistake("fail-together", "a reading's failure told of the whole group", _fail_together,
             (HOSTILE, "-k", "reading_that_fails_for_a_group and sqlite")),
     Mistake("skip-deletions", "skip the deletions scan always", _skip_deletions,
@@ -373,11 +462,11 @@ MISTAKES = (
     Mistake("no-generation-check", "no generation check in the fence", _no_generation_check,
             (APPLY, "-k", "test_an_item_of_an_older_life and sqlite")),
     Mistake("decide-without-generation", "no generation check when the cursor is read", _decide_without_generation,
-            ("tests/fast/applier/test_decide.py",)),
+            ("tests/fast/applier/apply/test_decide.py",)),
     Mistake("trust-the-item", "positions trusted from Kafka", _trust_the_item,
             (APPLY, "-k", "test_a_second_delivery and sqlite")),
     Mistake("offsets-first", "offsets committed before progress", _offsets_first,
-            ("tests/fast/applier/test_offsets.py",)),
+            ("tests/fast/applier/model/test_offsets.py",)),
     Mistake("seed-without-replacing", "seed without replacing", _seed_without_replacing,
             (APPLY, "-k", "test_a_later_life_replaces and sqlite")),
     Mistake("unknown-is-failed", "an error during COMMIT means that it failed", _commit_error_means_failed,
@@ -385,7 +474,7 @@ MISTAKES = (
     Mistake("files-are-there", "committed files are never looked for", _files_are_there,
             (APPLY, "-k", "test_a_destination_whose_committed_files and sqlite")),
     Mistake("believe-addresses", "a file name with 404 in it is a file that is gone", _believe_addresses,
-            ("tests/fast/test_lake_failure.py",)),
+            ("tests/fast/shared/lake/test_failure.py",)),
     Mistake("no-deadline", "deadline ignored", _no_deadline, (APPLY, "-k", "test_a_transaction_past and sqlite")),
     Mistake("append-maintenance", "append what a rewrite shows as inserted", _append_what_maintenance_shows,
             (APPLY, "-k", "test_compaction_appends_nothing and sqlite")),
@@ -421,11 +510,20 @@ MISTAKES = (
     Mistake("lend-keys", "AWS keys go to a stranger's store", _lend_keys,
             (STRANGERS, "-k", "no_key_of_this_machine")),
     Mistake("any-place", "two lakes' files in one place", _any_place,
-            ("tests/fast/config/test_overlap.py", "-k", "both_names")),
+            ("tests/fast/shared/config/test_overlap.py", "-k", "both_names")),
     Mistake("cut-anywhere", "a text is cut through a secret", _cut_anywhere,
-            ("tests/fast/config/test_secrets.py", "-k", "cut_went_through")),
+            ("tests/fast/shared/config/test_secrets.py", "-k", "cut_went_through")),
     Mistake("password-comes-back", "a refused form shows all that was typed", _show_what_was_typed,
-            ("tests/fast/control/test_pages.py", "-k", "never_comes_back")),
+            ("tests/fast/control/page/test_pages.py", "-k", "never_comes_back")),
     Mistake("never-reached-is-exact", "what nobody knows of lags by nothing", _lag_of_nothing,
-            ("tests/fast/control/test_pages.py", "-k", "never_reached")),
+            ("tests/fast/control/page/test_pages.py", "-k", "never_reached")),
+    *replayed.MISTAKES,
+    Mistake("believe-what-was-forgotten", "counts that were forgotten prove that nothing changed",
+            _believe_what_was_forgotten, ("tests/fast/reader/planner/test_plan.py", "-k", "counted_for_again")),
+    Mistake("old-looks-are-news", "who was exact at the last look is exact now", _old_looks_are_news,
+            ("tests/fast/reader/source/test_source_poller.py", "-k", "late")),
+    Mistake("late-pages-are-news", "what a reader said before its broker fell silent is news", _late_pages_are_news,
+            ("tests/fast/control/view/test_frontier.py", "-k", "held_back")),
+    Mistake("say-parks-once", "a park is said once", _say_parks_once,
+            ("tests/fast/reader/messaging/test_status_repetition.py", "-k", "park")),
 )  # fmt: skip

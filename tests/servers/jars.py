@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from shared.errors import DependencyError
-from shared.java import java_home, look
+from shared.contracts.errors import DependencyError
+from shared.runtime.java import java_home, look
 from tests.cache import cache, locked
 
 VERSION = "4.3.1"

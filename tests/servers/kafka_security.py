@@ -21,7 +21,8 @@ USERS = ("admin", "viaduck", "stranger", *SERVICES)
 
 @dataclass(frozen=True)
 class Security:
-    """``admin`` may do everything; ``user`` what Viaduck needs (docs/OPERATIONS.md); ``stranger`` nothing at all.
+    """``admin`` may do everything; ``user`` what Viaduck needs (docs/how-to/connect-to-kafka.md);
+    ``stranger`` nothing at all.
 
     Each service has a user of its own, too, which may do nothing before ``grant_service``.
     """
@@ -80,7 +81,7 @@ class Security:
 
 
 def grant(admin: AdminClient, who: str) -> None:
-    """The rights that docs/OPERATIONS.md names: all on its topics, reading for its groups."""
+    """The rights that docs/how-to/connect-to-kafka.md names: all on its topics, reading for its groups."""
     wanted = [
         _allow(who, ResourceType.TOPIC, AclOperation.ALL),
         _allow(who, ResourceType.GROUP, AclOperation.READ),
@@ -89,7 +90,7 @@ def grant(admin: AdminClient, who: str) -> None:
 
 
 def grant_service(admin: AdminClient, service: Service, prefix: str) -> None:
-    """The rights that docs/OPERATIONS.md names of one service, and not one more."""
+    """The rights that docs/how-to/connect-to-kafka.md names of one service, and not one more."""
     kinds = {"topic": ResourceType.TOPIC, "group": ResourceType.GROUP}
     patterns = {"topic": ResourcePatternType.LITERAL, "group": ResourcePatternType.PREFIXED}
     _create(

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import psutil
 
-from shared.process import PR_SET_PDEATHSIG
+from shared.runtime.process import PR_SET_PDEATHSIG
 from tests.servers.way import Way, way
 
 STOP_WITHIN_S = 20.0

@@ -182,6 +182,14 @@ class Postgres:
             con.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
         self._made.append(name)
 
+    def copy_database(self, name: str, to: str) -> None:
+        """Let ``to`` be what ``name`` is now, whatever it was. Whoever is connected to one of them is sent away."""
+        self.drop_database(to)
+        with self.connect() as con:
+            con.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
+            con.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(to), sql.Identifier(name)))
+        self._made.append(to)
+
     def drop_database(self, name: str) -> None:
         with self.connect() as con:
             con.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))

@@ -42,9 +42,13 @@ class Key:
 
 
 class S3:
-    """One store. ``admin`` may do everything, ``reader`` may read and list, and a ``Key.new()`` is unknown to it."""
+    """One store. ``admin`` may do everything, ``reader`` may read and list, and a ``Key.new()`` is unknown to it.
 
-    def __init__(self) -> None:
+    With ``identities``, the store's own JSON, there are those instead.
+    """
+
+    def __init__(self, identities: str | None = None) -> None:
+        self._identities = identities
         self.admin, self.reader = Key.new(), Key.new()
         self._root = Path(tempfile.mkdtemp(prefix="viaduck-s3-"))
         names = ("master", "master_grpc", "volume", "volume_grpc", "filer", "filer_grpc", "s3", "s3_grpc")
@@ -66,6 +70,11 @@ class S3:
     @property
     def port(self) -> int:
         return self._ports["s3"]
+
+    @property
+    def master(self) -> str:
+        """As the store's own shell takes it."""
+        return f"127.0.0.1:{self._ports['master']}.{self._ports['master_grpc']}"
 
     def start(self) -> None:
         """Start, or start again after ``kill``; what was written is still there."""
@@ -132,7 +141,7 @@ class S3:
     def _prepared(self) -> Machine:
         users = self._root / "s3.json"
         identities = [self._user("admin", self.admin, "Admin"), self._user("reader", self.reader, "Read", "List")]
-        users.write_text(json.dumps({"identities": identities}))
+        users.write_text(self._identities or json.dumps({"identities": identities}))
         (self._root / "data").mkdir()
         arguments = ["-logtostderr=true", "server", *self._options(users)]
         local = Local([str(_binary()), *arguments]) if way() is Way.LOCAL else None

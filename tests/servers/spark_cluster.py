@@ -20,8 +20,8 @@ from typing import Any, Self
 import httpx
 import psutil
 
-from shared.java import java_home
-from shared.parcel import PACKAGES
+from shared.runtime.code_archive import PACKAGES
+from shared.runtime.java import java_home
 from tests.servers.machine import Local, Process, tree, wait_until_ready
 from tests.servers.ports import free_ports
 

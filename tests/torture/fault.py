@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.torture.arena import Arena
+from tests.torture.rig import FaultRig
 
 Done = Counter[str]
 """What happened, by kind: kills by point, wipes, messages sent."""
@@ -14,19 +14,21 @@ Done = Counter[str]
 
 @dataclass(frozen=True)
 class Fault:
-    """``play`` does it ``count`` times and returns what it did; the arena's verdict comes afterwards.
+    """``play`` does it ``count`` times and returns what it did; the rig's verdict comes afterwards.
 
-    ``full`` is the count of a full run and ``brief`` that of ``make test``: seconds, of a fault that goes ``by_clock``.
+    ``full`` is the count of a full run ``brief`` that of ``make test-all``: seconds, of a fault that goes ``by_clock``.
     """
 
     name: str
     what: str
-    play: Callable[[Arena, int], Done]
+    play: Callable[[FaultRig, int], Done]
     full: int
     brief: int
     by_clock: bool = False
     durable: bool = False
     """Postgres keeps what it acknowledged, as a user's does (fsync)."""
     appliers: int = 2
+    shown: bool = True
+    """What is shown meanwhile must be true: of lags no service knows anything where its clock is wrong."""
     may_lose_files: bool = False
     """DuckLake itself removes files that it committed (H7): the destination must be found and seeded anew."""

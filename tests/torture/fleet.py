@@ -16,12 +16,13 @@ from typing import Any, Self
 
 import httpx
 import psutil
+from viaduck_client import ClientError
 
-from services.cli.client import Control
-from services.cli.ports import free_port
-from shared.errors import ConfigError, DependencyError
-from shared.http import OWN_PORT, PEERS
-from shared.process import PARENT, SUPERVISED
+from services.cli.runtime.client import Control
+from services.cli.runtime.ports import free_port
+from shared.runtime.http import OWN_PORT, PEERS
+from shared.runtime.process import PARENT, SUPERVISED
+from tests.torture.site import PIPELINE
 
 LOOK_EVERY_S = 0.1
 ANSWERS_WITHIN_S = 5.0
@@ -32,9 +33,9 @@ READY_WITHIN_S = 180.0
 class Member:
     """One service. While it is ``held`` nobody starts it again."""
 
-    def __init__(self, name: str, command: list[str], environ: Mapping[str, str], log: Path) -> None:
+    def __init__(self, name: str, command: list[str], environ: Mapping[str, str], log: Path, port: int) -> None:
         self.name, self.starts, self.held = name, 0, False
-        self._port = environ.get(OWN_PORT)
+        self.port = port
         self._command, self._environ, self._log = command, dict(environ), log
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -46,9 +47,30 @@ class Member:
     def is_ready(self) -> bool:
         """As it says itself, on its own port."""
         try:
-            return httpx.get(f"http://127.0.0.1:{self._port}/readyz", timeout=ANSWERS_WITHIN_S).status_code == 200
+            return httpx.get(f"http://127.0.0.1:{self.port}/readyz", timeout=ANSWERS_WITHIN_S).status_code == 200
         except httpx.HTTPError:
             return False
+
+    def is_alive(self) -> bool:
+        """As it says itself: it answers, be it that something it needs does not."""
+        try:
+            return httpx.get(f"http://127.0.0.1:{self.port}/healthz", timeout=ANSWERS_WITHIN_S).status_code == 200
+        except httpx.HTTPError:
+            return False
+
+    def problems(self) -> list[str]:
+        """What its ``/readyz`` complains of; empty where it does not answer."""
+        try:
+            checks = httpx.get(f"http://127.0.0.1:{self.port}/readyz", timeout=ANSWERS_WITHIN_S).json()["checks"]
+        except httpx.HTTPError:
+            return []
+        return [f"{name}: {wrong}" for name, wrong in checks.items() if wrong]
+
+    def tell(self, variable: str, value: str | None) -> None:
+        """What it finds in its environment the next time that it is started; None: nothing."""
+        self._environ.pop(variable, None)
+        if value is not None:
+            self._environ[variable] = value
 
     def start(self) -> None:
         with self._log.open("ab") as log:
@@ -98,7 +120,7 @@ class Fleet:
     ) -> None:  # fmt: skip
         self._file, self._folder = file, folder
         self._environ = {**os.environ, **environ, SUPERVISED: "1", PARENT: str(os.getpid())}
-        self._reader_port = free_port()
+        self._control_port, self._reader_port = port, free_port()
         self.members: dict[str, Member] = {}
         self._add("reader", self._reader_port)
         for number in range(1, appliers + 1):
@@ -155,15 +177,24 @@ class Fleet:
         for member in [each for each in self.appliers if each.held and each.pid is None]:
             del self.members[member.name]
 
+    def tell(self, variable: str, value: str | None) -> None:
+        """Let every service find this in its environment, or not, the next time that it is started."""
+        for member in self.members.values():
+            member.tell(variable, value)
+
     def starts(self) -> dict[str, int]:
         """How often each service was started so far."""
         return {name: member.starts for name, member in self.members.items()}
 
+    def are_ready(self) -> bool:
+        """Whether each service says so itself, but for those that nobody starts again."""
+        return all(member.is_ready() for member in self.members.values() if not member.held)
+
     def destinations(self) -> list[dict[str, Any]]:
         """The status of each destination; empty while control does not answer."""
         try:
-            return self._control.destinations("events")
-        except (DependencyError, ConfigError):
+            return self._control.destinations(PIPELINE)
+        except ClientError:
             return []
 
     def wait_until(self, what: str, done: Callable[[], bool], timeout_s: float) -> float:
@@ -181,9 +212,10 @@ class Fleet:
     def _add(self, name: str, port: int | None) -> Member:
         service = name.partition("-")[0]
         told = {OWN_PORT: str(port)} if port is not None else {PEERS: f"reader=http://127.0.0.1:{self._reader_port}"}
+        listens = self._control_port if port is None else port
         environ = {**self._environ, **told}
         command = [sys.executable, "-m", "services.cli.main", service, "-c", str(self._file)]
-        self.members[name] = Member(name, command, environ, self._folder / f"{name}.log")
+        self.members[name] = Member(name, command, environ, self._folder / f"{name}.log", listens)
         return self.members[name]
 
     def _hold_all(self) -> None:

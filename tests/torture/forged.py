@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from shared.kafka.topics import Topics
-from shared.messages import (
+from shared.contracts.messages import (
     MAX_GENERATION,
     MOST,
     DesiredState,
@@ -17,6 +16,7 @@ from shared.messages import (
     SeedMode,
     WorkItem,
 )
+from shared.kafka.topics import Topics
 from tests.signed import STRANGERS
 from tests.torture.wire import Headers, Sign, signed
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from tests.torture.arena import Arena
+from tests.torture.rig import FaultRig
 
 STARVES_AFTER_S = 60.0
 
@@ -14,23 +14,23 @@ class Lags:
     """``look`` again and again while something goes on; ``worst_s`` is the longest wait of each destination so far."""
 
     def __init__(
-        self, arena: Arena, bound_s: float = STARVES_AFTER_S, clock: Callable[[], float] = time.monotonic
+        self, rig: FaultRig, bound_s: float = STARVES_AFTER_S, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._arena, self._bound_s, self._clock = arena, bound_s, clock
-        self._head = arena.site.source.head()
+        self._rig, self._bound_s, self._clock = rig, bound_s, clock
+        self._head = rig.site.source.head()
         self._made: dict[int, float] = {}
         self.arrived = 0
         """Heads that were made while we looked, and that every destination was known to have reached."""
-        self.worst_s = {each.id: 0.0 for each in arena.site.destinations}
-        arena.worst_lag_s = self.worst_s
+        self.worst_s = {each.id: 0.0 for each in rig.site.destinations}
+        rig.worst_lag_s = self.worst_s
 
     def look(self) -> None:
         """Raises ``AssertionError`` once a destination has been behind for longer than the bound."""
-        now, head = self._clock(), self._arena.site.source.head()
+        now, head = self._clock(), self._rig.site.source.head()
         if head > self._head:
             self._made[head] = now
             self._head = head
-        statuses = self._arena.fleet.destinations()
+        statuses = self._rig.fleet.destinations()
         if not statuses:
             return  # control did not answer; what it would have said is seen the next time
         known = {status["id"]: status["known_through"] or 0 for status in statuses}

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psycopg
+
 from tests.e2e.deployment import Deployment
 from tests.e2e.parts import REGISTRY, SOURCE, Parts
 from tests.servers.kafka import Kafka
@@ -16,6 +18,13 @@ from tests.servers.postgres import Postgres
 from tests.world.destination import Destination
 from tests.world.lake import attach, opened
 from tests.world.stamps import Stamp, commits_of, parse
+
+PIPELINE = "events"
+"""The one that the oracle and the specification judge."""
+
+BACKUP = "registry_backup"
+SECOND_SOURCE = "TENANT_SECOND_SOURCE"
+"""The variable in which services find the source of a second pipeline, for whoever puts one."""
 
 TENANTS = range(10)
 """More than any shape has."""
@@ -46,6 +55,7 @@ class Site(Deployment):
         parts = Parts(kafka=kafka, postgres=postgres, sections=sections, ports=ports.by_name())
         parts.sections["reader"] = {"upkeep_after_applies": 10}  # often, so that faults meet it
         parts.sections["kafka"]["bootstrap_servers"] = kafka.faulty_bootstrap
+        parts.environ[SECOND_SOURCE] = f"sqlite:{folder / 'second' / 'source' / 'catalog.sqlite'}"
         super().__init__(folder, seed, append_only=append_only, parts=parts)
 
     @property
@@ -97,8 +107,24 @@ class Site(Deployment):
             row = con.execute(sql, (self.database_of(destination), for_s)).fetchone()
         return row is not None and row[0] > 0
 
+    def connected(self, destination: Destination) -> psycopg.Connection[Any]:
+        """To a destination's catalog, past the proxy. Raises ``psycopg.Error`` while its server is away."""
+        return self._postgres.connect(self.database_of(destination))
+
     def database_of(self, destination: Destination) -> str:
         return self.parts.database(destination.id)
+
+    def back_up_registry(self) -> None:
+        """Copy what the registry holds now. Nobody may use it meanwhile."""
+        self._postgres.copy_database(self.parts.database(REGISTRY), self.parts.database(BACKUP))
+
+    def restore_registry(self) -> None:
+        """Let the registry be what it was when it was copied."""
+        self._postgres.copy_database(self.parts.database(BACKUP), self.parts.database(REGISTRY))
+
+    def lose_registry(self) -> None:
+        self._postgres.drop_database(self.parts.database(REGISTRY))
+        self._postgres.create_database(self.parts.database(REGISTRY))
 
     def _configuration(self, destinations: Sequence[Destination]) -> dict[str, Any]:
         made = super()._configuration(destinations)

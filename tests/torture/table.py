@@ -1,4 +1,4 @@
-"""``python -m tests.torture.table``: the table of docs/SAFETY.md, from the verdicts that are kept in docs/safety.jsonl.
+"""``python -m tests.torture.table``: the table of docs/explanation/safety.md, from the verdicts in docs/safety.jsonl.
 
 ``python -m tests.torture --json docs/safety.jsonl`` adds verdicts. Several of one fault are one row: counts and
 snapshots are summed, of times the longest is shown.
@@ -18,7 +18,7 @@ from tests.torture.faults.all import FAULTS
 from tests.torture.verdict import again
 
 DOCS = Path(__file__).parents[2] / "docs"
-KEPT, PAGE = DOCS / "safety.jsonl", DOCS / "SAFETY.md"
+KEPT, PAGE = DOCS / "safety.jsonl", DOCS / "explanation/safety.md"
 BEGIN, END = "<!-- made by python -m tests.torture.table -->\n", "<!-- end of what was made -->"
 UNKNOWN = "–"
 
@@ -36,7 +36,7 @@ def made(records: Sequence[Record]) -> str:
     """Records → Markdown: a row for each fault, in the order of the matrix, and the commands that play the same."""
     groups = _by_fault(records)
     commands = "\n".join(_command(record) for group in groups for record in group if record["count"] is not None)
-    return "\n".join([*HEADER, *map(_row, groups)]) + f"\n\nThe commands:\n\n```\n{commands}\n```\n"
+    return "\n".join([*HEADER, *map(_row, groups)]) + f"\n\nThe commands:\n\n```bash\n{commands}\n```\n"
 
 
 def put_into(page: str, table: str) -> str:

@@ -15,8 +15,8 @@ from tests.model.judge import judge
 from tests.model.trace import dump
 from tests.servers.kafka import Kafka
 from tests.servers.postgres import Postgres
-from tests.torture.arena import Arena, Servers
 from tests.torture.fault import Fault
+from tests.torture.rig import FaultRig, Servers
 from tests.torture.witness import trace
 
 SHOWN_FINDINGS = 10
@@ -34,6 +34,8 @@ class Verdict:
     snapshots: int = 0
     """Stamped snapshots of destinations that the oracle compared with the truth."""
     source_snapshots: int = 0
+    looks: int = 0
+    """How often what is shown was held against the truth."""
     healed_s: list[float] = field(default_factory=list)
     """Seconds from the end of a fault until everybody was at the head."""
     worst_lag_s: dict[str, float] = field(default_factory=dict)
@@ -52,7 +54,7 @@ class Verdict:
         verdict = "exact" if self.passed else "\n    ".join(["WRONG", *self.findings[:SHOWN_FINDINGS]])
         return (
             f"{self.fault:<15} {what}; {self.source_snapshots} source snapshots, {self.snapshots} destination snapshots"
-            f" checked, {healed}{lag}, {self.seconds:.0f} s: {verdict}"
+            f" and {self.looks} looks checked, {healed}{lag}, {self.seconds:.0f} s: {verdict}"
         )
 
     def again(self) -> str:
@@ -67,6 +69,7 @@ class Verdict:
             "done": dict(self.done),
             "source_snapshots": self.source_snapshots,
             "compared_snapshots": self.snapshots,
+            "looks": self.looks,
             "healed_s_max": round(max(self.healed_s, default=0.0), 1),
             "worst_lag_s": {who: round(lag_s, 1) for who, lag_s in sorted(self.worst_lag_s.items())},
             "seconds": round(self.seconds),
@@ -80,9 +83,9 @@ def again(fault: str, count: int, seed: int, *, append_only: bool = False) -> st
     return f"python -m tests.torture --fault {fault} --count {count} --seed {seed}{extra}"
 
 
-def _unexplained(arena: Arena, scratch: Path) -> list[str]:
+def _unexplained(rig: FaultRig, scratch: Path) -> list[str]:
     """What the specification can't explain of all that was seen; the trace is kept beside the logs."""
-    seen = trace(arena)
+    seen = trace(rig)
     (scratch / "trace.jsonl").write_text(dump(seen))
     refused = judge([seen], scratch)[0]
     return [] if refused is None else [f"the specification refuses event {refused} of {scratch / 'trace.jsonl'}"]
@@ -93,24 +96,25 @@ def tortured(fault: Fault, count: int, seed: int, folder: Path, *, append_only: 
     verdict, began = Verdict(fault.name, count, seed, append_only), time.monotonic()
     with _noted(verdict, "the site", folder), ExitStack() as standing:
         servers = standing.enter_context(_servers(fault))
-        arena = Arena(folder, seed, servers, append_only=append_only, appliers=fault.appliers)
-        standing.enter_context(arena)
+        rig = FaultRig(folder, seed, servers, append_only=append_only, appliers=fault.appliers)
+        standing.enter_context(rig)
         with _noted(verdict, "the play", folder):
-            verdict.done = fault.play(arena, count)
-            arena.wait_until_exact()
-        _judge(verdict, arena, folder, may_lose_files=fault.may_lose_files)
+            verdict.done = fault.play(rig, count)
+            rig.wait_until_exact()
+        _judge(verdict, rig, folder, fault)
     verdict.seconds = time.monotonic() - began
     return verdict
 
 
-def _judge(verdict: Verdict, arena: Arena, folder: Path, *, may_lose_files: bool) -> None:
-    verdict.healed_s, verdict.worst_lag_s = arena.healed_s, arena.worst_lag_s
+def _judge(verdict: Verdict, rig: FaultRig, folder: Path, fault: Fault) -> None:
+    verdict.healed_s, verdict.worst_lag_s = rig.healed_s, rig.worst_lag_s
     with _noted(verdict, "the oracle", folder):
-        verdict.source_snapshots = arena.site.source.head()
-        verdict.findings += arena.findings(may_lose_files=may_lose_files)
-        verdict.snapshots = arena.site.compared.total()
+        verdict.source_snapshots = rig.site.source.head()
+        verdict.findings += rig.findings(may_lose_files=fault.may_lose_files, shown=fault.shown)
+        verdict.looks = rig.observer.looks
+        verdict.snapshots = rig.site.compared.total()
     with _noted(verdict, "the trace", folder):
-        verdict.findings += _unexplained(arena, folder)
+        verdict.findings += _unexplained(rig, folder)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Pro
 
 from shared.kafka.signing import SIGNATURE_HEADER, Signing
 from tests.signed import SIGNING
-from tests.torture.arena import Arena
+from tests.torture.rig import FaultRig
 
 READ_WITHIN_S = 30.0
 WORKED_OFF_WITHIN_S = 600.0
@@ -22,14 +22,14 @@ Headers = list[tuple[str, str | bytes | None]]
 Sign = Callable[[str, bytes | None, bytes | None], Headers]
 
 
-def everything(arena: Arena, topic: str) -> list[Wire]:
+def everything(rig: FaultRig, topic: str) -> list[Wire]:
     """All that a topic holds now."""
-    return [(message.key(), message.value()) for message in _read(arena, topic)]
+    return [(message.key(), message.value()) for message in _read(rig, topic)]
 
 
-def _read(arena: Arena, topic: str) -> Iterator[Message]:
+def _read(rig: FaultRig, topic: str) -> Iterator[Message]:
     """What there was when the reading began: services that go on talking don't prolong it."""
-    consumer = Consumer({**arena.servers.kafka.client(), "group.id": "nobody", "enable.partition.eof": True})
+    consumer = Consumer({**rig.servers.kafka.client(), "group.id": "nobody", "enable.partition.eof": True})
     try:
         ends = _ends(consumer, topic)
         consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in ends])
@@ -66,9 +66,9 @@ def signed(topic: str, key: bytes | None, value: bytes | None, signing: Signing 
     return [(SIGNATURE_HEADER, signing.signature(topic, key, value).encode())]
 
 
-def send(arena: Arena, topic: str, messages: list[Wire], sign: Sign = signed) -> None:
+def send(rig: FaultRig, topic: str, messages: list[Wire], sign: Sign = signed) -> None:
     """``sign``: what stands in a message's headers."""
-    producer = Producer({**arena.servers.kafka.client(), "message.max.bytes": 2 * HUGE})
+    producer = Producer({**rig.servers.kafka.client(), "message.max.bytes": 2 * HUGE})
     for key, value in messages:
         while True:
             try:
@@ -79,14 +79,14 @@ def send(arena: Arena, topic: str, messages: list[Wire], sign: Sign = signed) ->
     assert producer.flush(60) == 0, "the broker did not take the messages"
 
 
-def worked_off(arena: Arena) -> None:
+def worked_off(rig: FaultRig) -> None:
     """Wait until the appliers have committed everything that the work topic holds."""
-    topic = f"{arena.prefix}.work"
-    consumer = Consumer({**arena.servers.kafka.client(), "group.id": f"{arena.prefix}.appliers.events"})
+    topic = f"{rig.prefix}.work"
+    consumer = Consumer({**rig.servers.kafka.client(), "group.id": f"{rig.prefix}.appliers.events"})
     try:
         numbers = consumer.list_topics(topic, timeout=READ_WITHIN_S).topics[topic].partitions
         places = [TopicPartition(topic, number) for number in numbers]
-        arena.fleet.wait_until(
+        rig.fleet.wait_until(
             "the appliers to work off what was sent",
             lambda: all(
                 place.offset >= consumer.get_watermark_offsets(place, timeout=READ_WITHIN_S)[1]

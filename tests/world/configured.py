@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from shared.config.catalogs import ResolvedLake, resolve
 from shared.config.model import Config
-from shared.messages import SeedMode
+from shared.contracts.messages import SeedMode
 from tests.world.destination import Destination, Promise
 from tests.world.lake import Lake
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from random import Random
 
 from tests.world.model import EVERY_ROW, Model, Where
+from tests.world.recovery import Recovery
 from tests.world.rows import Cell, Column, Row
-from tests.world.shape import SECOND_KEYS, Shape, random_shape
+from tests.world.shape import Shape, random_shape, strange_shape
 from tests.world.statements import (
     AddColumn,
     Delete,
@@ -29,7 +30,7 @@ from tests.world.statements import (
 )
 from tests.world.upkeep import Chore, Upkeep
 
-Step = Transaction | Upkeep
+Step = Transaction | Upkeep | Recovery
 Statements = list[Statement]
 
 TRIES = 20
@@ -37,6 +38,10 @@ ALONE = (AddColumn, ReplaceColumn)
 FEW = (1, 3)
 """Rows of a small insert."""
 MOST_ADDED = 2
+WORDY = 0.01
+"""How often a text is one that no destination can hold."""
+
+SORTS = "SET SORTED BY"
 
 
 @dataclass(frozen=True)
@@ -54,15 +59,30 @@ def random_history(
     return History(shape, tuple(generator.step() for _ in range(steps)))
 
 
+def strange_history(
+    rng: Random, *, steps: int, append_only: bool = False, expire: bool = False, recovers: bool = False
+) -> History:
+    """A history in which destinations may park: columns are dropped and added again under their name, texts come that
+    can't be carried, and with ``recovers`` the source is restored from a backup or replaced by another lake."""
+    shape = strange_shape(rng, append_only=append_only)
+    generator = Generator(rng, shape, expire=expire, replaces=True, recovers=recovers)
+    return History(shape, tuple(generator.step() for _ in range(steps)))
+
+
 class Generator:
     """Makes one step after another, each fitting the table as the steps before have left it."""
 
-    def __init__(self, rng: Random, shape: Shape, *, expire: bool = False, replaces: bool = False) -> None:
+    def __init__(
+        self, rng: Random, shape: Shape, *, expire: bool = False, replaces: bool = False, recovers: bool = False
+    ) -> None:
         self.rng = rng
         self.shape = shape
         self.model = Model(shape.columns)
-        self.expire, self.replaces = expire, replaces
+        self.expire, self.replaces, self.recovers = expire, replaces, recovers
+        self.backup: Model | None = None
         self.last: Step | None = None
+        self.sorts = self.replaced = False
+        """Whether the table was ever sorted, or a column of it replaced: after both, DuckLake can't flush (H19)."""
 
     def step(self) -> Step:
         self.last = self._step()
@@ -71,7 +91,19 @@ class Generator:
     def _step(self) -> Step:
         if _deletes(self.last) and self.rng.random() < 0.25:
             return Upkeep(Chore.REWRITE)  # what was deleted is to be gone for good
+        if self.recovers and self.rng.random() < 0.2:
+            return self._recovery()
         return self._upkeep() if self.rng.random() < 0.3 else self._transaction()
+
+    def _recovery(self) -> Recovery:
+        if self.rng.random() < 0.1:
+            self.model, self.backup = Model(self.shape.columns), None
+            return Recovery.REPLACE
+        if self.backup is None or self.rng.random() < 0.3:
+            self.backup = self.model.copy()
+            return Recovery.BACK_UP
+        self.model = self.backup.copy()
+        return Recovery.RESTORE
 
     # -- maintenance and others ---------------------------------------------------------------------------------------
 
@@ -81,13 +113,18 @@ class Generator:
             Chore.MERGE_FILES: 4,
             Chore.REWRITE: 4,
             Chore.CHECKPOINT: 3,
-            Chore.INLINING: 3,
+            Chore.INLINING: 0 if self.shape.words else 3,
             Chore.OTHER_TABLE: 2,
             Chore.COMMENT: 0 if self.shape.append_only else 1,
             Chore.EXPIRE: 2 if self.expire else 0,
+            Chore.LAYOUT: 6 if self.shape.layouts else 0,
         }
         chore = self.rng.choices(list(weights), list(weights.values()))[0]
-        return Upkeep(chore, self._number(chore))
+        layout = self.rng.choice(self.shape.layouts) if chore is Chore.LAYOUT else ""
+        if layout.startswith(SORTS) and self.replaced:
+            return Upkeep(Chore.FLUSH, 0)
+        self.sorts = self.sorts or layout.startswith(SORTS)
+        return Upkeep(chore, self._number(chore), layout)
 
     def _number(self, chore: Chore) -> int:
         if chore is Chore.INLINING:
@@ -101,8 +138,8 @@ class Generator:
         for _ in range(TRIES):
             made = self._propose()
             after = made.effect(self.model)
-            if self._keys_are_unique(after):
-                self.model = after
+            if self._keys_are_unique(after) and not _loses_rows(made) and not (self.sorts and _replaces(made)):
+                self.model, self.replaced = after, self.replaced or _replaces(made)
                 return made
         return Transaction((Delete(Where(((self.shape.keys[0], frozenset({"-1"})),))),))
 
@@ -142,6 +179,7 @@ class Generator:
             self._merge: 3,
             self._add_column: 1,
             self._replace_column: 1 if self.replaces else 0,
+            self._mend: 4 if self.shape.words else 0,
         }
 
     def _insert(self) -> Statements:
@@ -219,12 +257,20 @@ class Generator:
         return [AddColumn(column, self.rng.choice([None, "5"]))]
 
     def _replace_column(self) -> Statements:
-        column = self.rng.choice([c for c in self.model.columns if c.name in self._value_columns()])
+        column = self.rng.choice([c for c in self.model.columns if c.name in self.shape.replaceable])
         return [ReplaceColumn(column, self.rng.choice([None, *filter(None, self.shape.cells(column.name))][:2]))]
+
+    def _mend(self) -> Statements:
+        """Texts that can't be carried become others, as an operator has them changed at the source."""
+        texts = [c.name for c in self.model.columns if c.type == "VARCHAR" and c.name not in self._identity()]
+        column = self.rng.choice(texts)
+        return [Update(Where(((column, frozenset(self.shape.words)),)), ((column, "mended"),))]
 
     # -- choosing -----------------------------------------------------------------------------------------------------
 
     def _how_many(self) -> int:
+        if self.shape.giant and self.rng.random() < 0.2:
+            return self.shape.giant
         return self.rng.randint(*(self.shape.many if self.rng.random() < 0.3 else FEW))
 
     def _identity(self) -> tuple[str, ...]:
@@ -290,14 +336,21 @@ class Generator:
         )
 
     def _cell(self, column: str) -> Cell:
-        return self.rng.choice(self.shape.cells(column))
+        cells = self.shape.cells(column)
+        if self.shape.words and cells is self.shape.texts and self.rng.random() < WORDY:
+            return self.rng.choice(self.shape.words)
+        return self.rng.choice(cells)
 
     def _routing_cell(self) -> Cell:
+        if self.shape.giant and self.rng.random() < 0.7:
+            return self.shape.tenants[0]
         return self.rng.choice(self.shape.tenants if self.rng.random() < 0.8 else self.shape.strays)
 
     def _key_cell(self, key: str) -> Cell:
         if key != self.shape.keys[0]:
-            return self.rng.choice(SECOND_KEYS if self.shape.null_keys else SECOND_KEYS[:-1])
+            if self.shape.words and self.rng.random() < WORDY:
+                return self.rng.choice(self.shape.words)
+            return self.rng.choice(self.shape.second_keys if self.shape.null_keys else self.shape.second_keys[:-1])
         if self.shape.null_keys and self.rng.random() < 0.08:
             return None
         return str(self.rng.randrange(self.shape.spread))
@@ -311,3 +364,14 @@ def _column_alone(statements: Statements) -> Statements:
     """DuckLake can't commit a new column together with inlined rows, so a column comes in a transaction of its own."""
     added: Statements = [statement for statement in statements if isinstance(statement, ALONE)]
     return added[:1] or statements
+
+
+def _replaces(made: Transaction) -> bool:
+    return any(isinstance(one, ReplaceColumn) for one in made.statements)
+
+
+def _loses_rows(made: Transaction) -> bool:
+    """Whether DuckLake may lose a row of it: it inlines some, writes others to a file, updates both at once (H18)."""
+    inserts = sum(isinstance(one, Insert) for one in made.statements)
+    updates = sum(isinstance(one, Update) for one in made.statements)
+    return inserts > 1 and updates > 1 and not made.bare

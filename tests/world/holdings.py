@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from shared.contracts.messages import ItemKind, SeedMode, WorkItem
 from tests.world.destination import Destination, Promise
+from tests.world.hostile import holds_uncarried
 from tests.world.rows import Row, Rows, minus
 from tests.world.stamps import Stamp
 from tests.world.truth import Truth
@@ -29,6 +31,20 @@ class Holdings:
     def first_change(self, after: int, through: int) -> int | None:
         """The first snapshot of ``(after, through]`` that changed something of this destination."""
         return next((snapshot for snapshot, _ in self._changes(after, through)), None)
+
+    def uncarried(self, item: WorkItem, mode: SeedMode, end: int) -> tuple[bool, bool]:
+        """Whether an item that ends at a snapshot brings rows that can't be carried, and whether it may read any."""
+        value = self.destination.value
+        if item.kind is ItemKind.SEED:
+            seeds = mode is not SeedMode.LATEST and holds_uncarried(self.truth.slice(end, value))
+            return seeds, seeds
+        if not self.truth.knows(item.after) or end <= item.after:
+            return False, holds_uncarried(self.truth.slice(end, value))
+        rows_at = self.truth.appended if self.destination.promise is Promise.APPEND_ONLY else self.truth.slice
+        width = len(self.truth.columns(item.after))
+        was, now = rows_at(item.after, value), narrow(rows_at(end, value), width)
+        passing = self.truth.passing(end, value) if self.destination.promise is Promise.APPEND_ONLY else ()
+        return holds_uncarried(minus(now, was)), holds_uncarried((*now, *passing))
 
     def _required(self, seed: Stamp, stamp: Stamp) -> Rows:
         if self.destination.promise is Promise.APPEND_ONLY:

@@ -25,14 +25,20 @@ class Lake:
     options: tuple[str, ...] = ()
 
     @classmethod
-    def in_folder(cls, folder: Path) -> Lake:
+    def in_folder(cls, folder: Path, *, encrypted: bool = False) -> Lake:
         """A lake with a SQLite catalog, catalog and data in ``folder``."""
         folder.mkdir(parents=True, exist_ok=True)
-        return cls(f"sqlite:{folder / 'catalog.sqlite'}", str(folder / "data"))
+        options = ("ENCRYPTED",) if encrypted else ()
+        return cls(f"sqlite:{folder / 'catalog.sqlite'}", str(folder / "data"), options=options)
 
     @property
     def is_sqlite(self) -> bool:
         return self.catalog.startswith("sqlite:")
+
+    @property
+    def exists(self) -> bool:
+        """Whether a SQLite catalog has been made."""
+        return Path(self.catalog.removeprefix("sqlite:")).exists()
 
     @property
     def is_local(self) -> bool:

@@ -6,6 +6,7 @@ services it knows nothing. It trusts nothing in between: neither counts, nor out
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,8 @@ from tests.world.destination import Destination, Finding
 from tests.world.duck import name
 from tests.world.holdings import Holdings
 from tests.world.lake import Lake, metadata, opened
+from tests.world.layouts import OWNER
+from tests.world.recovery import Past
 from tests.world.rows import Column, Row, columns_of, minus, rows_of
 from tests.world.stamps import BadStamp, Commit, Stamp, commits_of, parse
 from tests.world.stock import disagreements, stock_reader
@@ -51,20 +54,24 @@ def check_all(
     head: int | None = None,
     may_lose_files: bool = False,
     compared: Counter[str] | None = None,
+    pasts: Sequence[Past] = (),
 ) -> list[Finding]:
     """``check`` for each of them, those that share a lake together.
 
     With ``may_lose_files`` a snapshot may lack files that DuckLake itself removed (H7), if a later seed replaced it.
     ``compared`` counts, by destination, the stamped snapshots whose rows were compared with the truth.
+    ``pasts`` are histories of the source before ``truth``, oldest first.
     """
     by_lake: dict[Lake, list[Destination]] = {}
     for destination in destinations:
         by_lake.setdefault(destination.lake, []).append(destination)
     findings = []
     for lake, mine in by_lake.items():
+        if head is None and lake.is_sqlite and not lake.exists:
+            continue  # its tenants were parked before anything was made, and need not be anywhere
         with opened(con, lake) as alias:
             for one in mine:
-                checking = _Check(con, alias, one, truth, ours=True, may_lose_files=may_lose_files)
+                checking = _Check(con, alias, one, truth, ours=True, may_lose_files=may_lose_files, pasts=pasts)
                 findings += checking.run(head)
                 if compared is not None:
                     compared[one.id] += checking.compared
@@ -99,6 +106,9 @@ class _Check:
     truth: Truth
     ours: bool
     may_lose_files: bool = False
+    pasts: Sequence[Past] = ()
+    age: int = 0
+    """How many of the pasts had ended when the latest stamp was made."""
     damaged_at: int | None = None
     """A snapshot whose files are gone, and which no seed has replaced yet."""
     whole: bool = True
@@ -115,8 +125,15 @@ class _Check:
     findings: list[Finding] = field(default_factory=list)
     stock: duckdb.DuckDBPyConnection | None = None
     kept_up_at: int = 0
+    buckets: bool = False
+    """The lake's owner has made ``bucket()`` partitions."""
 
     def __post_init__(self) -> None:
+        self.truths = [*(past.truth for past in self.pasts), self.truth]
+        self._believe(0)
+
+    def _believe(self, age: int) -> None:
+        self.age, self.truth = age, self.truths[age]
         self.holdings = Holdings(self.destination, self.truth)
 
     def run(self, head: int | None) -> list[Finding]:
@@ -141,13 +158,15 @@ class _Check:
         if not self.kept_up_at or not self.ours or not self.destination.lake.is_local:
             yield
             return
+        kinds = metadata(self.con, self.alias, "ducklake_partition_column", self.destination.lake)
+        self.buckets = bool(self.con.execute(f"SELECT 1 FROM {kinds} WHERE transform LIKE 'bucket%'").fetchall())
         with stock_reader(self.destination.lake) as self.stock:
             yield
         self.stock = None
 
     def _commit(self, commit: Commit) -> None:
         stamp = self._stamp(commit) if commit.is_ours else None
-        if not commit.is_ours and self.ours and not commit.is_bare_upkeep:
+        if not commit.is_ours and self.ours and not commit.is_bare_upkeep and not _is_layout(commit):
             self._find("unstamped", commit.snapshot, f"by {commit.author!r}: {commit.changes}")
         if stamp is not None and self._is_mine(stamp) and stamp.kind in ("seed", "changes", "advance"):
             self._moved(commit, stamp)
@@ -187,6 +206,7 @@ class _Check:
 
     def _moved(self, commit: Commit, stamp: Stamp) -> None:
         snapshot, last, before = commit.snapshot, self.stamp, self.size
+        self._enter(snapshot, last, stamp)
         known_before = self.damaged_at is None and (last is not None or self.whole)
         if not self.truth.knows(stamp.through):
             self._find("range", snapshot, f"{stamp.range} ends at no snapshot of the source")
@@ -200,6 +220,15 @@ class _Check:
         if could_be_read and known_before and stamp.inserted - stamp.deleted != self.size - before:
             said = f"{stamp.inserted} in and {stamp.deleted} out"
             self._find("growth", snapshot, f"{said}, but the table went from {before} to {self.size} rows")
+
+    def _enter(self, snapshot: int, last: Stamp | None, stamp: Stamp) -> None:
+        """The history that the source has by now; only a seed leaves a position of another one behind."""
+        lake = self.destination.lake
+        age = sum(past.ended.get(lake, -1) < snapshot for past in self.pasts)
+        lost = [past.kept for past in self.pasts[self.age : age] if last is not None and past.kept < last.through]
+        if lost and stamp.kind != "seed":
+            self._find("history", snapshot, f"{stamp.kind} {stamp.range} goes on from what ended at {lost[0]}")
+        self._believe(age)
 
     def _continues(self, snapshot: int, last: Stamp | None, stamp: Stamp) -> None:
         """A range follows the one before, without a hole in which something happened to this destination."""
@@ -278,7 +307,7 @@ class _Check:
             self._find("exact", snapshot, detail, missing, extra)
         if self.stock is not None and snapshot <= self.kept_up_at:
             table = name("stock", self.destination.schema, self.destination.table) + f" AT (VERSION => {snapshot})"
-            for said in disagreements(self.stock, table, self.columns, have):
+            for said in disagreements(self.stock, table, self.columns, have, filtered=not self.buckets):
                 self._find("stock", snapshot, f"a stock reader {said}")
         return True
 
@@ -330,8 +359,12 @@ class _Check:
 
     def _arrival(self, head: int) -> None:
         """The position has reached the head, or nothing of this destination changed between the two."""
+        lost = self.stamp is not None and any(past.kept < self.stamp.through for past in self.pasts[self.age :])
+        self._believe(len(self.pasts))
         if self.stamp is None:
             self._find("behind", None, "was never seeded")
+        elif lost:
+            self._find("behind", None, f"is at {self.stamp.through} of a history that is no more")
         elif self.stamp.through < head:
             missed = self.holdings.first_change(self.stamp.through, head)
             if missed is not None:
@@ -343,6 +376,11 @@ class _Check:
     ) -> None:
         shown = (tuple(missing[:SHOWN_ROWS]), tuple(extra[:SHOWN_ROWS]))
         self.findings.append(Finding(rule, self.destination.id, snapshot, detail, *shown))
+
+
+def _is_layout(commit: Commit) -> bool:
+    """Whether the owner of the lake changed how a table's files are laid out, and nothing else."""
+    return commit.author == OWNER and re.fullmatch(r"altered_table:\d+", commit.changes) is not None
 
 
 def _spell(columns: Sequence[Column]) -> str:

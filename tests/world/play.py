@@ -1,4 +1,4 @@
-"""One seed, one whole life: a source with a random history, destinations, an unreliable courier, and the verdict."""
+"""One seed, one whole life: a source with a random history, destinations, an unreliable transport, and the verdict."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from random import Random
 
 import duckdb
 
-from shared.messages import SeedMode
-from tests.world.courier import Courier
-from tests.world.history import History, random_history
-from tests.world.lake import Lake
+from shared.contracts.messages import SeedMode
+from tests.world.history import History, random_history, strange_history
+from tests.world.lake import Lake, attach, detach, metadata, opened
 from tests.world.oracle import check_all, check_source
+from tests.world.recovery import Past, Recovery
+from tests.world.service_view import Receiver, Run, forget_lakes, receiver, run_here, source_table
 from tests.world.source import SourceLake
-from tests.world.stage import Receiver, Run, forget_lakes, receiver, run_here, source_table
+from tests.world.unreliable_transport import UnreliableTransport
 
 SHORTEST, LONGEST = 5, 13
 
@@ -34,43 +35,87 @@ class Life:
         return "\n".join([f"seed {self.seed}: {self.mode}, {self.history.shape}", *self.log, *self.wrong])
 
 
-def play(con: duckdb.DuckDBPyConnection, seed: int, run: Run = run_here) -> Life:
-    """Live through the history of ``seed``. ``run`` does a task; by default the applier's function in this process."""
+def play(con: duckdb.DuckDBPyConnection, seed: int, run: Run = run_here, *, strange: bool = False) -> Life:
+    """Live through the history of ``seed``. ``run`` does a task; by default the applier's function in this process.
+
+    ``strange``: with layouts, hostile texts, giants, encrypted lakes, and a source that may be restored, for which
+    nobody in another process may have its catalog attached.
+    """
     rng = Random(seed)
     append_only, expire = rng.random() < 0.2, rng.random() < 0.1
     steps = rng.randint(SHORTEST, LONGEST)
-    history = random_history(rng, steps=steps, append_only=append_only, expire=expire, replaces=True)
+    if strange:
+        recovers = rng.random() < 0.25 and not expire
+        history = strange_history(rng, steps=steps, append_only=append_only, expire=expire, recovers=recovers)
+    else:
+        history = random_history(rng, steps=steps, append_only=append_only, expire=expire, replaces=True)
     modes = [SeedMode.SCAN, SeedMode.SCAN, SeedMode.REPLAY] + ([] if append_only else [SeedMode.LATEST])
     life = Life(seed, history, rng.choice(modes))
     with tempfile.TemporaryDirectory(prefix="viaduck-life-") as folder:
         try:
-            _live(con, Path(folder), rng, life, run)
+            _live(con, Path(folder), rng, life, run, encrypts=strange)
         finally:
             forget_lakes()
     return life
 
 
-def _live(con: duckdb.DuckDBPyConnection, folder: Path, rng: Random, life: Life, run: Run) -> None:
-    source = SourceLake(con, Lake.in_folder(folder / "source"), life.history.shape)
+def _live(con: duckdb.DuckDBPyConnection, folder: Path, rng: Random, life: Life, run: Run, *, encrypts: bool) -> None:
+    place = Lake.in_folder(folder / "source", encrypted=encrypts and rng.random() < 0.1)
+    source, pasts = SourceLake(con, place, life.history.shape), list[Past]()
     source.create()
     try:
-        receivers = _receivers(folder, source, life.mode, left_out=rng.randint(0, 1))
-        courier = Courier(rng, source, source_table(source.lake, source.shape), receivers, run, life.log)
+        receivers = _receivers(
+            folder, source, life.mode, left_out=rng.randint(0, 1), encrypted=encrypts and rng.random() < 0.15
+        )
+        transport = UnreliableTransport(rng, source, source_table(source.lake, source.shape), receivers, run, life.log)
         for step in life.history.steps:
-            source.run(step)
+            if isinstance(step, Recovery):
+                pasts += _recover(source, step, transport)
+            else:
+                source.run(step)
             life.log.append(f"source {source.truth.head}: {step}")
             if rng.random() < 0.5:
-                courier.act()
-        courier.settle()
-        found = check_all(con, [one.promised for one in receivers], source.truth, head=source.truth.head)
-        found += check_source(con, source.lake, source.truth)
-        life.wrong += [*source.differences(), *courier.wrong, *map(str, found)]
+                transport.act()
+        transport.settle()
+        for stays in (False, True):
+            promised = [one.promised for one in receivers if one.held_up is stays]
+            found = check_all(con, promised, source.truth, head=None if stays else source.truth.head, pasts=pasts)
+            life.wrong += map(str, found)
+        found = check_source(con, source.lake, source.truth)
+        life.wrong += [*source.differences(), *transport.wrong, *map(str, found)]
     finally:
         source.close()
 
 
-def _receivers(folder: Path, source: SourceLake, mode: SeedMode, left_out: int) -> list[Receiver]:
-    """One destination for each tenant, or for all but the first: the first two tenants share a lake."""
+def _recover(source: SourceLake, step: Recovery, transport: UnreliableTransport) -> list[Past]:
+    """Back up, restore or replace the source; returns the history that is no more, if one ended."""
+    forget_lakes()
+    kept = {Recovery.RESTORE: source.backup[1], Recovery.REPLACE: -1}.get(step, source.truth.head)
+    before, lakes = source.truth.copy(), {one.promised.lake for one in transport.receivers}
+    source.run(step)
+    if step is Recovery.BACK_UP:
+        return []
+    transport.moved(kept)
+    return [Past(before, kept, {lake: _newest(source.con, lake) for lake in lakes if lake.exists})]
+
+
+def _newest(con: duckdb.DuckDBPyConnection, lake: Lake) -> int:
+    with opened(con, lake) as alias:
+        snapshots = metadata(con, alias, "ducklake_snapshot", lake)
+        return int(con.execute(f"SELECT max(snapshot_id) FROM {snapshots}").fetchall()[0][0])
+
+
+def _receivers(folder: Path, source: SourceLake, mode: SeedMode, left_out: int, *, encrypted: bool) -> list[Receiver]:
+    """One destination for each tenant, or for all but the first: the first two tenants share a lake.
+
+    ``encrypted``: their owner has made the lakes of the first two, and their files are encrypted.
+    """
+    lakes = {
+        number: Lake.in_folder(folder / f"lake {number}", encrypted=encrypted and number == 1) for number in (1, 2)
+    }
+    if encrypted:
+        attach(source.con, "owned", lakes[1], create=True)
+        detach(source.con, "owned")
     return [
         receiver(
             folder / f"lake {max(number, 1)}",
@@ -80,6 +125,7 @@ def _receivers(folder: Path, source: SourceLake, mode: SeedMode, left_out: int) 
             tenant,
             mode=mode,
             table=f"events {number}",
+            lake=lakes[max(number, 1)],
         )
         for number, tenant in enumerate(source.shape.tenants)
         if number >= left_out

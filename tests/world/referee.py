@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shared.messages import ItemKind, Outcome, Progress, WorkItem
-from shared.ranges import NOT_SEEDED
+from shared.contracts.messages import ItemKind, Outcome, Progress, WorkItem
+from shared.contracts.ranges import NOT_SEEDED
 from tests.world.holdings import Holdings
 
 
@@ -15,29 +15,73 @@ class Seen:
 
     generation: int = 0
     position: int = NOT_SEEDED
+    lost: bool = False
+    """The position is one of a history of the source that is no more."""
 
 
-def allowed(seen: Seen, item: WorkItem, *, expired: bool, broken: bool = False) -> frozenset[Outcome]:
-    """What may come of ``item``. ``expired`` says that the source no longer keeps the snapshot that it reads from,
-    ``broken`` that its range replaces a column by another one of its name."""
+@dataclass(frozen=True)
+class Circumstances:
+    """What is known of the source when an item is answered.
+
+    ``expired``: it no longer keeps the snapshot that the item reads from. ``broken``: the item's range replaces a
+    column by another one of its name; ``may_break``: what follows it does, and a range of keys is read to the head even
+    where its end is pinned. ``must_refuse``, ``may_refuse``: it brings rows that can't be carried, or such
+    rows that were there before. ``unplanned``: it was planned by a history of the source that is no more. ``behind``:
+    an item of the same job ends beyond the source's head, ``ahead``: the cursor stands there.
+    """
+
+    expired: bool = False
+    broken: bool = False
+    may_break: bool = False
+    must_refuse: bool = False
+    may_refuse: bool = False
+    unplanned: bool = False
+    behind: bool = False
+    ahead: bool = False
+
+
+USUAL = Circumstances()
+
+PARKS_FOR = frozenset({"source_moved", "source_recreated"})
+"""Why a destination parks whose position is of a history that is no more."""
+
+
+def allowed(seen: Seen, item: WorkItem, at: Circumstances = USUAL) -> frozenset[Outcome]:
+    """What may come of ``item``."""
+    may = _allowed(seen, item, at)
+    return may | {Outcome.FAILED} if at.behind and item.kind in READING else may
+
+
+READING = (ItemKind.CHANGES, ItemKind.ADVANCE, ItemKind.SEED)
+
+
+def _allowed(seen: Seen, item: WorkItem, at: Circumstances) -> frozenset[Outcome]:
     if item.kind is ItemKind.SEED:
-        return _allowed_seed(seen, item, expired=expired)
+        return _allowed_seed(seen, item, at)
     if item.kind is ItemKind.PROBE and not seen.generation:
         return frozenset({Outcome.ALREADY_APPLIED})
-    if (item.kind is ItemKind.CHANGES and expired) or broken:
+    if (item.kind is ItemKind.CHANGES and at.expired) or at.broken:
         # The source is read before the destination is asked, so this comes first, whatever the cursor would say.
         return frozenset({Outcome.PARKED})
+    if at.unplanned and item.kind in READING:
+        return frozenset({Outcome.FAILED})
+    if at.must_refuse:
+        return frozenset({Outcome.PARKED})
     judged = _judge(seen, item)
+    if seen.lost and judged is not Outcome.FENCED and item.kind is not ItemKind.UPKEEP:
+        judged = Outcome.ALREADY_APPLIED if at.ahead else Outcome.PARKED
+    more = {Outcome.PARKED} if at.may_refuse or at.may_break else set()
     if item.kind is ItemKind.CHANGES:
         # Nor is the destination asked where the range holds nothing of it.
-        return frozenset({judged, Outcome.EMPTY})
-    return frozenset({judged})
+        more.add(Outcome.EMPTY)
+    return frozenset({judged} | more)
 
 
-def _allowed_seed(seen: Seen, item: WorkItem, *, expired: bool) -> frozenset[Outcome]:
+def _allowed_seed(seen: Seen, item: WorkItem, at: Circumstances) -> frozenset[Outcome]:
     if item.generation > seen.generation:
         # The reader plans a failed seed anew, at the oldest snapshot that there is then.
-        return frozenset({Outcome.FAILED if expired else Outcome.APPLIED})
+        found = Outcome.PARKED if at.must_refuse else Outcome.APPLIED
+        return frozenset({Outcome.FAILED if at.expired else found})
     return frozenset({Outcome.ALREADY_APPLIED if item.generation == seen.generation else Outcome.FENCED})
 
 
@@ -52,15 +96,17 @@ def _judge(seen: Seen, item: WorkItem) -> Outcome:
 
 
 def complaints(
-    seen: Seen, item: WorkItem, answer: Progress, holdings: Holdings, *, expired: bool, broken: bool = False
+    seen: Seen, item: WorkItem, answer: Progress, holdings: Holdings, at: Circumstances = USUAL
 ) -> list[str]:
     """What is wrong with an answer; nothing if it is right."""
     if answer.error is not None and answer.error.type == "history_damaged" and item.kind is ItemKind.SEED:
         return []  # DuckLake shows that snapshot wrong (H13)
-    may = allowed(seen, item, expired=expired, broken=broken)
+    may = allowed(seen, item, at)
     if answer.outcome not in may:
         said = answer.error.message if answer.error else ""
         return [f"{answer.outcome} where {' or '.join(sorted(may))} was due, {seen}: {said}"]
+    if answer.outcome is Outcome.PARKED and (answer.error is None or answer.error.type not in _reasons(seen, at)):
+        return [f"parked for {answer.error}, which is not the reason"]
     if answer.outcome is Outcome.APPLIED:
         return _applied(item, answer)
     if answer.outcome is Outcome.EMPTY:
@@ -68,6 +114,16 @@ def complaints(
     if answer.outcome not in (Outcome.PARKED, Outcome.FAILED) and answer.position != seen.position:
         return [f"{answer.outcome} tells position {answer.position}, but it is {seen.position}"]
     return []
+
+
+def _reasons(seen: Seen, at: Circumstances) -> frozenset[str]:
+    """The types of error for which a destination may be parked."""
+    reasons = {
+        "history_expired": at.expired,
+        "schema_change": at.broken or at.may_break,
+        "value_not_carried": at.must_refuse or at.may_refuse,
+    }
+    return frozenset(reason for reason, holds in reasons.items() if holds) | (PARKS_FOR if seen.lost else frozenset())
 
 
 def _applied(item: WorkItem, answer: Progress) -> list[str]:

@@ -24,10 +24,10 @@ def parts(count: int) -> range:
     return range(1 if SEED else count)
 
 
-def histories(each: int) -> settings:
-    """So many seeds for each part. A seed can't be made simpler, so there is nothing to shrink."""
+def histories(each: int, more: int = MORE) -> settings:
+    """So many seeds for each part, ``more`` times as many in a soak. A seed can't be made simpler, so none shrinks."""
     return settings(
-        max_examples=1 if SEED else each * (MORE if SOAK else 1),
+        max_examples=1 if SEED else each * (more if SOAK else 1),
         derandomize=not SOAK,
         deadline=None,
         database=None,

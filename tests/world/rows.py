@@ -45,6 +45,11 @@ def text_of(column: Column) -> str:
     return f"CAST({plain} + 0 AS VARCHAR)" if column.type in ("DOUBLE", "FLOAT") else f"CAST({plain} AS VARCHAR)"
 
 
+def plain(row: Row) -> Row:
+    """The row as ``rows_of`` reads it, where no 0.0 has a sign."""
+    return tuple("0.0" if cell == "-0.0" else cell for cell in row) if "-0.0" in row else row
+
+
 def minus(left: Rows, right: Rows) -> list[Row]:
     """Rows that ``left`` has more often, as often as that."""
     return [row for row, times in left.items() for _ in range(times - right.get(row, 0))]

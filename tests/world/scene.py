@@ -10,15 +10,15 @@ from typing import Any
 
 import duckdb
 
-from shared.messages import ItemKind, Outcome, Progress, SeedMode, WorkItem
+from shared.contracts.messages import ItemKind, Outcome, Progress, SeedMode, WorkItem
 from tests.world.duck import name
 from tests.world.lake import Lake, metadata, opened
 from tests.world.oracle import check_all
 from tests.world.referee import Seen
 from tests.world.rows import Rows, rows_of
+from tests.world.service_view import Receiver, forget_lakes, receiver, send, source_table
 from tests.world.shape import Shape
 from tests.world.source import SourceLake
-from tests.world.stage import Receiver, forget_lakes, receiver, send, source_table
 from tests.world.statements import Statement, Transaction
 
 

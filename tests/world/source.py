@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
+from datetime import datetime
+from typing import cast
 
 import duckdb
 
@@ -12,7 +14,8 @@ from tests.world.duck import name
 from tests.world.history import Step
 from tests.world.lake import Lake, attach, detach, metadata
 from tests.world.model import Model
-from tests.world.rows import minus, rows_of
+from tests.world.recovery import CatalogFile, Recovery
+from tests.world.rows import minus, plain, rows_of
 from tests.world.shape import Shape
 from tests.world.statements import Transaction
 from tests.world.truth import RecordedTruth
@@ -34,6 +37,7 @@ class SourceLake:
         self.shape = shape
         self.model = Model(shape.columns)
         self.truth = RecordedTruth(shape.routing)
+        self.backup = self.model, -1
         self.place = Place(alias, shape.schema, shape.table)
 
     def create(self) -> None:
@@ -47,6 +51,8 @@ class SourceLake:
                 f"CREATE TABLE {self.place.bystander} (i INTEGER)",
             ]
         )
+        if self.shape.words:
+            self._patiently([set_inlining(self.place, 0)])
         self.truth.record(self.head(), self.model)
 
     def close(self) -> None:
@@ -61,25 +67,54 @@ class SourceLake:
         snapshots = metadata(self.con, self.place.alias, "ducklake_snapshot", self.lake)
         return int(self.con.execute(f"SELECT min(snapshot_id) FROM {snapshots}").fetchall()[0][0])
 
+    def committed_at(self, snapshot: int) -> datetime:
+        """When a snapshot that is still kept was committed, by the catalog's own clock."""
+        snapshots = metadata(self.con, self.place.alias, "ducklake_snapshot", self.lake)
+        sql = f"SELECT CAST(snapshot_time AS TIMESTAMPTZ) FROM {snapshots} WHERE snapshot_id = ?"
+        ((at,),) = self.con.execute(sql, [snapshot]).fetchall()
+        return cast(datetime, at)
+
     def run(self, step: Step) -> None:
         """Do one step and record what is true afterwards."""
         if isinstance(step, Upkeep):
             self._upkeep(step)
+        elif isinstance(step, Recovery):
+            self._recover(step)
         else:
             self._transact(step)
 
     def differences(self) -> list[str]:
         """What the lake's head has otherwise than the model, which would be a mistake of this world or of DuckLake."""
         there = rows_of(self.con, self.place.path, self.model.columns)
-        live = Counter(self.model.live())
+        live = Counter(map(plain, self.model.live()))
         return [f"missing {row}" for row in minus(live, there)] + [f"extra {row}" for row in minus(there, live)]
+
+    def _recover(self, step: Recovery) -> None:
+        """Nobody else may have the lake attached. What is true after it is what was at the backup, or nothing."""
+        self.close()
+        catalog = CatalogFile(self.lake)
+        if step is Recovery.REPLACE:
+            catalog.remove()
+            self.truth.rewind(-1)
+            self.model = Model(self.shape.columns)
+            self.create()
+            return
+        if step is Recovery.BACK_UP:
+            catalog.keep()
+            self.backup = self.model.copy(), self.truth.head
+        else:
+            catalog.put_back()
+            model, head = self.backup
+            self.model = model.copy()
+            self.truth.rewind(head)
+        attach(self.con, self.place.alias, self.lake)
 
     def _upkeep(self, step: Upkeep) -> None:
         chore = step.sql(self.place, range(self.oldest(), self.head() + 1))
         try:
             self._patiently(chore)
         except duckdb.Error as error:
-            # DuckLake can't always rewrite while inlined rows are pending (DUCKLAKE §11): flush first, as users must.
+            # DuckLake can't always rewrite while inlined rows are pending: flush first, as users must.
             if "isnan" not in str(error) and "inlined-data aggregates" not in str(error):
                 raise
             self._patiently([flush(self.place), *chore])
@@ -120,7 +155,8 @@ class SourceLake:
 
     def _commit(self, statements: Sequence[str], end: str = "COMMIT") -> None:
         stamp = f"CALL {name(self.place.alias)}.set_commit_message({WRITER!r}, 'a step')"
-        self._patiently(["BEGIN", *statements, stamp, end])
+        stamps = [] if self.shape.words else [stamp]  # of a row with {AUTHOR} DuckLake would make a broken statement
+        self._patiently(["BEGIN", *statements, *stamps, end])
 
     def _patiently(self, statements: Sequence[str]) -> None:
         """Run statements; somebody else may hold the catalog for a moment."""
@@ -139,4 +175,4 @@ class SourceLake:
         try:
             self.con.execute("ROLLBACK")
         except duckdb.TransactionException:
-            return  # a failed COMMIT has ended the transaction already (DUCKLAKE §3.6)
+            return  # DuckLake ends a transaction whose COMMIT fails

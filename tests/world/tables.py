@@ -8,13 +8,13 @@ from pathlib import Path
 
 import duckdb
 
-from shared.messages import ItemKind, Outcome, Progress, WorkItem
+from shared.contracts.messages import ItemKind, Outcome, Progress, WorkItem
 from tests.world.duck import name
 from tests.world.lake import Lake, attach, detach
 from tests.world.oracle import check_all
 from tests.world.referee import Seen
+from tests.world.service_view import Receiver, forget_lakes, receiver, send, source_table
 from tests.world.shape import Shape
-from tests.world.stage import Receiver, forget_lakes, receiver, send, source_table
 from tests.world.truth import LakeTruth
 
 ALIAS = "written"

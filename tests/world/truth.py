@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import duckdb
 
 from tests.world.duck import name, quote
 from tests.world.model import Model
-from tests.world.rows import Cell, Column, Row, Rows, rows_of
+from tests.world.rows import Cell, Column, Row, Rows, plain, rows_of
 from tests.world.rows import columns_of as columns_of_table
 
 NOTHING: Rows = Counter()
@@ -78,6 +78,15 @@ class RecordedTruth:
         )
         self.head = snapshot
 
+    def copy(self) -> RecordedTruth:
+        return replace(self, _states=dict(self._states), breaks=list(self.breaks))
+
+    def rewind(self, kept: int) -> None:
+        """Forget what came after a snapshot, which is no more; -1 forgets all."""
+        self._states = {snapshot: state for snapshot, state in self._states.items() if snapshot <= kept}
+        self.breaks = [snapshot for snapshot in self.breaks if snapshot <= kept]
+        self.head, self._replaced = max(self._states, default=-1), len(self.breaks)
+
     def record_same(self, snapshot: int) -> None:
         """A snapshot that changed no row."""
         self._states[snapshot] = self._states[self.head]
@@ -106,7 +115,8 @@ def _by_value(rows: Rows, at: int, last: Mapping[str | None, Rows]) -> Mapping[s
     """Rows by routing value; a slice that equals the last one is the last one."""
     slices: dict[str | None, Counter[Row]] = {}
     for row, times in rows.items():
-        slices.setdefault(row[at], Counter())[row] = times
+        kept = plain(row)
+        slices.setdefault(kept[at], Counter())[kept] += times
     return {value: last[value] if last.get(value) == mine else mine for value, mine in slices.items()}
 
 

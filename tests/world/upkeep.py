@@ -17,6 +17,7 @@ class Chore(StrEnum):
     OTHER_TABLE = "other_table"
     COMMENT = "comment"
     EXPIRE = "expire"
+    LAYOUT = "layout"
 
 
 OTHER = "bystander"
@@ -42,10 +43,12 @@ class Place:
 
 @dataclass(frozen=True)
 class Upkeep:
-    """``number`` is a row limit for ``INLINING`` and how many snapshots ``EXPIRE`` keeps, else it means nothing."""
+    """``number`` is a row limit for ``INLINING`` and how many snapshots ``EXPIRE`` keeps, ``layout`` what
+    ``LAYOUT`` makes of the table; else they mean nothing."""
 
     chore: Chore
     number: int = 0
+    layout: str = ""
 
     def sql(self, place: Place, kept: range) -> tuple[str, ...]:
         """Its statement, if there is anything to do; ``kept`` are the snapshots that the lake still has."""
@@ -62,6 +65,8 @@ class Upkeep:
             return f"CHECKPOINT {name(place.alias)}"
         if self.chore is Chore.OTHER_TABLE:
             return f"INSERT INTO {place.bystander} VALUES ({self.number})"
+        if self.chore is Chore.LAYOUT:
+            return f"ALTER TABLE {place.path} {self.layout}"
         if self.chore is Chore.COMMENT:
             return f"COMMENT ON TABLE {place.path} IS {quote(str(self.number))}"
         return set_inlining(place, self.number) if self.chore is Chore.INLINING else self._expire(lake, kept)

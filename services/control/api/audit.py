@@ -5,9 +5,9 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 
 from services.control.api.models import After, Change, Limit, Page, change
-from services.control.api.paging import DEFAULT_LIMIT, read_number, write_number
-from services.control.api.problems import Problem, declared
-from services.control.api.state import sources_of
+from services.control.web.context import sources_of
+from services.control.web.paging import DEFAULT_LIMIT, read_number, write_number
+from services.control.web.problems import Problem, declared
 
 router = APIRouter(prefix="/v1/audit", tags=["audit"])
 

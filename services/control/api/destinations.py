@@ -8,7 +8,6 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
 
-from services.control.api.conditions import etag, sends
 from services.control.api.models import (
     After,
     Commit,
@@ -20,13 +19,14 @@ from services.control.api.models import (
     PipelineName,
     detail,
 )
-from services.control.api.paging import DEFAULT_LIMIT, page, read_number, write_number
-from services.control.api.problems import Problem, declared
-from services.control.api.state import CurrentDesk, PipelineView
-from services.control.desk import Desk
-from services.control.seen import APPLYING
-from services.control.status import Standing, State, Status, View, status
-from services.control.written import as_put
+from services.control.model.written_entry import as_put
+from services.control.operations.destination_service import DestinationService
+from services.control.view.destination_status import Standing, State, Status, View, status
+from services.control.view.observed_state import APPLYING
+from services.control.web.conditions import etag, sends
+from services.control.web.context import CurrentDesk, PipelineView
+from services.control.web.paging import DEFAULT_LIMIT, page, read_number, write_number
+from services.control.web.problems import Problem, declared
 from shared.lake.catalog import Stamped
 
 # What comes from memory is answered on the event loop: a thread that computes would wait for the interpreter longer
@@ -124,7 +124,7 @@ def list_history(
     return Page(items=_commits(found[:limit], view, destination), next=following)
 
 
-def commits_of(desk: Desk, view: View, destination: str, limit: int) -> list[Commit]:
+def commits_of(desk: DestinationService, view: View, destination: str, limit: int) -> list[Commit]:
     """The newest of a destination's own commits."""
     return _commits(desk.history(destination, limit, None), view, destination)
 

@@ -7,9 +7,11 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel
 
-from services.control.api.state import Sources, sources_of
-from shared.background import standing_still
-from shared.metrics import CONTENT_TYPE
+from services.control.web.context import Sources, sources_of
+from shared.contracts.messages import now
+from shared.runtime.background import standing_still
+from shared.runtime.metrics import CONTENT_TYPE
+from shared.runtime.peers import source_check
 
 Current = Annotated[Sources, Depends(sources_of)]
 
@@ -26,6 +28,8 @@ class Ready(BaseModel):
 
     status: str
     checks: dict[str, str | None]
+    look_age_seconds: dict[str, float | None]
+    """By source, how long ago a reader last looked at it with success; null where none has told."""
 
 
 router = APIRouter(tags=["health"])
@@ -51,7 +55,23 @@ def readyz(sources: Current, response: Response) -> Ready:
     checks = dict(sources.checks())
     missing = sorted(name for name, wrong in checks.items() if wrong)
     response.status_code = 503 if missing else 200
-    return Ready(status=f"not ready: {', '.join(missing)}" if missing else "ready", checks=checks)
+    return Ready(
+        status=f"not ready: {', '.join(missing)}" if missing else "ready",
+        checks=checks,
+        look_age_seconds=_ages(sources),
+    )
+
+
+def _ages(sources: Sources) -> dict[str, float | None]:
+    """Two clocks are compared, which may differ by a little."""
+    views = [served.view() for served in sources.pipelines().values()]
+    alone, at = len(views) == 1, now()
+    return {
+        source_check(view.pipeline, alone=alone): None
+        if view.looked_at is None
+        else max(0.0, round((at - view.looked_at).total_seconds(), 3))
+        for view in views
+    }
 
 
 @router.get("/metrics", response_class=Response)

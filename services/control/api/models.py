@@ -8,15 +8,15 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 from fastapi import Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from services.control.api.paging import MAX_LIMIT
-from services.control.api.problems import FieldProblem
-from services.control.entry import EXAMPLE as ENTRY
-from services.control.lifecycle import Registered
-from services.control.operations import Operation
-from services.control.status import EXAMPLE, PipelineStatus, Status
-from services.control.trail import Entry as TrailEntry
-from services.control.written import OF_A_LAKE, as_put
-from shared.messages import LakeRef, Problem, SeedMode
+from services.control.model.lifecycle import Registered
+from services.control.model.written_entry import OF_A_LAKE, as_put
+from services.control.operations.destination_entry import EXAMPLE as ENTRY
+from services.control.operations.long_operations import Operation
+from services.control.store.audit_log import Entry as TrailEntry
+from services.control.view.destination_status import EXAMPLE, PipelineStatus, Status
+from services.control.web.paging import MAX_LIMIT
+from services.control.web.problems import FieldProblem
+from shared.contracts.messages import LakeRef, Problem, SeedMode
 
 T = TypeVar("T")
 
@@ -247,7 +247,8 @@ class Line(BaseModel):
 
 
 class Imported(BaseModel):
-    """``applied`` is false where all or nothing was asked for and a line failed: then nothing was changed."""
+    """``applied`` is false where all or nothing was asked for and a line failed: then nothing was changed, and lines
+    that nothing speaks against have the status 424. ``failed`` does not count those."""
 
     applied: bool
     created: int

@@ -7,9 +7,9 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 
 from services.control.api.models import After, Limit, OperationStatus, Page, PipelineName, operation_status
-from services.control.api.paging import DEFAULT_LIMIT, read_id, write_id
-from services.control.api.problems import Problem, declared
-from services.control.api.state import CurrentDesk, PipelineView
+from services.control.web.context import CurrentDesk, PipelineView
+from services.control.web.paging import DEFAULT_LIMIT, read_id, write_id
+from services.control.web.problems import Problem, declared
 
 router = APIRouter(prefix="/v1/pipelines/{pipeline}/operations", tags=["operations"])
 

@@ -7,8 +7,6 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Query, Request, Response
 
-from services.control.api.conditions import IfMatch, IfNoneMatch, etag, matching, sends
-from services.control.api.json_bodies import StrictRoute
 from services.control.api.models import (
     After,
     Change,
@@ -20,10 +18,15 @@ from services.control.api.models import (
     RegistryRebuilt,
     change,
 )
-from services.control.api.paging import DEFAULT_LIMIT, page, read_number, write_number
-from services.control.api.problems import Problem, declared
-from services.control.api.read_back import document_of
-from services.control.api.state import (
+from services.control.api.read_only_fields import document_of
+from services.control.api.writes import unfit_problem
+from services.control.operations.input_validation import InvalidEntry
+from services.control.operations.pipeline_entry import EXAMPLE
+from services.control.operations.pipeline_service import PipelineService
+from services.control.store.pipeline_store import Document
+from services.control.view.destination_status import PipelineStatus, View, pipeline_status
+from services.control.web.conditions import IfMatch, IfNoneMatch, etag, matching, sends
+from services.control.web.context import (
     CurrentAsker,
     CurrentDesk,
     CurrentPipelineDesk,
@@ -32,12 +35,9 @@ from services.control.api.state import (
     sources_of,
     views_of,
 )
-from services.control.api.writes import unfit_problem
-from services.control.documents import Document
-from services.control.pipeline_desk import PipelineDesk
-from services.control.pipeline_entry import EXAMPLE
-from services.control.status import PipelineStatus, View, pipeline_status
-from services.control.strangers import Unfit
+from services.control.web.json_bodies import StrictRoute
+from services.control.web.paging import DEFAULT_LIMIT, page, read_number, write_number
+from services.control.web.problems import Problem, declared
 
 router = APIRouter(prefix="/v1/pipelines", tags=["pipelines"], route_class=StrictRoute)
 
@@ -45,8 +45,9 @@ OfDestination = Annotated[str | None, Query(max_length=200, description="Of this
 PipelineEntry = Annotated[
     dict[str, Any],
     Body(
-        description="The keys of a configuration file that are the pipeline's own (docs/CONFIGURATION.md): `source`,"
-        " `routing`, `destinations` (which may come later), `template`, `appear`, `defaults`, `poll`, `state`.",
+        description="The keys of a configuration file that are the pipeline's own (docs/reference/configuration.md):"
+        " `source`, `routing`, `destinations` (which may come later), `template`, `appear`, `defaults`, `poll`,"
+        " `state`.",
         examples=[EXAMPLE],
     ),
 ]
@@ -110,7 +111,7 @@ def put_pipeline(
         same = seen.__eq__
     try:
         done = desk.put(pipeline, content, asker.name, same, check=check, new=new)
-    except Unfit as unfit:
+    except InvalidEntry as unfit:
         raise unfit_problem(unfit) from None
     if done.created:
         response.status_code = 201
@@ -169,12 +170,12 @@ def _rebuilt(view: View | None) -> RegistryRebuilt | None:
     return None if view is None or view.rebuilt is None else RegistryRebuilt(**vars(view.rebuilt))
 
 
-def _listed(pipeline: str, views: Mapping[str, View], desk: PipelineDesk | None) -> PipelineListed:
+def _listed(pipeline: str, views: Mapping[str, View], desk: PipelineService | None) -> PipelineListed:
     over_rest = desk is not None and desk.find(pipeline) is not None
     return PipelineListed(**vars(_status(pipeline, views, desk)), managed_by="api" if over_rest else "file")
 
 
-def _status(pipeline: str, views: Mapping[str, View], desk: PipelineDesk | None) -> PipelineStatus:
+def _status(pipeline: str, views: Mapping[str, View], desk: PipelineService | None) -> PipelineStatus:
     """Of one that is registered and can't run here, or does not yet, it is known why."""
     if pipeline in views:
         return pipeline_status(views[pipeline])

@@ -8,18 +8,18 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict
 
-from services.control.api.conditions import sends
-from services.control.api.idempotency import IDEMPOTENT
-from services.control.api.json_bodies import StrictRoute
 from services.control.api.models import After, Detail, Limit, Page, PipelineName
-from services.control.api.paging import DEFAULT_LIMIT, page
-from services.control.api.problems import Problem, declared
-from services.control.api.state import CurrentArrivals, CurrentAsker
 from services.control.api.writes import shown_done, unfit_problem
-from services.control.policy import Reason
-from services.control.proposals import Proposal, State
-from services.control.strangers import Unfit
-from shared.errors import DestinationError
+from services.control.model.policy import Reason
+from services.control.operations.input_validation import InvalidEntry
+from services.control.store.proposals import Proposal, State
+from services.control.web.conditions import sends
+from services.control.web.context import CurrentArrivals, CurrentAsker
+from services.control.web.idempotency import IDEMPOTENT
+from services.control.web.json_bodies import StrictRoute
+from services.control.web.paging import DEFAULT_LIMIT, page
+from services.control.web.problems import Problem, declared
+from shared.contracts.errors import DestinationError
 
 router = APIRouter(prefix="/v1/pipelines/{pipeline}/proposals", tags=["proposals"], route_class=StrictRoute)
 
@@ -102,7 +102,7 @@ def accept_proposal(
     """Make it a destination by the template, checked like a PUT; neither pattern nor limits are asked."""
     try:
         done = arrivals.accept(proposal, asker.name)
-    except Unfit as unfit:
+    except InvalidEntry as unfit:
         raise unfit_problem(unfit) from None
     except DestinationError as error:
         raise Problem("check_failed", f"{error.type}: {error.message}", error.hint) from None

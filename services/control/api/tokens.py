@@ -8,14 +8,14 @@ from typing import Annotated, Any, Self
 from fastapi import APIRouter, Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from services.control.api.idempotency import IDEMPOTENT
-from services.control.api.json_bodies import StrictRoute
 from services.control.api.models import After, Limit, Page
-from services.control.api.paging import DEFAULT_LIMIT, read_id, write_id
-from services.control.api.problems import Problem, declared
-from services.control.api.state import CurrentAsker, sources_of
-from services.control.tokens import Scope, Token, Tokens, fit
-from shared.messages import Name
+from services.control.store.tokens import Scope, Token, Tokens, fit
+from services.control.web.context import CurrentAsker, sources_of
+from services.control.web.idempotency import IDEMPOTENT
+from services.control.web.json_bodies import StrictRoute
+from services.control.web.paging import DEFAULT_LIMIT, read_id, write_id
+from services.control.web.problems import Problem, declared
+from shared.contracts.messages import Name
 
 router = APIRouter(prefix="/v1/tokens", tags=["tokens"], route_class=StrictRoute)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 from pydantic import BaseModel
 
-from shared.build import revision, version
+from shared.runtime.version import revision, version
 
 router = APIRouter(tags=["health"])
 

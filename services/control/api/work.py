@@ -9,22 +9,26 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool
 
-from services.control.api.idempotency import IDEMPOTENT
-from services.control.api.json_bodies import StrictRoute
 from services.control.api.models import Limit, Page, PipelineName
-from services.control.api.paging import DEFAULT_LIMIT, Offset, read_spans, write_spans
-from services.control.api.problems import declared
-from services.control.api.state import CurrentAsker, CurrentWork
-from services.control.work import MAX_SENT, Found, Sent, State, Which
+from services.control.operations.replay_pacing import HIGHEST_RATE, USUAL_RATE
+from services.control.operations.work_items import MAX_SENT, Found, Sent, State, Which
+from services.control.web.context import CurrentAsker, CurrentWork
+from services.control.web.idempotency import IDEMPOTENT
+from services.control.web.json_bodies import StrictRoute
+from services.control.web.paging import DEFAULT_LIMIT, Offset, read_spans, write_spans
+from services.control.web.problems import declared
 from shared.config.secrets import LONGEST, told
+from shared.contracts.messages import DeadLetter, ItemKind, WorkItem
 from shared.kafka.record import Record
-from shared.messages import DeadLetter, ItemKind, WorkItem
 
 router = APIRouter(prefix="/v1/pipelines/{pipeline}", tags=["work"], route_class=StrictRoute)
 
 SHOWN_PAYLOAD = 500
 LONGEST_CURSOR = 16_000
 """It names hundreds of partitions; a server takes no address beyond 64 KB, and escapes may treble it."""
+
+
+SENDING = declared("not_found", "in_progress", "replay_running", "too_large")
 
 
 def _text(value: object) -> object:
@@ -43,6 +47,7 @@ Rest = Annotated[
         description="`next` of the call before, as it is; the rest as in that call",
     ),
 ]
+Rate = Annotated[int, Field(strict=True, ge=1, le=HIGHEST_RATE, description="Messages a second")]
 Moment = Annotated[AwareDatetime, BeforeValidator(_text)]
 Snapshot = Annotated[int, Field(strict=True, ge=-1, le=2**62)]
 
@@ -81,6 +86,7 @@ class Replay(BaseModel):
     to_offset: Offset | None = None
     after: Snapshot | None = None
     through: Snapshot | None = None
+    rate: Rate = USUAL_RATE
     dry_run: StrictBool = False
 
 
@@ -91,6 +97,7 @@ class Redrive(BaseModel):
 
     partition: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)] | None = None
     offset: Offset | None = None
+    rate: Rate = USUAL_RATE
     dry_run: StrictBool = False
 
 
@@ -137,7 +144,7 @@ def list_work(
     return Page(items=[_shown(each) for each in found], next=None)
 
 
-@router.post("/work:replay", dependencies=IDEMPOTENT, responses=declared("not_found", "in_progress", "too_large"))
+@router.post("/work:replay", dependencies=IDEMPOTENT, responses=SENDING)
 def replay_work(
     pipeline: PipelineName,  # noqa: ARG001
     which: Replay,
@@ -148,11 +155,12 @@ def replay_work(
 ) -> SentAgain:
     """Send work items again. Harmless: each destination's fence refuses what it has already.
 
-    What was sent again before is left out, and so is what arrives after the first call.
+    What was sent again before is left out, and so is what arrives after the first call. A call sends what goes out
+    within five seconds at its `rate`, and while one does no other may.
     """
-    wanted = Which(**which.model_dump(exclude={"dry_run"}))
+    wanted = Which(**which.model_dump(exclude={"dry_run", "rate"}))
     rest = read_spans(after)
-    return _sent(work.replay(wanted, asker.name, dry_run=which.dry_run, most=limit, rest=rest))
+    return _sent(work.replay(wanted, asker.name, dry_run=which.dry_run, most=limit, rest=rest, rate=which.rate))
 
 
 @router.get("/dead-letters", responses=declared("not_found"))
@@ -165,9 +173,7 @@ def list_dead_letters(
     return Page(items=[_letter(record, letter) for record, letter in work.dead_letters(limit)], next=None)
 
 
-@router.post(
-    "/dead-letters:redrive", dependencies=IDEMPOTENT, responses=declared("not_found", "in_progress", "too_large")
-)
+@router.post("/dead-letters:redrive", dependencies=IDEMPOTENT, responses=SENDING)
 def redrive_dead_letters(
     pipeline: PipelineName,  # noqa: ARG001
     which: Redrive,
@@ -181,7 +187,10 @@ def redrive_dead_letters(
     One that has come back is left out unless it is named: as it was first it lies there, too.
     """
     rest = read_spans(after)
-    return _sent(work.redrive(which.partition, which.offset, asker.name, dry_run=which.dry_run, most=limit, rest=rest))
+    sent = work.redrive(
+        which.partition, which.offset, asker.name, dry_run=which.dry_run, most=limit, rest=rest, rate=which.rate
+    )
+    return _sent(sent)
 
 
 def _shown(found: Found) -> ItemShown:

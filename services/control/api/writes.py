@@ -10,10 +10,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 
-from services.control.api.conditions import IfMatch, IfNoneMatch, etag, matching, sends
 from services.control.api.destinations import shown_detail
-from services.control.api.idempotency import IDEMPOTENT
-from services.control.api.json_bodies import StrictRoute, strictly
 from services.control.api.models import (
     Check,
     DestinationId,
@@ -26,13 +23,16 @@ from services.control.api.models import (
     Validation,
     operation_status,
 )
-from services.control.api.problems import FieldProblem, Problem, declared, said
-from services.control.api.read_back import PutEntry, require_unchanged
-from services.control.api.state import CurrentAsker, CurrentDesk, desk_of, pipeline_view, require
-from services.control.desk import Desk, Done, Same, anything
-from services.control.entry import Entry
-from services.control.lifecycle import Refused, Registered
-from services.control.strangers import Unfit
+from services.control.api.read_only_fields import PutEntry, require_unchanged
+from services.control.model.lifecycle import Refused, Registered
+from services.control.operations.destination_entry import Entry
+from services.control.operations.destination_service import DestinationService, Done, Same, anything
+from services.control.operations.input_validation import InvalidEntry
+from services.control.web.conditions import IfMatch, IfNoneMatch, etag, matching, sends
+from services.control.web.context import CurrentAsker, CurrentDesk, desk_of, pipeline_view, require
+from services.control.web.idempotency import IDEMPOTENT
+from services.control.web.json_bodies import StrictRoute, strictly
+from services.control.web.problems import FieldProblem, Problem, declared, said
 
 PREFIX = "/v1/pipelines/{pipeline}/destinations"
 router = APIRouter(prefix="/v1/pipelines/{pipeline}", tags=["destinations"], route_class=StrictRoute)
@@ -79,7 +79,7 @@ def put_destination(
         require_unchanged(entry.shown, pipeline, present, conditional=if_match is not None)
     try:
         done = desk.put(destination, entry, asker.name, _same(if_match), check=check, new=if_none_match is not None)
-    except Unfit as unfit:
+    except InvalidEntry as unfit:
         raise unfit_problem(unfit) from None
     if done.created:
         response.status_code = 201
@@ -177,7 +177,7 @@ def validate_destination(pipeline: PipelineName, entry: Entry, desk: CurrentDesk
         raise _invalid(FieldProblem(path="id", message="is missing"))
     try:
         found = desk.validate(entry.id, entry)
-    except Unfit as unfit:
+    except InvalidEntry as unfit:
         raise unfit_problem(unfit) from None
     return Validation(valid=not any(each.ok is False for each in found), checks=[Check(**vars(each)) for each in found])
 
@@ -212,23 +212,24 @@ async def import_destinations(
     return await run_in_threadpool(_import, desk, body, asker.name, all_or_nothing)
 
 
-def _import(desk: Desk, body: bytes, author: str, all_or_nothing: bool) -> Imported:
+def _import(desk: DestinationService, body: bytes, author: str, all_or_nothing: bool) -> Imported:
     lines = list(_lines(body))
     if len(lines) > MAX_LINES:
         raise Problem("too_large", f"{len(lines):,} lines are more than {MAX_LINES:,}", "send them in parts")
     good = [(number, entry) for number, entry in lines if isinstance(entry, Entry)]
     outcomes: dict[int, Line] = {number: bad for number, bad in lines if isinstance(bad, Line)}
-    if not (outcomes and all_or_nothing):
-        entries = [(entry.id or "", entry) for _, entry in good]
-        done = desk.put_all(entries, author, all_or_nothing=all_or_nothing)
-        outcomes |= {number: _line(number, entry, each) for (number, entry), each in zip(good, done, strict=True)}
-    shown = [outcomes[number] for number in sorted(outcomes)]
-    failed = sum(each.status >= 400 for each in shown)
+    entries = [(entry.id or "", entry) for _, entry in good]
+    done = desk.put_all(entries, author, all_or_nothing=all_or_nothing, one_failed=bool(outcomes))
+    outcomes |= {number: _line(number, entry, each) for (number, entry), each in zip(good, done, strict=True)}
+    failed = sum(each.status >= 400 for each in outcomes.values())
     applied = not (failed and all_or_nothing)
+    if not applied:
+        outcomes = {number: each if each.status >= 400 else _held_back(each) for number, each in outcomes.items()}
+    shown = [outcomes[number] for number in sorted(outcomes)]
     return Imported(
         applied=applied,
-        created=sum(each.status == 201 for each in shown) if applied else 0,
-        changed=sum(each.status == 200 for each in shown) if applied else 0,
+        created=sum(each.status == 201 for each in shown),
+        changed=sum(each.status == 200 for each in shown),
         failed=failed,
         lines=shown,
     )
@@ -271,12 +272,17 @@ def _each(body: bytes) -> Iterator[tuple[int, Any]]:
     yield from enumerate(members, 1)
 
 
-def _line(number: int, entry: Entry, outcome: Done | Refused | Unfit) -> Line:
+def _line(number: int, entry: Entry, outcome: Done | Refused | InvalidEntry) -> Line:
     if isinstance(outcome, Done):
         return Line(line=number, id=entry.id, status=201 if outcome.created else 200)
     if isinstance(outcome, Refused):
         return _failed(number, entry.id, Problem(outcome.type, outcome.message, outcome.hint))
     return _failed(number, entry.id, unfit_problem(outcome))
+
+
+def _held_back(line: Line) -> Line:
+    """One that nothing speaks against, of an import of which nothing was changed."""
+    return _failed(line.line, line.id, Problem("not_applied", "another line failed, so this one was not applied"))
 
 
 def _failed(number: int, id: str | None, problem: Problem) -> Line:
@@ -306,11 +312,11 @@ def _same(if_match: str | None) -> Same:
     return same
 
 
-def unfit_fields(unfit: Unfit) -> list[FieldProblem]:
+def unfit_fields(unfit: InvalidEntry) -> list[FieldProblem]:
     return [FieldProblem(path=fault.path, message=fault.message) for fault in unfit.faults]
 
 
-def unfit_problem(unfit: Unfit) -> Problem:
+def unfit_problem(unfit: InvalidEntry) -> Problem:
     fields = unfit_fields(unfit)
     kinds = [fault.kind for fault in unfit.faults]
     kind = next((kind for kind in ("secret_in_request", "not_allowed", "check_failed") if kind in kinds), "invalid")

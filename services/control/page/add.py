@@ -10,18 +10,18 @@ from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from services.control.api.models import DestinationId
-from services.control.api.problems import FieldProblem, Problem, said
-from services.control.api.state import CurrentAsker
 from services.control.api.writes import unfit_problem
-from services.control.entry import Entry
-from services.control.lifecycle import Refused, Registered
+from services.control.model.lifecycle import Refused, Registered
+from services.control.model.written_entry import as_put
+from services.control.operations.destination_entry import Entry
+from services.control.operations.input_validation import InvalidEntry
 from services.control.page.entry_form import Filled, entry_of, filled_with, invalid, written_in
 from services.control.page.login import form
-from services.control.page.place import base, desk_here, served
 from services.control.page.templates import answer
-from services.control.strangers import Unfit
-from services.control.written import as_put
-from shared.errors import DependencyError, ViaduckError
+from services.control.page.urls import base, desk_here, served
+from services.control.web.context import CurrentAsker
+from services.control.web.problems import FieldProblem, Problem, said
+from shared.contracts.errors import DependencyError, ViaduckError
 
 router = APIRouter(include_in_schema=False)
 
@@ -84,7 +84,7 @@ def _problem(put: Callable[[Entry], None], given: Mapping[str, str]) -> Problem 
         return problem
     except ValidationError as error:
         return invalid(error)
-    except Unfit as unfit:
+    except InvalidEntry as unfit:
         return unfit_problem(unfit)
     except Refused as refused:
         return Problem(refused.type, str(refused), refused.hint)

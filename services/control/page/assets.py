@@ -5,8 +5,8 @@ from __future__ import annotations
 from fastapi import APIRouter
 from fastapi.responses import FileResponse
 
-from services.control.api.problems import Problem
 from services.control.page.templates import FOLDER
+from services.control.web.problems import Problem
 
 router = APIRouter(include_in_schema=False)
 

@@ -6,13 +6,13 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 
-from services.control.api.problems import Problem
-from services.control.api.state import CurrentAsker
 from services.control.page.live import MEANS, CurrentAsked
 from services.control.page.login import form
-from services.control.page.pane import Asked
-from services.control.page.place import base, desk_here, pipeline_here, served
 from services.control.page.templates import answer
+from services.control.page.urls import base, desk_here, pipeline_here, served
+from services.control.web.context import CurrentAsker
+from services.control.web.page_snapshot import Asked
+from services.control.web.problems import Problem
 
 router = APIRouter(include_in_schema=False)
 

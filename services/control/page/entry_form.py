@@ -9,9 +9,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from services.control.api.problems import LONGEST, FieldProblem, Problem, said
-from services.control.entry import Entry
-from services.control.problems import KINDS, uri
+from services.control.model.problems import KINDS, uri
+from services.control.operations.destination_entry import Entry
+from services.control.web.problems import LONGEST, FieldProblem, Problem, said
 from shared.config.catalogs import CatalogRefused, has_password, parse_catalog
 from shared.config.secrets import scrub
 

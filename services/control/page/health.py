@@ -8,9 +8,9 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
-from services.control.api.state import sources_of
 from services.control.page.templates import answer
-from services.control.status import View
+from services.control.view.destination_status import View
+from services.control.web.context import sources_of
 
 router = APIRouter(include_in_schema=False)
 

@@ -13,23 +13,23 @@ from starlette.concurrency import run_in_threadpool
 
 from services.control.api.destinations import commits_of
 from services.control.api.models import Commit, DestinationId
-from services.control.api.paging import page
-from services.control.api.problems import Problem, said
-from services.control.api.state import CurrentAsker, asker_of, require, sources_of
-from services.control.api.streams import EventStream
 from services.control.api.writes import unfit_fields
-from services.control.desk import ACTIONS, Desk
-from services.control.lifecycle import Refused, permitted
-from services.control.operations import Operation
+from services.control.model.lifecycle import Refused, permitted
+from services.control.operations.destination_service import ACTIONS, DestinationService
+from services.control.operations.input_validation import InvalidEntry
+from services.control.operations.long_operations import Operation
 from services.control.page.entry_form import Filled
-from services.control.page.fitted import OVERVIEW, PIPELINES, ROWS, event, fitted
 from services.control.page.login import form
-from services.control.page.pane import SORTS, STATES, Asked, Glance, Pane, Shown, Sort, shown_as
-from services.control.page.place import base, served
 from services.control.page.templates import HEADERS, answer, render, visitor
-from services.control.status import MOVING, Status, View
-from services.control.strangers import Unfit
-from shared.errors import DependencyError, ViaduckError
+from services.control.page.truncation import OVERVIEW, PIPELINES, ROWS, event, fitted
+from services.control.page.urls import base, served
+from services.control.view.destination_status import MOVING, Status, View
+from services.control.web.context import CurrentAsker, asker_of, require, sources_of
+from services.control.web.page_snapshot import SORTS, STATES, Asked, PageSnapshot, Pane, Shown, Sort, shown_as
+from services.control.web.paging import page
+from services.control.web.problems import Problem, said
+from services.control.web.streams import EventStream
+from shared.contracts.errors import DependencyError, ViaduckError
 
 EVERY_S = 1.0
 PING_EVERY = 15
@@ -148,7 +148,7 @@ def show_one(destination: DestinationId, request: Request) -> HTMLResponse:
                   grave=GRAVE)  # fmt: skip
 
 
-def _looked_at(desk: Desk, view: View) -> Callable[[Operation], Operation]:
+def _looked_at(desk: DestinationService, view: View) -> Callable[[Operation], Operation]:
     return lambda operation: desk.now_of(operation, view)
 
 
@@ -202,7 +202,7 @@ async def act(destination: DestinationId, action: str, request: Request, asker: 
         await run_in_threadpool(_act, _desk(request), destination, action, asker.name, fields)
     except (Refused, ViaduckError, DependencyError) as error:
         refused = f"{error} {error.hint}"
-    except Unfit as unfit:
+    except InvalidEntry as unfit:
         refused = said(unfit_fields(unfit))
     else:
         _pane(request).forget()
@@ -211,7 +211,7 @@ async def act(destination: DestinationId, action: str, request: Request, asker: 
     return await run_in_threadpool(_confirm, request, destination, action, refused)
 
 
-def _act(desk: Desk, destination: str, action: str, author: str, fields: Mapping[str, str]) -> None:
+def _act(desk: DestinationService, destination: str, action: str, author: str, fields: Mapping[str, str]) -> None:
     if action in ACTIONS:
         desk.act(destination, action, author)
     elif action == "remove":
@@ -242,13 +242,13 @@ def _bulk(asked: Asked) -> tuple[str, ...]:
     return BULK.get(asked.state or "", ())
 
 
-def _overview(glance: Glance) -> Markup:
+def _overview(glance: PageSnapshot) -> Markup:
     shown = {"pipeline": glance.pipeline, "worst": glance.worst, "pulse": glance.pulse, "states": glance.states,
              "reasons": glance.reasons}  # fmt: skip
     return fitted("overview.html", OVERVIEW, **shown)
 
 
-def _rows(glance: Glance, rows: Sequence[Status]) -> Markup:
+def _rows(glance: PageSnapshot, rows: Sequence[Status]) -> Markup:
     standings = glance.statuses.view.standings
     shown = [(each, shown_as(standings[each.id])) for each in rows]
     return fitted("rows.html", ROWS, destinations=shown, total=len(glance.statuses))
@@ -272,7 +272,7 @@ def _pane(request: Request) -> Pane:
     return served(request).pane
 
 
-def _desk(request: Request) -> Desk:
+def _desk(request: Request) -> DestinationService:
     desk = served(request).desk
     assert desk is not None  # noqa: S101 - every pipeline of a running control has one
     return desk

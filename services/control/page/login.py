@@ -8,11 +8,11 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 
-from services.control.api.guard import SESSION_FOR_S, Guard
-from services.control.api.middleware import address_of, sessions_of
-from services.control.api.problems import Problem
 from services.control.page.templates import answer
 from services.control.page.trouble import local
+from services.control.web.guard import SESSION_FOR_S, Guard
+from services.control.web.middleware import address_of, sessions_of
+from services.control.web.problems import Problem
 
 router = APIRouter(include_in_schema=False)
 

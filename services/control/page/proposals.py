@@ -8,20 +8,20 @@ from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 
-from services.control.api.paging import page
-from services.control.api.problems import Problem, said
 from services.control.api.proposals import PROPOSAL
-from services.control.api.state import CurrentAsker
 from services.control.api.writes import unfit_fields
-from services.control.arrivals import Arrivals
-from services.control.lifecycle import Refused
-from services.control.page.pane import ROWS
-from services.control.page.place import base, served
+from services.control.model.lifecycle import Refused
+from services.control.operations.discovery import Arrivals
+from services.control.operations.input_validation import InvalidEntry
 from services.control.page.templates import answer
-from services.control.proposals import State
-from services.control.strangers import Unfit
-from shared.config.mistakes import quoted
-from shared.errors import DependencyError, ViaduckError
+from services.control.page.urls import base, served
+from services.control.store.proposals import State
+from services.control.web.context import CurrentAsker
+from services.control.web.page_snapshot import ROWS
+from services.control.web.paging import page
+from services.control.web.problems import Problem, said
+from shared.config.config_errors import quoted
+from shared.contracts.errors import DependencyError, ViaduckError
 
 router = APIRouter(include_in_schema=False)
 
@@ -44,7 +44,7 @@ async def answer_one(proposal: ProposalId, action: str, request: Request, asker:
         place = await run_in_threadpool(_act, _arrivals(request), proposal, action, asker.name)
     except (Refused, ViaduckError, DependencyError) as error:
         refused = f"{error} {error.hint}"
-    except Unfit as unfit:
+    except InvalidEntry as unfit:
         refused = said(unfit_fields(unfit))
     else:
         served(request).pane.forget()

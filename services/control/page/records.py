@@ -10,10 +10,10 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
 
 from services.control.api.models import OperationStatus, operation_status
-from services.control.api.paging import read_id, read_number, write_id, write_number
-from services.control.page.pane import ROWS
-from services.control.page.place import base, desk_here, pipeline_here, served
 from services.control.page.templates import answer
+from services.control.page.urls import base, desk_here, pipeline_here, served
+from services.control.web.page_snapshot import ROWS
+from services.control.web.paging import read_id, read_number, write_id, write_number
 
 router = APIRouter(include_in_schema=False)
 

@@ -13,10 +13,10 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from services.control.api.asked import ANONYMOUS
-from services.control.api.guard import LOGIN
-from services.control.api.state import asker_of, sources_of
-from shared.build import build_version
+from services.control.web.caller import ANONYMOUS
+from services.control.web.context import asker_of, sources_of
+from services.control.web.guard import LOGIN
+from shared.runtime.version import build_version
 
 FOLDER = Path(__file__).parent
 

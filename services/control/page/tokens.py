@@ -11,15 +11,15 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 
-from services.control.api.asked import Asker
-from services.control.api.paging import read_id, write_id
-from services.control.api.problems import Problem
-from services.control.api.state import CurrentAsker, require, sources_of
 from services.control.api.tokens import NewToken
 from services.control.page.login import form
-from services.control.page.pane import ROWS
 from services.control.page.templates import answer
-from services.control.tokens import RANK, Tokens
+from services.control.store.tokens import RANK, Tokens
+from services.control.web.caller import Asker
+from services.control.web.context import CurrentAsker, require, sources_of
+from services.control.web.page_snapshot import ROWS
+from services.control.web.paging import read_id, write_id
+from services.control.web.problems import Problem
 
 router = APIRouter(include_in_schema=False)
 

@@ -13,9 +13,9 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from services.control.api.asked import ANONYMOUS
-from services.control.api.problems import MEDIA_TYPE
 from services.control.page.templates import answer
+from services.control.web.caller import ANONYMOUS
+from services.control.web.problems import MEDIA_TYPE
 
 LOGIN = "/login"
 LONGEST_PLACE = 2_000

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any, get_args
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
 from starlette.concurrency import run_in_threadpool
 
-from services.control.api.problems import Problem
-from services.control.api.state import CurrentAsker
+from services.control.operations.work_items import Sent, State, Which, Work
 from services.control.page.login import form
-from services.control.page.pane import ROWS
-from services.control.page.place import base, pipeline_here, served
 from services.control.page.templates import answer
-from services.control.work import Sent, State, Which, Work
+from services.control.page.urls import base, pipeline_here, served
+from services.control.web.context import CurrentAsker
+from services.control.web.page_snapshot import ROWS
+from services.control.web.paging import read_spans, write_spans
+from services.control.web.problems import Problem
 from shared.config.secrets import scrub
-from shared.messages import ItemKind
+from shared.contracts.messages import ItemKind
 
 router = APIRouter(include_in_schema=False)
 
@@ -43,10 +46,11 @@ def confirm_replay(request: Request, destination: Word = "", kind: Word = "") ->
 @router.post("/work/replay")
 async def replay(request: Request, asker: CurrentAsker) -> Response:
     fields = await form(request)
-    sent = await run_in_threadpool(
-        _work(request).replay, _which(fields.get("destination", ""), fields.get("kind", "")), asker.name
-    )
-    return await run_in_threadpool(_sent_page, request, sent, "work items", "work")
+    which = _which(fields.get("destination", ""), fields.get("kind", ""))
+    rest = read_spans(fields.get("after") or None)
+    sent = await run_in_threadpool(partial(_work(request).replay, which, asker.name, rest=rest))
+    again = {name: fields.get(name, "") for name in ("destination", "kind")}
+    return await run_in_threadpool(_sent_page, request, sent, "work items", "work", "work/replay", again)
 
 
 @router.get("/dead-letters", response_class=HTMLResponse)
@@ -62,8 +66,12 @@ def show_dead_letters(request: Request) -> HTMLResponse:
 async def redrive(request: Request, asker: CurrentAsker) -> Response:
     fields = await form(request)
     place = _number(fields.get("partition")), _number(fields.get("offset"))
-    sent = await run_in_threadpool(_work(request).redrive, *place, asker.name)
-    return await run_in_threadpool(_sent_page, request, sent, "dead letters", "dead-letters")
+    rest = read_spans(fields.get("after") or None)
+    sent = await run_in_threadpool(partial(_work(request).redrive, *place, asker.name, rest=rest))
+    again = {name: fields.get(name, "") for name in ("partition", "offset")}
+    return await run_in_threadpool(
+        _sent_page, request, sent, "dead letters", "dead-letters", "dead-letters/redrive", again
+    )
 
 
 def _replay_page(request: Request, destination: str, kind: str) -> HTMLResponse:
@@ -76,8 +84,12 @@ def _which(destination: str, kind: str) -> Which:
     return Which(destination=destination or None, kind=ItemKind(kind) if kind in KINDS else None)
 
 
-def _sent_page(request: Request, sent: Sent, what: str, back: str) -> HTMLResponse:
-    return answer(request, "sent.html", base=base(request), sent=sent, what=what, back=back)
+def _sent_page(
+    request: Request, sent: Sent, what: str, back: str, action: str, fields: Mapping[str, str]
+) -> HTMLResponse:
+    """``action`` and ``fields``: the form that goes on behind these."""
+    return answer(request, "sent.html", base=base(request), sent=sent, what=what, back=back, action=action,
+                  fields={**fields, "after": write_spans(sent.rest) or ""})  # fmt: skip
 
 
 def _beginning(payload: str) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from services.applier.answer import answer
+from services.applier.model.immediate_answers import answer
 from services.applier.outbox import RESEND_AFTER_S, Outbox
+from shared.contracts.messages import ItemKind, Outcome, WorkItem
 from shared.kafka.work_consumer import Partition
-from shared.messages import ItemKind, Outcome, WorkItem
 
 PLACE = (Partition("work", 0), 7)
 PROGRESS = answer(

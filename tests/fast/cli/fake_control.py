@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 
 
 def status(id: str, state: str = "running", **other: Any) -> dict[str, Any]:
-    """A destination's status with all keys of INTERFACE.md."""
+    """A destination's status with all keys of docs/reference/rest-api.md."""
     plain = {"id": id, "pipeline": "events", "routing_value": id, "state": state, "generation": 1, "position": 1500,
              "known_through": 1700, "source_snapshot": 1700, "lag_snapshots": 0, "lag_seconds": 0.0,
              "rows_applied": 7, "last_applied_at": None, "managed_by": "file", "error": None}  # fmt: skip

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from services.cli.ports import free_port
+from services.cli.runtime.ports import free_port
 from tests.fast.cli.fake_control import FakeControl, serving, status
 
 ERROR = {"type": "access_denied", "message": "no [right] here", "hint": "grant it", "retryable": False, "since": "…"}

@@ -7,10 +7,10 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from services.control.frontier import Published
-from services.control.lifecycle import Declared, Registered, Revision
-from shared.digest import digest
-from shared.messages import (
+from services.control.model.lifecycle import Declared, Registered, Revision
+from services.control.view.frontier import Published
+from shared.contracts.digest import digest
+from shared.contracts.messages import (
     Frontier,
     ItemKind,
     Lagging,

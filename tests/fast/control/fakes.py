@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 
 from shared.config.catalogs import ResolvedLake
 from shared.config.model import Config
-from shared.errors import SourceError
+from shared.contracts.errors import SourceError
+from shared.contracts.messages import Destination
 from shared.lake.catalog import Column, Head, TableInfo
 from shared.lake.source import SourceLook
-from shared.messages import Destination
 
 
 @dataclass

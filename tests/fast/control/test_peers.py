@@ -9,13 +9,14 @@ from contextlib import closing, contextmanager
 import httpx
 import pytest
 
-from services.control.board import Board
 from services.control.metrics_view import exposition
 from services.control.readiness import Readiness
-from shared.http import ServiceServer
-from shared.metrics import Metrics
-from shared.peers import Peers
+from services.control.view.status_store import StatusStore
+from shared.runtime.http import ServiceServer
+from shared.runtime.metrics import Metrics
+from shared.runtime.peers import Peers
 from tests.fast.control.examples import PIPELINE, frontier, progress, registered
+from tests.fast.waiting import eventually
 
 READER, APPLIER = "http://reader", "http://applier"
 
@@ -111,8 +112,8 @@ def counting(**counts: float) -> Metrics:
     return metrics
 
 
-def board() -> Board:
-    board = Board(PIPELINE)
+def board() -> StatusStore:
+    board = StatusStore(PIPELINE)
     board.hold({"a": registered()})
     board.note(progress(position=15))
     board.note(frontier([registered()], head=17, lagging={"a": 15}))
@@ -171,3 +172,18 @@ def test_the_real_pages_of_a_service_are_understood() -> None:
             assert 'viaduck_polls_total{pipeline="events"} 3.0' in peers.metrics()["reader"]
     finally:
         server.stop()
+
+
+def test_a_dependency_that_hangs_is_not_asked_again_meanwhile() -> None:
+    release, asked = threading.Event(), list[str]()
+
+    def hang() -> None:
+        asked.append("broker")
+        release.wait(10.0)
+
+    with beside({}, {}) as peers, closing(Readiness({"broker": hang}, peers, dict, within_s=0.01)) as readiness:
+        for _ in range(20):
+            assert readiness.checks()["broker"] is not None
+        assert asked == ["broker"]
+        release.set()
+        eventually(lambda: readiness.checks()["broker"] is None)

@@ -15,14 +15,14 @@ from typing import Any
 import httpx
 import pytest
 
-from shared.digest import digest
+from shared.contracts.digest import digest
+from shared.contracts.messages import DeadLetter, Destination, Frontier, Outcome, PipelineDocument, Progress
 from shared.kafka.embedded import EmbeddedBroker
 from shared.kafka.follower import Follower
 from shared.kafka.publisher import Publisher
 from shared.kafka.record import Record
 from shared.kafka.settings import BOOTSTRAP, KafkaSettings
 from shared.kafka.topics import Topics, ensure
-from shared.messages import DeadLetter, Destination, Frontier, Outcome, PipelineDocument, Progress
 from tests.fast.control.examples import frontier, problem, progress
 from tests.fast.control.files import destination, make_source, write
 from tests.fast.waiting import eventually
@@ -154,7 +154,8 @@ def test_a_file_becomes_messages_and_answers_become_status(control: Running, sou
     damaged = progress(Outcome.PARKED, position=15, error=problem("destination_damaged", retryable=False))
     control.say(damaged)
     eventually(lambda: generation(control, "a") == 2)
-    assert control.get("/readyz") == {"status": "ready", "checks": {"broker": None, "registry": None}}
+    ready = {"status": "ready", "checks": {"broker": None, "registry": None}, "look_age_seconds": {"source": None}}
+    assert control.get("/readyz") == ready
     assert 'viaduck_dead_letters_total{pipeline="events",topic="viaduck.progress"} 1.0' in metrics(control)
 
     control.write("b", **from_source(source))
@@ -197,7 +198,7 @@ def test_a_process_that_was_killed_goes_on_where_it_was(control: Running, source
 
 def test_it_serves_while_the_source_is_away_and_takes_the_file_over_when_it_comes(control: Running) -> None:
     control.serving("a")
-    eventually(lambda: "have to wait" in control.log())
+    eventually(lambda: "file_destinations_delayed" in control.log())
     assert control.get("/v1/pipelines/events")["destinations"] == {"total": 0}
     assert control.get("/healthz") == {"status": "ok"}
     make_source(control.folder / "elsewhere")  # a lake without its table would be a mistake in the file
@@ -266,7 +267,7 @@ def test_a_registry_that_was_lost_is_rebuilt_from_the_topics(control: Running, s
     control.serving("a", **from_source(source))
     eventually(lambda: (control.status("b") or {}).get("state") == "paused")
     assert (control.status("b")["generation"], control.status("b")["managed_by"]) == (2, "api")
-    assert "rebuilt from the topics" in control.log()
+    assert "registry_rebuilt" in control.log()
     rebuilt = control.get("/v1/pipelines/events")["rebuilt"]
     assert (rebuilt["destinations"], rebuilt["unreadable"]) == (2, ["broken"])
     assert "tokens" in rebuilt["not_recovered"]

@@ -6,17 +6,17 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from services.reader.choose import Sight
-from services.reader.source import Cut, Expired
-from services.reader.steps import Step
-from shared.digest import value_digest
-from shared.errors import SourceError, ViaduckError
+from services.reader.planner.counted_changes import Step
+from services.reader.planner.scheduling import SourceState
+from services.reader.source.lake_source import Cut, Expired
+from shared.contracts.digest import value_digest
+from shared.contracts.errors import SourceError, ViaduckError
+from shared.contracts.messages import Frontier, Offer, Offered, Progress, WorkItem, parse_progress
+from shared.contracts.ranges import Range
 from shared.kafka.record import Record
 from shared.lake.catalog import Head
-from shared.messages import Frontier, Offer, Offered, Progress, WorkItem, parse_progress
-from shared.metrics import Metrics
-from shared.ranges import Range
-from tests.fast.reader.world import EPOCH, sight
+from shared.runtime.metrics import Metrics
+from tests.fast.reader.simulation import EPOCH, sight
 
 UNREACHABLE = SourceError("source_unreachable", "nobody answers", "start it")
 
@@ -46,7 +46,7 @@ class FakeSource:
         self._called("head")
         return Head(len(self.history) - 1, self.committed, EPOCH + timedelta(seconds=100))
 
-    def sight(self, head: Head) -> Sight:
+    def sight(self, head: Head) -> SourceState:
         self._called("sight")
         return sight(head.snapshot, oldest=self.oldest, table=self.table, at=head.time)
 

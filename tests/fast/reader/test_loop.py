@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from services.reader import tell
-from services.reader.frontier import CatalogTime, Standing, standing
-from services.reader.inbox import Answered, Inbox, Reached, Removed, Wanted, Woken
-from services.reader.loop import Loop, counts_unrouted, offers
-from services.reader.plan import Planner
-from services.reader.publish import Outlet
-from services.reader.spread import Spread
+from services.reader.loop import Loop, offers, sharing
+from services.reader.messaging import status_repetition, status_reporter
+from services.reader.messaging.message_decoder import Answered, Inbox, Reached, Removed, Renewed, Wanted, Woken
+from services.reader.messaging.partitioner import Spread
+from services.reader.messaging.work_publisher import WorkPublisher
+from services.reader.planner.frontier import CatalogTime, Standing, standing
+from services.reader.planner.plan import Planner
+from services.reader.planner.sharing import SILENT_AFTER_S
+from services.reader.source import source_poller
+from shared.contracts.messages import Frontier, ItemKind, Outcome, Problem, Progress, Share, WorkItem, now
 from shared.kafka.topics import Topics
-from shared.messages import Frontier, ItemKind, Outcome, Progress, Share, WorkItem
-from shared.metrics import Metrics
+from shared.runtime.metrics import Metrics
 from tests.fast.reader.fakes import UNREACHABLE, FakeSender, FakeSource, sample
 from tests.fast.reader.lakes import config
-from tests.fast.reader.world import spec
+from tests.fast.reader.simulation import spec
 from tests.fast.waiting import eventually
 
 
@@ -32,7 +35,7 @@ class Reader:
         self.source, self.sender, self.inbox, self.metrics = FakeSource(), FakeSender(), Inbox(), Metrics("p")
         self.caught_up = threading.Event()
         made = config(folder, **{"poll": {"interval_seconds": 0.05}, **sections})
-        outlet = Outlet(self.sender, Topics("v"), "p", made.instance.id, Share(), self.inbox.put)
+        outlet = WorkPublisher(self.sender, Topics("v"), "p", made.instance.id, Share(), self.inbox.put)
         self.spread = Spread()
         self.loop = Loop(made, self.source, self.inbox, outlet, self.spread, self.metrics, self.caught_up)
         self.positions: dict[str, int] = {}
@@ -121,18 +124,18 @@ def test_who_has_nothing_new_to_tell_goes_through_all_destinations_for_no_poll(
 ) -> None:
     looks: list[float] = []
 
-    def counted(planner: Planner, now_s: float, catalog: CatalogTime | None, *, readable: bool) -> Standing:
+    def counted(planner: Planner, now_s: float, catalog: CatalogTime | None, **known: bool) -> Standing:
         looks.append(now_s)
-        return standing(planner, now_s, catalog, readable=readable)
+        return standing(planner, now_s, catalog, **known)
 
     def looks_during(polls: int) -> int:
         began, before = sample(reader.metrics, "polls_total"), len(looks)
         eventually(lambda: sample(reader.metrics, "polls_total") >= began + polls)
         return len(looks) - before
 
-    monkeypatch.setattr(tell, "standing", counted)
-    monkeypatch.setattr(tell, "AT_LEAST_EVERY_S", 3600.0)
-    monkeypatch.setattr(tell, "PAUSE_S", 0.0)
+    monkeypatch.setattr(status_reporter, "standing", counted)
+    monkeypatch.setattr(status_reporter, "AT_LEAST_EVERY_S", 3600.0)
+    monkeypatch.setattr(status_reporter, "PAUSE_S", 0.0)
     reader = make_reader()
     reader.inbox.put(Wanted(spec("a")))
     reader.start()
@@ -237,9 +240,58 @@ def test_a_loop_that_still_waits_for_its_topics_ends_at_once(make_reader: Callab
 
 def test_of_readers_that_share_by_hash_the_first_counts_what_is_nobodys(tmp_path: Path) -> None:
     shares = [{"mode": "hash", "total": 3, "ordinal": ordinal} for ordinal in range(3)]
-    counting = [counts_unrouted(config(tmp_path, instance={"partition": share})) for share in shares]
+    counting = [sharing(config(tmp_path, instance={"partition": share})).counts(0.0) for share in shares]
     assert counting == [True, False, False]
-    assert counts_unrouted(config(tmp_path))
+    assert sharing(config(tmp_path)).counts(0.0)
+
+
+def listing(instance: str) -> dict[str, Any]:
+    return {"id": instance, "partition": {"mode": "explicit", "include": ["a"]}}
+
+
+def frontier(instance: str, at: datetime | None = None) -> Frontier:
+    share = Share(mode="explicit", include=("b",))
+    return Frontier(
+        pipeline="p", instance=instance, cycle=1, page=0, pages=1, head=1, share=share, settled=True, at=at or now()
+    )
+
+
+def test_of_readers_of_explicit_lists_the_first_that_lives_counts_what_is_nobodys(tmp_path: Path) -> None:
+    second = sharing(config(tmp_path, instance=listing("r2")))
+    assert second.counts(0.0)
+    second.heard(frontier("r3"), 0.0)
+    assert second.counts(0.0)
+    second.heard(frontier("r1"), 0.0)
+    assert not second.counts(SILENT_AFTER_S - 1)
+    assert second.counts(SILENT_AFTER_S)
+
+
+def test_a_frontier_that_has_lain_on_the_topic_is_as_old_as_it_says(tmp_path: Path) -> None:
+    second = sharing(config(tmp_path, instance=listing("r2")))
+    said = now()
+    second.heard(frontier("r1", said - timedelta(hours=1)), 0.0, said)
+    assert second.counts(0.0)
+    second.heard(frontier("r1", said - timedelta(seconds=10)), 0.0, said)
+    assert not second.counts(SILENT_AFTER_S - 11)
+    assert second.counts(SILENT_AFTER_S - 10)
+
+
+@pytest.mark.parametrize("recalled", [True, False])
+def test_two_readers_of_explicit_lists_count_a_row_of_nobody_once(
+    make_reader: Callable[..., Reader], recalled: bool
+) -> None:
+    first, second = make_reader(instance=listing("r1")), make_reader(instance=listing("r2"))
+    for reader, other in ((first, "r2"), (second, "r1")):
+        reader.inbox.put(Wanted(spec("a")))
+        if recalled:
+            reader.inbox.put(Reached(frontier(other)))
+        reader.start()
+        reader.settles(1)
+        if not recalled:
+            reader.inbox.put(Reached(frontier(other)))
+    for reader in (first, second):
+        reader.settles(reader.source.commit(stranger=5, a=1))
+    assert [sample(reader.metrics, "unrouted_rows_total") for reader in (first, second)] == [5, 0]
 
 
 def test_values_without_a_destination_are_offered_where_the_policy_wants_them(tmp_path: Path) -> None:
@@ -262,3 +314,82 @@ def test_of_several_readers_only_one_offers_values_and_none_where_the_policy_is_
     assert offers(config(tmp_path, appear=asks))
     assert not offers(config(tmp_path, appear=asks, instance=second))
     assert not offers(config(tmp_path))
+
+
+def test_a_park_whose_message_was_lost_is_said_again(
+    make_reader: Callable[..., Reader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(status_repetition, "TROUBLE_EVERY_S", 0.1)
+    reader = make_reader()
+    reader.inbox.put(Wanted(spec("a")))
+    reader.start()
+    eventually(lambda: reader.sender.items)
+    reader.inbox.put(Answered(parked(reader.sender.items[0])))
+    eventually(lambda: [said.outcome for said in reader.sender.parks][-2:] == [Outcome.PARKED] * 2)
+    assert reader.sender.parks[-1].error == DAMAGED
+
+
+def test_everybody_shows_where_he_is_again_after_the_broker_was_wiped(make_reader: Callable[..., Reader]) -> None:
+    reader = make_reader()
+    for name in "ab":
+        reader.inbox.put(Wanted(spec(name)))
+    reader.start()
+    reader.settles(1)
+    before = reader.sender.parks
+    reader.inbox.put(Renewed())
+    eventually(lambda: {said.destination for said in reader.sender.parks[len(before) :]} == {"a", "b"})
+    assert {said.position for said in reader.sender.parks[len(before) :]} == {1}
+
+
+DAMAGED = Problem(type="destination_damaged", message="a file is gone", hint="it is seeded anew", retryable=False)
+
+
+def parked(item: WorkItem) -> Progress:
+    return Progress(
+        pipeline="p", destination=item.destination, item=item.item, kind=item.kind, outcome=Outcome.PARKED,
+        generation=item.generation, error=DAMAGED,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_while_the_source_does_not_answer_no_metric_tells_a_lag(
+    make_reader: Callable[..., Reader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It said 0.0 for as long as the source's catalog was locked."""
+    monkeypatch.setattr(source_poller, "LOOK_WITHIN_S", 0.05)
+    reader, released = make_reader(), threading.Event()
+
+    def wait() -> None:
+        released.wait(30.0)
+
+    reader.inbox.put(Wanted(spec("a")))
+    reader.start()
+    reader.settles(1)
+    eventually(lambda: 'dest_lag_seconds{destination="a"' in reader.loop.exposition())
+    reader.source.on_call = wait
+    try:
+        eventually(lambda: 'dest_lag_seconds{destination="a"' not in reader.loop.exposition())
+        assert (reader.loop.look_age_s or 0.0) > 0.05
+        assert sample(reader.metrics, "source_look_age_seconds") > 0.05
+        assert reader.loop.source_problem is not None
+    finally:
+        released.set()
+    eventually(lambda: 'dest_lag_seconds{destination="a"' in reader.loop.exposition())
+
+
+@pytest.mark.slow
+def test_a_source_that_fails_for_too_long_makes_every_lag_unknown(
+    make_reader: Callable[..., Reader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_poller, "LOOK_WITHIN_S", 0.2)
+    reader = make_reader()
+    reader.inbox.put(Wanted(spec("a")))
+    reader.start()
+    reader.settles(1)
+    assert not reader.sender.frontiers[-1].overdue
+    reader.source.fails = UNREACHABLE
+    eventually(lambda: reader.sender.frontiers[-1].overdue)
+    assert reader.sender.frontiers[-1].look_age_seconds is not None
+    eventually(lambda: 'dest_lag_seconds{destination="a"' not in reader.loop.exposition())
+    reader.source.fails = None
+    eventually(lambda: not reader.sender.frontiers[-1].overdue)

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from shared.contracts.messages import Frontier, ItemKind, Outcome, Progress, WorkItem, parse_progress
 from shared.kafka.embedded import EmbeddedBroker
 from shared.kafka.follower import Follower
 from shared.kafka.publisher import Publisher
 from shared.kafka.record import Record
 from shared.kafka.settings import BOOTSTRAP, KafkaSettings
 from shared.kafka.topics import Topics, ensure
-from shared.messages import Frontier, ItemKind, Outcome, Progress, WorkItem, parse_progress
 from tests.fast.reader.lakes import Lake
-from tests.fast.reader.world import spec
+from tests.fast.reader.simulation import spec
 from tests.fast.waiting import eventually
 from tests.signed import ENVIRON, SIGNING
 

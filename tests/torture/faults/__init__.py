@@ -1,1 +1,1 @@
-"""The faults, by what they strike. Each is a function of an arena and a count that says what it did."""
+"""The faults, by what they strike. Each is a function of a rig and a count that says what it did."""

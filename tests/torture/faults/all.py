@@ -1,9 +1,22 @@
-"""The fault matrix: every fault by its name, with the counts of a full run and of the brief one in ``make test``."""
+"""The fault matrix: every fault by its name, with the counts of a full run and the brief one of ``make test-all``."""
 
 from __future__ import annotations
 
 from tests.torture.fault import Fault
-from tests.torture.faults import broker, catalogs, clocks, messages, network, operators, processes, upkeep
+from tests.torture.faults import (
+    broker,
+    catalogs,
+    clocks,
+    frozen,
+    memory,
+    messages,
+    network,
+    operators,
+    partitions,
+    processes,
+    unusable,
+    upkeep,
+)
 
 FAULTS = {
     fault.name: fault
@@ -31,6 +44,15 @@ FAULTS = {
               messages.poisoned, full=1_000, brief=60),
         Fault("tenants", "tenants added and removed over REST at random, while the source changes",
               operators.tenants_added_and_removed, full=500, brief=40),
-        Fault("clock", "the clock of one service jumps an hour", clocks.jumped, full=20, brief=3),
+        Fault("freeze", "SIGSTOP for 5 to 30 s while broker, source or registry is silent, then a wipe",
+              frozen.frozen_in_silence, full=50, brief=1),
+        Fault("partitions", "partitions added to work and destinations while tenants come, go and begin anew",
+              partitions.added, full=50, brief=1),
+        Fault("unusable", "a REST pipeline's variable missing or catalog gone, and services start again",
+              unusable.left_alone, full=50, brief=1),
+        Fault("amnesia", "registry lost, or an older copy restored, or the broker wiped and control restarted",
+              memory.lost, full=50, brief=1),
+        Fault("clock", "the clock of one service jumps an hour", clocks.jumped, full=20, brief=3,
+              shown=False),
     )
 }  # fmt: skip

@@ -8,60 +8,60 @@ from collections import Counter
 from confluent_kafka.admin import AdminClient
 
 from shared.kafka.topics import Topics
-from tests.torture.arena import Arena
 from tests.torture.fault import Done
+from tests.torture.rig import FaultRig
 
 GONE_WITHIN_S = 10.0
 
 
-def killed_and_restarted(arena: Arena, count: int) -> Done:
+def killed_and_restarted(rig: FaultRig, count: int) -> Done:
     """SIGKILL, a while without a broker, start: what was acknowledged is there."""
-    before = arena.fleet.starts()
+    before = rig.fleet.starts()
     for _ in range(count):
-        _steps(arena)
-        arena.servers.kafka.kill()
-        _steps(arena)
-        arena.servers.kafka.start()
-        _steps(arena)
-        arena.wait_until_exact()
-    _nobody_restarted(arena, before)
+        _steps(rig)
+        rig.servers.kafka.kill()
+        _steps(rig)
+        rig.servers.kafka.start()
+        _steps(rig)
+        rig.wait_until_exact()
+    nobody_restarted(rig, before)
     return Counter({"restarts": count})
 
 
-def wiped(arena: Arena, count: int) -> Done:
+def wiped(rig: FaultRig, count: int) -> Done:
     """Another cluster, with nothing in it, answers under the same address. Nobody restarts a service."""
-    before = arena.fleet.starts()
+    before = rig.fleet.starts()
     for _ in range(count):
-        _steps(arena)
-        arena.servers.kafka.wipe()
-        _steps(arena)
-        arena.wait_until_exact()
-    _nobody_restarted(arena, before)
+        _steps(rig)
+        rig.servers.kafka.wipe()
+        _steps(rig)
+        rig.wait_until_exact()
+    nobody_restarted(rig, before)
     return Counter({"wipes": count})
 
 
-def topics_deleted(arena: Arena, count: int) -> Done:
+def topics_deleted(rig: FaultRig, count: int) -> Done:
     """All topics of ours are deleted. Whoever notices makes them again."""
-    admin = AdminClient({**arena.servers.kafka.client()})
-    names = list(Topics(arena.prefix).all)
-    before = arena.fleet.starts()
+    admin = AdminClient({**rig.servers.kafka.client()})
+    names = list(Topics(rig.prefix).all)
+    before = rig.fleet.starts()
     for _ in range(count):
-        _steps(arena)
+        _steps(rig)
         for future in admin.delete_topics(names, operation_timeout=GONE_WITHIN_S).values():
             future.result(GONE_WITHIN_S)
-        _steps(arena)
-        arena.wait_until_exact()
-    _nobody_restarted(arena, before)
+        _steps(rig)
+        rig.wait_until_exact()
+    nobody_restarted(rig, before)
     return Counter({"deletions": count})
 
 
-def _nobody_restarted(arena: Arena, before: dict[str, int]) -> None:
+def nobody_restarted(rig: FaultRig, before: dict[str, int]) -> None:
     """It healed by itself: nobody had to die for it and be started again."""
-    restarted = [name for name, starts in arena.fleet.starts().items() if starts > before[name]]
+    restarted = [name for name, starts in rig.fleet.starts().items() if starts > before[name]]
     if restarted:
         raise AssertionError(f"not healed by itself: {', '.join(restarted)} ended and had to be started again")
 
 
-def _steps(arena: Arena) -> None:
-    until = time.monotonic() + arena.rng.uniform(0.5, 2.0)
-    arena.step_until(lambda: time.monotonic() > until, 10.0)
+def _steps(rig: FaultRig) -> None:
+    until = time.monotonic() + rig.rng.uniform(0.5, 2.0)
+    rig.step_until(lambda: time.monotonic() > until, 10.0)

@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.torture.arena import Arena
 from tests.torture.fault import Done
+from tests.torture.rig import FaultRig
 
 UNHEARD_WITHIN_S = 60.0
 CUT_SHARE = 0.5
@@ -30,24 +30,24 @@ OURS = b'"viaduck": 1'
 """Every transaction of ours holds it, in its stamp."""
 
 
-def commits_unheard(arena: Arena, count: int) -> Done:
+def commits_unheard(rig: FaultRig, count: int) -> Done:
     """An applier says COMMIT and never hears of it (H7): the server does it, and the acknowledgement is lost.
 
     Or the applier is cut off with COMMIT on its way, which arrives at once, or while somebody looks, or never.
     """
-    proxy = arena.proxy
+    proxy = rig.proxy
     for number in range(count):
         before = proxy.commits_lost + proxy.commits_cut
-        if arena.rng.random() < CUT_SHARE:
-            proxy.cut_commits(1, arena.rng.choice([0.0, arena.rng.uniform(0, LATE_S), None]), holds=OURS)
+        if rig.rng.random() < CUT_SHARE:
+            proxy.cut_commits(1, rig.rng.choice([0.0, rig.rng.uniform(0, LATE_S), None]), holds=OURS)
         else:
             proxy.lose_commits(1, holds=OURS)
-        if not arena.step_until(lambda seen=before: proxy.commits_lost + proxy.commits_cut > seen, UNHEARD_WITHIN_S):  # type: ignore[misc]
+        if not rig.step_until(lambda seen=before: proxy.commits_lost + proxy.commits_cut > seen, UNHEARD_WITHIN_S):  # type: ignore[misc]
             raise TimeoutError(f"no commit was met within {UNHEARD_WITHIN_S:.0f} s")
         if number % SETTLE_EVERY == 0:
-            arena.wait_until_exact()
-    arena.wait_until_exact()
-    lives = [int(status["generation"]) - 1 for status in arena.fleet.destinations()]
+            rig.wait_until_exact()
+    rig.wait_until_exact()
+    lives = [int(status["generation"]) - 1 for status in rig.fleet.destinations()]
     return Counter(
         {
             "acknowledgements lost": proxy.commits_lost,
@@ -58,7 +58,7 @@ def commits_unheard(arena: Arena, count: int) -> Done:
     )
 
 
-def postgres_in_trouble(arena: Arena, count: int) -> Done:
+def postgres_in_trouble(rig: FaultRig, count: int) -> Done:
     """In turn: restarted, killed, connections cut, falls silent; locks held; a data path not writable; a full disk."""
     done: Done = Counter()
     troubles = [_restarted, _killed, _cut, _silent, _locked, _unwritable, _full]
@@ -69,103 +69,103 @@ def postgres_in_trouble(arena: Arena, count: int) -> Done:
             done[f"full not played: {no_disk}"] += 1
             continue
         for _ in range(2):
-            arena.step()
+            rig.step()
         kind = trouble.__name__.strip("_")
-        done += Counter({f"hints while {kind}": trouble(arena)})
-        arena.wait_until_exact()
+        done += Counter({f"hints while {kind}": trouble(rig)})
+        rig.wait_until_exact()
         done[kind] += 1
     return done
 
 
-def _restarted(arena: Arena) -> int:
-    with arena.site.away():
-        arena.servers.postgres.stop()
-        time.sleep(arena.rng.uniform(0.2, 2.0))
-        arena.servers.postgres.start()
-    return _hints(arena)
+def _restarted(rig: FaultRig) -> int:
+    with rig.site.away():
+        rig.servers.postgres.stop()
+        time.sleep(rig.rng.uniform(0.2, 2.0))
+        rig.servers.postgres.start()
+    return _hints(rig)
 
 
-def _killed(arena: Arena) -> int:
-    with arena.site.away():
-        arena.servers.postgres.kill()
-        time.sleep(arena.rng.uniform(0.2, 2.0))
-        arena.servers.postgres.start()
-    return _hints(arena)
+def _killed(rig: FaultRig) -> int:
+    with rig.site.away():
+        rig.servers.postgres.kill()
+        time.sleep(rig.rng.uniform(0.2, 2.0))
+        rig.servers.postgres.start()
+    return _hints(rig)
 
 
-def _cut(arena: Arena) -> int:
+def _cut(rig: FaultRig) -> int:
     hints = 0
     for _ in range(5):
-        arena.proxy.reset()
-        arena.step()
-        hints += _hints(arena)
+        rig.proxy.reset()
+        rig.step()
+        hints += _hints(rig)
     return hints
 
 
-def _silent(arena: Arena) -> int:
+def _silent(rig: FaultRig) -> int:
     """Whatever is sent to the tenants' catalogs is swallowed; a status says why it waits while it does."""
-    arena.proxy.silence()
+    rig.proxy.silence()
     try:
-        if not arena.step_until(lambda: _hints(arena) > 0, FELT_WITHIN_S):
+        if not rig.step_until(lambda: _hints(rig) > 0, FELT_WITHIN_S):
             raise AssertionError("all catalogs are silent, and no status has a reason")
-        return _hints(arena)
+        return _hints(rig)
     finally:
-        arena.proxy.heal()
+        rig.proxy.heal()
 
 
-def _locked(arena: Arena) -> int:
+def _locked(rig: FaultRig) -> int:
     """Somebody holds a lock on one tenant's catalog; only that tenant waits, and its status says why while it does."""
-    victim = arena.rng.choice(arena.site.destinations)
-    with arena.servers.postgres.connect(arena.site.database_of(victim)) as con, con.transaction():
+    victim = rig.rng.choice(rig.site.destinations)
+    with rig.servers.postgres.connect(rig.site.database_of(victim)) as con, con.transaction():
         con.execute("LOCK TABLE ducklake_snapshot IN ACCESS EXCLUSIVE MODE")
-        if not arena.step_until(lambda: _complains(arena, victim.id), TOLD_WITHIN_S):
+        if not rig.step_until(lambda: _complains(rig, victim.id), TOLD_WITHIN_S):
             raise AssertionError(f"the catalog of {victim.id} is locked, and its status has no reason with a hint")
-        _others_go_on(arena, victim.id)
-        hints = _hints(arena)
-    arena.wait_until_exact()
-    arena.fleet.wait_until(
-        f"no reason any more for {victim.id} to wait", lambda: not _complains(arena, victim.id), TOLD_WITHIN_S
+        _others_go_on(rig, victim.id)
+        hints = _hints(rig)
+    rig.wait_until_exact()
+    rig.fleet.wait_until(
+        f"no reason any more for {victim.id} to wait", lambda: not _complains(rig, victim.id), TOLD_WITHIN_S
     )
     return hints
 
 
-def _unwritable(arena: Arena) -> int:
+def _unwritable(rig: FaultRig) -> int:
     """A file stands where one tenant's data belongs; only that tenant waits, and its status says why."""
-    victim = arena.rng.choice(arena.site.destinations)
+    victim = rig.rng.choice(rig.site.destinations)
     place = Path(str(victim.lake.data_path))
     away = place.with_name(f"{place.name}.away")
     if place.exists():
         place.rename(away)
     place.touch()
     try:
-        arena.step_until(lambda: _complains(arena, victim.id), FELT_WITHIN_S)
-        if not _complains(arena, victim.id):
+        rig.step_until(lambda: _complains(rig, victim.id), FELT_WITHIN_S)
+        if not _complains(rig, victim.id):
             raise AssertionError(f"{victim.id} can't be written, and its status has no reason with a hint")
-        _others_go_on(arena, victim.id)
+        _others_go_on(rig, victim.id)
     finally:
         place.unlink()
         if away.exists():
             away.rename(place)
-    arena.try_again(victim)  # it was parked: what is not writable may stay so
+    rig.try_again(victim)  # it was parked: what is not writable may stay so
     return 1
 
 
-def _full(arena: Arena) -> int:
+def _full(rig: FaultRig) -> int:
     """One tenant's disk is full for a while; it goes on by itself once there is room."""
-    victim = arena.rng.choice(arena.site.destinations)
-    arena.wait_until_exact()
+    victim = rig.rng.choice(rig.site.destinations)
+    rig.wait_until_exact()
     place = Path(str(victim.lake.data_path))
     with _small_disk(place):
         filler = place / "filler"
         with filler.open("wb", buffering=0) as file, suppress(OSError):
             while True:
                 file.write(b"x" * 4096)
-        arena.step_until(lambda: _complains(arena, victim.id), FELT_WITHIN_S)
-        if not _complains(arena, victim.id):
+        rig.step_until(lambda: _complains(rig, victim.id), FELT_WITHIN_S)
+        if not _complains(rig, victim.id):
             raise AssertionError(f"the disk of {victim.id} is full, and its status has no reason with a hint")
-        _others_go_on(arena, victim.id)
+        _others_go_on(rig, victim.id)
         filler.unlink()
-        arena.wait_until_exact()
+        rig.wait_until_exact()
     return 1
 
 
@@ -198,22 +198,22 @@ def _why_no_small_disk() -> str | None:
     return f"no small disk can be mounted here: {tried.stderr.strip()}"
 
 
-def _hints(arena: Arena) -> int:
+def _hints(rig: FaultRig) -> int:
     """How many destinations say now why they wait. Raises ``AssertionError`` where one has an error without a hint."""
-    errors = {status["id"]: status["error"] for status in arena.fleet.destinations() if status["error"] is not None}
+    errors = {status["id"]: status["error"] for status in rig.fleet.destinations() if status["error"] is not None}
     mute = [(who, error) for who, error in errors.items() if not (error["type"] and error["message"] and error["hint"])]
     if mute:
         raise AssertionError(f"destinations wait and don't say why, or what to do: {mute}")
     return len(errors)
 
 
-def _complains(arena: Arena, id: str) -> bool:
-    statuses = {status["id"]: status for status in arena.fleet.destinations()}
+def _complains(rig: FaultRig, id: str) -> bool:
+    statuses = {status["id"]: status for status in rig.fleet.destinations()}
     error = statuses.get(id, {}).get("error")
     return error is not None and bool(error["type"]) and bool(error["hint"])
 
 
-def _others_go_on(arena: Arena, victim: str) -> None:
-    head = arena.site.source.head()
-    others = {each.id for each in arena.site.destinations} - {victim}
-    arena.wait_for(others, head)
+def _others_go_on(rig: FaultRig, victim: str) -> None:
+    head = rig.site.source.head()
+    others = {each.id for each in rig.site.destinations} - {victim}
+    rig.wait_for(others, head)

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tests.torture.arena import Arena
 from tests.torture.fault import Done
 from tests.torture.points import SERVICES
+from tests.torture.rig import FaultRig
 
 JUMPS_S = (3600, -3600, 0)
 
 
-def jumped(arena: Arena, count: int) -> Done:
+def jumped(rig: FaultRig, count: int) -> Done:
     done: Done = Counter()
     for number in range(count):
         service = SERVICES[number % len(SERVICES)]
         for jump_s in JUMPS_S:
-            arena.points.set_clock(service, jump_s)
-            arena.step()
-            arena.step()
-        arena.wait_until_exact()
+            rig.points.set_clock(service, jump_s)
+            rig.step()
+            rig.step()
+        rig.wait_until_exact()
         done[f"{service} there and back"] += 1
     return done

@@ -7,11 +7,11 @@ import signal
 import time
 from collections import Counter
 
-from tests.torture.arena import READY_WITHIN_S, Arena
 from tests.torture.fault import Done
 from tests.torture.fleet import Member
 from tests.torture.lags import Lags
 from tests.torture.points import Deed, Passed, Point
+from tests.torture.rig import READY_WITHIN_S, FaultRig
 
 PASSED_WITHIN_S = 120.0
 SETTLE_EVERY = 8
@@ -26,99 +26,99 @@ HELD_FOR_S = 5.0
 """A transaction that has written and said nothing for so long belongs to somebody who stands still."""
 
 
-def killed_at_points(arena: Arena, count: int) -> Done:
+def killed_at_points(rig: FaultRig, count: int) -> Done:
     """SIGKILL at each of the eight points, ``count`` times each: the whole applier, or just the process there."""
     done: Done = Counter()
     for turn in range(count):
         for point in Point:
-            deed = arena.rng.choice([Deed.KILL_ALL, Deed.KILL_ONE])
-            _pass(arena, point, deed)
+            deed = rig.rng.choice([Deed.KILL_ALL, Deed.KILL_ONE])
+            _pass(rig, point, deed)
             done[point] += 1
         if turn % SETTLE_EVERY == 0:
-            arena.wait_until_exact()
+            rig.wait_until_exact()
     return done
 
 
-def frozen_until_replaced(arena: Arena, count: int) -> Done:
+def frozen_until_replaced(rig: FaultRig, count: int) -> Done:
     """SIGSTOP at a point past the session timeout, another takes over, SIGCONT: a zombie with an open transaction."""
     done: Done = Counter()
     for _ in range(count):
-        point = arena.rng.choice(ZOMBIE_POINTS)
-        held = frozen_at(arena, point)
+        point = rig.rng.choice(ZOMBIE_POINTS)
+        held = frozen_at(rig, point)
         done[f"zombie {point}"] += 1
         done["of them with a tenant locked by its own half COMMIT"] += bool(held)
     return done
 
 
-def frozen_at(arena: Arena, point: Point) -> set[str]:
+def frozen_at(rig: FaultRig, point: Point) -> set[str]:
     """Freeze the applier that passes the point for longer than its session lasts, and wake it once others go on for it.
 
     Returns whose catalog it had locked meanwhile: a COMMIT that stands still in the middle lets nobody else write
     there until its connection ends. Everybody else has to be at the head before it wakes.
     """
-    passed = _pass(arena, point, Deed.FREEZE_ALL)
-    frozen = next(member for member in arena.fleet.appliers if member.pid == passed.pid)
+    passed = _pass(rig, point, Deed.FREEZE_ALL)
+    frozen = next(member for member in rig.fleet.appliers if member.pid == passed.pid)
     over = time.monotonic() + SESSION_IS_OVER_S
-    arena.step_until(lambda: time.monotonic() > over, 2 * SESSION_IS_OVER_S)
-    held = {each.id for each in arena.site.destinations if arena.site.is_held(each, HELD_FOR_S)}
+    rig.step_until(lambda: time.monotonic() > over, 2 * SESSION_IS_OVER_S)
+    held = {each.id for each in rig.site.destinations if rig.site.is_held(each, HELD_FOR_S)}
     if len(held) > 1:
         raise AssertionError(f"one frozen transaction holds more than one tenant: {sorted(held)}")
     if passed.destination in held:
         raise AssertionError(f"{passed.destination} stands at {point} and has locked its catalog already")
-    others = {each.id for each in arena.site.destinations} - held
-    arena.healed_s.append(arena.wait_for(others, arena.site.source.head()))
+    others = {each.id for each in rig.site.destinations} - held
+    rig.healed_s.append(rig.wait_for(others, rig.site.source.head()))
     if frozen.pid != passed.pid:
         raise AssertionError(f"{frozen.name} died while it was frozen: it is no zombie")
     frozen.send(signal.SIGCONT)
-    arena.wait_until_exact()
+    rig.wait_until_exact()
     return held
 
 
-def coming_and_going(arena: Arena, seconds: int) -> Done:
+def coming_and_going(rig: FaultRig, seconds: int) -> Done:
     """Appliers join and leave, 1 → 4 → 2 and again, one every few seconds, under load that never stops.
 
     One leaves as soon as another is ready, as whoever rolls a deployment out sees to.
     """
     done: Done = Counter()
-    lags, end = Lags(arena), time.monotonic() + seconds
+    lags, end = Lags(rig), time.monotonic() + seconds
     scales = itertools.cycle(SCALES)
     while time.monotonic() < end:
         wanted = next(scales)
-        while len(_serving(arena)) != wanted:
-            if len(_serving(arena)) < wanted:
-                arena.fleet.add_applier()
+        while len(_serving(rig)) != wanted:
+            if len(_serving(rig)) < wanted:
+                rig.fleet.add_applier()
                 done["joined"] += 1
             else:
-                leaving, *staying = arena.rng.sample(_serving(arena), len(_serving(arena)))
+                leaving, *staying = rig.rng.sample(_serving(rig), len(_serving(rig)))
                 while not any(member.is_ready() for member in staying):
-                    _load(arena, lags, A_MOMENT_S)
-                arena.fleet.dismiss(leaving)
+                    _load(rig, lags, A_MOMENT_S)
+                rig.fleet.dismiss(leaving)
                 done["left"] += 1
-            _load(arena, lags, arena.rng.uniform(*ANOTHER_EVERY_S))
+            _load(rig, lags, rig.rng.uniform(*ANOTHER_EVERY_S))
         done[f"times {wanted} appliers"] += 1
-        arena.fleet.forget_ended()
+        rig.fleet.forget_ended()
     done["heads reached meanwhile"] = lags.arrived
-    arena.wait_until_exact()
+    rig.wait_until_exact()
     return done
 
 
-def _load(arena: Arena, lags: Lags, seconds: float) -> None:
+def _load(rig: FaultRig, lags: Lags, seconds: float) -> None:
     """Change the source for so long, and look whether anybody starves."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        arena.step()
+        rig.step()
         lags.look()
 
 
-def _serving(arena: Arena) -> list[Member]:
-    return [member for member in arena.fleet.appliers if not member.held]
+def _serving(rig: FaultRig) -> list[Member]:
+    return [member for member in rig.fleet.appliers if not member.held]
 
 
-def _pass(arena: Arena, point: Point, deed: Deed) -> Passed:
+def _pass(rig: FaultRig, point: Point, deed: Deed) -> Passed:
     """Arm a point and change the source until an applier has passed it."""
-    arena.points.arm(point, deed)
-    taken = arena.step_until(lambda: arena.points.taken(point) is not None, PASSED_WITHIN_S)
-    passed = arena.points.wait_until_taken(point, READY_WITHIN_S if taken else 0)
+    rig.points.arm(point, deed)
+    taken = rig.step_until(lambda: rig.points.taken(point) is not None, PASSED_WITHIN_S)
+    passed = rig.points.wait_until_taken(point, READY_WITHIN_S if taken else 0)
     if passed is None:
         raise TimeoutError(f"nobody passed {point} within {PASSED_WITHIN_S:.0f} s")
     return passed

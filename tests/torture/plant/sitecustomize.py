@@ -92,10 +92,10 @@ def _soon_after(owner: Any, name: str, point: str) -> None:
 
 
 def _plant() -> None:
-    from services.applier import fence
-    from services.applier.apply import Applier
+    from services.applier.apply import fence
+    from services.applier.apply.transaction import Applier
     from services.applier.outbox import Outbox
-    from services.applier.run import Run
+    from services.applier.worker.task_run import Run
     from shared.kafka.work_consumer import WorkConsumer
 
     _after(Run, "_read", "after-read")

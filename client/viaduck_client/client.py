@@ -1,0 +1,327 @@
+"""A client of control's REST interface: what Viaduck's command line uses, and yours to use.
+
+::
+
+    from viaduck_client import Client
+
+    with Client("http://127.0.0.1:8000", token="vdk_…") as viaduck:
+        viaduck.put_pipeline("orders", {"source": {"catalog_env": "ORDERS", "table": "orders"}, "routing": {…}})
+        viaduck.put("events", "quacksworth-lake", {"routing_value": "quacksworth", "catalog_env": "QUACKSWORTH"})
+        begun = viaduck.reseed("events", "quacksworth-lake")
+        viaduck.wait("events", begun["id"])
+
+Answers are the JSON that ``/openapi.json`` describes. What control refuses is
+``Rejected``, with its problem document; where it does not answer, or can't at the moment, is ``Unavailable``.
+``if_match`` is the ``version`` that was seen: a change of what somebody else has changed since is refused (412).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Literal, Self, TypedDict, cast
+from urllib.parse import quote
+
+import httpx
+
+from viaduck_client.errors import InvalidAddress, Rejected, Unavailable, prefix
+
+PAGE = 1_000
+ASK_EVERY_S = 0.3
+
+Status = dict[str, Any]
+"""A destination's status (``/openapi.json``); a PUT and ``destination`` add what is registered of it."""
+
+Action = Literal["pause", "resume", "stop", "restart"]
+
+
+class Operation(TypedDict):
+    """An action that takes longer than a request."""
+
+    id: str
+    pipeline: str
+    destination: str
+    kind: Literal["reseed", "rewind", "drop"]
+    state: Literal["running", "succeeded", "failed", "superseded"]
+    generation: int
+    to: int | None
+    author: str | None
+    created_at: str
+    finished_at: str | None
+    error: dict[str, Any] | None
+
+
+class Client:
+    """One control service. Its methods raise ``Rejected`` and ``Unavailable``."""
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        timeout_s: float = 30.0,
+        *,
+        keep_alive: bool = True,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        """``timeout_s`` is that of one request, in seconds. Without ``keep_alive`` nothing stays open between calls,
+        and nothing has to be closed. ``transport`` takes the place of the network. Raises ``InvalidAddress``."""
+        self._url = url.rstrip("/")
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        try:
+            limits = httpx.Limits() if keep_alive else httpx.Limits(max_keepalive_connections=0)
+            self._http = httpx.Client(
+                base_url=self._url, headers=headers, timeout=timeout_s, limits=limits, transport=transport
+            )
+        except (httpx.InvalidURL, UnicodeError) as error:
+            raise InvalidAddress(f"{error}; give the address as http://host:port") from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._http.close()
+
+    # -- pipelines ----------------------------------------------------------------------------------------------------
+
+    def pipelines(self) -> list[str]:
+        return [item["name"] for item in self._items("/v1/pipelines")]
+
+    def pipeline(self, name: str) -> dict[str, Any]:
+        """How far it is, and of one that came over REST its ``document``."""
+        return self._get(_pipeline(name))
+
+    def put_pipeline(
+        self, name: str, document: Mapping[str, Any], *, check: bool = True, if_match: int | None = None
+    ) -> dict[str, Any]:
+        """Create or change; ``document`` has the keys of a configuration file that are the pipeline's own."""
+        asked = {"check": str(check).lower()}
+        return self._ask("PUT", _pipeline(name), asked, json=dict(document), headers=_seen(if_match))
+
+    def remove_pipeline(self, name: str, *, if_match: int | None = None) -> None:
+        """Stop and forget one that came over REST, with all its destinations; what they wrote stays."""
+        self._ask("DELETE", _pipeline(name), headers=_seen(if_match))
+
+    def audit(self, pipeline: str, destination: str | None = None, limit: int = 100) -> list[dict[str, Any]]:
+        """Who did what, the newest first."""
+        return self._some(f"{_pipeline(pipeline)}/audit", limit, destination=destination)
+
+    # -- destinations -------------------------------------------------------------------------------------------------
+
+    def destinations(self, pipeline: str, **filters: str) -> list[Status]:
+        """The status of each; ``filters`` as the list takes them: ``state``, ``prefix``, ``search``, ``min_lag``…"""
+        return list(self._items(_destinations(pipeline), **filters))
+
+    def destination(self, pipeline: str, id: str) -> Status:
+        return self._get(_destination(pipeline, id))
+
+    def entry(self, pipeline: str, id: str) -> dict[str, Any]:
+        """A destination as it was put, and nothing else."""
+        return self._get(f"{_destination(pipeline, id)}/entry")
+
+    def put(
+        self, pipeline: str, id: str, entry: Mapping[str, Any], *, check: bool = True, if_match: int | None = None
+    ) -> Status:
+        """Create or change; ``entry`` has the keys of a ``destinations`` entry of the configuration file."""
+        asked = {"check": str(check).lower()}
+        return self._ask("PUT", _destination(pipeline, id), asked, json=dict(entry), headers=_seen(if_match))
+
+    def validate(self, pipeline: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+        """What speaks against a destination; its ``id`` is in the entry."""
+        return self._ask("POST", f"{_destinations(pipeline)}:validate", json=dict(entry))
+
+    def import_(
+        self, pipeline: str, entries: Iterable[Mapping[str, Any]], *, all_or_nothing: bool = False
+    ) -> dict[str, Any]:
+        """Create or change thousands at once."""
+        body = "\n".join(json.dumps(entry) for entry in entries).encode()
+        return self.import_lines(pipeline, body, all_or_nothing=all_or_nothing)
+
+    def import_lines(self, pipeline: str, ndjson: bytes, *, all_or_nothing: bool = False) -> dict[str, Any]:
+        return self._ask(
+            "POST",
+            f"{_destinations(pipeline)}:import",
+            {"all_or_nothing": str(all_or_nothing).lower()},
+            content=ndjson,
+            headers={"Content-Type": "application/x-ndjson"},
+        )
+
+    def act(self, pipeline: str, id: str, action: Action, *, if_match: int | None = None) -> Status:
+        return self._ask("POST", f"{_destination(pipeline, id)}/{action}", headers=_seen(if_match))
+
+    def reseed(self, pipeline: str, id: str, *, if_match: int | None = None) -> Operation:
+        return self._operation(self._ask("POST", f"{_destination(pipeline, id)}/reseed", headers=_seen(if_match)))
+
+    def rewind(self, pipeline: str, id: str, to: int, *, if_match: int | None = None) -> Operation:
+        place = f"{_destination(pipeline, id)}/rewind"
+        return self._operation(self._ask("POST", place, json={"to": to}, headers=_seen(if_match)))
+
+    def remove(self, pipeline: str, id: str, *, drop: bool = False, if_match: int | None = None) -> Operation | None:
+        """Forget a destination; with ``drop`` an operation takes its data away first."""
+        asked = {"data": "drop" if drop else "keep"}
+        found = self._ask("DELETE", _destination(pipeline, id), asked, headers=_seen(if_match))
+        return self._operation(found) if drop else None
+
+    def history(self, pipeline: str, id: str, limit: int = 50) -> list[dict[str, Any]]:
+        """What was applied, the newest first, from the destination's own commits."""
+        return self._some(f"{_destination(pipeline, id)}/history", limit)
+
+    # -- proposals ----------------------------------------------------------------------------------------------------
+
+    def proposals(self, pipeline: str, state: Literal["open", "dismissed"] = "open") -> list[dict[str, Any]]:
+        """Routing values without a destination. They are data from strangers, and may hold any character."""
+        return list(self._items(_proposals(pipeline), state=state))
+
+    def accept(self, pipeline: str, id: str) -> Status:
+        """Make a proposal a destination, by the template."""
+        return self._ask("POST", f"{_proposals(pipeline)}/{_part(id)}:accept")
+
+    def dismiss(self, pipeline: str, id: str) -> dict[str, Any]:
+        """Say that nobody wants it."""
+        return self._ask("POST", f"{_proposals(pipeline)}/{_part(id)}:dismiss")
+
+    # -- operations ---------------------------------------------------------------------------------------------------
+
+    def operations(self, pipeline: str, destination: str | None = None, limit: int = 100) -> list[Operation]:
+        """The newest, the newest first."""
+        return cast(list[Operation], self._some(f"{_pipeline(pipeline)}/operations", limit, destination=destination))
+
+    def operation(self, pipeline: str, id: str) -> Operation:
+        return self._operation(self._get(f"{_pipeline(pipeline)}/operations/{_part(id)}"))
+
+    def wait(
+        self,
+        pipeline: str,
+        id: str,
+        timeout_s: float = 600.0,
+        tell: Callable[[Operation], None] = lambda _: None,
+    ) -> Operation:
+        """The operation once it is over, or has failed, or the time is. ``tell`` hears how it goes meanwhile."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            found = self.operation(pipeline, id)
+            tell(found)
+            if found["state"] != "running" or time.monotonic() >= deadline:
+                return found
+            time.sleep(ASK_EVERY_S)
+
+    # -- tokens -------------------------------------------------------------------------------------------------------
+
+    def tokens(self) -> list[dict[str, Any]]:
+        return list(self._items("/v1/tokens"))
+
+    def create_token(self, name: str, scope: str, pipelines: Sequence[str] | None = None) -> dict[str, Any]:
+        """The answer's ``token`` is shown this once. ``pipelines``: the only ones that it is for."""
+        only = {} if pipelines is None else {"pipelines": list(pipelines)}
+        return self._ask("POST", "/v1/tokens", json={"name": name, "scope": scope, **only})
+
+    def revoke_token(self, id: str) -> None:
+        self._ask("DELETE", f"/v1/tokens/{_part(id)}")
+
+    # -- work ---------------------------------------------------------------------------------------------------------
+
+    def work(self, pipeline: str, limit: int = 100, **filters: str) -> list[dict[str, Any]]:
+        """The newest work items and what became of each."""
+        return self._some(f"/v1/pipelines/{_part(pipeline)}/work", limit, **filters)
+
+    def replay(self, pipeline: str, **which: Any) -> dict[str, Any]:
+        """Send work items again, which is harmless: ``destination``, ``since``, ``until``, ``after``, ``through``…"""
+        return self._sent(f"/v1/pipelines/{_part(pipeline)}/work:replay", which)
+
+    def dead_letters(self, pipeline: str, limit: int = 100) -> list[dict[str, Any]]:
+        return self._some(f"/v1/pipelines/{_part(pipeline)}/dead-letters", limit)
+
+    def redrive(self, pipeline: str, **which: Any) -> dict[str, Any]:
+        """Send dead letters to where they came from."""
+        return self._sent(f"/v1/pipelines/{_part(pipeline)}/dead-letters:redrive", which)
+
+    def _sent(self, path: str, which: Mapping[str, Any]) -> dict[str, Any]:
+        """All that matches, in as many calls as it takes."""
+        total = self._ask("POST", path, json=which)
+        while total.get("next"):
+            said = self._ask("POST", path, {"after": total["next"]}, json=which)
+            total = {**said, **{name: total[name] + said[name] for name in ("matched", "sent", "refused")}}
+        return total
+
+    # -- HTTP ---------------------------------------------------------------------------------------------------------
+
+    def _items(self, path: str, **filters: str) -> Iterator[dict[str, Any]]:
+        after: str | None = None
+        while True:
+            page = self._get(path, limit=str(PAGE), **filters, **({"after": after} if after else {}))
+            yield from page["items"]
+            after = page["next"]
+            if not after:
+                return
+
+    def _some(self, path: str, limit: int, **filters: str | None) -> list[dict[str, Any]]:
+        given = {name: value for name, value in filters.items() if value is not None}
+        found: list[dict[str, Any]] = self._get(path, limit=str(limit), **given)["items"]
+        return found
+
+    def _operation(self, found: dict[str, Any]) -> Operation:
+        return cast(Operation, found)
+
+    def _get(self, path: str, **params: str) -> dict[str, Any]:
+        return self._ask("GET", path, params)
+
+    def _ask(self, method: str, path: str, params: Mapping[str, str] | None = None, **body: Any) -> dict[str, Any]:
+        try:
+            answer = self._http.request(method, path, params=params, **body)
+            answer.raise_for_status()
+            found = {} if answer.status_code == 204 else answer.json()
+        except httpx.HTTPStatusError as error:
+            raise self._refusal(error.response) from None
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+            hint = "is `viaduck up`, or `viaduck control`, running with this file?"
+            raise Unavailable(f"{self._url} does not answer: {error}", hint) from None
+        if not isinstance(found, dict):
+            raise Unavailable(f"{self._url} is something else", "check the address")
+        return found
+
+    def _refusal(self, answer: httpx.Response) -> Exception:
+        """4xx is the caller's mistake; control says which, as problem+json."""
+        problem = _document(answer)
+        if answer.is_client_error:
+            return Rejected(answer.url.path, answer.status_code, problem)
+        said = str(problem.get("detail") or problem.get("title") or f"{answer.status_code} {answer.reason_phrase}")
+        return Unavailable(f"{self._url}{answer.url.path}: {prefix(problem)}{said}", str(problem.get("hint", "")))
+
+
+def _document(answer: httpx.Response) -> dict[str, Any]:
+    """A problem document; empty where a proxy, or something else, answers with another body."""
+    try:
+        found = answer.json()
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _seen(version: int | None) -> dict[str, str]:
+    """The header that refuses a change of what somebody else has changed since ``version``."""
+    return {} if version is None else {"If-Match": f'"{version}"'}
+
+
+def _part(name: str) -> str:
+    """One part of a path, whatever it holds."""
+    return quote(name, safe="")
+
+
+def _pipeline(name: str) -> str:
+    return f"/v1/pipelines/{_part(name)}"
+
+
+def _destinations(pipeline: str) -> str:
+    return f"{_pipeline(pipeline)}/destinations"
+
+
+def _proposals(pipeline: str) -> str:
+    return f"{_pipeline(pipeline)}/proposals"
+
+
+def _destination(pipeline: str, id: str) -> str:
+    return f"{_destinations(pipeline)}/{_part(id)}"

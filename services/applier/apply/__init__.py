@@ -1,0 +1,1 @@
+"""One destination, one transaction."""

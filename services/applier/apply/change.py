@@ -1,0 +1,51 @@
+"""What one transaction at a destination is to bring about, and what became of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from services.applier.apply import fence
+from services.applier.apply.reading import Counts, Reading
+from services.applier.model.task import Target
+from shared.contracts.messages import ItemKind, Outcome
+from shared.lake.catalog import TableInfo
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What became of one target."""
+
+    outcome: Outcome
+    position: int | None
+    through: int | None = None
+    deleted: int = 0
+    inserted: int = 0
+    rows_applied: int | None = None
+    generation: int | None = None
+
+
+@dataclass
+class Change:
+    """What one transaction is to bring about: the reading that holds the rows, and which of them are the target's."""
+
+    target: Target
+    through: int
+    table: TableInfo
+    number: int = 0
+    reading: Reading | None = None
+    counts: Counts = field(default_factory=Counts)
+    pinned: int | None = None
+    """The destination's snapshot that the transaction began with, once it was asked for."""
+
+    @property
+    def is_seed(self) -> bool:
+        return self.target.item.kind is ItemKind.SEED
+
+    def move(self, rows: int) -> fence.Move:
+        item = self.target.item
+        return fence.Move(self.target.destination, item, self.through, self.table, rows, self.time_of(item.expected))
+
+    def time_of(self, snapshot: int) -> datetime | None:
+        """When a snapshot of the source was committed; None where that was not asked for, or it is gone."""
+        return None if self.reading is None else self.reading.times.get(snapshot)

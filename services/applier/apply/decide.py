@@ -1,0 +1,67 @@
+"""The fence as a function: what the stored cursor and an item say together.
+
+The specification has it in ``tla/Fence.tla``. Nothing here reads a lake; ``fence`` does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from shared.contracts.messages import ItemKind, WorkItem
+
+
+@dataclass(frozen=True)
+class Cursor:
+    """A destination's stored position, and of which source table and routing value it speaks."""
+
+    generation: int
+    position: int
+    source_lake: str
+    table_id: int
+    table_uuid: str
+    routing_value: str
+    item: str
+    rows_applied: int
+    snapshot: int = 0
+    """Of the destination's lake: the one that committed this position."""
+
+
+class Decision(StrEnum):
+    APPLY = "apply"
+    ALREADY_APPLIED = "already_applied"
+    GAP = "gap"
+    FENCED = "fenced"
+
+
+def decide(cursor: Cursor | None, item: WorkItem, buried: int = 0) -> Decision:
+    """Whether ``item`` may be applied on top of ``cursor``, or where there is none after a drop in ``buried``.
+
+    Positions of one generation only grow, so a position at or beyond the item's end means that this range is in the
+    table already, whoever put it there; a position that is neither there nor where the item begins is a gap.
+
+    TLA: ``Decide``.
+    """
+    if item.kind is ItemKind.SEED:
+        return _decide_seed(cursor, item, buried)
+    if cursor is None:
+        return Decision.GAP
+    if cursor.generation != item.generation:
+        return Decision.FENCED
+    if item.kind is ItemKind.PROBE or cursor.position >= item.through:
+        return Decision.ALREADY_APPLIED
+    return Decision.APPLY if cursor.position == item.expected else Decision.GAP
+
+
+def _decide_seed(cursor: Cursor | None, item: WorkItem, buried: int) -> Decision:
+    """A seed begins a generation: it replaces an older life, and is done where its own life has begun.
+
+    A drop takes the cursor away too, so a seed of the life that it ended must not find an empty place.
+
+    TLA: ``DecideSeed``.
+    """
+    if cursor is None:
+        return Decision.APPLY if item.generation > buried else Decision.FENCED
+    if cursor.generation < item.generation:
+        return Decision.APPLY
+    return Decision.ALREADY_APPLIED if cursor.generation == item.generation else Decision.FENCED

@@ -1,0 +1,222 @@
+"""The cursor in a destination lake, and the compare-and-set that lets one writer through.
+
+The cursor commits with the data, so neither a lost message nor a second applier can make a range count twice.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import duckdb
+
+from services.applier.apply.decide import Cursor
+from shared.contracts.errors import DestinationError
+from shared.contracts.messages import Destination, WorkItem
+from shared.lake.catalog import CatalogReader, TableInfo
+from shared.lake.cursor import SCHEMA, cursor_name, kept, origin, told
+from shared.lake.sql import path
+from shared.lake.table import require_table
+
+COLUMNS = """
+    pipeline VARCHAR, destination VARCHAR, generation BIGINT, position BIGINT,
+    source_lake VARCHAR, source_table_id BIGINT, source_table_uuid VARCHAR, routing_value VARCHAR,
+    item VARCHAR, rows_applied BIGINT, updated_at TIMESTAMP WITH TIME ZONE"""
+
+
+WHERE = {"seed": "at {through}", "maintenance": "at {through}", "advance": "to {through}"}
+"""In words, for kinds that read no range: an advance has ``after`` and ``through`` alike."""
+
+
+class CursorMoved(Exception):
+    """The compare-and-set found another cursor than the item expects: roll back, read it, decide."""
+
+
+@dataclass(frozen=True)
+class Move:
+    """Where a destination's cursor is to go: to ``through`` of ``source``, ``rows`` rows having been applied.
+
+    ``source`` is the table as of ``through``; ``expected_at`` tells when the snapshot was committed from which the
+    cursor is to move, None where the source no longer retains it.
+    """
+
+    destination: Destination
+    item: WorkItem
+    through: int
+    source: TableInfo
+    rows: int
+    expected_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """What a destination's snapshot says of itself in ``commit_extra_info`` (docs/reference/stamps.md)."""
+
+    item: WorkItem
+    kind: str
+    after: int
+    through: int
+    token: str
+    deleted: int
+    inserted: int
+
+    def extra_info(self) -> str:
+        return json.dumps(
+            {
+                "viaduck": 1,
+                "pipeline": self.item.pipeline,
+                "destination": self.item.destination,
+                "kind": self.kind,
+                "generation": self.item.generation,
+                "after": self.after,
+                "through": self.through,
+                "item": self.item.item,
+                "token": self.token,
+                "deleted": self.deleted,
+                "inserted": self.inserted,
+            }
+        )
+
+    def message(self) -> str:
+        what = WHERE.get(self.kind, "({after}, {through}]").format(after=self.after, through=self.through)
+        return f"{self.kind} {what} of {self.item.pipeline}: {self.deleted} rows out, {self.inserted} rows in"
+
+
+def cursor_table(alias: str, destination: Destination) -> str:
+    """The quoted path of a destination's own cursor table.
+
+    One for each destination: DuckLake finds conflicts by table, so tenants that share a lake must not share a cursor.
+    """
+    return path(alias, SCHEMA, cursor_name(destination.pipeline, destination.destination))
+
+
+def read_cursor(con: duckdb.DuckDBPyConnection, alias: str, destination: Destination) -> Cursor | None:
+    """The stored cursor; None where there is none yet. In a transaction, in which its table is still one when it is
+    read. Raises ``cursor_damaged`` unless it is exactly one row."""
+    table = cursor_table(alias, destination)
+    require_table(con, table)
+    try:
+        rows = con.execute(
+            "SELECT generation, position, source_lake, source_table_id, source_table_uuid, routing_value, item,"
+            f" rows_applied, snapshot_id FROM {table}"
+        ).fetchall()
+    except duckdb.CatalogException:
+        return None
+    if len(rows) != 1:
+        raise DestinationError(
+            "cursor_damaged",
+            f"the cursor of {destination.key} has {len(rows)} rows instead of one",
+            "somebody else wrote to the schema _viaduck; reseed the destination",
+        )
+    cursor = Cursor(*rows[0])
+    return replace(cursor, routing_value=told(cursor.routing_value))
+
+
+def buried_in(catalog: CatalogReader, destination: Destination) -> int:
+    """The generation in which the destination's data was dropped last, as the stamps of the snapshots tell that took
+    its cursor's table away; 0 if it never was."""
+    ended = catalog.dropped_at(SCHEMA, cursor_name(destination.pipeline, destination.destination))
+    said = (json.loads(text) for text in map(catalog.stamp_at, ended) if text is not None)
+    return max((each["generation"] for each in said if each["kind"] == "drop" and _speaks_of(each, destination)),
+               default=0)  # fmt: skip
+
+
+def _speaks_of(stamp: dict[str, Any], destination: Destination) -> bool:
+    return (stamp["pipeline"], stamp["destination"]) == (destination.pipeline, destination.destination)
+
+
+def create_cursor(con: duckdb.DuckDBPyConnection, alias: str, move: Move) -> None:
+    """Bring a cursor into being, only ever with its table: two first inserts would not conflict, two CREATEs do."""
+    target, source = move.destination, move.source
+    table = cursor_table(alias, target)
+    con.execute(f"CREATE SCHEMA IF NOT EXISTS {path(alias, SCHEMA)}")
+    con.execute(f"CREATE TABLE {table} ({COLUMNS})")
+    con.execute(
+        f"INSERT INTO {table} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            target.pipeline,
+            target.destination,
+            move.item.generation,
+            move.through,
+            origin(source.lake_uuid, source.at),
+            source.table_id,
+            source.table_uuid,
+            kept(target.routing_value),
+            move.item.item,
+            move.rows,
+            datetime.now(UTC),
+        ],
+    ).fetchall()
+
+
+def move_cursor(con: duckdb.DuckDBPyConnection, alias: str, move: Move) -> None:
+    """Compare and set, from what the item expects to ``through``. Raises ``CursorMoved`` unless one row changed, also
+    where the cursor's table is gone, which the look that follows finds.
+
+    The identity of source table and routing value is compared too: a position says nothing about another table, nor
+    about another history of the same. A cursor from before that was kept has no time, and gets one by this.
+    TLA: ``MoveCursor``, ``Passes``.
+    """
+    item = move.item
+    expected = fingerprint(item.generation, item.expected, move.source.table_uuid, move.destination.routing_value)
+    _set_cursor(con, alias, move, "rows_applied", expected, move.expected_at)
+
+
+def replace_cursor(con: duckdb.DuckDBPyConnection, alias: str, move: Move, seen: Cursor) -> None:
+    """Compare and set for a seed that begins a new generation on top of the cursor that was ``seen``.
+
+    TLA: ``MoveCursor``.
+    """
+    expected = fingerprint(seen.generation, seen.position, seen.table_uuid, seen.routing_value)
+    _set_cursor(con, alias, move, "0", expected)
+
+
+def fingerprint(generation: int, position: int, table_uuid: str, routing_value: str) -> str:
+    return f"{generation}/{position}/{table_uuid}/{kept(routing_value)}"
+
+
+def _set_cursor(
+    con: duckdb.DuckDBPyConnection,
+    alias: str,
+    move: Move,
+    rows_before: str,
+    expected: str,
+    expected_at: datetime | None = None,
+) -> None:
+    target, source = move.destination, move.source
+    stored, bound = "generation || '/' || position || '/' || source_table_uuid || '/' || routing_value", [expected]
+    if expected_at is not None:
+        at = expected_at.isoformat()
+        known = "CASE WHEN contains(source_lake, '@') THEN split_part(source_lake, '@', 2) ELSE ? END"
+        stored, bound = f"{known} || '/' || {stored}", [at, f"{at}/{expected}"]
+    new = [
+        move.item.generation,
+        move.through,
+        origin(source.lake_uuid, source.at),
+        source.table_id,
+        source.table_uuid,
+        kept(target.routing_value),
+        move.item.item,
+        move.rows,
+        datetime.now(UTC),
+    ]
+    # One opaque expression: plain predicates make DuckLake fetch file statistics, four statements more.
+    try:
+        changed = con.execute(
+            f"UPDATE {cursor_table(alias, target)} SET generation = ?, position = ?, source_lake = ?,"
+            " source_table_id = ?, source_table_uuid = ?, routing_value = ?, item = ?,"
+            f" rows_applied = {rows_before} + ?, updated_at = ? WHERE {stored} = ?",
+            [*new, *bound],
+        ).fetchall()[0][0]
+    except duckdb.CatalogException:  # the cursor is gone with its table
+        raise CursorMoved from None
+    if changed != 1:
+        raise CursorMoved
+
+
+def stamp(con: duckdb.DuckDBPyConnection, alias: str, stamp: Stamp) -> None:
+    con.execute(
+        f"CALL {path(alias)}.set_commit_message('viaduck', ?, extra_info => ?)", [stamp.message(), stamp.extra_info()]
+    ).fetchall()

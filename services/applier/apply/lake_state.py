@@ -1,0 +1,71 @@
+"""What a destination's lake holds before a transaction: its cursor, its rows, and whether they speak of this source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+import duckdb
+
+from services.applier.apply import fence, table_schema
+from services.applier.apply.decide import Cursor
+from services.applier.model.task import Target
+from shared.contracts.errors import DestinationError
+from shared.contracts.messages import Destination
+from shared.lake.catalog import TableInfo
+from shared.lake.cursor import SCHEMA, cursor_name, moved
+from shared.lake.engine import release
+from shared.lake.pool import OpenLake
+from shared.lake.table import require_table
+
+TimeOf = Callable[[int], datetime | None]
+"""When a snapshot of the source was committed; None where it is gone or nobody asked."""
+
+
+def held_rows(lake: OpenLake, destination: Destination) -> int | None:
+    """Rows in the destination's table, None where there is none; of a damaged one, what metadata says.
+
+    Asked on a cursor of its own, outside the transaction, which an error would end.
+    """
+    if not lake.catalog.has_table(destination.schema_name, destination.table):
+        return None
+    con, table = lake.cursor(), table_schema.table_path(lake.alias, destination)
+    try:
+        con.execute("BEGIN")
+        require_table(con, table)
+        return int(con.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0])
+    except duckdb.IOException:
+        return lake.catalog.live_rows(destination.schema_name, destination.table)
+    finally:
+        release(con)
+
+
+def stored_cursor(con: duckdb.DuckDBPyConnection, lake: OpenLake, destination: Destination) -> Cursor | None:
+    """The stored cursor; None where its table is not there."""
+    if not lake.catalog.has_table(SCHEMA, cursor_name(destination.pipeline, destination.destination)):
+        return None
+    return fence.read_cursor(con, lake.alias, destination)
+
+
+def require_same(cursor: Cursor, target: Target, source: TableInfo | None, time_of: TimeOf) -> None:
+    """A cursor speaks of one source table, in one history, and one routing value. Raises where they are not the
+    item's."""
+    if source is not None and cursor.table_uuid != source.table_uuid:
+        raise DestinationError(
+            "source_recreated",
+            f"the source table was dropped and created again: it was {cursor.table_uuid},"
+            f" now it is {source.table_uuid}",
+            "reseed the destination, or set routing.on_gap: reseed",
+        )
+    if source is not None and (wrong := moved(cursor.source_lake, cursor.position, time_of(cursor.position))):
+        raise wrong
+    if cursor.routing_value != target.destination.routing_value:
+        raise DestinationError(
+            "routing_value_changed",
+            f"the destination holds the rows of {cursor.routing_value!r}, not of {target.destination.routing_value!r}",
+            "reseed the destination, or give it its old routing_value back",
+        )
+
+
+def buried_in(lake: OpenLake, destination: Destination, cursor: Cursor | None) -> int:
+    return 0 if cursor is not None else fence.buried_in(lake.catalog, destination)

@@ -1,0 +1,114 @@
+"""What a reading of the source leaves in a worker's memory: the net changes of some destinations, in tables."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import duckdb
+
+from shared.contracts.errors import DestinationError, ViaduckError
+from shared.lake.catalog import Column, TableInfo
+from shared.lake.engine import release
+from shared.lake.pruning import PLAIN, Layout, may_prune, same
+from shared.lake.sql import ident, path
+
+_numbers = itertools.count(1)
+
+
+@dataclass
+class Counts:
+    """Rows of one destination's net change; ``matched`` of the upserts have a key that the range also took away.
+
+    ``harmless_keys`` tells for each key column whether all that is touched means itself in any query.
+    """
+
+    touched: int = 0
+    upserts: int = 0
+    matched: int = 0
+    harmless_keys: tuple[bool, ...] = ()
+
+
+@dataclass
+class Reading:
+    """The net changes of some destinations, each by its number, in two tables of the instance that ``con`` is of.
+
+    ``touched`` holds (number, key columns) of what is to be deleted first, ``rows`` (number, all columns) of what is to
+    be inserted then. ``columns`` are the source's as of ``through``, spelled as DuckDB declares them.
+    """
+
+    con: duckdb.DuckDBPyConnection
+    table: TableInfo
+    columns: tuple[Column, ...]
+    through: int
+    only_inserts: bool
+    keys: tuple[str, ...]
+    layout: Layout = PLAIN
+    number: int = field(default_factory=lambda: next(_numbers))
+    counts: dict[int, Counts] = field(default_factory=dict)
+    refused: dict[int, ViaduckError] = field(default_factory=dict)
+    times: Mapping[int, datetime] = field(default_factory=dict)
+    """When the snapshots were committed that the items name, by the source's own clock; of those still retained."""
+    null_keys: bool = False
+    row_bytes: float = 0.0
+    """Of a row, on average."""
+    rows_read: int = 0
+    routing_mutations: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        taken = {column.name.lower() for column in self.columns}
+        self.number_column = _free("_viaduck_d", taken)
+        self.was_there_column = _free("_viaduck_was_there", taken)
+
+    def memory(self, name: str) -> str:
+        return path("memory", "main", f"{name}_{self.number}")
+
+    def type_of(self, name: str) -> str:
+        """The declared type of a column that is there."""
+        return next(column.type for column in self.columns if column.name.lower() == name.lower())
+
+    def same_keys(self, left: str, right: str, layout: Layout, harmless: Sequence[bool]) -> str:
+        """The join of a lake's rows ``left`` with touched keys ``right``; ``layout`` is that of the lake's table."""
+        return " AND ".join(
+            same(
+                f"{left}.{ident(name)}",
+                f"{right}.k{number}",
+                declared := self.type_of(name),
+                prune=may_prune(declared, layout, harmless=harmless[number]),
+                nulls=self.null_keys,
+            )
+            for number, name in enumerate(self.keys)
+        )
+
+    def drop(self) -> None:
+        """Give its memory back, and its connection. Raises ``duckdb.Error`` where the instance is lost."""
+        try:
+            for name in ("targets", "feed", "touched", "rows"):
+                self.con.execute(f"DROP TABLE IF EXISTS {self.memory(name)}")
+        finally:
+            release(self.con)
+
+    @contextmanager
+    def timed(self, phase: str) -> Iterator[None]:
+        began = time.perf_counter()
+        yield
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - began
+
+
+def key_not_unique(keys: Sequence[str], key: str, times: int, through: int) -> DestinationError:
+    shown = key if len(key) <= 200 else key[:199] + "…"
+    return DestinationError(
+        "key_not_unique",
+        f"{times} live rows of the source share the key ({', '.join(keys)}) = ({shown}) at snapshot {through}",
+        "remove the double rows at the source, or declare routing.key_columns that identify a row, then resume",
+    )
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """The quoted name, varied until no column of the source has it."""
+    return ident(next(free for i in itertools.count() if (free := f"{name}{i or ''}") not in taken))

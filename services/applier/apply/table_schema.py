@@ -1,0 +1,120 @@
+"""A destination's table has exactly the source's columns, types and order; who makes it so, and when it can't be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import duckdb
+
+from shared.contracts.errors import DestinationError
+from shared.contracts.messages import Destination
+from shared.lake.catalog import Column
+from shared.lake.sql import ident, literal, path
+
+
+def columns_of(con: duckdb.DuckDBPyConnection, table: str) -> tuple[Column, ...] | None:
+    """The columns of a table as DuckDB declares them; None where there is no such table."""
+    try:
+        rows = con.execute(f"SELECT column_name, column_type FROM (DESCRIBE {table})").fetchall()
+    except duckdb.CatalogException:
+        return None
+    return tuple(Column(name, declared) for name, declared in rows)
+
+
+def missing_columns(have: Sequence[Column], wanted: Sequence[Column]) -> tuple[Column, ...] | None:
+    """The wanted columns that are still to be added at the end; None where adding does not make the two equal."""
+    if [_shape(column) for column in have] != [_shape(column) for column in wanted[: len(have)]]:
+        return None
+    return tuple(wanted[len(have) :])
+
+
+def _shape(column: Column) -> tuple[str, str]:
+    return column.name, column.type
+
+
+def table_path(alias: str, destination: Destination) -> str:
+    return path(alias, destination.schema_name, destination.table)
+
+
+def create_table(
+    con: duckdb.DuckDBPyConnection, alias: str, destination: Destination, columns: Sequence[Column]
+) -> None:
+    con.execute(f"CREATE SCHEMA IF NOT EXISTS {path(alias, destination.schema_name)}")
+    declared = ", ".join(f"{ident(column.name)} {column.type}" for column in columns)
+    con.execute(f"CREATE TABLE {table_path(alias, destination)} ({declared})")
+
+
+def follow_columns(
+    con: duckdb.DuckDBPyConnection, alias: str, destination: Destination, wanted: Sequence[Column]
+) -> None:
+    """Add the columns that the source has gained, with what older rows show there. Raises ``schema_change``."""
+    table = table_path(alias, destination)
+    have = columns_of(con, table)
+    if have is None:
+        raise DestinationError(
+            "table_mismatch",
+            f"the table {destination.schema_name}.{destination.table} is gone from the destination",
+            "reseed the destination, which makes the table anew",
+        )
+    missing = missing_columns(have, wanted)
+    if missing is None:
+        raise _differs("schema_change", destination, have, wanted)
+    for column in missing:
+        default = "" if column.default is None else f" DEFAULT {literal(column.default)}"
+        con.execute(f"ALTER TABLE {table} ADD COLUMN {ident(column.name)} {column.type}{default}")
+
+
+def prepare_seed(
+    con: duckdb.DuckDBPyConnection,
+    alias: str,
+    destination: Destination,
+    wanted: Sequence[Column],
+    held: int | None,
+    *,
+    ours: bool,
+) -> None:
+    """Make the table that a seed fills: new (``held`` is None), or emptied of the ``held`` rows.
+
+    ``ours`` says that a cursor vouches for the rows that are there. Raises ``table_not_empty`` and ``table_mismatch``
+    rather than replace what Viaduck did not write, unless a reseed was asked for.
+    """
+    table = table_path(alias, destination)
+    have = None if held is None else columns_of(con, table)
+    if have is None:
+        create_table(con, alias, destination, wanted)
+        return
+    if held and not ours and not destination.replace:
+        raise DestinationError(
+            "table_not_empty",
+            f"the table {destination.schema_name}.{destination.table} holds {held} rows that Viaduck did not write",
+            "empty or rename it, choose another table, or ask for a reseed to replace its rows",
+        )
+    alike = missing_columns(have, wanted) == ()
+    if not alike and not ours and not destination.replace:
+        raise _differs("table_mismatch", destination, have, wanted)
+    if not alike or destination.replace:
+        # Emptying a table reads its files, and those of a damaged one are gone (H7): a reseed begins with a new table.
+        con.execute(f"DROP TABLE {table}")
+        create_table(con, alias, destination, wanted)
+    elif held:
+        con.execute(f"DELETE FROM {table}").fetchall()
+
+
+def _differs(type: str, destination: Destination, have: Sequence[Column], wanted: Sequence[Column]) -> DestinationError:
+    return DestinationError(
+        type,
+        f"the columns of {destination.schema_name}.{destination.table} are not the source's:"
+        f" {_difference(have, wanted)}",
+        "make the two tables' columns equal in name, type and order, or reseed the destination, then resume",
+    )
+
+
+def _difference(have: Sequence[Column], wanted: Sequence[Column]) -> str:
+    """The first place where two lists of columns part."""
+    for number, wants in enumerate(wanted):
+        if number >= len(have):
+            return f"column {number + 1}, {wants.name} {wants.type}, is missing"
+        if _shape(have[number]) != _shape(wants):
+            found = f"{have[number].name} {have[number].type}"
+            return f"column {number + 1} is {found} and should be {wants.name} {wants.type}"
+    return f"column {len(wanted) + 1}, {have[len(wanted)].name}, is not in the source"

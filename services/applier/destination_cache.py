@@ -1,0 +1,49 @@
+"""What the applier knows of destinations: the compacted topic, as far as it has been read."""
+
+from __future__ import annotations
+
+import threading
+
+import structlog
+
+from shared.contracts.messages import Destination, UnreadableMessage
+from shared.kafka.record import Record
+
+log = structlog.get_logger(__name__)
+
+
+class DestinationCache:
+    """Desired states by key ``pipeline/destination``. One thread puts in, many read."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Destination] = {}
+        self._lock = threading.Lock()
+
+    def put(self, record: Record) -> Destination | None:
+        """Take in one record of the topic; a tombstone means nothing. Raises ``UnreadableMessage``.
+
+        Returns what is said of the destination, where that holds.
+        """
+        if record.key is None:
+            raise UnreadableMessage("a message of this topic needs a key")
+        if record.value is None:
+            return None
+        destination = Destination.from_bytes(record.value)
+        if destination.key != record.key:
+            raise UnreadableMessage(f"the key {record.key!r} is not the destination's {destination.key!r}")
+        with self._lock:
+            known = self._known.get(destination.key)
+            if known is None or known.order <= destination.order:
+                self._known[destination.key] = destination
+                return destination
+        return None
+
+    def get(self, key: str) -> Destination | None:
+        """What holds of a destination; None where there is none, or none any more."""
+        found = self.last(key)
+        return None if found is None or found.removed else found
+
+    def last(self, key: str) -> Destination | None:
+        """What was said of a destination last, be it that it is gone; None where nothing was said."""
+        with self._lock:
+            return self._known.get(key)

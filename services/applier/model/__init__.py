@@ -1,0 +1,1 @@
+"""Work items, tasks and offsets as values."""

@@ -1,0 +1,98 @@
+"""What a Spark task is given and what it gives back; plain values that pickle."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from shared.config.catalogs import ResolvedLake
+from shared.config.model import Routing
+from shared.contracts.messages import Destination, ItemKind, Progress, WorkItem
+
+
+@dataclass(frozen=True)
+class SourceTable:
+    """The table that a pipeline reads."""
+
+    lake: ResolvedLake
+    schema: str
+    table: str
+    routing: Routing
+
+
+@dataclass(frozen=True)
+class Target:
+    """One destination of a task, with the item that is to be done for it."""
+
+    item: WorkItem
+    destination: Destination
+    lake: ResolvedLake
+    looks_first: bool = False
+    """Nobody knows that the cursor is where the item expects it: it is looked at before the source is read."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds of a worker process, from the section ``applier`` of the configuration."""
+
+    max_open_lakes: int = 200
+    threads: int = 2
+    most_threads: int = 32
+    """While they wait for catalogs and stores that are far."""
+    deadline_s: float = 120.0
+    seed_deadline_s: float = 3600.0
+    stall_s: float = 10.0
+    """A destination that has not come back for that long, while the others have, no longer holds them up: it is
+    answered for, so that its status says so."""
+    memory_limit: str = "1GB"
+
+    def deadline_of(self, kind: ItemKind) -> float:
+        """Seconds after which a transaction is not committed any more (H6). A seed takes as long as its rows do."""
+        return max(self.deadline_s, self.seed_deadline_s) if kind is ItemKind.SEED else self.deadline_s
+
+
+@dataclass(frozen=True)
+class Task:
+    """A share of a job: destinations whose items are of one kind and read the same source."""
+
+    kind: ItemKind
+    source: SourceTable
+    targets: tuple[Target, ...]
+    limits: Limits = Limits()
+    applier: str = ""
+    counts_shared: bool = True
+    """One task of a job counts what all of them read, for the metrics."""
+    answers: str | None = None
+    """A folder for answers that are there before the task's end; None where the driver would not find them."""
+
+
+@dataclass(frozen=True)
+class WorkerReport:
+    """What a worker process says of itself with each task, for the driver's metrics."""
+
+    pid: int
+    open_lakes: int = 0
+    evictions: int = 0
+    rows_read: int = 0
+    read_seconds: float = 0.0
+    routing_mutations: int = 0
+    conflicts_resolved: int = 0
+
+
+@dataclass(frozen=True)
+class TargetResult:
+    """The outcome of one target, and what only the metrics want to know."""
+
+    progress: Progress
+    matched: int = 0
+    """Upserted rows whose key the destination held before."""
+    deletes: int = 0
+    """Touched keys that are not there at the end of the range."""
+    write_seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    results: tuple[TargetResult, ...]
+    report: WorkerReport
+    log: tuple[str, ...] = field(default=())
+    """Lines for the driver's log: what an operator should hear of, such as a damaged destination."""

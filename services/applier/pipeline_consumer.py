@@ -1,0 +1,275 @@
+"""One pipeline's part of an applier: its consumer, its lanes, and what it has in hand.
+
+Every pipeline has a thread and a consumer group of its own: one whose source hangs, and whose items pile up, holds up
+nobody else's. What they share is the Spark session and the way to the broker.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import structlog
+from pyspark import SparkContext
+
+from services.applier.backlog import Waiting, repeats
+from services.applier.destination_cache import DestinationCache
+from services.applier.known_positions import KnownPositions
+from services.applier.lane import LaneThread
+from services.applier.metrics_recorder import Measure, OpenLakes
+from services.applier.model.file_agreement import Agreement
+from services.applier.model.grouping import Lane, lane_of
+from services.applier.model.offsets import OffsetLedger
+from services.applier.model.task import Limits, SourceTable
+from services.applier.outbox import Outbox
+from services.applier.screening import Screen
+from services.applier.spark_jobs import Jobs
+from shared.config.catalogs import ResolvedLake
+from shared.config.declared import Lakes
+from shared.config.model import Config
+from shared.config.pipeline_files import is_copy
+from shared.contracts.messages import Destination, UnreadableMessage, WorkItem
+from shared.kafka.publisher import Publisher
+from shared.kafka.record import Record
+from shared.kafka.settings import KafkaSettings
+from shared.kafka.topics import Topics
+from shared.kafka.work_consumer import Partition, WorkConsumer
+from shared.runtime.background import TURNS_WITHIN_S, Background, Work
+from shared.runtime.metrics import Metrics
+
+log = structlog.get_logger(__name__)
+
+POLL_S = 0.1
+MAX_WAITING = 5_000
+"""Items in hand beyond which the consumer is paused."""
+
+FINISH_WITHIN_S = 20.0
+LONG_READ_S = 1_800.0
+"""No bite of changes takes so long to read."""
+
+FIXED = ("source", "routing")
+"""Sections that jobs in hand were begun with."""
+
+
+@dataclass(frozen=True)
+class ApplierContext:
+    """What the crews of an applier share.
+
+    ``pipelines`` counts them; ``unreadable`` hears of a record of the work topic that is no item.
+    """
+
+    name: str
+    settings: KafkaSettings
+    topics: Topics
+    publisher: Publisher
+    directory: DestinationCache
+    context: SparkContext
+    limits: Limits
+    pipelines: Callable[[], int]
+    most_tasks: int
+    open_lakes: OpenLakes
+    unreadable: Callable[[str, Record, str], None]
+    broken: Callable[[Exception], None]
+
+
+class PipelineConsumer:
+    """``stop`` lets what is in hand end; then the thread does."""
+
+    def __init__(self, config: Config, camp: ApplierContext, metrics: Metrics) -> None:
+        self.pipeline = config.pipeline
+        self._metrics = metrics
+        self.problem: str | None = "starting"
+        self._config = config
+        self._camp = camp
+        self._lakes_of = Lakes(config)
+        self._agreement = Agreement(config)
+        self._ledger = OffsetLedger()
+        self._known = KnownPositions()
+        self._outbox = Outbox(camp.publisher, camp.topics.progress, self._known.delivered)
+        self._screen = Screen(camp.directory, self._known, self._outbox, camp.name)
+        self._loop = Background(f"crew {config.pipeline}", self._consume, on_error=camp.broken)
+        self._paused: frozenset[Partition] = frozenset()
+        self._consumer: WorkConsumer | None = None
+        self._jobs = Jobs(camp.context, source_of(config), camp.limits, camp.name, camp.pipelines, camp.most_tasks)
+        self._lanes = self._hired()
+
+    def take(self, config: Config) -> bool:
+        """Go on with a file that changed: a destination that came into it may have its secrets there.
+
+        Whether it can: what came over REST and reads another source needs another crew. For a file's that is a restart.
+        """
+        changed = [name for name in FIXED if getattr(config, name) != getattr(self._config, name)]
+        if changed and (is_copy(config) or is_copy(self._config)):
+            return False
+        if changed:
+            log.error("file_needs_restart", changed=changed,
+                      pipeline=self.pipeline)  # fmt: skip
+        else:
+            self._config, self._lakes_of, self._agreement = config, Lakes(config), Agreement(config)
+            self._known.forget()  # what a file says of a lake may lead to another one now
+        return True
+
+    def start(self) -> None:
+        self._loop.start()
+
+    def stop(self) -> None:
+        self._loop.stopped.set()
+
+    def join(self, timeout_s: float) -> None:
+        self._loop.stop(timeout_s)
+
+    @property
+    def is_alive(self) -> bool:
+        return self._loop.is_alive
+
+    def renew(self) -> None:
+        if self._consumer is not None:
+            self._consumer.renew()
+
+    def warm(self) -> int:
+        """Build every Spark worker. Returns how many jobs' tasks run side by side."""
+        self._jobs.warm()
+        return self._jobs.parallelism
+
+    def _hired(self) -> Mapping[Lane, LaneThread]:
+        camp = self._camp
+        measure = Measure(self._metrics, camp.open_lakes, lambda key: camp.directory.get(key) is not None)
+        return {
+            lane: LaneThread(
+                lane,
+                self._jobs,
+                camp.directory,
+                self._resolve,
+                self._known,
+                self._screen,
+                self._outbox,
+                measure,
+                camp.name,
+                self._loop_of(lane),
+            )
+            for lane in Lane
+        }
+
+    def _loop_of(self, lane: Lane) -> Callable[[Work], Background]:
+        """The process can't go on without one of its lanes."""
+        name, within_s = f"lane {lane} of {self.pipeline}", longest_job_s(lane, self._camp.limits)
+        return lambda work: Background(name, work, on_error=self._camp.broken, turns_within_s=within_s)
+
+    def _consume(self, loop: Background) -> None:
+        camp, pipeline = self._camp, self.pipeline
+        consumer = self._consumer = WorkConsumer(
+            camp.settings,
+            f"viaduck-applier-{camp.name}-{pipeline}",
+            f"{camp.settings.prefix}.appliers.{pipeline}",
+            [camp.topics.work],
+            on_revoke=self._lose,
+        )
+        try:
+            for lane in self._lanes.values():
+                lane.start()
+            while not loop.stopped.is_set():
+                loop.turned()
+                self._receive(consumer.poll(POLL_S))
+                self._commit(consumer)
+                self._hold_back(consumer)
+                self.problem = consumer.problem
+            self._finish(consumer)
+        finally:
+            consumer.close(self._committable())
+
+    def _lose(self, gone: frozenset[Partition]) -> None:
+        """Others serve these partitions now, and move cursors that we no longer hear of."""
+        self._ledger.forget((partition.topic, partition.number) for partition in gone)
+        self._known.forget(gone)
+
+    def _receive(self, records: list[Record]) -> None:
+        """Sort what came into the lanes, without what needs none: a backlog of repeated items is gone at once."""
+        arrived: dict[Lane, list[Waiting]] = {}
+        for record in records:
+            self._ledger.received((record.topic, record.partition), record.offset)
+            place = (Partition(record.topic, record.partition), record.offset)
+            item = self._parse(record)
+            if item is None or item.pipeline != self.pipeline:
+                self._outbox.finish(place)
+                continue
+            verdict = self._screen.judge(item, 0.0)
+            if verdict.is_final:
+                self._screen.finish(item, place, verdict)
+            else:
+                arrived.setdefault(self._lane_of(item), []).append(Waiting(item, place, time.monotonic()))
+        self._merge(arrived.get(Lane.RETRIES, []))
+        for lane, waiting in arrived.items():
+            self._lanes[lane].offer(waiting)
+
+    def _lane_of(self, item: WorkItem) -> Lane:
+        """A first try for a destination in trouble is a repeated item: its reader counts the tries."""
+        lane = lane_of(item)
+        return Lane.RETRIES if lane is Lane.CHANGES and self._known.is_failing(item) else lane
+
+    def _merge(self, retries: list[Waiting]) -> None:
+        """Take out of ``retries`` what repeats items that some lane has in hand."""
+        again: dict[str, Waiting] = {}
+        for waiting in list(retries):
+            earlier = again.get(waiting.item.key)
+            if earlier is not None and repeats(waiting.item, earlier.item):
+                retries.remove(earlier)
+                self._outbox.finish(earlier.place)
+            again[waiting.item.key] = waiting
+        for lane in self._lanes.values() if again else ():
+            for key, replaced in lane.merge(again).items():
+                retries.remove(again.pop(key))
+                for old in replaced:
+                    self._outbox.finish(old.place)
+
+    def _parse(self, record: Record) -> WorkItem | None:
+        try:
+            return WorkItem.from_bytes(record.value or b"")
+        except UnreadableMessage as error:
+            self._camp.unreadable(self.pipeline, record, str(error))
+            return None
+
+    def _commit(self, consumer: WorkConsumer) -> None:
+        self._outbox.resend()
+        offsets = self._committable()
+        if offsets:
+            consumer.commit(offsets)
+
+    def _committable(self) -> Mapping[Partition, int]:
+        for partition, offset in self._outbox.delivered():
+            self._ledger.done((partition.topic, partition.number), offset)
+        return {Partition(*partition): offset for partition, offset in self._ledger.committable().items()}
+
+    def _hold_back(self, consumer: WorkConsumer) -> None:
+        """Fetch no more than what can be worked off; polling goes on, or the group would think us dead."""
+        if self._ledger.in_hand >= MAX_WAITING and consumer.assigned != self._paused:
+            self._paused = consumer.assigned
+            consumer.pause(self._paused)
+        elif self._paused and self._ledger.in_hand < MAX_WAITING // 2:
+            consumer.resume(self._paused)
+            self._paused = frozenset()
+
+    def _finish(self, consumer: WorkConsumer) -> None:
+        """Let the jobs in hand end, publish what they did, and go on polling meanwhile."""
+        for lane in self._lanes.values():
+            lane.stop()
+        deadline = time.monotonic() + FINISH_WITHIN_S
+        while any(lane.is_alive for lane in self._lanes.values()) and time.monotonic() < deadline:
+            consumer.poll(POLL_S)  # what arrives now is not ours any more: it is not committed, so it is read again
+            self._commit(consumer)
+        self._camp.publisher.flush(2.0)
+
+    def _resolve(self, destination: Destination) -> ResolvedLake:
+        self._agreement.require(destination)
+        return self._lakes_of.published(destination)
+
+
+def longest_job_s(lane: Lane, limits: Limits) -> float:
+    """A task reads its source, and begins no more applies after as long as that took; each has a deadline."""
+    longest_s = limits.deadline_s if lane is Lane.CHANGES else max(limits.deadline_s, limits.seed_deadline_s)
+    return max(3 * longest_s, LONG_READ_S) + TURNS_WITHIN_S
+
+
+def source_of(config: Config) -> SourceTable:
+    source = config.source
+    return SourceTable(Lakes(config).source(), source.schema_name, source.table, config.routing)

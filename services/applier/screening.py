@@ -1,0 +1,71 @@
+"""What becomes of an item before anything is opened for it: most that come again are done with here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import structlog
+
+from services.applier.destination_cache import DestinationCache
+from services.applier.known_positions import KnownPositions
+from services.applier.model.admission import Admission, admit
+from services.applier.model.immediate_answers import answer, unknown
+from services.applier.outbox import Outbox, Place
+from shared.contracts.messages import Destination, Outcome, Progress, WorkItem
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """``RUN`` and ``HOLD`` leave the item to a lane; after every other one it is done with, ``answer`` being sent."""
+
+    admission: Admission
+    answer: Progress | None = None
+
+    @property
+    def is_final(self) -> bool:
+        return self.admission not in (Admission.RUN, Admission.HOLD)
+
+
+class Screen:
+    """Judges items by what this process knows, without a look at any lake. Used by many threads."""
+
+    def __init__(self, directory: DestinationCache, known: KnownPositions, outbox: Outbox, applier: str) -> None:
+        self._directory = directory
+        self._known = known
+        self._outbox = outbox
+        self._applier = applier
+
+    def judge(self, item: WorkItem, waited_s: float) -> Verdict:
+        """``waited_s``: for how long the item has been here, in seconds."""
+        self._known.hear(item)
+        if self._known.was_answered(item):
+            return Verdict(Admission.PASSED)
+        destination = self._directory.last(item.key)
+        admission = admit(item, destination, waited_s)
+        if admission is Admission.UNKNOWN:
+            return Verdict(admission, unknown(item, self._applier))
+        if destination is None:
+            return Verdict(admission)
+        if admission is Admission.FENCED:
+            return Verdict(admission, self._fenced(item, destination))
+        if admission is Admission.RUN:
+            passed = self._known.answer(item, destination, self._applier)
+            if passed is None:
+                return Verdict(Admission.RUN)
+            return Verdict(Admission.PASSED, None if self._known.is_outrun(item) else passed)
+        return Verdict(admission)
+
+    def finish(self, item: WorkItem, place: Place, verdict: Verdict) -> None:
+        """Carry a final verdict out."""
+        if verdict.admission is Admission.REFUSED:
+            log.error("drop_refused", destination=item.key, item=item.item)
+        if verdict.answer is None:
+            self._outbox.finish(place)
+        else:
+            self._outbox.send(verdict.answer, place)
+
+    def _fenced(self, item: WorkItem, destination: Destination) -> Progress:
+        said = answer(item, Outcome.FENCED, self._applier)
+        return said.model_copy(update={"generation": destination.generation})

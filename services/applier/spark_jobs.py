@@ -1,0 +1,88 @@
+"""Spark jobs: one single stage for a group of items, whose tasks read, resolve and apply their own destinations.
+
+Spark's Python workers are kept warm between jobs: what they have attached, and DuckDB itself, outlives one.
+A lake goes to the same of a job's shares each time, and a worker to the share whose lakes it has open (``claim``).
+On this machine answers come while their job goes on; from executors elsewhere with its end.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from services.applier.early_answers import Hear, heard, wait_for_the_end
+from services.applier.model.grouping import Job, Lane, split
+from services.applier.model.task import Limits, SourceTable, Task, TaskResult
+from services.applier.worker.spark_task import run_choices, touch
+from services.applier.worker.task_claim import Choice
+from shared.runtime.spark import is_local, tasks_of_a_job
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+
+class Jobs:
+    """Runs jobs of one pipeline on a Spark context; many threads may call it."""
+
+    def __init__(
+        self,
+        context: SparkContext,
+        source: SourceTable,
+        limits: Limits,
+        applier: str,
+        pipelines: Callable[[], int] = lambda: 1,
+        most_tasks: int | None = None,
+    ) -> None:
+        """``pipelines``: how many share the context; ``most_tasks`` of a job, where that is not all the slots."""
+        self._context = context
+        self._pipelines = pipelines
+        self._most_tasks = context.defaultParallelism if most_tasks is None else most_tasks
+        self._source = source
+        self._limits = limits
+        self._applier = applier
+        self._homes: dict[str, int] = {}
+        """The number of the share that each lake was in last, by its catalog."""
+
+    @property
+    def parallelism(self) -> int:
+        """The most tasks that a job has."""
+        return min(self._most_tasks, tasks_of_a_job(self._context.defaultParallelism, self._pipelines()))
+
+    def run(self, job: Job, lane: Lane, hear: Hear = wait_for_the_end) -> list[TaskResult]:
+        """Run one job and return its tasks' results. Raises what Spark raises when the job itself fails.
+
+        ``hear`` is told, on another thread, what some tasks have answered while the job goes on; the results hold that
+        once more.
+        """
+        self._context.setLocalProperty("spark.scheduler.pool", f"{job.pipeline} {lane}")
+        with self._choices(self._tasks(job, lane), hear) as choices:
+            return self._context.parallelize(choices, len(choices)).mapPartitions(run_choices).collect()
+
+    def warm(self) -> list[int]:
+        """Touch every worker: builds it at first, and keeps Spark from ending it as idle. Returns process ids."""
+        count = self.parallelism * self._pipelines()
+        limits = [self._limits] * count
+        return self._context.parallelize(limits, count).mapPartitions(touch).collect()
+
+    def _tasks(self, job: Job, lane: Lane) -> Sequence[Task]:
+        shares = split(job.targets, 1 if lane.is_narrow else self.parallelism, self._homes)
+        if len(shares) > 1:
+            self._homes.update((target.lake.catalog, number) for number in shares for target in shares[number])
+        return [
+            Task(job.kind, self._source, share, self._limits, self._applier, counts_shared=place == 0)
+            for place, share in enumerate(shares.values())
+        ]
+
+    @contextmanager
+    def _choices(self, tasks: Sequence[Task], hear: Hear) -> Iterator[Sequence[Choice]]:
+        """On this machine each Spark task takes the one that suits its worker; elsewhere each is given one."""
+        if not is_local(self._context.master or ""):
+            yield [Choice((task,)) for task in tasks]
+            return
+        with tempfile.TemporaryDirectory(prefix="viaduck-job-") as folder, heard(Path(folder), hear):
+            told = tuple(replace(task, answers=folder) for task in tasks)
+            yield [Choice(told, folder if len(told) > 1 else None)] * len(told)

@@ -1,0 +1,1 @@
+"""What runs within a Spark task: many destinations at a time."""

@@ -1,0 +1,420 @@
+"""One task on its way through a worker: its items done on many threads, and what became of each.
+
+Nothing in here raises: every error travels home as an outcome.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import duckdb
+
+from services.applier.apply.change import Applied, Change
+from services.applier.apply.decide import Decision, decide
+from services.applier.apply.drop import drop
+from services.applier.apply.feed import Feed
+from services.applier.apply.reading import Counts, Reading
+from services.applier.apply.row_counts import came_and_went, matched_rows
+from services.applier.model.grouping import groups_of
+from services.applier.model.immediate_answers import answer, failed
+from services.applier.model.task import Target, TargetResult, Task, TaskResult, WorkerReport
+from services.applier.worker.answer_files import AnswerFiles
+from services.applier.worker.in_flight import Numbered, UnderWay, crowded_out, unanswered
+from services.applier.worker.worker_state import Worker, worker
+from shared.contracts.errors import DestinationError, ViaduckError
+from shared.contracts.messages import ItemKind, Outcome
+from shared.lake.catalog import TableInfo
+from shared.lake.engine import release
+from shared.lake.failure import classify
+from shared.lake.pool import OpenLake
+
+OF_THE_SOURCE = frozenset(
+    {
+        "destination_unreachable",
+        "destination_busy",
+        "storage_failed",
+        "storage_refused",
+        "access_denied",
+        "lake_missing",
+        "lake_incompatible",
+    }
+)
+"""What is said of any lake and means, while the source is read, that no destination is to blame."""
+
+OF_ONE = frozenset({"internal", "value_refused"})
+"""What is said where nobody knows better: a row or a routing value of one destination may be what can't be read."""
+
+TURN_S = 30.0
+"""Applies of one task begin within so long, or as long as reading took: who waits for his turn is told nothing, and who
+is not answered for in time is sent again (``reader.confirm_within_seconds``)."""
+
+REST_S = TURN_S / 2
+"""What is left goes on if it takes no longer than that: another job for it would read the source again."""
+
+Work = Callable[[int, Target], tuple[Applied | None, Reading | None]]
+"""What is done for one target; nothing at all where the answer comes later."""
+
+
+@dataclass
+class _Tally:
+    """What one task adds to the report."""
+
+    rows_read: int = 0
+    read_seconds: float = 0.0
+    routing_mutations: int = 0
+    conflicts_resolved: int = 0
+
+
+def run_task(task: Task) -> TaskResult:
+    """Do a task's items and say what became of each; one failing target, or source, harms no other result.
+
+    Of a task that takes long only those are answered for whose turn came; the others are as they were.
+    """
+    me = worker(task.limits)
+    run = Run(me, task)
+    results = run.results()
+    evictions = me.pool.evictions - me.reported_evictions
+    me.reported_evictions = me.pool.evictions
+    tally = run.tally
+    report = WorkerReport(
+        pid=os.getpid(),
+        open_lakes=len(me.pool),
+        evictions=evictions,
+        rows_read=tally.rows_read,
+        read_seconds=tally.read_seconds,
+        routing_mutations=tally.routing_mutations,
+        conflicts_resolved=tally.conflicts_resolved,
+    )
+    return TaskResult(tuple(results), report, tuple(run.log))
+
+
+@dataclass
+class Run:
+    """One task on its way through the worker."""
+
+    me: Worker
+    task: Task
+    tally: _Tally = field(default_factory=_Tally)
+    done: dict[int, TargetResult] = field(default_factory=dict)
+    postponed: set[int] = field(default_factory=set)
+    """Targets whose turn did not come."""
+    log: list[str] = field(default_factory=list)
+    _began: float = field(default_factory=time.perf_counter)
+    _read_s: float = 0.0
+    _times: dict[int, datetime | None] = field(default_factory=dict)
+    _files: AnswerFiles = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._files = AnswerFiles(self.task.answers)
+
+    def results(self) -> list[TargetResult]:
+        targets = list(enumerate(self.task.targets))
+        try:
+            self._do(targets)
+        except Exception as error:
+            self._fail(targets, self._explain(error, f"{self.task.kind} items of {self.task.source.table}"))
+        return [self.done[number] for number, _ in targets if number not in self.postponed]
+
+    def _do(self, targets: Sequence[Numbered]) -> None:
+        if self.task.kind is ItemKind.PROBE:
+            source = self._present_table()
+            self._each(targets, lambda _, target: (self.me.applier.probe(target, source, self._time_of), None))
+        elif self.task.kind is ItemKind.DROP:
+            self._each(targets, lambda _, target: (drop(self.me.pool, target), None))
+        elif self.task.kind is ItemKind.UPKEEP:
+            self._each(targets, lambda _, target: (self._keep_up(target), None))
+        elif self.task.kind is ItemKind.ADVANCE:
+            self._advance(targets)
+        elif self.task.kind is ItemKind.SEED:
+            self._seed(targets)
+        else:
+            for group in groups_of(self._still_to_do(targets)):
+                self._change_fitting(group)
+
+    # -- kinds --------------------------------------------------------------------------------------------------------
+
+    def _present_table(self) -> TableInfo | None:
+        """The source table as it is now; None where there is none, which is the reader's business."""
+        source = self.task.source
+        try:
+            with self.me.pool.use(source.lake, read_only=True) as lake:
+                return lake.catalog.table(source.schema, source.table, lake.catalog.head().snapshot)
+        except Exception as error:
+            raise self._explain(error, "reading the source", source=True) from error
+
+    def _time_of(self, snapshot: int) -> datetime | None:
+        """When a snapshot of the source was committed, asked for once: many destinations stand at the same."""
+        if snapshot not in self._times:
+            try:
+                with self.me.pool.use(self.task.source.lake, read_only=True) as lake:
+                    self._times[snapshot] = lake.catalog.time_of(snapshot)
+            except Exception as error:
+                raise self._explain(error, "reading the source", source=True) from error
+        return self._times[snapshot]
+
+    def _keep_up(self, target: Target) -> Applied:
+        """Upkeep may fail, and then waits for its next time: the destination is none the worse for it."""
+        applied, refused = self.me.applier.keep_up(target)
+        if refused is not None:
+            self.log.append(f"upkeep of {target.destination.key} has to wait: {refused}")
+        return applied
+
+    def _advance(self, targets: Sequence[Numbered]) -> None:
+        """Move positions over what is known to be empty: no row is read, only what columns the table has there."""
+        ends: dict[int, list[Numbered]] = {}
+        for number, target in targets:
+            ends.setdefault(target.item.through, []).append((number, target))
+        for group in ends.values():
+            self._change(group)
+
+    def _seed(self, targets: Sequence[Numbered]) -> None:
+        """Read the source once for every destination whose cursor says that it still has to be seeded."""
+        waiting: list[Numbered] = []
+
+        def look(number: int, target: Target) -> tuple[Applied | None, None]:
+            if decide(self.me.applier.cursor(target), target.item) is Decision.APPLY:
+                waiting.append((number, target))
+                return None, None
+            return self.me.applier.probe(target), None
+
+        self._each(targets, look)
+        for group in groups_of(sorted(waiting, key=lambda numbered: numbered[0])):
+            self._change_fitting(group)
+
+    def _still_to_do(self, targets: Sequence[Numbered]) -> Sequence[Numbered]:
+        """Without those whose cursor is elsewhere: a look at it costs less than reading what it may have passed."""
+        waiting = [(number, target) for number, target in targets if not target.looks_first]
+
+        def look(number: int, target: Target) -> tuple[Applied | None, None]:
+            cursor = self.me.applier.cursor(target)
+            if cursor is None or decide(cursor, target.item) is Decision.APPLY:
+                waiting.append((number, target))
+                return None, None
+            return self.me.applier.probe(target, self._present_table(), self._time_of), None
+
+        self._each([(number, target) for number, target in targets if target.looks_first], look)
+        return sorted(waiting, key=lambda numbered: numbered[0])
+
+    def _change_fitting(self, group: Sequence[Numbered]) -> None:
+        parts = self.me.wide.parts(self.task.source, group)
+        for part in parts or [group]:
+            self._change(part, sparing=parts is not None)
+
+    def _change(self, group: Sequence[Numbered], *, sparing: bool = False) -> None:
+        """Read the range once for the whole group; one that does not fit, sparingly, and in parts by routing value.
+
+        DuckDB pins 2,048 rows at a time wherever it keeps some, so very wide ones fail long before the disk is full.
+        """
+        if self._is_late():
+            self._postpone(group)
+            return
+        self._answer_early(at_once=True)
+        try:
+            reading = self._read(group, sparing=sparing)
+        except duckdb.OutOfMemoryException as error:
+            if sparing and len(group) == 1:
+                self._fail(group, self._explain(error, "reading the source"))
+                return
+            self.log.append(
+                f"a range for {len(group)} of the destinations does not fit into memory; it is read sparingly"
+            )
+            half = len(group) // 2
+            for part in filter(None, (group[:half], group[half:])):
+                self._change(part, sparing=True)
+            return
+        except Exception as error:
+            self._part(group, self._explain(error, "reading the source", source=True), sparing=sparing)
+            return
+        try:
+            self._apply_all(reading, group)
+        finally:
+            self._forget(reading)
+
+    def _part(self, group: Sequence[Numbered], error: ViaduckError, *, sparing: bool) -> None:
+        """A reading failed: halve the group until who is to blame stands alone, where it may be one of them."""
+        if len(group) == 1 or error.type not in OF_ONE:
+            self._fail(group, error)
+            return
+        self.log.append(f"a reading for {len(group)} of the destinations failed; it is done in two: {error}")
+        half = len(group) // 2
+        for part in (group[:half], group[half:]):
+            self._change(part, sparing=sparing)
+
+    def _apply_all(self, reading: Reading, group: Sequence[Numbered]) -> None:
+        ready = []
+        for number, target in group:
+            refused = reading.refused.get(number)
+            if refused is not None:
+                self._fail([(number, target)], refused)
+            elif self._nothing_changed(reading, number):
+                empty = Applied(Outcome.EMPTY, target.item.expected, reading.through)
+                self.done[number] = self._result(number, target, empty, reading)
+            else:
+                ready.append((number, target))
+        self._each(ready, lambda number, target: (self._apply(reading, number, target), reading))
+
+    def _apply(self, reading: Reading, number: int, target: Target) -> Applied:
+        change = Change(target, reading.through, reading.table, number, reading, reading.counts[number])
+        return self.me.applier.apply(change)
+
+    def _nothing_changed(self, reading: Reading, number: int) -> bool:
+        counts = reading.counts[number]
+        return self.task.kind is ItemKind.CHANGES and not counts.touched and not counts.upserts
+
+    def _read(self, group: Sequence[Numbered], *, sparing: bool) -> Reading:
+        began = time.perf_counter()
+        source = self.task.source
+        try:
+            with self.me.pool.use(source.lake, read_only=True) as lake:
+                reading = self._read_from(lake, group, sparing=sparing)
+        finally:
+            self._read_s += time.perf_counter() - began
+        self._tell_layout(reading)
+        if self.task.counts_shared:
+            self.tally.rows_read += reading.rows_read
+            self.tally.read_seconds += time.perf_counter() - began
+            self.tally.routing_mutations += reading.routing_mutations
+        return reading
+
+    def _read_from(self, lake: OpenLake, group: Sequence[Numbered], *, sparing: bool) -> Reading:
+        con = lake.cursor()
+        try:
+            reading = Feed(con, lake, self.task.source).read(self.task.kind, group, sparing=sparing)
+            if self.task.kind is not ItemKind.ADVANCE:
+                self.me.wide.weigh(self.task.source, reading)
+            return reading
+        except BaseException as error:
+            release(con)
+            if isinstance(error, duckdb.Error):
+                self.me.pool.evict(lake)
+            raise
+
+    def _tell_layout(self, reading: Reading) -> None:
+        """Say once for each worker and table that files can't be left out, and what ends that (H17)."""
+        notice = reading.layout.notice(reading.table.schema, reading.table.name)
+        if notice is not None and notice not in self.me.told:
+            self.me.told.add(notice)
+            self.log.append(notice)
+
+    # -- many targets at once -----------------------------------------------------------------------------------------
+
+    def _each(self, targets: Sequence[Numbered], work: Work) -> None:
+        """Run ``work`` for each target on the worker's threads. Who stalls is left behind, with an outcome.
+
+        Nobody waits for one that waits for its catalog: the places of those that are silent are given to others.
+        """
+        width, waiting, running = self.me.width, deque(targets), UnderWay()
+        width.begin()
+        while waiting or running:
+            if waiting and self._is_late():
+                self._postpone(waiting)
+                waiting.clear()
+                continue
+            places = min(width.most, width.now + 2 * running.silent)
+            while waiting and len(running) < places:
+                numbered = waiting.popleft()
+                running.begin(self.me.threads.submit(self._one, *numbered, work), numbered)
+            finished = running.wait()
+            if not finished and running.has_stalled(
+                self.task.limits.stall_s, self.task.limits.deadline_of(self.task.kind)
+            ):
+                self._leave_behind(running, waiting)
+                return
+            if finished:
+                width.judge(len(finished), full=bool(waiting) and len(running) < places)
+            for number, result in finished:
+                if result is not None:
+                    self.done[number] = result
+            self._answer_early()
+
+    def _answer_early(self, *, at_once: bool = False) -> None:
+        """Tell the driver of what is done, before a reading ``at_once``: nobody knows how long it takes."""
+        try:
+            self._files.leave(self.done, at_once=at_once)
+        except OSError as error:
+            self.log.append(f"answers of a task that goes on could not be told before its end: {error}")
+
+    def _is_late(self) -> bool:
+        """Whether nothing more is to be begun. Every task gets something done, or none ever would."""
+        elsewhere_s = time.perf_counter() - self._began - self._read_s
+        if not self.done or elsewhere_s < max(TURN_S, self._read_s):
+            return False
+        left = len(self.task.targets) - len(self.done)
+        return left * elsewhere_s / len(self.done) > REST_S
+
+    def _postpone(self, targets: Iterable[Numbered]) -> None:
+        self.postponed.update(number for number, _ in targets)
+
+    def _one(self, number: int, target: Target, work: Work) -> TargetResult | None:
+        began = time.perf_counter()
+        try:
+            applied, reading = work(number, target)
+        except Exception as error:
+            return self._failed(target, self._explain(error, f"{self.task.kind} of {target.destination.key}"))
+        if applied is None:
+            return None
+        return self._result(number, target, applied, reading, time.perf_counter() - began)
+
+    def _leave_behind(self, stalled: UnderWay, never_begun: Iterable[Numbered]) -> None:
+        """Give up waiting. The threads go on by themselves; whatever they still commit, the fence judges."""
+        self.me.leave(
+            stalled.begun,
+            [target.lake for _, target, _ in stalled.left()],
+            self.task.limits.deadline_of(self.task.kind),
+        )
+        for number, target, seconds in stalled.left():
+            self.done[number] = self._failed(target, unanswered(target, seconds))
+        for number, target in never_begun:
+            self.done[number] = self._failed(target, crowded_out(target, len(stalled), self.task.limits.stall_s))
+
+    # -- outcomes -----------------------------------------------------------------------------------------------------
+
+    def _explain(self, error: Exception, doing: str, *, source: bool = False) -> ViaduckError:
+        """The typed error."""
+        known = classify(error, doing)
+        if source and known.type in OF_THE_SOURCE:
+            return DestinationError("source_unreachable", known.message, "check the source's catalog and store")
+        return known
+
+    def _fail(self, targets: Sequence[Numbered], error: ViaduckError) -> None:
+        for number, target in targets:
+            self.done.setdefault(number, self._failed(target, error))
+
+    def _failed(self, target: Target, error: ViaduckError) -> TargetResult:
+        return TargetResult(failed(target.item, error, self.task.applier))
+
+    def _result(
+        self, number: int, target: Target, applied: Applied, reading: Reading | None, seconds: float | None = None
+    ) -> TargetResult:
+        wrote = applied.outcome is Outcome.APPLIED
+        counts = reading.counts[number] if reading is not None and wrote else Counts()
+        phases = dict(reading.seconds) if reading is not None else {}
+        if seconds is not None:
+            phases["apply"] = seconds
+        progress = answer(target.item, applied.outcome, self.task.applier).model_copy(
+            update={
+                "generation": applied.generation or target.item.generation,
+                "position": applied.position,
+                "through": applied.through,
+                "deleted": applied.deleted,
+                "upserted": counts.upserts,
+                "inserted": applied.inserted,
+                "rows_applied": applied.rows_applied,
+                "seconds": {phase: round(spent, 6) for phase, spent in phases.items()},
+            }
+        )
+        matched = matched_rows(counts, applied.deleted)
+        self.tally.conflicts_resolved += came_and_went(counts, applied.deleted)
+        gone = max(0, counts.touched - counts.upserts)
+        return TargetResult(progress, matched, gone, seconds if wrote else None)
+
+    def _forget(self, reading: Reading) -> None:
+        try:
+            reading.drop()
+        except duckdb.Error:
+            self.me.pool.evict_of(self.task.source.lake, read_only=True)

@@ -1,0 +1,98 @@
+"""What a Spark Python worker keeps between tasks: lakes, each open in a DuckDB instance of its own, and threads.
+
+It outlives jobs as long as no task raises, leaves input unread or idles for a minute.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from services.applier.apply.transaction import Applier
+from services.applier.model.task import Limits
+from services.applier.worker.adaptive_concurrency import Width
+from services.applier.worker.in_flight import Doing
+from services.applier.worker.wide_rows import Wide
+from shared.config.catalogs import ResolvedLake
+from shared.lake.engine import memory_of
+from shared.lake.pool import LakePool
+
+
+class Worker:
+    """One process's open lakes and threads. Built at the first task."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.pool = LakePool(limits.max_open_lakes, limits.memory_limit)
+        self.applier = Applier(self.pool, limits)
+        self.told = set[str]()
+        """Notices that the log has been told."""
+        self.wide = Wide(memory_of(limits.memory_limit))
+        self.width = Width(limits.threads, limits.most_threads)
+        self.threads = self._hired()
+        self.reported_evictions = 0
+
+    def close(self) -> None:
+        """Let go of everything. The lake of somebody who is left behind goes when he does."""
+        self.threads.shutdown(wait=False, cancel_futures=True)
+        self.pool.close()
+
+    def leave(self, behind: Mapping[Doing, float], lakes: Iterable[ResolvedLake], deadline_s: float) -> None:
+        """Go on without those, with other threads and with their lakes opened anew.
+
+        ``behind``: when each was begun, in monotonic seconds; ``deadline_s``: how long its transaction may take.
+        """
+        _left_behind.update((doing, began_s + deadline_s) for doing, began_s in behind.items())
+        for lake in lakes:
+            self.pool.evict_of(lake, read_only=False)
+        self.threads.shutdown(wait=False, cancel_futures=True)
+        self.threads = self._hired()
+
+    def _hired(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(self.width.most, thread_name_prefix="apply")
+
+
+_worker: Worker | None = None
+_building = threading.Lock()
+_left_behind: dict[Doing, float] = {}
+"""Who was left behind in this process, and when each can bring nothing about any more."""
+
+MOST_STUCK = 8
+"""Each holds a thread, a connection and a DuckDB instance; a process has its other lakes open, which end with it."""
+
+
+def worker(limits: Limits) -> Worker:
+    """This process's worker."""
+    global _worker
+    with _building:
+        stale = _worker is not None and _worker.limits != limits
+    if stale:
+        forget()
+    with _building:
+        if _worker is None:
+            _worker = Worker(limits)
+        return _worker
+
+
+def forget() -> None:
+    """Let go of this process's worker; the next task builds a new one."""
+    global _worker
+    with _building:
+        if _worker is not None:
+            _worker.close()
+            _worker = None
+
+
+def count_stuck() -> int:
+    """How many that were left behind are still at it past their deadline, and so can bring nothing about any more.
+
+    A transaction among them is interrupted. One that waits for a socket is not to be had: only the end of the process
+    takes from it what it holds.
+    """
+    for gone in [each for each in _left_behind if each.done()]:
+        del _left_behind[gone]
+    if _left_behind and _worker is not None:
+        _worker.applier.attempts.end_overdue()
+    return sum(time.monotonic() > due_s for due_s in _left_behind.values())

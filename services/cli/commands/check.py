@@ -1,0 +1,182 @@
+"""``viaduck check``: is the file right, and does everything that it names answer? No Spark, no broker of its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rich.table import Table
+from sqlalchemy import create_engine
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import SQLAlchemyError
+
+from services.cli.output.sanitize import cell
+from services.cli.runtime.console import console
+from services.cli.runtime.lock import refused
+from services.cli.runtime.writable import require_writable
+from services.cli.verify.registered_destinations import registry_url
+from shared.config.declared import Lakes
+from shared.config.deployment import Deployment
+from shared.config.model import Config, FileDestination
+from shared.config.secrets import told
+from shared.contracts.errors import ConfigError, DependencyError, SourceError, ViaduckError
+from shared.kafka.broker import Broker
+from shared.kafka.settings import KafkaSettings
+from shared.lake.catalog import CatalogReader
+from shared.lake.failure import LakeAbsent
+from shared.lake.source import look
+from shared.runtime.full_disk import full_disk
+
+DONE, UNREACHABLE = 0, 3
+AT_ONCE = 8
+BROKER_WITHIN_S = 5.0
+HINT = "check registry.url and that its server runs"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that the file names, and what is wrong with it, if anything."""
+
+    what: str
+    fine: bool
+    said: str
+    hint: str = ""
+
+
+def main(deployment: Deployment) -> int:
+    """Check everything and say what was found. Returns the exit code; raises ``ConfigError`` for what the files must
+    say otherwise, be it that only a source shows it."""
+    several = len(deployment.configs) > 1
+    found: list[Finding] = []
+    mistakes: list[str] = []
+    for config in deployment.configs:
+        try:
+            found += [_named(config, each) if several else each for each in _pipeline(config)]
+        except ConfigError as error:
+            mistakes += [f"{config.path}: {line}" if several else line for line in error.mistakes]
+    for name, lines in deployment.withheld.items():
+        mistakes += [f"{deployment.copies.file(name)}: {line}" for line in lines]
+    try:
+        found += [_state_dir(deployment.common), _broker(deployment.common), _registry(deployment.common)]
+    except ConfigError as error:
+        mistakes += error.mistakes
+    if mistakes:
+        raise ConfigError(mistakes)
+    _show(found)
+    return DONE if all(finding.fine for finding in found) else UNREACHABLE
+
+
+def _pipeline(config: Config) -> list[Finding]:
+    return [*_source(config), *_destinations(config)]
+
+
+def _named(config: Config, finding: Finding) -> Finding:
+    return replace(finding, what=f"{config.pipeline}: {finding.what}")
+
+
+def _source(config: Config) -> Iterator[Finding]:
+    name = f"source {config.source.schema_name}.{config.source.table}"
+    try:
+        seen = look(config)
+    except SourceError as error:
+        yield Finding(name, False, error.message, error.hint)
+        return
+    routed = f"routed by {seen.routing.name} {seen.routing.type}"
+    keys = ", ".join(key.name for key in seen.keys) or "none, append-only"
+    yield Finding(name, True, f"at snapshot {seen.head.snapshot}; {routed}; keys: {keys}")
+
+
+def _destinations(config: Config) -> list[Finding]:
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(lambda destination: _destination(config, destination), config.destinations))
+
+
+def _destination(config: Config, destination: FileDestination) -> Finding:
+    name = f"destination {destination.id}"
+    try:
+        lake = Lakes(config).listed(destination)
+        with closing(CatalogReader(lake)) as catalog:
+            head = catalog.head().snapshot
+    except LakeAbsent:
+        return Finding(name, True, "has no lake yet; its first seed makes one")
+    except LookupError:
+        return Finding(name, True, "has a catalog and no lake yet; its first seed makes one")
+    except ViaduckError as error:
+        return Finding(name, False, error.message, error.hint)
+    return Finding(name, True, f"its lake is at snapshot {head}")
+
+
+def _state_dir(config: Config) -> Finding:
+    return _answered("state_dir", lambda: _ask_state_dir(config.state_dir))
+
+
+def _ask_state_dir(folder: Path) -> str:
+    try:
+        require_writable(folder)
+    except OSError as error:
+        raise refused(error, folder) from None
+    return f"{folder} can be written"
+
+
+def _broker(config: Config) -> Finding:
+    if config.kafka.bootstrap_servers is None:
+        return Finding("broker", True, "none is configured; `viaduck up` brings one")
+    return _answered("broker", lambda: _ask_broker(config))
+
+
+def _ask_broker(config: Config) -> str:
+    settings = KafkaSettings.reaching(config)
+    return f"cluster {Broker(settings, 'viaduck-check').cluster_id(BROKER_WITHIN_S)} answers at {settings.bootstrap}"
+
+
+def _registry(config: Config) -> Finding:
+    url = registry_url(config, os.environ)
+    if url is None:
+        return Finding("registry", True, f"a SQLite file in {config.state_dir}")
+    return _answered("registry", lambda: _ask_registry(url))
+
+
+def _ask_registry(url: URL) -> str:
+    if url.get_backend_name() == "sqlite" and url.database:
+        return _ask_sqlite(Path(url.database))
+    engine = create_engine(url)
+    try:
+        with engine.connect():
+            return f"{url.render_as_string(hide_password=True)} answers"
+    except SQLAlchemyError as error:
+        said = told(str(getattr(error, "orig", None) or error)).splitlines()[0]
+        raise DependencyError("registry", said, HINT) from None
+    finally:
+        engine.dispose()
+
+
+def _ask_sqlite(file: Path) -> str:
+    """Control makes the file and its folder; to look must not make them."""
+    try:
+        require_writable(file.parent)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise full_disk(error) or DependencyError("registry", f"can't write {file.parent}: {why}", HINT) from None
+    return f"a SQLite file in {file.parent}"
+
+
+def _answered(what: str, ask: Callable[[], str]) -> Finding:
+    try:
+        return Finding(what, True, ask())
+    except ConfigError:
+        raise
+    except DependencyError as error:
+        return Finding(what, False, error.message, error.hint)
+
+
+def _show(found: list[Finding]) -> None:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for finding in found:
+        table.add_row("ok" if finding.fine else "[bold red]no[/]", cell(finding.what), cell(finding.said))
+        if not finding.fine and finding.hint:
+            table.add_row("", "", cell(f"→ {finding.hint}"))
+    console().print(table)

@@ -1,0 +1,236 @@
+"""``viaduck destination …``: the REST calls of destinations, from a terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from services.cli.commands.options import Id, IfMatch, Json, MaybeFile, Pipeline, Timeout, Url, Wait, end, target
+
+app = typer.Typer(help="Destinations: look at them, add them, change them, remove them.", no_args_is_help=True)
+
+WAIT_S = 600.0
+
+
+@app.command("list")
+def list_(
+    config: MaybeFile = None,
+    url: Url = None,
+    json: Json = False,
+    pipeline: Pipeline = None,
+    state: Annotated[str | None, typer.Option(help="Only those in this state.")] = None,
+    prefix: Annotated[str | None, typer.Option(help="Only ids that begin with this.")] = None,
+    search: Annotated[str | None, typer.Option(help="Only where id or routing value hold this.")] = None,
+    min_lag: Annotated[
+        float | None, typer.Option("--min-lag", metavar="SECONDS", min=0, help="Only what lags so much or more.")
+    ] = None,
+    sort: Annotated[str | None, typer.Option(help="id, lag, -lag, position or -position.")] = None,
+) -> None:
+    """Show one line per destination."""
+    from services.cli.output.status_table import list_all
+
+    asked = target(config, url)
+    given = {"state": state, "prefix": prefix, "search": search, "min_lag": min_lag, "sort": sort}
+    filters = {name: str(value) for name, value in given.items() if value is not None}
+    end(list_all(asked.client, [pipeline] if pipeline else asked.named, json, **filters))
+
+
+@app.command()
+def show(id: Id, config: MaybeFile = None, url: Url = None, pipeline: Pipeline = None, json: Json = False) -> None:
+    """Show everything about one destination."""
+    from services.cli.output import status_table
+
+    asked = target(config, url)
+    end(status_table.show(asked.client, asked.pipeline(pipeline), id, json))
+
+
+@app.command()
+def add(
+    id: Id,
+    routing_value: Annotated[str, typer.Option(help="Rows with this value go there.")],
+    config: MaybeFile = None,
+    url: Url = None,
+    pipeline: Pipeline = None,
+    catalog: Annotated[str | None, typer.Option(help="Its lake's catalog; no password.")] = None,
+    catalog_env: Annotated[str | None, typer.Option(help="Or the variable that holds it.")] = None,
+    metadata_schema: Annotated[str | None, typer.Option(help="The schema of DuckLake's own tables.")] = None,
+    data_path: Annotated[str | None, typer.Option(help="Where its data files go.")] = None,
+    schema: Annotated[str | None, typer.Option(help="The schema of its table.")] = None,
+    table: Annotated[str | None, typer.Option(help="Its table.")] = None,
+    seed_mode: Annotated[str | None, typer.Option(help="scan, replay or latest.")] = None,
+    name: Annotated[str | None, typer.Option(help="Display name.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--property", metavar="NAME=VALUE", help="An S3 setting; may be repeated.")
+    ] = None,
+    check: Annotated[bool, typer.Option(help="Look at its lake before anything is written.")] = True,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only look whether it could be added.")] = False,
+    if_match: IfMatch = None,
+    wait: Wait = False,
+    timeout: Timeout = WAIT_S,
+    json: Json = False,
+) -> None:
+    """Add a destination, or change it."""
+    from services.cli.commands import destination_actions
+
+    given = {"routing_value": routing_value, "catalog": catalog, "catalog_env": catalog_env, "schema": schema,
+             "metadata_schema": metadata_schema, "data_path": data_path, "table": table, "seed_mode": seed_mode,
+             "name": name}  # fmt: skip
+    entry: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    entry["properties"] = dict(_pair(each) for each in set_ or [])
+    asked = target(config, url)
+    chosen = asked.pipeline(pipeline)
+    if dry_run:
+        end(destination_actions.validate(asked.client, chosen, {"id": id, **entry}, json))
+    wait_s = timeout if wait else None
+    end(
+        destination_actions.add(
+            asked.client, chosen, id, entry, check=check, if_match=if_match, wait_s=wait_s, as_json=json
+        )
+    )
+
+
+@app.command("import")
+def import_(
+    file: Annotated[Path, typer.Argument(metavar="NDJSON", help="One entry a line, id included.")],
+    config: MaybeFile = None,
+    url: Url = None,
+    pipeline: Pipeline = None,
+    all_or_nothing: Annotated[bool, typer.Option("--all-or-nothing", help="Add none where one line fails.")] = False,
+    json: Json = False,
+) -> None:
+    """Add or change thousands at once."""
+    from services.cli.commands import destination_actions
+
+    asked = target(config, url)
+    end(destination_actions.import_(asked.client, asked.pipeline(pipeline), file, all_or_nothing, json))
+
+
+@app.command()
+def remove(
+    id: Id,
+    config: MaybeFile = None,
+    url: Url = None,
+    pipeline: Pipeline = None,
+    drop_data: Annotated[bool, typer.Option("--drop-data", help="Drop its table and cursor as well.")] = False,
+    if_match: IfMatch = None,
+    wait: Wait = False,
+    timeout: Timeout = WAIT_S,
+    json: Json = False,
+) -> None:
+    """Forget a destination; its data stays unless it is to be dropped."""
+    from services.cli.commands import destination_actions
+
+    asked = target(config, url)
+    chosen = asked.pipeline(pipeline)
+    wait_s = timeout if wait else None
+    end(
+        destination_actions.remove(
+            asked.client, chosen, id, drop=drop_data, if_match=if_match, wait_s=wait_s, as_json=json
+        )
+    )
+
+
+@app.command()
+def pause(
+    id: Id, config: MaybeFile = None, url: Url = None, pipeline: Pipeline = None, if_match: IfMatch = None,
+    json: Json = False,
+) -> None:  # fmt: skip
+    """Plan nothing for it until it is resumed."""
+    _switch("pause", id, config, url, pipeline, if_match, json)
+
+
+@app.command()
+def resume(
+    id: Id, config: MaybeFile = None, url: Url = None, pipeline: Pipeline = None, if_match: IfMatch = None,
+    json: Json = False,
+) -> None:  # fmt: skip
+    """Go on after a pause, or try a parked one again."""
+    _switch("resume", id, config, url, pipeline, if_match, json)
+
+
+@app.command()
+def stop(
+    id: Id, config: MaybeFile = None, url: Url = None, pipeline: Pipeline = None, if_match: IfMatch = None,
+    json: Json = False,
+) -> None:  # fmt: skip
+    """Switch it off until it is restarted."""
+    _switch("stop", id, config, url, pipeline, if_match, json)
+
+
+@app.command()
+def restart(
+    id: Id, config: MaybeFile = None, url: Url = None, pipeline: Pipeline = None, if_match: IfMatch = None,
+    json: Json = False,
+) -> None:  # fmt: skip
+    """Go on from wherever it is, at once."""
+    _switch("restart", id, config, url, pipeline, if_match, json)
+
+
+@app.command()
+def reseed(
+    id: Id, config: MaybeFile = None, url: Url = None, pipeline: Pipeline = None, if_match: IfMatch = None,
+    wait: Wait = False, timeout: Timeout = WAIT_S, json: Json = False,
+) -> None:  # fmt: skip
+    """Start a new generation with a scan of the source, which replaces all rows of its table."""
+    from services.cli.commands import destination_actions
+
+    asked = target(config, url)
+    chosen = asked.pipeline(pipeline)
+    begun = asked.client.reseed(chosen, id, if_match=if_match)
+    end(destination_actions.follow(asked.client, begun, timeout if wait else None, json))
+
+
+@app.command()
+def rewind(
+    id: Id,
+    to: Annotated[int, typer.Option("--to", metavar="SNAPSHOT", min=0, help="A snapshot that the source retains.")],
+    config: MaybeFile = None,
+    url: Url = None,
+    pipeline: Pipeline = None,
+    if_match: IfMatch = None,
+    wait: Wait = False,
+    timeout: Timeout = WAIT_S,
+    json: Json = False,
+) -> None:
+    """Start a new generation at an older snapshot of the source, and continue from there."""
+    from services.cli.commands import destination_actions
+
+    asked = target(config, url)
+    chosen = asked.pipeline(pipeline)
+    begun = asked.client.rewind(chosen, id, to, if_match=if_match)
+    end(destination_actions.follow(asked.client, begun, timeout if wait else None, json))
+
+
+@app.command()
+def history(
+    id: Id,
+    config: MaybeFile = None,
+    url: Url = None,
+    pipeline: Pipeline = None,
+    limit: Annotated[int, typer.Option(min=1, max=200, help="How many at most.")] = 50,
+    json: Json = False,
+) -> None:
+    """Show what was applied, the newest first, from the destination's own commits."""
+    from services.cli.output.listing import COMMITS, show_list
+
+    asked = target(config, url)
+    end(show_list(asked.client.history(asked.pipeline(pipeline), id, limit), COMMITS, json))
+
+
+def _switch(
+    action: Any, id: str, config: list[Path] | None, url: str | None, pipeline: str | None, if_match: int | None,
+    json: bool,
+) -> None:  # fmt: skip
+    from services.cli.output.status_table import show_one
+
+    asked = target(config, url)
+    show_one(asked.client.act(asked.pipeline(pipeline), id, action, if_match=if_match), json)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise typer.BadParameter(f"{text}: write NAME=VALUE", param_hint="--property")
+    return name, value

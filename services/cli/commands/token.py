@@ -1,0 +1,81 @@
+"""``viaduck token …``: with a file straight in the registry, so that there can be a first one; else over REST."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from services.cli.commands.options import Json, MaybeFile, Url, end, target
+
+app = typer.Typer(help="Bearer tokens: create, list and revoke them.", no_args_is_help=True)
+
+REGISTRY = "services.control.operations.token_command"
+
+
+class Scope(StrEnum):
+    READ = "read"
+    WRITE = "write"
+    DROP = "drop"
+    ADMIN = "admin"
+
+
+@app.command()
+def create(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Who it is for; it goes into the audit trail.")],
+    scope: Annotated[Scope, typer.Option(help="What it may do; each may do what those before it may.")] = Scope.WRITE,
+    pipeline: Annotated[
+        list[str] | None, typer.Option(help="The only pipeline that it may know of; may be given several times.")
+    ] = None,
+    config: MaybeFile = None,
+    url: Url = None,
+    json: Json = False,
+) -> None:
+    """Create a token. It is shown once, and can't be shown again."""
+    from services.cli.output.status_table import print_json
+
+    if url is not None:
+        made = target(config, url).client.create_token(name, scope.value, pipeline or None)
+    else:
+        made = _registry(config, "create", name, scope.value, pipeline or None)
+    if json:
+        print_json([made])
+    else:
+        print(made["token"])
+        only = f" for {', '.join(pipeline)}" if pipeline else ""
+        typer.echo(f"{name}: {scope.value}{only}, revoke it with `viaduck token revoke {made['id']}`", err=True)
+
+
+@app.command("list")
+def list_(config: MaybeFile = None, url: Url = None, json: Json = False) -> None:
+    """Show the tokens that there are and were, without their secrets."""
+    from services.cli.output.listing import TOKENS, show_list
+
+    found = target(config, url).client.tokens() if url is not None else _registry(config, "tokens")
+    end(show_list(found, TOKENS, json))
+
+
+@app.command()
+def revoke(
+    id: Annotated[str, typer.Argument(metavar="ID", help="As `viaduck token list` shows it.")],
+    config: MaybeFile = None,
+    url: Url = None,
+) -> None:
+    """Revoke a token; it opens nothing any more within seconds."""
+    if url is not None:
+        target(config, url).client.revoke_token(id)
+    else:
+        _registry(config, "revoke", id)
+
+
+def _registry(config: list[Path] | None, function: str, *arguments: str | list[str] | None) -> Any:
+    """Asks the registry itself: whoever can open it may do everything anyway."""
+    import importlib
+
+    from services.cli.runtime.run_service import load_for
+
+    if not config:
+        raise typer.BadParameter("give either a file or an address", param_hint="-c / --url")
+    return getattr(importlib.import_module(REGISTRY), function)(load_for(config).common, *arguments)

@@ -1,0 +1,1 @@
+"""How results are shown: tables, JSON lines, text made safe for terminals."""

@@ -1,0 +1,108 @@
+"""``viaduck status`` and ``viaduck destination list|show``: what control says, as a table or as JSON lines."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+
+from services.cli.output.sanitize import cell
+from services.cli.runtime.client import Control
+from services.cli.runtime.console import console
+
+Status = Mapping[str, Any]
+
+COLOURS = {"running": "green", "seeding": "cyan", "parked": "red", "paused": "yellow", "stopped": "yellow"}
+
+
+def list_all(control: Control, pipelines: Sequence[str], as_json: bool, **filters: str) -> int:
+    """One line per destination. Returns the exit code: 1 if one is parked."""
+    found = [status for name in pipelines or control.pipelines() for status in control.destinations(name, **filters)]
+    if as_json:
+        print_json(found)
+    else:
+        console().print(table_of(found) if found else "no destinations")
+        _print_notices(control, pipelines)
+    return 1 if any(status["state"] == "parked" for status in found) else 0
+
+
+def _print_notices(control: Control, pipelines: Sequence[str]) -> None:
+    """What makes a source dear to read, and the statement that mends it."""
+    for name in pipelines or control.pipelines():
+        notice = (control.pipeline(name)["frontier"] or {}).get("notice")
+        if notice is not None:
+            console(stderr=True).print(cell(f"{name}: {notice}"))
+
+
+def show(control: Control, pipeline: str, id: str, as_json: bool) -> int:
+    """Everything about one destination. Returns the exit code: 1 if it is parked."""
+    status = control.destination(pipeline, id)
+    show_one(status, as_json)
+    return 1 if status["state"] == "parked" else 0
+
+
+def show_one(found: Status, as_json: bool) -> None:
+    """Everything about one thing."""
+    if as_json:
+        print_json([found])
+    else:
+        console().print(_details(found))
+
+
+def print_json(values: Iterable[Status]) -> None:
+    for value in values:
+        sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+    sys.stdout.flush()
+
+
+def table_of(found: Sequence[Status]) -> Table:
+    """One row per destination. In a narrow terminal ids and reasons are folded, never cut."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    several = len({status["pipeline"] for status in found}) > 1
+    if several:
+        table.add_column("pipeline", overflow="fold")
+    table.add_column("destination", overflow="fold")
+    table.add_column("state", no_wrap=True)
+    for name in ("position", "exact to", "lag", "seconds", "rows"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("what is wrong, and what helps", overflow="fold")
+    for status in found:
+        table.add_row(*([cell(status["pipeline"])] if several else []), *_row(status))
+    return table
+
+
+def _row(status: Status) -> list[str]:
+    colour = COLOURS.get(status["state"], "white")
+    return [
+        cell(status["id"]),
+        f"[{colour}]{cell(status['state'])}[/]",
+        *(_figure(status[key]) for key in ("position", "known_through", "lag_snapshots")),
+        _figure(status["lag_seconds"], "unknown"),
+        _figure(status["rows_applied"]),
+        cell(_problem(status)),
+    ]
+
+
+def _figure(figure: float | None, none: str = "–") -> str:
+    return none if figure is None else f"{figure:,}"
+
+
+def _details(status: Status) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in status.items():
+        text = _problem(status) if name == "error" else "–" if value is None else str(value)
+        table.add_row(cell(name), cell(text))
+    return table
+
+
+def _problem(status: Status) -> str:
+    error = status.get("error")
+    if not error:
+        return ""
+    hint = f" → {error['hint']}" if error.get("hint") else ""
+    return f"{error['type']}: {error['message']}{hint}"

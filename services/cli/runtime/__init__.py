@@ -1,0 +1,1 @@
+"""How the command line starts, finds and ends services."""

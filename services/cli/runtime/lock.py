@@ -1,0 +1,77 @@
+"""One ``viaduck up`` for each state folder."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from shared.contracts.errors import ConfigError, DependencyError
+from shared.runtime.full_disk import full_disk
+
+NAME = "up.lock"
+
+
+class StateLock:
+    """Held from ``with`` to its end, however the process ends; the file tells others who holds it, and where it is."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self._file = state_dir / NAME
+
+    def __enter__(self) -> Self:
+        """Raises ``ConfigError`` where somebody else holds it or the folder can't be written, ``DependencyError`` where
+        its disk is full."""
+        try:
+            _make_private(self._file.parent)
+            self._open = self._file.open("ab")
+        except OSError as error:
+            raise refused(error, self._file.parent) from None
+        try:
+            fcntl.flock(self._open, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._open.close()
+            raise ConfigError([self._taken()]) from None
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        with suppress(OSError):  # whoever comes next asks the lock, not the text
+            self._file.write_text(json.dumps({}))
+        self._open.close()
+
+    def tell(self, about: dict[str, Any]) -> None:
+        """Raises ``DependencyError`` where the disk is full."""
+        try:
+            self._file.write_text(json.dumps(about))
+        except OSError as error:
+            raise refused(error, self._file.parent) from None
+
+    def _taken(self) -> str:
+        pid = told(self._file.parent).get("pid", "that is just starting")
+        return f"state_dir: `viaduck up` runs on {self._file.parent} already (process {pid}); end it, or choose another"
+
+
+def refused(error: OSError, folder: Path) -> ConfigError | DependencyError:
+    """What it means that nothing can be kept in the ``state_dir``."""
+    why = error.strerror or str(error)
+    full = full_disk(OSError(error.errno, why), f"state_dir {folder}")
+    return full or ConfigError([f"state_dir: can't write {folder} ({why}); choose another"])
+
+
+def _make_private(folder: Path) -> None:
+    """Where others share the machine, what is kept there is not theirs to read."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if folder.stat().st_uid == os.geteuid():
+        folder.chmod(0o700)
+
+
+def told(state_dir: Path) -> dict[str, Any]:
+    """What the holder says about itself: ``pid`` and ``url``; empty where nobody does."""
+    try:
+        found = json.loads((state_dir / NAME).read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,41 @@
+"""Ports: ours to give, or somebody else's already."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+
+from shared.contracts.errors import ConfigError
+
+BELOW_EPHEMERAL = range(15_000, 32_000)
+"""Nobody's outgoing connection is given one of these while the service that owns it is being restarted."""
+
+TRIES = 100
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """A port that nobody listens on now. Raises ``OSError`` where there is none."""
+    for _ in range(TRIES):
+        port = random.choice(BELOW_EPHEMERAL)  # noqa: S311 - no secret
+        with contextlib.suppress(OSError):
+            _bind(host, port)
+            return port
+    raise OSError(f"no free port on {host} in {BELOW_EPHEMERAL.start} to {BELOW_EPHEMERAL.stop}")
+
+
+def require_free(host: str, port: int) -> None:
+    """Raises ``ConfigError`` where ``server.host`` and ``server.port`` can't be listened on."""
+    try:
+        _bind(host, port)
+    except OSError as error:
+        why = f"can't listen on {host}:{port} ({error.strerror})"
+        raise ConfigError([f"server.port: {why}; choose another, or end what listens there"]) from None
+
+
+def _bind(host: str, port: int) -> None:
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    with socket.socket(family, kind, protocol) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(address)
+        probe.listen(1)

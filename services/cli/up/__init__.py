@@ -1,0 +1,1 @@
+"""``viaduck up``: the services as supervised child processes."""

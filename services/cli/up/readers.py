@@ -1,0 +1,213 @@
+"""The readers of several pipelines: a process for each, so that whatever happens to one is no other's business."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import structlog
+
+from services.cli.runtime.ports import free_port
+from services.cli.up.process_specs import InForce, named
+from services.cli.up.supervise import Spec, Supervisor
+from shared.config.deployment import ACCEPTED, LOOK_AGAIN_S, Deployment
+from shared.config.model import Config
+from shared.contracts.errors import ConfigError, DependencyError
+from shared.contracts.messages import UnreadableMessage
+from shared.kafka.follower import Follower
+from shared.kafka.pipeline_cache import Copying
+from shared.kafka.record import Record
+from shared.kafka.renewal import RenewalWatch
+from shared.kafka.settings import KafkaSettings
+from shared.kafka.topics import Topics
+from shared.runtime.http import OWN_PORT, ServiceServer, own_port
+from shared.runtime.metrics import merge
+from shared.runtime.metrics_access import Scraping
+from shared.runtime.peers import SOURCE, Peers, source_check
+from shared.runtime.process import is_supervised
+from shared.runtime.signals import Signals
+
+log = structlog.get_logger(__name__)
+
+TICK_S = 0.1
+ANSWER_WITHIN_S = 1.0
+"""Less than whoever asks us waits for."""
+
+END_WITHIN_S = 20.0
+STOP_WITHIN_S = 2.0
+CLIENT = "viaduck-readers"
+
+
+def _nothing() -> None:
+    return None
+
+
+def main(deployment: Deployment, signals: Signals) -> int:
+    """Keep the readers running until told to stop. Returns the exit code.
+
+    Raises ``DependencyError`` where its own port is taken.
+    """
+    readers = Readers(deployment)
+    server = _listening(deployment.common, readers)
+    server.start()
+    signals.on_end(_nothing)
+    try:
+        with hearing(deployment) as settle:
+            readers.run(signals, settle)
+    finally:
+        server.stop()
+        readers.stop()
+    return signals.exit_code
+
+
+@contextmanager
+def hearing(deployment: Deployment) -> Iterator[Callable[[], None]]:
+    """Hears of pipelines that come over REST; what is given makes the copies so. Under ``viaduck up`` control does."""
+    if is_supervised():
+        yield _nothing
+        return
+    settings = KafkaSettings.from_config(deployment.common)
+    follower = Follower(settings, CLIENT, [Topics(settings.prefix).pipelines], urgent=False)
+    copying = Copying(deployment.copies, lambda: follower.level)
+    renewal = RenewalWatch(settings, f"{CLIENT}-renewal", lambda: _renew(copying, follower))
+    follower.start(lambda record: _note(copying, record))
+    renewal.start()
+    try:
+        yield copying.settle
+    finally:
+        renewal.stop()
+        follower.stop(STOP_WITHIN_S)
+
+
+def _renew(copying: Copying, follower: Follower) -> None:
+    copying.renewed()
+    follower.renew()
+
+
+def _note(copying: Copying, record: Record) -> None:
+    """What can't be read is dead-lettered by the applier, which follows the same topic."""
+    try:
+        copying.note(record)
+    except UnreadableMessage as error:
+        log.warning("message_unreadable", topic=record.topic, key=record.key, reason=str(error))
+
+
+class Readers:
+    """One reader for each file. ``run`` on the main thread; the rest from any."""
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        spec: Callable[[InForce, Config, int], Spec] | None = None,
+        port: Callable[[], int] = free_port,
+    ) -> None:
+        """``spec``: the process of a pipeline's reader, and ``port`` the one it is to listen on."""
+        self._in_force = InForce(deployment)
+        self._spec = spec or reader_spec
+        self._port = port
+        self._look_at_s = 0.0
+        self._ports: dict[str, int] = {}
+        self._supervisor = Supervisor([])
+        self._peers = Peers({}, within_s=ANSWER_WITHIN_S)
+        self._set_out(deployment.names)
+
+    @property
+    def supervisor(self) -> Supervisor:
+        return self._supervisor
+
+    def run(self, signals: Signals, settle: Callable[[], None] = _nothing) -> None:
+        """Until a signal ends it; SIGHUP reads the files again. ``settle`` brings the copies up to date."""
+        while signals.ended_by is None:
+            self._supervisor.tick()
+            if signals.take_reload() or self._is_time_to_look():
+                self.reload()
+            settle()
+            self.look()
+            signals.wait(TICK_S)
+
+    def stop(self) -> None:
+        self._supervisor.stop(END_WITHIN_S)
+        self._peers.close()
+
+    def reload(self) -> None:
+        """Take over the files as they are now: new ones get a reader, changed ones another, gone ones lose theirs."""
+        try:
+            new = self._in_force.deployment.again()
+        except ConfigError as error:
+            if error.mistakes != self._in_force.deployment.left_out:
+                log.error("files_refused", mistakes=list(error.mistakes))
+            return
+        self._take_over(new)
+
+    def look(self) -> None:
+        """Take over pipelines that came over REST, changed or went."""
+        deployment = self._in_force.deployment
+        if deployment.copies_changed():
+            self._take_over(deployment.with_copies())
+
+    def _take_over(self, new: Deployment) -> None:
+        old, self._in_force.deployment = self._in_force.deployment, new
+        for name in old.names:
+            if new.find(name) is None:
+                log.info("pipeline_removed", pipeline=name)
+                self._supervisor.drop(name)
+                del self._ports[name]
+        for config in new.configs:
+            before = old.find(config.pipeline)
+            if before is not None and not _same_reader(before, config):
+                self._supervisor.restart(config.pipeline)
+            elif before is not None:
+                self._supervisor[config.pipeline].hurry()
+        self._set_out([name for name in new.names if old.find(name) is None])
+
+    def checks(self) -> Mapping[str, str | None]:
+        """Each source under its pipeline's name, and each reader that is in trouble."""
+        checks: dict[str, str | None] = {}
+        answers = self._peers.each()
+        for pipeline, found in answers.items():
+            if SOURCE in found:
+                checks[source_check(pipeline, alone=len(answers) == 1)] = found.pop(SOURCE)
+            wrong = [f"{what}: {why}" if what else why for what, why in found.items() if why]
+            checks[f"reader of {pipeline}"] = "; ".join(wrong) or None
+        return checks
+
+    def exposition(self) -> str:
+        """The metrics of all of them."""
+        return merge(list(self._peers.metrics().values()))
+
+    def _set_out(self, names: Sequence[str]) -> None:
+        for name in names:
+            self._ports[name] = self._port()
+            self._supervisor.add(self._spec(self._in_force, self._in_force.deployment.of(name), self._ports[name]))
+        self._peers.point_to({name: f"http://127.0.0.1:{port}" for name, port in self._ports.items()})
+
+    def _is_time_to_look(self) -> bool:
+        """Whether files that are left out may have been mended; nobody says so where they are again what they were."""
+        if not self._in_force.deployment.left_out or time.monotonic() < self._look_at_s:
+            return False
+        self._look_at_s = time.monotonic() + LOOK_AGAIN_S
+        return True
+
+
+def reader_spec(in_force: InForce, config: Config, port: int) -> Spec:
+    """A process that reads for one pipeline of the deployment."""
+    command = (
+        sys.executable, "-m", "services.cli.main", "reader", *named(in_force.deployment), "--pipeline", config.pipeline,
+    )  # fmt: skip
+    return Spec(config.pipeline, command, lambda: {OWN_PORT: str(port), ACCEPTED: in_force.deployment.digest})
+
+
+def _same_reader(old: Config, new: Config) -> bool:
+    """Whether a running reader may go on: it hears of destinations over the broker."""
+    return new.model_copy(update={"destinations": old.destinations}) == old
+
+
+def _listening(config: Config, readers: Readers) -> ServiceServer:
+    host, port = config.server.host, own_port(config.reader.port)
+    try:
+        return ServiceServer(host, port, readers.exposition, readers.checks, Scraping.of(config))
+    except OSError as error:
+        hint = "stop what listens there, or set another reader.port"
+        raise DependencyError("http", f"can't listen on {host}:{port}: {error.strerror}", hint) from None

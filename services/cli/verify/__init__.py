@@ -1,0 +1,1 @@
+"""``viaduck verify``: the proof that destinations equal their slices."""

@@ -1,0 +1,242 @@
+"""Comparing destinations with their slices of the source, row by row: columns, types and values."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+import duckdb
+
+from services.cli.verify.differences import Differences, Multisets
+from services.cli.verify.expected_rows import Expected, SourceSlice, default_of
+from shared.config.catalogs import ResolvedLake
+from shared.config.model import Routing
+from shared.contracts.errors import DestinationError, SourceError, ViaduckError
+from shared.contracts.messages import Problem, SeedMode
+from shared.lake.attach import attach, confine, scanners
+from shared.lake.catalog import CatalogReader, Column, TableInfo
+from shared.lake.cursor import SCHEMA, Position, cursor_name, moved, read_position
+from shared.lake.engine import connect, read_whole
+from shared.lake.failure import LakeAbsent, classify
+from shared.lake.foreign_files import require_no_code, require_own_files
+from shared.lake.routing_value import spelled
+from shared.lake.sql import ident, path
+from shared.lake.table import is_table
+
+SOURCE, DESTINATION = "source", "destination"
+
+NOT_THE_SAME = ("table_mismatch", "source_recreated", "source_moved", "routing_value_changed")
+"""Problems that make a destination different whatever its rows are."""
+
+
+class Finding(StrEnum):
+    EQUAL = "equal"
+    DIFFERENT = "different"
+    NOT_SEEDED = "not_seeded"
+    FAILED = "failed"
+    """It could not be read, or nothing could be proven; the problem says why."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The source table that destinations are compared with."""
+
+    lake: ResolvedLake
+    schema: str
+    table: str
+    routing: Routing
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A destination to compare; ``routing_value`` as it is configured."""
+
+    pipeline: str
+    destination: str
+    routing_value: str
+    lake: ResolvedLake
+    schema: str
+    table: str
+    seed_mode: SeedMode
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the comparison of one destination came to."""
+
+    destination: str
+    finding: Finding
+    position: int | None = None
+    proven_at: int | None = None
+    """The source snapshot that was read: the head where nothing of the destination changed after its position."""
+    rows: int | None = None
+    differences: Differences = field(default_factory=Differences)
+    note: str = ""
+    problem: Problem | None = None
+    seconds: float = 0.0
+
+
+def compare_all(origin: Origin, subjects: Sequence[Subject], memory_limit: str | None = None) -> list[Verdict]:
+    """Compare some destinations with one source, one after the other, each on a DuckDB instance of its own.
+
+    A lake that can't be read is a verdict too, so one of them never costs the others theirs.
+    """
+    return [_compared(origin, subject, memory_limit) for subject in subjects]
+
+
+def _compared(origin: Origin, subject: Subject, memory_limit: str | None) -> Verdict:
+    began = time.perf_counter()
+    with closing(connect(memory_limit=memory_limit, catalogs=scanners(origin.lake, subject.lake))) as con:
+        read_whole(con)
+        try:
+            attach(con, SOURCE, origin.lake, read_only=True)
+        except ViaduckError as error:
+            return Verdict(subject.destination, Finding.FAILED, problem=error.problem())
+        with closing(CatalogReader.attached(origin.lake, con, SOURCE)) as catalog:
+            verdict = _compare(con, catalog, origin, subject)
+    return replace(verdict, seconds=round(time.perf_counter() - began, 3))
+
+
+def _compare(con: duckdb.DuckDBPyConnection, catalog: CatalogReader, origin: Origin, subject: Subject) -> Verdict:
+    try:
+        attach(con, DESTINATION, subject.lake, read_only=True)
+        confine(con, SOURCE, DESTINATION)
+        with closing(CatalogReader.attached(subject.lake, con, DESTINATION)) as theirs:
+            theirs.inlined_tables()
+            require_own_files(theirs, subject.lake)
+            cursor = cursor_name(subject.pipeline, subject.destination)
+            require_no_code(theirs, subject.lake, ((SCHEMA, cursor), (subject.schema, subject.table)))
+        with _pinned(con):
+            return Comparison(con, catalog, origin, subject).verdict()
+    except LakeAbsent as error:
+        return Verdict(subject.destination, Finding.NOT_SEEDED, problem=error.problem())
+    except ViaduckError as error:
+        finding = Finding.DIFFERENT if error.type in NOT_THE_SAME else Finding.FAILED
+        return Verdict(subject.destination, finding, problem=error.problem())
+    except duckdb.Error as error:
+        problem = classify(error, f"comparing {subject.destination} with its source").problem()
+        return Verdict(subject.destination, Finding.FAILED, problem=problem)
+
+
+@contextmanager
+def _pinned(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """One transaction, so that each lake is seen as of the first statement that touches it."""
+    con.execute("BEGIN")
+    try:
+        yield
+    finally:
+        con.execute("ROLLBACK")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One destination, attached as ``DESTINATION``, against a source, attached as ``SOURCE``, in one transaction."""
+
+    con: duckdb.DuckDBPyConnection
+    catalog: CatalogReader
+    origin: Origin
+    subject: Subject
+
+    def verdict(self) -> Verdict:
+        # The destination is pinned before the source, so the head that is seen is never older than the position.
+        cursor = read_position(self.con, DESTINATION, self.subject.pipeline, self.subject.destination)
+        if cursor is None:
+            return Verdict(self.subject.destination, Finding.NOT_SEEDED)
+        table, head = self._source_table()
+        held = table.as_of(cursor.position)
+        self._require_same_source(cursor, held)
+        part = SourceSlice(
+            self.con, SOURCE, self.catalog, table, self.origin.routing, self._canonical_value(held), head
+        )
+        needs_seed = self.origin.routing.append_only or self.subject.seed_mode is SeedMode.LATEST
+        seeded_at = self._seeded_at(cursor) if needs_seed else None
+        expected = part.expected(cursor.position, self.subject.seed_mode, seeded_at)
+        return self._judge(cursor, expected)
+
+    def _judge(self, cursor: Position, expected: Expected) -> Verdict:
+        found = self._found(expected.columns)
+        differences = Multisets(
+            self.con, expected.columns, self.origin.routing.key_columns, found, expected.required, expected.rows
+        ).differences()
+        return Verdict(
+            self.subject.destination,
+            Finding.DIFFERENT if differences.total else Finding.EQUAL,
+            cursor.position,
+            expected.proven_at,
+            int(self.con.execute(f"SELECT count(*) FROM ({found})").fetchall()[0][0]),
+            differences,
+            expected.note,
+        )
+
+    def _source_table(self) -> tuple[TableInfo, int]:
+        head = int(self.con.execute(f"SELECT id FROM {ident(SOURCE)}.current_snapshot()").fetchall()[0][0])
+        table = self.catalog.table(self.origin.schema, self.origin.table, head)
+        if table is None:
+            name = f"{self.origin.schema}.{self.origin.table}"
+            raise SourceError(
+                "source_gone", f"the source has no table {name} at snapshot {head}", "correct source.table"
+            )
+        return table, head
+
+    def _require_same_source(self, cursor: Position, table: TableInfo) -> None:
+        if cursor.table_uuid != table.table_uuid:
+            raise DestinationError(
+                "source_recreated",
+                f"the destination holds rows of table {cursor.table_uuid}, but the source's is {table.table_uuid} now",
+                "the source table was dropped and created again: reseed the destination",
+            )
+        wrong = moved(cursor.source, cursor.position, self.catalog.time_of(cursor.position))
+        if wrong is not None:
+            raise wrong
+        if cursor.routing_value != self._canonical_value(table):
+            raise DestinationError(
+                "routing_value_changed",
+                f"the destination holds the rows of {cursor.routing_value!r}, not of {self.subject.routing_value!r}",
+                "reseed the destination, or give it its old routing_value back",
+            )
+
+    def _canonical_value(self, table: TableInfo) -> str:
+        """The routing value in the spelling of the routing column's type."""
+        column = table.column(self.origin.routing.field)
+        if column is None:
+            hint = "correct routing.field, or bring the column back"
+            raise SourceError("schema_change", f"the source has no column {self.origin.routing.field!r}", hint)
+        cast = spelled(f"CAST($1 AS {column.type})", column.type)
+        return str(self.con.execute(f"SELECT {cast}", [self.subject.routing_value]).fetchall()[0][0])
+
+    def _seeded_at(self, cursor: Position) -> int | None:
+        """The source snapshot that this generation began with, by the seed's stamp; None where the stamp is gone."""
+        with closing(CatalogReader.attached(self.subject.lake, self.con, DESTINATION)) as catalog:
+            stamps = [json.loads(text) for text in catalog.stamps('"seed"')]
+        life = (self.subject.pipeline, self.subject.destination, cursor.generation)
+        mine = [s for s in stamps if (s["pipeline"], s["destination"], s["generation"]) == life and s["kind"] == "seed"]
+        return max((int(stamp["through"]) for stamp in mine), default=None)
+
+    def _found(self, wanted: Sequence[Column]) -> str:
+        """The destination's rows in the wanted columns. Raises ``table_mismatch`` unless it has exactly these.
+
+        Columns that were added at the source since the destination's last change are still to come: all its rows
+        show their default there.
+        """
+        table = path(DESTINATION, self.subject.schema, self.subject.table)
+        if not is_table(self.con, DESTINATION, self.subject.schema, self.subject.table):
+            name = f"{self.subject.schema}.{self.subject.table}"
+            hint = "somebody dropped it: reseed the destination"
+            raise DestinationError("table_mismatch", f"the destination has no table {name}", hint)
+        have = self.con.execute(f"SELECT column_name, column_type FROM (DESCRIBE {table})").fetchall()
+        if have != [(column.name, column.type) for column in wanted[: len(have)]]:
+            raise DestinationError(
+                "table_mismatch",
+                f"the columns are ({_declared(have)}) instead of ({_declared([(c.name, c.type) for c in wanted])})",
+                "somebody altered the destination's table: reseed the destination",
+            )
+        here = [ident(name) for name, _ in have]
+        return f"SELECT {', '.join([*here, *map(default_of, wanted[len(have) :])])} FROM {table}"
+
+
+def _declared(columns: Sequence[tuple[str, str]]) -> str:
+    return ", ".join(f"{name} {declared}" for name, declared in columns)

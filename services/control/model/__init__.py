@@ -1,0 +1,1 @@
+"""Destinations and their lives: pure rules."""

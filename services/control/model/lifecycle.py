@@ -1,0 +1,382 @@
+"""A destination's lives: what the file, an operator and the appliers' answers do to what the registry holds.
+
+========================================  ==========================================================
+what happens                              what becomes of the destination
+========================================  ==========================================================
+declared for the first time               generation 1
+declared again after it was removed       the next generation: whatever the old life left is replaced
+another routing value, lake, schema,      the next generation: the rows that it holds are not the ones
+table or routing column                   that it should hold
+anything else declared anew               same generation, new revision: a parked one is tried again
+not declared any more                     removed; the generation stays, so that a later life fences this one
+paused, stopped                           same generation; nothing is planned for it
+resumed, restarted                        same generation, new revision: a parked one is tried again
+reseeded                                  the next generation, replacing what is there
+rewound                                   the next generation, which begins at an older snapshot of the source
+removed with its data                     the next generation, stopped, until an applier has dropped table and cursor
+``destination_damaged``                   the next generation, replacing what is there
+history gone, source re-created           the same, where ``routing.on_gap`` is ``reseed``
+the cursor holds a later generation       that generation: the registry was lost, the lake remembers
+========================================  ==========================================================
+
+Values in, values out: whoever calls writes the result to the registry and publishes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import cached_property
+from typing import Any, Literal
+
+from shared.config.path_overlap import Claim, Paths, claim_of
+from shared.contracts.errors import ConfigError
+from shared.contracts.messages import (
+    MAX_GENERATION,
+    DesiredState,
+    Destination,
+    ItemKind,
+    LakeRef,
+    Outcome,
+    Progress,
+    SeedMode,
+)
+
+FIRST_GENERATION = 1
+RESEED_ON_GAP = frozenset({"history_expired", "source_recreated", "source_moved"})
+
+ManagedBy = Literal["file", "api"]
+OnGap = Literal["park", "reseed"]
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A destination as somebody wants it, without secrets."""
+
+    id: str
+    routing_value: str
+    """In the spelling that the routing column's type gives it."""
+    lake: LakeRef
+    identity: str | None
+    """Which lake this is, variables resolved, as an opaque text; None where a variable is not known to control."""
+    schema_name: str
+    table: str
+    seed_mode: SeedMode
+    slice_of: str
+    """The routing column, and whether keys are known: what "the rows of a routing value" means in this pipeline."""
+    name: str = ""
+    written: Mapping[str, Any] | None = field(default=None, hash=False)
+    """The entry as it was put over REST, for whoever wants to change it; it decides nothing."""
+
+    def same_lake(self, other: Declared) -> bool:
+        """Two names of one catalog are the same lake; where control can't resolve one, only equal names are."""
+        if self.identity is not None and other.identity is not None:
+            return self.identity == other.identity
+        return _address(self.lake) == _address(other.lake)
+
+    def same_table(self, other: Declared) -> bool:
+        names = (self.schema_name.lower(), self.table.lower())  # DuckLake's own names have no case
+        return self.same_lake(other) and names == (other.schema_name.lower(), other.table.lower())
+
+    @property
+    def places(self) -> list[tuple[str | None, ...]]:
+        """By which a destination with the same table can be found among thousands."""
+        table = (self.schema_name.lower(), self.table.lower())
+        by_address = (*_address(self.lake), *table)
+        return [by_address] if self.identity is None else [by_address, (self.identity, *table)]
+
+    @cached_property
+    def claim(self) -> Claim | None:
+        """Where its lake's files go, as far as it says."""
+        return claim_of(self.id, self.identity or _address(self.lake), self.lake)
+
+    def same_content(self, other: Declared) -> bool:
+        """Whether a position in one says something about the other."""
+        return self.same_table(other) and (self.routing_value, self.slice_of) == (other.routing_value, other.slice_of)
+
+
+@dataclass(frozen=True)
+class Revision:
+    """The last change of a destination: a name that no other change has, when it was by control's clock, and who."""
+
+    id: str
+    at: datetime
+    author: str | None = None
+
+
+class Refused(Exception):
+    """What a destination's state does not allow. ``type`` is a key of ``services.control.model.problems.KINDS``."""
+
+    def __init__(self, type: str, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.type = type
+        self.message = message
+        self.hint = hint
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A destination as the registry holds it; a removed one is kept for its generation."""
+
+    declared: Declared
+    generation: int
+    revision: Revision
+    managed_by: ManagedBy
+    desired: DesiredState = DesiredState.RUNNING
+    replace: bool = False
+    removed: bool = False
+    removing: bool = False
+    """Its data is to be dropped; when an applier has done so it is removed."""
+    seed_at: int | None = None
+    """The source snapshot at which this life begins, where it was rewound."""
+    version: int = 0
+    """The registry's count of changes when this one was written; 0 before it was."""
+    appeared_at: datetime | None = None
+    """When it appeared by itself, by the template and the policy; None for what anybody asked for."""
+    registry: int = field(default=0, compare=False)
+    """When the registry that holds it began with its pipeline, in milliseconds since 1970."""
+
+    @property
+    def id(self) -> str:
+        return self.declared.id
+
+    def message(self, pipeline: str) -> Destination:
+        declared = self.declared
+        return Destination(
+            pipeline=pipeline,
+            destination=declared.id,
+            generation=self.generation,
+            routing_value=declared.routing_value,
+            state=self.desired,
+            lake=declared.lake,
+            schema_name=declared.schema_name,
+            table=declared.table,
+            seed_mode=declared.seed_mode,
+            replace=self.replace,
+            revision=self.revision.id,
+            seed_at=self.seed_at,
+            drop=self.removing,
+            managed_by=self.managed_by,
+            removed=self.removed,
+            registry=self.registry,
+            version=self.version,
+        )
+
+
+def declare(
+    held: Registered | None, declared: Declared, by: ManagedBy, revision: Revision, *, touched: bool = False
+) -> Registered:
+    """What becomes of a destination that is declared; ``held`` itself where that is nothing new.
+
+    ``touched`` says that something changed that the registry does not see: a password in the file.
+    TLA: ``Declare``.
+    """
+    if held is None:
+        return Registered(declared, FIRST_GENERATION, revision, by)
+    if held.removed or held.removing:
+        return Registered(declared, held.generation + 1, revision, by, version=held.version)
+    if not declared.same_content(held.declared):
+        return replace(
+            held,
+            declared=declared,
+            generation=held.generation + 1,
+            revision=revision,
+            managed_by=by,
+            replace=False,
+            seed_at=None,
+        )
+    declared = _still_known(declared, held.declared)
+    if declared == held.declared and by == held.managed_by and not touched:
+        return held
+    return replace(held, declared=declared, revision=revision, managed_by=by)
+
+
+def remove(held: Registered, revision: Revision) -> Registered:
+    """Stopped and forgotten; what it wrote stays where it is. TLA: ``Remove``."""
+    if held.removed:
+        return held
+    return replace(
+        held,
+        removed=True,
+        removing=False,
+        desired=DesiredState.STOPPED,
+        replace=False,
+        seed_at=None,
+        revision=revision,
+    )
+
+
+def all_removed(held: Mapping[str, Registered], revision: Revision) -> list[Registered]:
+    """Those that change where every destination of a pipeline is removed."""
+    return [remove(each, revision) for each in held.values() if not each.removed]
+
+
+def drop(held: Registered, revision: Revision) -> Registered:
+    """A last life, in which an applier takes away what the destination holds; the one before it is fenced.
+
+    Asked for again it is tried again. TLA: ``Bury``.
+    """
+    if held.removing:
+        return replace(held, revision=revision)
+    return replace(
+        held,
+        generation=held.generation + 1,
+        removing=True,
+        desired=DesiredState.STOPPED,
+        replace=False,
+        seed_at=None,
+        revision=revision,
+    )
+
+
+def pause(held: Registered, revision: Revision) -> Registered:
+    """Nothing is planned until it is resumed. Raises ``Refused`` where it is stopped."""
+    if held.desired is DesiredState.STOPPED:
+        raise Refused("conflict", f"{held.id} is stopped", "restart it first; a stopped one needs no pause")
+    return _switched(held, DesiredState.PAUSED, revision)
+
+
+def stop(held: Registered, revision: Revision) -> Registered:
+    """Switched off until it is restarted."""
+    return _switched(held, DesiredState.STOPPED, revision)
+
+
+def resume(held: Registered, revision: Revision) -> Registered:
+    """Go on after a pause; a parked one is tried again. Raises ``Refused`` where it is stopped."""
+    if held.desired is DesiredState.STOPPED:
+        raise Refused("conflict", f"{held.id} is stopped, not paused", "restart it")
+    return replace(held, desired=DesiredState.RUNNING, revision=revision)
+
+
+def restart(held: Registered, revision: Revision) -> Registered:
+    """Go on from wherever it is, tried at once."""
+    return replace(held, desired=DesiredState.RUNNING, revision=revision)
+
+
+def reseed(held: Registered, revision: Revision) -> Registered:
+    """A new life that replaces whatever the table holds. TLA: ``Reseed``, ``NextLife``."""
+    return replace(held, generation=held.generation + 1, replace=True, seed_at=None, revision=revision)
+
+
+def rewind(held: Registered, to: int, revision: Revision) -> Registered:
+    """A new life that begins at snapshot ``to`` of the source, and goes on from there."""
+    return replace(held, generation=held.generation + 1, replace=False, seed_at=to, revision=revision)
+
+
+def permitted(held: Registered, *, parked: bool, failing: bool) -> tuple[str, ...]:
+    """The actions that change something of a destination as it is now, in the order in which people look for them.
+
+    ``parked``, ``failing``: what the last answers say of it.
+    """
+    if held.removing:
+        return ("remove",)
+    running, stopped = held.desired is DesiredState.RUNNING, held.desired is DesiredState.STOPPED
+    wanted = {
+        "edit": held.managed_by == "api",
+        "pause": running,
+        "resume": parked or held.desired is DesiredState.PAUSED,
+        "stop": not stopped,
+        "restart": stopped or failing,
+        "reseed": True,
+        "rewind": True,
+        "remove": held.managed_by == "api",
+    }
+    return tuple(name for name, possible in wanted.items() if possible)
+
+
+def _switched(held: Registered, desired: DesiredState, revision: Revision) -> Registered:
+    return held if held.desired is desired else replace(held, desired=desired, revision=revision)
+
+
+def adopt(held: Registered, generation: int, revision: Revision) -> Registered:
+    """Go on as the life that the cursor is in. Never backwards, and never as far as garbage would have it.
+
+    TLA: ``Adopts``.
+    """
+    if not held.generation < generation <= MAX_GENERATION:
+        return held
+    return replace(held, generation=generation, revision=revision)
+
+
+def answer(held: Registered, progress: Progress, on_gap: OnGap, revision: Revision) -> Registered:
+    """What an applier's or the reader's answer asks of the registry; ``held`` itself where that is nothing.
+
+    Only an answer to the present generation can ask for a new one, so a message that comes twice asks once.
+    TLA: ``Answer``.
+    """
+    if held.removed:
+        return held
+    if progress.outcome is Outcome.FENCED:
+        return adopt(held, progress.generation, revision)
+    if held.removing:
+        return remove(held, revision) if _is_dropped(held, progress) else held
+    if progress.outcome is not Outcome.PARKED or progress.error is None or progress.generation != held.generation:
+        return held
+    damaged = progress.error.type == "destination_damaged"
+    gap = on_gap == "reseed" and progress.error.type in RESEED_ON_GAP
+    return reseed(held, revision) if damaged or gap else held
+
+
+def _is_dropped(held: Registered, progress: Progress) -> bool:
+    dropped = progress.kind is ItemKind.DROP and progress.outcome in (Outcome.APPLIED, Outcome.ALREADY_APPLIED)
+    return dropped and progress.generation == held.generation
+
+
+def reconcile(
+    held: Mapping[str, Registered],
+    declared: Iterable[Declared],
+    revision: Revision,
+    touched: Collection[str] = (),
+) -> tuple[Registered, ...]:
+    """What the registry must write so that it holds what the file declares; what came over REST stays.
+
+    Raises ``ConfigError`` where the file and what came over REST exclude each other.
+    """
+    wanted = {each.id: each for each in declared}
+    mistakes = _conflicts(wanted, [each for each in held.values() if each.managed_by == "api" and not each.removed])
+    if mistakes:
+        raise ConfigError(mistakes)
+    now = [declare(held.get(d.id), d, "file", revision, touched=d.id in touched) for d in wanted.values()]
+    gone = [remove(each, revision) for each in held.values() if each.managed_by == "file" and each.id not in wanted]
+    return tuple(each for each in [*now, *gone] if each is not held.get(each.id))
+
+
+def _conflicts(wanted: Mapping[str, Declared], over_rest: Collection[Registered]) -> list[str]:
+    others = [each for each in over_rest if each.id not in wanted]
+    values = {each.declared.routing_value: each for each in others}
+    places = {place: each for each in others for place in each.declared.places}
+    paths = Paths()
+    for each in others:
+        if (claim := each.declared.claim) is not None:
+            paths.add(replace(claim, owner=f"{each.id}, which came over REST"))
+    lines = [
+        f"destinations: {each.id} came over REST with another lake or table; "
+        "declare the same one, or remove it over REST first"
+        for each in over_rest
+        if each.id in wanted and not wanted[each.id].same_table(each.declared)
+    ]
+    for declared in wanted.values():
+        if (other := values.get(declared.routing_value)) is not None:
+            lines.append(
+                f"destinations: {declared.id} has the routing value {declared.routing_value!r} of {other.id}, "
+                "which came over REST; remove one of them"
+            )
+        there = (places[place] for place in declared.places if place in places)
+        if (other := next((each for each in there if declared.same_table(each.declared)), None)) is not None:
+            lines.append(
+                f"destinations: {declared.id} has the lake and table of {other.id}, "
+                "which came over REST; give it a table of its own"
+            )
+        if (claim := declared.claim) is not None and (said := paths.clash(claim)) is not None:
+            lines.append(f"destinations: the data path of {declared.id} {said}")
+    return lines
+
+
+def _still_known(declared: Declared, before: Declared) -> Declared:
+    """Keep an identity that could be resolved once: a variable that is missing today says nothing about the lake."""
+    return declared if declared.identity is not None else replace(declared, identity=before.identity)
+
+
+def _address(lake: LakeRef) -> tuple[str | None, ...]:
+    return lake.catalog, lake.catalog_env, lake.postgres_uri_env, lake.metadata_schema

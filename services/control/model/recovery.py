@@ -1,0 +1,129 @@
+"""A registry that was lost, put together again from what the topics still hold. Values in, values out.
+
+The file declares its destinations again by itself, and positions are in the destinations. What only the topics know is
+what came over REST, and which generation each life is in: a later life must fence every item of the ones before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from services.control.model.lifecycle import Declared, Registered, Revision
+from shared.contracts.messages import MAX_GENERATION, Destination, LakeRef, Progress, SeedMode
+
+NOT_KEPT = (
+    "names, authors and times of earlier changes, which destinations appeared by themselves, proposals,"
+    " the audit trail, operations and tokens"
+)
+"""What no topic holds."""
+
+
+@dataclass
+class Memory:
+    """What the topics said of one pipeline, as far as they have been read."""
+
+    pipeline: str
+    wanted: dict[str, Destination] = field(default_factory=dict)
+    generations: dict[str, int] = field(default_factory=dict)
+    """The highest that anybody spoke of, by destination."""
+    unreadable: set[str] = field(default_factory=set)
+    """Destinations whose last message can't be used."""
+    _orders: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+    """Of the latest message of each."""
+
+    def note_destination(self, name: str, said: Destination | None) -> None:
+        """``said`` None: a tombstone, which nobody writes any more."""
+        if said is None:
+            return
+        self._note_generation(name, said.generation)
+        if said.order >= self._orders.get(name, said.order):
+            self.unreadable.discard(name)
+            self._orders[name] = said.order
+            self.wanted.pop(name, None)
+            if not said.removed:
+                self.wanted[name] = said
+
+    def note_unreadable(self, name: str) -> None:
+        """What was said before it, if that is still there, is the best that is known."""
+        self.unreadable.add(name)
+
+    def note_progress(self, progress: Progress) -> None:
+        self._note_generation(progress.destination, progress.generation)
+
+    def _note_generation(self, name: str, generation: int) -> None:
+        if 1 <= generation <= MAX_GENERATION:
+            self.generations[name] = max(generation, self.generations.get(name, 0))
+
+
+@dataclass(frozen=True)
+class Recalled:
+    """What is to be registered again; ``forgotten``: ids of which only the generation is left."""
+
+    destinations: tuple[Registered, ...]
+    forgotten: tuple[str, ...]
+
+
+def recall(memory: Memory, slice_of: str, identity: Callable[[LakeRef], str | None], revision: Revision) -> Recalled:
+    """Whoever has no message any more is remembered as removed, for the generation alone."""
+    there = [
+        _registered(said, memory.generations[name], slice_of, identity(said.lake), revision)
+        for name, said in memory.wanted.items()
+    ]
+    gone = tuple(name for name in memory.generations if name not in memory.wanted)
+    removed = [_removed(name, memory.generations[name], slice_of, revision) for name in gone]
+    return Recalled((*there, *removed), gone)
+
+
+def missed(
+    told: Mapping[str, Destination],
+    held: Mapping[str, Registered],
+    slice_of: str,
+    identity: Callable[[LakeRef], str | None],
+    revision: Revision,
+) -> tuple[Registered, ...]:
+    """What was published of destinations later than what is ``held``: the registry is an older copy of itself.
+
+    ``told``: of each the message that counts, removals too.
+    """
+    later = [said for name, said in told.items() if _is_later(said, held.get(name))]
+    return tuple(_registered(said, said.generation, slice_of, identity(said.lake), revision) for said in later)
+
+
+def _is_later(said: Destination, held: Registered | None) -> bool:
+    """A registry knows all that it ever published, so what it does not know was published after it was copied."""
+    return held is None or said.order > (held.registry, held.version, held.generation)
+
+
+def _registered(
+    said: Destination, generation: int, slice_of: str, identity: str | None, revision: Revision
+) -> Registered:
+    return Registered(
+        declared=_declared(said, slice_of, identity),
+        generation=generation,
+        revision=revision,
+        managed_by=said.managed_by,
+        desired=said.state,
+        replace=said.replace,
+        removed=said.removed,
+        removing=said.drop and not said.removed,
+        seed_at=said.seed_at,
+    )
+
+
+def _declared(said: Destination, slice_of: str, identity: str | None) -> Declared:
+    return Declared(
+        id=said.destination,
+        routing_value=said.routing_value,
+        lake=said.lake,
+        identity=identity,
+        schema_name=said.schema_name,
+        table=said.table,
+        seed_mode=said.seed_mode,
+        slice_of=slice_of,
+    )
+
+
+def _removed(name: str, generation: int, slice_of: str, revision: Revision) -> Registered:
+    nothing = Declared(name, "", LakeRef(), None, "main", "", SeedMode.SCAN, slice_of)
+    return Registered(nothing, generation, revision, "api", removed=True)

@@ -1,0 +1,1 @@
+"""Use cases: what operators and scripts ask for."""

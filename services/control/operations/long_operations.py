@@ -1,0 +1,143 @@
+"""Actions that take longer than a request: each is over when its destination's life has come as far as it asks.
+
+The state of an open one is told from what control knows anyway; the database keeps it once it is over.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Literal
+
+from sqlalchemy import Connection, RowMapping, insert, select, update
+
+from services.control.model.lifecycle import Registered
+from services.control.store.database import Database
+from services.control.store.tables import operations
+from services.control.view.observed_state import Seen
+from shared.contracts.messages import Problem
+
+Kind = Literal["reseed", "rewind", "drop"]
+State = Literal["running", "succeeded", "failed", "superseded"]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """``failed``: its destination is parked, which an operator may mend; ``superseded``: a later life has begun."""
+
+    id: str
+    destination: str
+    kind: Kind
+    generation: int
+    created_at: datetime
+    seed_at: int | None = None
+    author: str | None = None
+    state: State = "running"
+    finished_at: datetime | None = None
+    error: Problem | None = None
+
+
+def begun(kind: Kind, after: Registered) -> Operation:
+    """The operation that waits for what ``after`` asks for."""
+    revision = after.revision
+    return Operation(
+        uuid.uuid4().hex, after.id, kind, after.generation, revision.at, after.seed_at, author=revision.author
+    )
+
+
+def look(operation: Operation, held: Registered | None, seen: Seen | None) -> Operation:
+    """How far an open operation is, by what is registered and what was answered."""
+    if held is None or held.generation > operation.generation:
+        return replace(operation, state="superseded")
+    if operation.kind == "drop":
+        done = held.removed
+    else:
+        if held.removed:
+            return replace(operation, state="superseded")
+        done = seen is not None and seen.generation == operation.generation and (seen.position or -1) >= 0
+    if done:
+        return replace(operation, state="succeeded", error=None)
+    error = seen.error if seen is not None and seen.generation == operation.generation else None
+    return replace(operation, error=error, state="failed" if error is not None and seen and seen.parked else "running")
+
+
+class Operations:
+    """The operations of one pipeline. Raises ``DependencyError`` while the registry can't be used."""
+
+    def __init__(self, database: Database, pipeline: str) -> None:
+        self._database = database
+        self._pipeline = pipeline
+
+    def add(self, con: Connection, operation: Operation) -> None:
+        """In the transaction that begins the life which it waits for."""
+        con.execute(insert(operations).values(pipeline=self._pipeline, **_row(operation)))
+
+    def find(self, id: str) -> Operation | None:
+        with self._database.transaction() as con:
+            mine = select(operations).where(operations.c.pipeline == self._pipeline, operations.c.id == id)
+            row = con.execute(mine).mappings().first()
+        return None if row is None else _operation(row)
+
+    def newest(self, limit: int, destination: str | None = None, before: Operation | None = None) -> list[Operation]:
+        """Up to ``limit``, the newest first: those behind ``before`` in that order."""
+        found = select(operations).where(operations.c.pipeline == self._pipeline)
+        if destination is not None:
+            found = found.where(operations.c.destination == destination)
+        if before is not None:
+            same = (operations.c.created_at == before.created_at) & (operations.c.id > before.id)
+            found = found.where((operations.c.created_at < before.created_at) | same)
+        with self._database.transaction() as con:
+            rows = con.execute(found.order_by(operations.c.created_at.desc(), operations.c.id).limit(limit)).mappings()
+            return [_operation(row) for row in rows]
+
+    def open(self) -> list[Operation]:
+        """Those that nobody has seen the end of."""
+        with self._database.transaction() as con:
+            rows = con.execute(
+                select(operations).where(operations.c.pipeline == self._pipeline, operations.c.finished_at.is_(None))
+            ).mappings()
+            return [_operation(row) for row in rows]
+
+    def finish(self, over: list[Operation], at: datetime) -> None:
+        """Keep how operations ended; whoever sees it first."""
+        with self._database.transaction() as con:
+            for each in over:
+                self._finish(con, each, at)
+
+    def _finish(self, con: Connection, each: Operation, at: datetime) -> None:
+        still_open = (operations.c.id == each.id) & operations.c.finished_at.is_(None)
+        con.execute(update(operations).where(still_open).values(state=each.state, finished_at=at, error=_error(each)))
+
+
+def _error(operation: Operation) -> str | None:
+    return None if operation.error is None else operation.error.model_dump_json()
+
+
+def _row(operation: Operation) -> dict[str, object]:
+    return {
+        "id": operation.id,
+        "destination": operation.destination,
+        "kind": operation.kind,
+        "generation": operation.generation,
+        "seed_at": operation.seed_at,
+        "author": operation.author,
+        "created_at": operation.created_at,
+        "state": operation.state,
+    }
+
+
+def _operation(row: RowMapping) -> Operation:
+    return Operation(
+        id=row["id"],
+        destination=row["destination"],
+        kind=row["kind"],
+        generation=row["generation"],
+        created_at=row["created_at"],
+        seed_at=row["seed_at"],
+        author=row["author"],
+        state=row["state"],
+        finished_at=row["finished_at"],
+        error=None if row["error"] is None else Problem(**json.loads(row["error"])),
+    )

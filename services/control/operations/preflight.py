@@ -1,0 +1,144 @@
+"""Looks at a destination's lake before anything is written: would a seed work?
+
+What control can't see, because a variable is set at the appliers only, is said to be unchecked and stops nobody.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from services.control.model.lifecycle import Declared
+from services.control.operations.s3_probe import Bucket, S3Refused
+from shared.config.catalogs import ResolvedLake
+from shared.config.declared import Lakes
+from shared.config.model import Config
+from shared.contracts.errors import ViaduckError
+from shared.lake.attach import is_beside, undeclared
+from shared.lake.catalog import CatalogReader, Column
+from shared.lake.cursor import SCHEMA, cursor_name
+from shared.lake.failure import LakeAbsent
+
+NAMES = ("catalog", "table", "data_path")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What came of one check: ``ok`` None means that it could not be made here. ``type`` as for parked reasons."""
+
+    check: str
+    ok: bool | None
+    message: str
+    hint: str = ""
+    type: str | None = None
+
+
+class Probe:
+    """Checks of one pipeline's destinations. May be used from several threads."""
+
+    def __init__(
+        self, config: Config, columns: Sequence[Column], environ: Mapping[str, str], bucket: type[Bucket] = Bucket
+    ) -> None:
+        self._config = config
+        self._columns = columns
+        self._bucket = bucket
+        self._lakes = Lakes(config, environ)
+
+    def findings(self, declared: Declared) -> list[Finding]:
+        try:
+            lake = self._lakes.declared(declared.id, declared.routing_value, declared.lake)
+        except ViaduckError as error:
+            unknown = error.type == "secret_missing"
+            said = f"not checked: {error.message}" if unknown else error.message
+            return [Finding("catalog", None if unknown else False, said, error.hint, error.type)]
+        return list(self._look(declared, lake))
+
+    def is_strange(self, declared: Declared) -> bool:
+        """Whether a lake is there already in which a destination has no cursor. Raises ``ViaduckError``."""
+        resolved = self._lakes.catalog(declared.id, declared.routing_value, declared.lake)
+        try:
+            with closing(CatalogReader(resolved)) as catalog:
+                catalog.head()
+                return not catalog.has_table(SCHEMA, cursor_name(self._config.pipeline, declared.id))
+        except (LakeAbsent, LookupError):
+            return False
+
+    def _look(self, declared: Declared, lake: ResolvedLake) -> Iterator[Finding]:
+        data_path: str | None = lake.data_path
+        try:
+            with closing(CatalogReader(lake)) as catalog:
+                head = catalog.head().snapshot
+                yield Finding("catalog", True, f"holds a lake at snapshot {head}")
+                yield self._table(declared, catalog, head)
+                told = catalog.data_path()
+                if data_path is None and lake.strange and not is_beside(told, lake):
+                    refused = undeclared(told, lake)
+                    yield Finding("data_path", False, refused.message, refused.hint, refused.type)
+                    return
+                data_path = data_path or told
+        except (LakeAbsent, LookupError):
+            yield self._absent(lake)
+        except ViaduckError as error:
+            yield Finding("catalog", False, error.message, error.hint, error.type)
+            return
+        yield self._data_path(data_path, lake)
+
+    def _absent(self, lake: ResolvedLake) -> Finding:
+        file = lake.sqlite_file
+        if file is None:
+            return Finding("catalog", True, "can be reached and holds no lake yet; its first seed makes one")
+        return _written("catalog", file.parent, "there is no lake yet; its first seed makes one")
+
+    def _table(self, declared: Declared, catalog: CatalogReader, head: int) -> Finding:
+        name = f"{declared.schema_name}.{declared.table}"
+        found = catalog.table(declared.schema_name, declared.table, head)
+        if found is None:
+            return Finding("table", True, f"there is no {name} yet; its first seed makes it")
+        ours = catalog.has_table(SCHEMA, cursor_name(self._config.pipeline, declared.id))
+        if ours:
+            return Finding("table", True, f"{name} is ours")
+        if [(c.name, c.type) for c in found.columns] != [(c.name, c.type) for c in self._columns]:
+            hint = "make its columns equal in name, type and order, or choose another table"
+            return Finding("table", False, f"{name} has other columns than the source", hint, "table_mismatch")
+        if catalog.has_rows(declared.schema_name, declared.table):
+            hint = "empty or rename it, or choose another table"
+            said = f"{name} holds rows that Viaduck did not write"
+            return Finding("table", False, said, hint, "table_not_empty")
+        return Finding("table", True, f"{name} is empty and has the source's columns")
+
+    def _data_path(self, path: str | None, lake: ResolvedLake) -> Finding:
+        if path is None:
+            if lake.sqlite_file is not None:
+                return Finding("data_path", True, "beside the catalog, in a folder of its name that ends in .files")
+            return Finding("data_path", False, "a lake on Postgres that does not exist yet needs one",
+                           "write data_path", "invalid_destination")  # fmt: skip
+        if path.startswith("s3://"):
+            return self._s3(path, lake)
+        if "://" in path:
+            return Finding("data_path", None, "not checked: only local paths and s3:// can be")
+        return _written("data_path", Path(path), "a probe was written and removed")
+
+    def _s3(self, path: str, lake: ResolvedLake) -> Finding:
+        if not {"s3_access_key_id", "s3_secret_access_key"} <= lake.properties.keys():
+            return Finding("data_path", None, "not checked: no keys are given, the appliers' surroundings decide")
+        try:
+            self._bucket(path, lake.properties).probe()
+        except S3Refused as refused:
+            hint = "check bucket, keys, endpoint, region and rights (put and delete)"
+            return Finding("data_path", False, str(refused), hint, "storage_refused")
+        return Finding("data_path", True, "a probe was written and removed")
+
+
+def _written(check: str, folder: Path, said: str) -> Finding:
+    """Write a file where ``folder`` is or will be, and take it away again."""
+    there = folder
+    try:
+        there = next(each for each in (folder, *folder.parents) if each.exists() or each == each.parent)
+        with tempfile.NamedTemporaryFile(dir=there, prefix=".viaduck-probe-"):
+            return Finding(check, True, said)
+    except OSError as error:
+        hint = "give the service's user the right to write there, or choose another path"
+        return Finding(check, False, f"{there} can't be written: {error.strerror}", hint, "storage_refused")

@@ -1,0 +1,26 @@
+"""Follows ``viaduck.progress``: what appliers and readers say, onto the board."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from shared.contracts.messages import Frontier, Offer, Progress, UnreadableMessage, parse_progress
+from shared.kafka.record import Record
+
+Unreadable = Callable[[Record, str], None]
+
+
+def handler(note: Callable[[Progress | Frontier | Offer], None], unreadable: Unreadable) -> Callable[[Record], None]:
+    """What a follower calls with each record; it never raises for what a record holds. ``note``: onto its board."""
+
+    def handle(record: Record) -> None:
+        try:
+            if record.value is None:
+                return
+            message = parse_progress(record.value)
+        except UnreadableMessage as error:
+            unreadable(record, str(error))
+            return
+        note(message)
+
+    return handle

@@ -1,0 +1,204 @@
+"""Fills a registry that is new, or an older copy of itself, from what others remember, before it is used."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Protocol
+
+import structlog
+from sqlalchemy import Connection
+
+from services.control.model.declared import identity, slice_name
+from services.control.model.lifecycle import Registered, Revision
+from services.control.model.recovery import NOT_KEPT, Memory, missed, recall
+from services.control.store.audit_log import Rebuilt, note_rebuilt
+from services.control.store.pipeline_store import Documents
+from services.control.store.registry import Held, Registry
+from shared.config.model import Config
+from shared.config.pipeline_files import Copies
+from shared.contracts.errors import DependencyError
+from shared.contracts.messages import Destination, PipelineDocument, Progress, UnreadableMessage, parse_progress
+from shared.kafka.follower import Follower
+from shared.kafka.record import Record
+from shared.kafka.scan import Scan
+from shared.kafka.settings import KafkaSettings
+from shared.kafka.topics import Topics
+
+log = structlog.get_logger(__name__)
+
+READ_WITHIN_S = 30.0
+TOO_MANY_CHANGES = 2**53
+"""No registry counts so far: a message that says so would leave no room to count on."""
+
+MOST_NAMED = 100
+"""Destinations that could not be read; strangers may send as many messages as they like."""
+
+
+Published = Mapping[str, Mapping[str, Destination]]
+"""By pipeline and id: the message that counts, be it a removal."""
+
+
+class Reached(Protocol):
+    """The part of ``services.control.pipeline.Common`` that is used here."""
+
+    @property
+    def client(self) -> str: ...
+    @property
+    def settings(self) -> KafkaSettings: ...
+    @property
+    def topics(self) -> Topics: ...
+
+
+def rebuild(
+    registry: Registry, config: Config, settings: KafkaSettings, client: str, environ: Mapping[str, str] = os.environ
+) -> None:
+    """Does nothing with a registry that is not new. Raises ``DependencyError`` where the topics can't be read."""
+    if registry.is_new():
+        restore(registry, config, _read(config.pipeline, settings, client), environ)
+
+
+def restore(registry: Registry, config: Config, memory: Memory, environ: Mapping[str, str] = os.environ) -> None:
+    """Register what was read, and write into the trail that it was and what is lost.
+
+    Reading takes a while. Another control may have been quicker, and then its registry holds what was changed since.
+    """
+    revision = Revision(uuid.uuid4().hex, datetime.now(UTC), "rebuild")
+    found = recall(
+        memory, slice_name(config.routing), lambda lake: identity(lake, config.path.parent, environ), revision
+    )
+    back = len(found.destinations) - len(found.forgotten)
+    rebuilt = Rebuilt(revision.at, back, tuple(sorted(memory.unreadable)[:MOST_NAMED]), NOT_KEPT)
+
+    def decide(held: Held) -> Iterable[Registered]:
+        return () if held else found.destinations
+
+    def also(con: Connection, _: Held) -> None:
+        note_rebuilt(con, registry.pipeline, rebuilt, revision.author)
+
+    after = registry.change(decide, revision, also)
+    if any(each.revision.id == revision.id for each in after.values()):
+        log.warning(
+            "registry_rebuilt",
+            destinations=back,
+            only_their_generation=list(found.forgotten),
+            unreadable=list(rebuilt.unreadable),
+            not_recovered=rebuilt.not_recovered,
+        )
+
+
+def published(common: Reached) -> Published:
+    """What the topic of destinations holds.
+
+    Raises ``DependencyError`` where it can't be read.
+    """
+    found: dict[str, dict[str, Destination]] = {}
+    for record in Scan(common.settings, f"{common.client}-rebuild").all(common.topics.destinations):
+        try:
+            said = None if record.value is None else Destination.from_bytes(record.value)
+        except UnreadableMessage:
+            continue  # those who follow the topic for good put it aside
+        if said is None or said.key != record.key or said.version >= TOO_MANY_CHANGES:
+            continue
+        known = found.setdefault(said.pipeline, {})
+        if said.destination not in known or said.order >= known[said.destination].order:
+            known[said.destination] = said
+    return found
+
+
+def catch_up(
+    registry: Registry, config: Config, told: Mapping[str, Destination], environ: Mapping[str, str] = os.environ
+) -> None:
+    """Register what was published and is not held: an older copy of the registry was restored.
+
+    Without it nobody would believe this registry until it has counted as far as it once had, those who were removed
+    since would be back, and those who were added since would be nobody's. Raises ``DependencyError``.
+    """
+    revision = Revision(uuid.uuid4().hex, datetime.now(UTC), "rebuild")
+
+    def later(held: Held) -> tuple[Registered, ...]:
+        base = config.path.parent
+        return missed(told, held, slice_name(config.routing), lambda lake: identity(lake, base, environ), revision)
+
+    news = later(registry.destinations())
+    if not news:
+        return
+    registry.count_on_from(*max(told[each.id].order[:2] for each in news))
+    registry.change(later, revision)
+    names = sorted(each.id for each in news)
+    log.warning(
+        "registry_caught_up",
+        destinations=len(names),
+        among_them=names[:MOST_NAMED],
+        not_recovered=NOT_KEPT,
+    )
+
+
+def recover(documents: Documents, copies: Copies, common: Reached) -> None:
+    """The pipelines that came over REST, into a registry that is new: from the topic, and from this service's copies.
+
+    Raises ``DependencyError`` where the topic can't be read.
+    """
+    if not documents.is_new():
+        return
+    found = {name: said for name in copies.names() if (said := _copied(copies, name)) is not None}
+    for record in Scan(common.settings, f"{common.client}-rebuild").all(common.topics.pipelines):
+        try:
+            said = None if record.value is None else PipelineDocument.from_bytes(record.value)
+        except UnreadableMessage as error:
+            log.warning("recovery_message_unusable", key=record.key, reason=str(error))
+            continue
+        if said is not None and said.pipeline == record.key and _is_news(said, found.get(said.pipeline)):
+            found[said.pipeline] = said
+    if found:
+        documents.adopt(found.values())
+        there = [name for name, each in found.items() if each.document is not None]
+        log.warning("pipelines_recovered", pipelines=there)
+
+
+def _is_news(said: PipelineDocument, known: PipelineDocument | None) -> bool:
+    return known is None or said.version >= known.version
+
+
+def _copied(copies: Copies, name: str) -> PipelineDocument | None:
+    copy = copies.read(name)
+    return None if copy is None else PipelineDocument(pipeline=name, version=copy.version, document=copy.document)
+
+
+def _read(pipeline: str, settings: KafkaSettings, client: str) -> Memory:
+    memory, topics = Memory(pipeline), Topics(settings.prefix)
+    follower = Follower(settings, f"{client}-rebuild", [topics.destinations, topics.progress])
+    follower.start(lambda record: _note(memory, topics, record), lambda _: None)
+    try:
+        if not follower.caught_up.wait(READ_WITHIN_S):
+            hint = "the registry is empty; what was registered before has to be read from the topics first"
+            raise DependencyError("broker", f"the topics could not be read within {READ_WITHIN_S:g} s", hint)
+    finally:
+        follower.stop()
+    return memory
+
+
+def _note_destination(memory: Memory, name: str, record: Record) -> None:
+    try:
+        said = None if record.value is None else Destination.from_bytes(record.value)
+    except UnreadableMessage:
+        memory.note_unreadable(name)
+        raise
+    if said is None or said.destination == name:
+        memory.note_destination(name, said)
+
+
+def _note(memory: Memory, topics: Topics, record: Record) -> None:
+    """What can't be read is dead-lettered by those who follow the topics for good."""
+    pipeline, _, name = (record.key or "").partition("/")
+    if pipeline != memory.pipeline or not name:
+        return
+    try:
+        if record.topic == topics.destinations:
+            _note_destination(memory, name, record)
+        elif record.value is not None and isinstance(said_of := parse_progress(record.value), Progress):
+            memory.note_progress(said_of)
+    except UnreadableMessage as error:
+        log.warning("recovery_message_unusable", key=record.key, reason=str(error))

@@ -1,0 +1,1 @@
+"""What control keeps in the registry's database, and publishes of it."""

@@ -1,0 +1,169 @@
+"""Bearer tokens with scopes: shown once when they are made, kept as salted digests, revoked by their id.
+
+A token is ``vdk_ID_SECRET``. The secret is 256 random bits, so a plain salted SHA-256 is as good as a slow one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import secrets
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from sqlalchemy import RowMapping, insert, select, update
+
+from services.control.store.audit_log import SERVER, note
+from services.control.store.database import Database
+from services.control.store.tables import NAME, tokens
+from shared.contracts.errors import DependencyError
+
+Scope = Literal["read", "write", "drop", "admin"]
+
+RANK: dict[Scope, int] = {"read": 1, "write": 2, "drop": 3, "admin": 4}
+"""Each scope may do what those below it may. ``drop``: take a destination's table away, which nothing brings back."""
+
+RESERVED = frozenset({"anonymous", "api", "control", "file", "loopback", "operator", "policy", "rebuild", "viaduck"})
+"""Who else stands in the audit trail."""
+
+PREFIX = "vdk"
+SHOWN_NAME = 150
+MOST_PIPELINES = 100
+KNOWN_FOR_S = 5.0
+"""A revoked token is refused everywhere after that long at the latest."""
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token as it is kept; ``salt`` and ``digest`` are never shown."""
+
+    id: str
+    name: str
+    scope: Scope
+    salt: str
+    digest: str
+    author: str | None
+    created_at: datetime
+    revoked_at: datetime | None = None
+    revoked_by: str | None = None
+    pipelines: frozenset[str] | None = None
+    """Those that it is for; None for all."""
+
+    @property
+    def author_name(self) -> str:
+        """Who did it, in the audit trail: what it is and its id, because anybody may be called anything."""
+        return f"token {self.name[:SHOWN_NAME]} ({self.id})"
+
+
+class Tokens:
+    """The tokens of one registry. May be used from several threads; raises ``DependencyError`` while it can't be."""
+
+    def __init__(self, database: Database, clock: Callable[[], float] = time.monotonic) -> None:
+        self._database = database
+        self._clock = clock
+        self._known: dict[str, Token] = {}
+        self._known_until = float("-inf")
+        self._looked = False
+
+    def create(
+        self,
+        name: str,
+        scope: Scope,
+        at: datetime,
+        author: str | None = None,
+        pipelines: Collection[str] | None = None,
+    ) -> tuple[Token, str]:
+        """A new token, and its text, which nobody can tell again."""
+        id, secret, salt = secrets.token_hex(8), secrets.token_urlsafe(32), secrets.token_hex(16)  # noqa: A001
+        only = None if pipelines is None else frozenset(pipelines)
+        token = Token(id, name, scope, salt, _digest(salt, secret), author, at, pipelines=only)
+        kept = None if only is None else json.dumps(sorted(only))
+        with self._database.transaction() as con:
+            con.execute(insert(tokens).values(**{**vars(token), "pipelines": kept}))
+            told = {"token": id, "name": name, "scope": scope, "pipelines": kept}
+            note(con, SERVER, "token_created", author, at, told)
+        self._known_until = float("-inf")
+        return token, f"{PREFIX}_{id}_{secret}"
+
+    def revoke(self, id: str, at: datetime, author: str | None = None) -> bool:
+        """Whether there was such a token that was not revoked before."""
+        with self._database.transaction() as con:
+            valid = (tokens.c.id == id) & tokens.c.revoked_at.is_(None)
+            changed = con.execute(update(tokens).where(valid).values(revoked_at=at, revoked_by=author)).rowcount
+            if changed == 1:
+                note(con, SERVER, "token_revoked", author, at, {"token": id})
+        self._known_until = float("-inf")
+        return changed == 1
+
+    def all(self, limit: int | None = None, after: Token | None = None) -> list[Token]:
+        """Revoked ones too, the oldest first: those behind ``after`` in that order."""
+        found = select(tokens).order_by(tokens.c.created_at, tokens.c.id).limit(limit)
+        if after is not None:
+            same = (tokens.c.created_at == after.created_at) & (tokens.c.id > after.id)
+            found = found.where((tokens.c.created_at > after.created_at) | same)
+        with self._database.transaction() as con:
+            return [_token(row) for row in con.execute(found).mappings()]
+
+    def find(self, id: str) -> Token | None:
+        """Also one that was revoked: none is ever forgotten."""
+        with self._database.transaction() as con:
+            row = con.execute(select(tokens).where(tokens.c.id == id)).mappings().first()
+        return None if row is None else _token(row)
+
+    @property
+    def fresh(self) -> bool:
+        """Whether what is known needs no look at the registry now."""
+        return self._clock() < self._known_until
+
+    def any_valid(self) -> bool:
+        """Whether one can be used: then writes need one."""
+        return bool(self._valid())
+
+    def check(self, text: str) -> Token | None:
+        """The token that ``text`` is; None for one that is none of ours, or was revoked."""
+        prefix, _, rest = text.partition("_")
+        id, _, secret = rest.partition("_")  # noqa: A001
+        token = self._valid().get(id)
+        if prefix != PREFIX or token is None:
+            return None
+        return token if hmac.compare_digest(_digest(token.salt, secret), token.digest) else None
+
+    def _valid(self) -> dict[str, Token]:
+        if not self.fresh:
+            self._look()
+        return self._known
+
+    def _look(self) -> None:
+        """While the registry is away, those that were valid are: else nobody could look at what is wrong."""
+        try:
+            self._known = {each.id: each for each in self.all() if each.revoked_at is None}
+            self._looked = True
+        except DependencyError:
+            if not self._looked:
+                raise
+        self._known_until = self._clock() + KNOWN_FOR_S
+
+
+def _digest(salt: str, secret: str) -> str:
+    return hashlib.sha256(f"{salt}:{secret}".encode()).hexdigest()
+
+
+def _token(row: RowMapping) -> Token:
+    only = row["pipelines"]
+    return Token(**{**row, "pipelines": None if only is None else frozenset(json.loads(only))})
+
+
+def fit(name: str, scope: Scope, pipelines: Collection[str] | None) -> None:
+    """Raises ``ValueError`` for what no token can be."""
+    if not 1 <= len(name) <= NAME or not name.isprintable():
+        raise ValueError(f"a token's name has 1 to {NAME} characters that can be seen")
+    if name.casefold() in RESERVED:
+        raise ValueError(f"{name} means somebody else in the audit trail; choose another name")
+    if pipelines is not None and not 1 <= len(pipelines) <= MOST_PIPELINES:
+        raise ValueError(f"a token is for all pipelines, or for 1 to {MOST_PIPELINES} that are named")
+    if pipelines is not None and scope == "admin":
+        raise ValueError("the scope admin is for the whole deployment; a token for some pipelines has another")

@@ -1,0 +1,1 @@
+"""What control observes of its services."""

@@ -1,0 +1,355 @@
+"""What users see of a destination and of a pipeline over HTTP, from the registry and what the others said."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict
+
+from services.control.model.lifecycle import Registered
+from services.control.store.audit_log import Rebuilt
+from services.control.view.frontier import Published, Trusted, Whole, of
+from services.control.view.observed_state import Seen
+from shared.contracts.messages import DesiredState, Lagging, Problem
+from shared.contracts.ranges import NOT_SEEDED
+from shared.runtime.backoff import delay_s
+
+State = Literal["seeding", "running", "paused", "stopped", "parked", "removing"]
+
+
+OFF: frozenset[State] = frozenset({"paused", "stopped", "removing"})
+"""Nobody waits for those to be exact."""
+
+MOVING: frozenset[State] = frozenset({"seeding", "running"})
+"""Those are tried again by themselves."""
+
+
+class Error(BaseModel):
+    """Why a destination does not go on. ``since``: when it was met first, in a row."""
+
+    type: str
+    message: str
+    hint: str
+    retryable: bool
+    since: datetime
+    attempts: int | None = None
+    """Failed tries in a row, as its reader counts them; null where no reader says."""
+    next_try_at: datetime | None = None
+    """When it is tried again by itself, at the earliest; null while it is being tried, and where it waits for you."""
+
+
+EXAMPLE: dict[str, Any] = {
+    "id": "quacksworth-lake", "pipeline": "events", "routing_value": "quacksworth", "state": "parked", "generation": 1,
+    "position": 15, "known_through": 15, "source_snapshot": 17, "lag_snapshots": 2, "lag_seconds": 4.5,
+    "rows_applied": 1200, "last_applied_at": "2026-01-01T00:00:00Z", "managed_by": "api",
+    "error": {
+        "type": "access_denied", "message": "the catalog refused the login", "hint": "check the role and its password",
+        "retryable": False, "since": "2026-01-01T00:00:05Z", "attempts": 3, "next_try_at": None,
+    },
+}  # fmt: skip
+"""A status, for OpenAPI."""
+
+
+class Status(BaseModel):
+    """A destination as it stands. ``position`` and ``known_through`` are source snapshots, null before a seed."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLE]})
+
+    id: str
+    pipeline: str
+    routing_value: str
+    state: State
+    generation: int
+    position: int | None
+    known_through: int | None
+    """Up to where it is known to be exact."""
+    source_snapshot: int | None
+    """The source's head as a reader last saw it; null before any reader did."""
+    lag_snapshots: int | None
+    """Source snapshots after ``known_through``; null while one of the two is not known, or its reader is silent."""
+    lag_seconds: float | None
+    """Age of the oldest source snapshot with an unapplied change; null where nobody can say: before a reader has said
+    anything about it, or not for a while, and while it was never reached or its cursor has not told where it is."""
+    rows_applied: int
+    last_applied_at: datetime | None
+    managed_by: Literal["file", "api"]
+    error: Error | None
+
+
+class FrontierStatus(BaseModel):
+    """How far the readers have looked, by the one that is furthest behind."""
+
+    head: int
+    cycle: int
+    at: datetime
+    error: Problem | None
+    notice: str | None = None
+    """What makes the source dear to read, and the statement that mends it; nothing stands still for it."""
+    looked_at: datetime | None = None
+    """When the source was last looked at with success; null where it never was."""
+    overdue: bool = False
+    """That is too long ago: how far anybody is behind is not known."""
+
+
+class PipelineStatus(BaseModel):
+    """A pipeline as a whole."""
+
+    name: str
+    source_snapshot: int | None
+    settled: bool
+    """Nothing is in flight, waiting to be planned or unprobed, by readers that know of every destination."""
+    caught_up: bool
+    """Every destination is known to be exact at the source's head, but for those that an operator switched off."""
+    frontier: FrontierStatus | None
+    refused: list[str]
+    """What the source says against its file; while there is something, nothing of the file is in force."""
+    destinations: dict[str, int]
+    """How many there are in each state, and the ``total``."""
+
+
+class Standing(NamedTuple):
+    """As much of a status as lists are filtered and sorted by and a pipeline is summed up by.
+
+    Thousands are made whenever somebody asks for such a list, so it is as cheap as can be.
+    """
+
+    state: State
+    position: int | None
+    lag_seconds: float | None
+    trouble: str | None
+    """The type of its error."""
+    exact: bool
+    """Known to be exact at the source's head, or switched off."""
+
+    @property
+    def failing(self) -> bool:
+        """It has an error, and is tried again by itself."""
+        return self.trouble is not None and self.state in MOVING
+
+
+@dataclass(frozen=True)
+class View:
+    """Everything that control knows, at one moment."""
+
+    pipeline: str
+    in_force: bool = True
+    """The file as it is now has been taken over; while it has not, destinations may be missing."""
+    refused: tuple[str, ...] = ()
+    """Mistakes of the file that only the source shows."""
+    rebuilt: Rebuilt | None = None
+    destinations: Mapping[str, Registered] = field(default_factory=dict)
+    """By id; removed ones left out."""
+    seen: Mapping[str, Seen] = field(default_factory=dict)
+    published: Published = field(default_factory=Published)
+    newest: tuple[Whole, ...] = ()
+    trusted: tuple[Trusted, ...] = ()
+    appliers: Mapping[str, datetime] = field(default_factory=dict)
+    """When each answered last."""
+    unsure: frozenset[str] = frozenset()
+    """Readers whose word says nothing any more of how long anybody has been behind."""
+
+    @cached_property
+    def source_snapshot(self) -> int | None:
+        """The source's head, as far as anybody said: a reader that has just started has not looked yet."""
+        heads = [whole.head for whole in self.newest]
+        if not heads:
+            return None
+        return max([*heads, *(seen.position for seen in self.seen.values() if seen.position is not None)])
+
+    @cached_property
+    def looked_at(self) -> datetime | None:
+        """When its source was last looked at with success, by the reader that did so last."""
+        return max((whole.looked_at for whole in self.newest if whole.looked_at is not None), default=None)
+
+    @cached_property
+    def standings(self) -> Mapping[str, Standing]:
+        """Of every destination."""
+        head = self.source_snapshot
+        return {name: _standing(self, name, held, head) for name, held in self.destinations.items()}
+
+
+def status(view: View, id: str) -> Status:
+    """Raises ``KeyError`` for a destination that there is none of."""
+    held = view.destinations[id]
+    seen = _of_this_life(view.seen.get(id), held)
+    word = of(view.trusted, id, held.generation)
+    position = _snapshot(None if seen is None else seen.position)
+    known = _known_through(seen, word, id)
+    head = view.source_snapshot
+    return Status(
+        id=id,
+        pipeline=view.pipeline,
+        routing_value=held.declared.routing_value,
+        state=_state(held, seen, known),
+        generation=held.generation,
+        position=position,
+        known_through=known,
+        source_snapshot=head,
+        lag_snapshots=_lag_snapshots(view, word, head, known),
+        lag_seconds=_lag_seconds(view, word, id, known),
+        rows_applied=0 if seen is None or seen.rows_applied is None else seen.rows_applied,
+        last_applied_at=None if seen is None else seen.last_applied_at,
+        managed_by=held.managed_by,
+        error=_error(seen, held, None if word is None else word.whole.lagging.get(id)),
+    )
+
+
+def pipeline_status(view: View) -> PipelineStatus:
+    standings = view.standings.values()
+    states: Counter[str] = Counter(each.state for each in standings)
+    responsible = _responsible(view)
+    return PipelineStatus(
+        name=view.pipeline,
+        source_snapshot=view.source_snapshot,
+        settled=responsible is not None and all(whole.settled for whole in responsible),
+        caught_up=responsible is not None and all(each.exact for each in standings),
+        frontier=_frontier(responsible or view.newest),
+        refused=list(view.refused),
+        destinations={**states, "total": len(standings)},
+    )
+
+
+def _responsible(view: View) -> tuple[Whole, ...] | None:
+    """The readers whose newest word counts for some destination; None while one of them has no reader that knows it,
+    or the one that does is silent.
+
+    Nor is there one for destinations that the file holds and the registry does not yet.
+    Instances that are no more leave their last frontier behind; they are outrun by whoever took their share over.
+    """
+    if not view.in_force:
+        return None
+    up_to_date = tuple(
+        each
+        for each in view.trusted
+        if each.whole in view.newest and each.whole.knows(view.published) and not _is_unsure(view, each)
+    )
+    if not view.destinations:
+        return tuple(each.whole for each in up_to_date) or None
+    found: dict[str, Whole] = {}
+    for held in view.destinations.values():
+        word = of(up_to_date, held.id, held.generation)
+        if word is None:
+            return None
+        found[word.whole.instance] = word.whole
+    return tuple(found.values())
+
+
+def _frontier(wholes: Iterable[Whole]) -> FrontierStatus | None:
+    last = min(wholes, key=lambda whole: (whole.head, whole.at), default=None)
+    if last is None:
+        return None
+    return FrontierStatus(
+        head=last.head,
+        cycle=last.cycle,
+        at=last.at,
+        error=last.error,
+        looked_at=last.looked_at,
+        notice=last.notice,
+        overdue=last.overdue,
+    )
+
+
+def _standing(view: View, id: str, held: Registered, head: int | None) -> Standing:
+    seen = _of_this_life(view.seen.get(id), held)
+    word = of(view.trusted, id, held.generation)
+    known = _known_through(seen, word, id)
+    state = _state(held, seen, known)
+    complaint = None if seen is None else _complaint(seen, held)
+    return Standing(
+        state,
+        None if seen is None else _snapshot(seen.position),
+        _lag_seconds(view, word, id, known),
+        None if complaint is None else complaint.type,
+        state in OFF or (not _is_unsure(view, word) and _is_exact(word, known, head, id)),
+    )
+
+
+def _is_exact(word: Trusted | None, known: int | None, head: int | None, id: str) -> bool:
+    if word is None or known is None or head is None:
+        return False
+    return known >= head and id not in word.whole.lagging
+
+
+def _of_this_life(seen: Seen | None, held: Registered) -> Seen | None:
+    return seen if seen is not None and seen.generation == held.generation else None
+
+
+def _known_through(seen: Seen | None, word: Trusted | None, id: str) -> int | None:
+    known = NOT_SEEDED if word is None else word.known_through(id)
+    for said in () if seen is None else (seen.position, seen.through):
+        if said is not None and said > known:
+            known = said
+    return _snapshot(known)
+
+
+def _snapshot(position: int | None) -> int | None:
+    """-1, the position before the first seed, is no snapshot."""
+    return None if position is None or position < 0 else position
+
+
+def _state(held: Registered, seen: Seen | None, known_through: int | None) -> State:
+    if held.removing:
+        return "removing"
+    if held.desired is not DesiredState.RUNNING:
+        return "paused" if held.desired is DesiredState.PAUSED else "stopped"
+    if seen is not None and seen.parked and not _is_outdated(seen, held):
+        return "parked"
+    return "seeding" if known_through is None else "running"
+
+
+def _is_outdated(seen: Seen, held: Registered) -> bool:
+    """Whether an operator touched the destination after its last answer: what it complained of may be gone.
+
+    Two clocks are compared here, for display only: the reader decides by the revision itself.
+    """
+    return seen.at < held.revision.at
+
+
+def _error(seen: Seen | None, held: Registered, lagging: Lagging | None) -> Error | None:
+    complaint = None if seen is None else _complaint(seen, held)
+    if seen is None or complaint is None or seen.since is None:
+        return None
+    attempts = None if lagging is None else lagging.attempts
+    return Error(
+        **complaint.model_dump(), since=seen.since, attempts=attempts, next_try_at=_next_try_at(seen, held, lagging)
+    )
+
+
+def _next_try_at(seen: Seen, held: Registered, lagging: Lagging | None) -> datetime | None:
+    """Two clocks are compared here, for display only."""
+    waits = lagging is not None and lagging.attempts > 0 and not lagging.in_flight
+    if lagging is None or not waits or seen.parked or held.desired is not DesiredState.RUNNING:
+        return None
+    return seen.at + timedelta(seconds=delay_s(lagging.attempts, 0.0))
+
+
+def _complaint(seen: Seen, held: Registered) -> Problem | None:
+    return None if seen.error is None or _is_outdated(seen, held) else seen.error
+
+
+def _is_unsure(view: View, word: Trusted | None) -> bool:
+    """Whether what a reader said last may be long past."""
+    return word is not None and word.whole.instance in view.unsure
+
+
+def _lag_snapshots(view: View, word: Trusted | None, head: int | None, known: int | None) -> int | None:
+    """Nobody knows the source's head while its reader is silent, so 0 would be a lie."""
+    if head is None or known is None or _is_unsure(view, word):
+        return None
+    return max(0, head - known)
+
+
+def _lag_seconds(view: View, word: Trusted | None, id: str, known_through: int | None) -> float | None:
+    """Of one that was never reached nobody knows what it lacks, so 0 would be a lie. So it would where the reader is
+    silent, or knows of other destinations than control has published."""
+    if word is None or _is_unsure(view, word):
+        return None
+    lagging = word.whole.lagging.get(id)
+    if lagging is None:
+        return 0.0
+    return (lagging.lag_seconds or None) if known_through is None else lagging.lag_seconds

@@ -1,0 +1,135 @@
+"""Control's memory: what is registered and what was heard. Threads write it and others read it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from datetime import datetime
+
+from services.control.model.lifecycle import Registered
+from services.control.store.audit_log import Rebuilt
+from services.control.view import observed_state as seen_
+from services.control.view.destination_status import View
+from services.control.view.frontier import Frontiers, Published
+from services.control.view.observed_state import Seen
+from shared.contracts.messages import Frontier, ItemKind, Offer, Offered, Outcome, Progress
+
+ASKING = frozenset({Outcome.PARKED, Outcome.FENCED})
+"""Answers that may want something of the registry; so does every one to a ``drop``."""
+
+MOST_APPLIERS = 200
+"""Whoever reaches the broker may call himself anything."""
+
+
+class StatusStore:
+    """Everything in it is a value of its own, so a view is a few shallow copies and never changes under its reader."""
+
+    def __init__(self, pipeline: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self.pipeline = pipeline
+        self._clock = clock
+        self.asked = threading.Event()
+        """Set while there are answers that may want something of the registry."""
+        self.file_in_force = False
+        """Whether the registry holds what the file declares; set by whoever takes the file over."""
+        self.refused: tuple[str, ...] = ()
+        """What the source says against the file as it is now."""
+        self._rebuilt: Rebuilt | None = None
+        self._lock = threading.Lock()
+        self._destinations: dict[str, Registered] = {}
+        self._published = Published()
+        self._seen: dict[str, Seen] = {}
+        self._frontiers = Frontiers()
+        self._appliers: OrderedDict[str, datetime] = OrderedDict()
+        """When each answered last, by its own clock; those that did so last."""
+        self._asks: dict[str, Progress] = {}
+        self.offered = threading.Event()
+        """Set when a reader has offered routing values without a destination."""
+        self._offers: dict[str, Offer] = {}
+        self._view: View | None = None
+        """The last one, as long as nothing has changed."""
+
+    def hold(self, held: Mapping[str, Registered]) -> None:
+        """Show what the registry holds now."""
+        live = {id: each for id, each in held.items() if not each.removed}  # noqa: A001
+        published = Published(
+            {each.id: each.generation for each in live.values()}, {each.id: each.revision.id for each in live.values()}
+        )
+        gone = held.keys() - live.keys()
+        with self._lock:
+            self._seen = {id: each for id, each in self._seen.items() if id not in gone}  # noqa: A001
+            self._destinations, self._published, self._view = live, published, None
+            self._frontiers.trust(published)
+
+    def remember_rebuilt(self, rebuilt: Rebuilt | None) -> None:
+        """Show that the registry was lost once, and what of it is not back."""
+        with self._lock:
+            self._rebuilt, self._view = rebuilt, None
+
+    def note(self, message: Progress | Frontier | Offer) -> None:
+        """Take in what an applier or a reader said; other pipelines' is ignored."""
+        if message.pipeline != self.pipeline:
+            return
+        with self._lock:
+            self._view = None
+            if isinstance(message, Frontier):
+                self._frontiers.note(message, self._published, self._clock())
+            elif isinstance(message, Offer):
+                self._offers[message.instance] = message
+                self.offered.set()
+            else:
+                self._note_progress(message)
+
+    def take_asks(self) -> dict[str, Progress]:
+        """The answers that may want something of the registry, the last of each destination; they are taken once."""
+        with self._lock:
+            asks, self._asks = self._asks, {}
+            self.asked.clear()
+            return asks
+
+    def put_back(self, asks: Mapping[str, Progress]) -> None:
+        """Asks that could not be met now; newer ones of the same destination stand."""
+        with self._lock:
+            self._asks = {**asks, **self._asks}
+
+    def offers(self) -> list[Offered]:
+        """The routing values without a destination that readers offered last."""
+        with self._lock:
+            return [value for offer in self._offers.values() for value in offer.values]
+
+    def view(self) -> View:
+        with self._lock:
+            unsure = self._frontiers.unsure(self._clock())
+            now = self.file_in_force, self.refused, unsure
+            if self._view is None or (self._view.in_force, self._view.refused, self._view.unsure) != now:
+                self._view = View(
+                    pipeline=self.pipeline,
+                    in_force=self.file_in_force,
+                    refused=self.refused,
+                    rebuilt=self._rebuilt,
+                    destinations=self._destinations,
+                    seen=dict(self._seen),
+                    published=self._published,
+                    newest=self._frontiers.newest,
+                    trusted=self._frontiers.trusted,
+                    appliers=dict(self._appliers),
+                    unsure=unsure,
+                )
+            return self._view
+
+    def _note_progress(self, progress: Progress) -> None:
+        if progress.applier:
+            self._appliers[progress.applier] = progress.at
+            self._appliers.move_to_end(progress.applier)
+            if len(self._appliers) > MOST_APPLIERS:
+                self._appliers.popitem(last=False)
+        before = self._seen.get(progress.destination)
+        if seen_.is_past(before, progress):
+            return
+        after = seen_.after(before, progress)
+        if after is not None:
+            self._seen[progress.destination] = after
+        if progress.outcome in ASKING or progress.kind is ItemKind.DROP:
+            self._asks[progress.destination] = progress
+            self.asked.set()

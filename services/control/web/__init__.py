@@ -1,0 +1,1 @@
+"""What every route shares: guard, middleware, paging, errors."""

@@ -1,0 +1,212 @@
+"""Who asks, and what they may: everything that can be decided about a request before a route sees it."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Protocol
+
+from services.control.model.problems import PAGE
+from services.control.store.tokens import Token
+from services.control.web.caller import ANONYMOUS, LOCAL, OPERATOR, READING, holder
+from services.control.web.caller import Asked as Asked
+from services.control.web.caller import Asker as Asker
+from services.control.web.caller import Denied as Denied
+from services.control.web.throttle import WITHIN_S, Failures
+from shared.config.public_url import PublicUrl
+from shared.runtime.loopback import is_own_name
+from shared.runtime.metrics_access import Scraping, same_token
+
+OPEN = frozenset({"/healthz", "/readyz"})
+METRICS = "/metrics"
+
+LOGIN = frozenset({"/login", "/logout", "/assets/page.css", "/assets/mark.svg", PAGE})
+"""What a browser needs before it can show a token, and what explains to everybody why one is needed. Nothing of it
+tells anything of what is served here."""
+
+SESSION_FOR_S = 12 * 3600.0
+MAX_SESSIONS = 1_000
+
+
+class Known(Protocol):
+    """The part of ``services.control.store.tokens.Tokens`` that is used here."""
+
+    @property
+    def fresh(self) -> bool: ...
+    def any_valid(self) -> bool: ...
+    def check(self, text: str) -> Token | None: ...
+
+
+class Nobody:
+    """A control without a registry of tokens."""
+
+    fresh = True
+
+    def any_valid(self) -> bool:
+        return False
+
+    def check(self, text: str) -> Token | None:  # noqa: ARG002 - nobody is known
+        return None
+
+
+class Guard:
+    """The rules of one server. May be used from several threads."""
+
+    def __init__(
+        self,
+        *,
+        loopback: bool,
+        token: str | None = None,
+        tokens: Known | None = None,
+        public_url: PublicUrl | None = None,
+        scraping: Scraping | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``token``: the one that the configuration names; it may do everything. ``loopback``: where it listens."""
+        self._token = token
+        self._tokens = tokens or Nobody()
+        self._clock = clock
+        self._local = loopback and public_url is None
+        self._loopback = loopback
+        self.public_url = public_url
+        self._scraping = scraping or Scraping()
+        self._failures = Failures(clock)
+        self._sessions: OrderedDict[str, tuple[str, float]] = OrderedDict()
+
+    @property
+    def quick(self) -> bool:
+        """Whether ``judge`` has nothing to wait for now."""
+        return self._tokens.fresh
+
+    @property
+    def session(self) -> str:
+        """The cookie's name: a browser takes no ``__Host-`` from another host, nor without TLS."""
+        return "__Host-viaduck_session" if self.is_secure else "viaduck_session"
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether browsers come over TLS."""
+        return self.public_url is not None and self.public_url.is_secure
+
+    def judge(self, asked: Asked) -> Asker | Denied:
+        if asked.path in OPEN or self._scrapes(asked):
+            return ANONYMOUS
+        given = self._given(asked)
+        if given is None:
+            return self._unnamed(asked)
+        asker = self.asker(given)
+        if asker is None:
+            return self._failed(asked)
+        if asked.authorization is None and (foreign := self._foreign(asked)) is not None:
+            return foreign
+        if not asker.may(asked.needs):
+            said = f"this needs a token with the scope {asked.needs}; {asker.name} has {asker.scope}"
+            return Denied("forbidden", said)
+        if asker.pipelines is not None and asked.path == METRICS:
+            return Denied("forbidden", "the metrics are of all pipelines, and this token is for some of them")
+        if asked.pipeline is not None and not asker.sees(asked.pipeline):
+            return Denied("not_found", f"there is no pipeline {asked.pipeline[:200]} that this token is for")
+        return asker
+
+    def asker(self, text: str) -> Asker | None:
+        """Whose token ``text`` is."""
+        if self._token is not None and same_token(text, self._token):
+            return OPERATOR
+        found = self._tokens.check(text)
+        return None if found is None else holder(found)
+
+    def login(self, text: str, address: str) -> str | None:
+        """A session's name for a valid token, which stays here; None for a wrong one."""
+        if self.asker(text) is None:
+            self._failures.note(address)
+            return None
+        name = secrets.token_urlsafe(32)
+        self._sessions[name] = text, self._clock() + SESSION_FOR_S
+        while len(self._sessions) > MAX_SESSIONS:
+            self._sessions.popitem(last=False)
+        return name
+
+    def logout(self, *sessions: str) -> None:
+        for name in sessions:
+            self._sessions.pop(name, None)
+
+    @property
+    def protected(self) -> bool:
+        """Whether any token is configured."""
+        return self._token is not None or self._tokens.any_valid()
+
+    def _given(self, asked: Asked) -> str | None:
+        """The token that came with a request; empty where something came that is none."""
+        if asked.authorization is not None:
+            scheme, _, text = asked.authorization.partition(" ")
+            return text.strip() if scheme.lower() == "bearer" else ""
+        known = (self._sessions.get(each, ("", 0.0)) for each in asked.sessions)
+        return next((text for text, until in known if until > self._clock()), None)
+
+    def _scrapes(self, asked: Asked) -> bool:
+        if asked.path != METRICS or (self.public_url is not None and self._scraping.rule == "local"):
+            return False
+        return self._scraping.is_open_to(asked.address, asked.host, brought=asked.brought)
+
+    def _failed(self, asked: Asked) -> Denied:
+        if self._failures.too_many(asked.address):
+            again = {"Retry-After": str(int(WITHIN_S))}
+            return Denied("too_many_failures", "the token is not valid, and too many wrong ones came before", again)
+        self._failures.note(asked.address)
+        return _unauthorized("the token is not valid")
+
+    def _unnamed(self, asked: Asked) -> Asker | Denied:
+        """Nobody says who he is."""
+        if (foreign := self._foreign(asked)) is not None:
+            return foreign
+        local, protected = self._local and not asked.brought, self.protected
+        if not protected and not local:
+            return Denied("closed", self._why_closed(asked))
+        if asked.path in LOGIN:
+            return ANONYMOUS
+        if not local or asked.path == METRICS:
+            return _unauthorized("a bearer token is needed")
+        if not protected:
+            return LOCAL
+        return ANONYMOUS if asked.needs == "read" else _unauthorized("a bearer token is needed")
+
+    def _why_closed(self, asked: Asked) -> str:
+        if self.public_url is not None:
+            return "this control has a public address (server.public_url) and no token"
+        if self._loopback and asked.brought:
+            return "this came through a proxy, and control has no token"
+        return "this control listens beyond loopback and has no token"
+
+    def _foreign(self, asked: Asked) -> Denied | None:
+        """A browser must not act for a page of another site: cookies and the way to loopback are its, not the site's.
+
+        Nor may it take a stranger's name for ours, which a page of his would be read under (DNS rebinding).
+        """
+        if not self._is_ours(asked.host):
+            return Denied("cross_site", f"{asked.host[:100]} is not a name that this control has")
+        if asked.method in READING:
+            return None
+        if asked.site not in (None, "same-origin", "none"):
+            return Denied("cross_site", f"a browser sent this for a page elsewhere ({asked.site[:40]})")
+        if asked.origin is not None and not self._is_own_page(asked.origin, asked.host):
+            return Denied("cross_site", f"a browser sent this for a page of {asked.origin[:100]}")
+        return None
+
+    def _is_ours(self, host: str) -> bool:
+        """A server that listens beyond loopback can't know its names, unless it is told."""
+        if self.public_url is None:
+            return not self._loopback or is_own_name(host)
+        return self.public_url.is_host(host) or is_own_name(host)
+
+    def _is_own_page(self, origin: str, host: str) -> bool:
+        if self.public_url is not None and not is_own_name(host):
+            return self.public_url.is_origin(origin)
+        if self.public_url is not None and self.public_url.is_origin(origin):
+            return True  # a proxy that asks under our own name
+        return bool(host) and origin.partition("://")[2] == host
+
+
+def _unauthorized(said: str) -> Denied:
+    return Denied("unauthorized", said, {"WWW-Authenticate": "Bearer"})

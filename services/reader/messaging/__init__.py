@@ -1,0 +1,1 @@
+"""What the reader hears from Kafka and publishes there."""

@@ -1,0 +1,160 @@
+"""Actions → messages on the work and progress topics."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+
+import structlog
+
+from services.reader.messaging.message_decoder import Undelivered, Unsaid
+from services.reader.planner.actions import Action, Park, Send, Word
+from services.reader.planner.frontier import Standing, pages
+from shared.contracts.messages import (
+    Frontier,
+    ItemKind,
+    Offer,
+    Offered,
+    Outcome,
+    Problem,
+    Progress,
+    Share,
+    WorkItem,
+    now,
+)
+from shared.kafka.sender import Sender
+from shared.kafka.topics import Topics
+
+log = structlog.get_logger(__name__)
+
+ITEM_HEADER, TRACE_HEADER = "viaduck-item", "traceparent"
+
+
+class WorkPublisher:
+    """Publishes for one reader. What the broker refuses is reported to ``undelivered``, from any thread."""
+
+    def __init__(
+        self,
+        sender: Sender,
+        topics: Topics,
+        pipeline: str,
+        instance: str,
+        share: Share,
+        undelivered: Callable[[Undelivered | Unsaid], None],
+    ) -> None:
+        self._sender = sender
+        self._topics = topics
+        self._pipeline = pipeline
+        self._instance = instance
+        self._share = share
+        self._undelivered = undelivered
+
+    def publish(self, action: Action) -> None:
+        if isinstance(action, Send):
+            self._send(action)
+        else:
+            self._park(action)
+
+    def repeat(self, word: Word) -> None:
+        """Say once more where a destination stands. A failure keeps its time, so that the next try is not put off."""
+        about = word.about
+        at = about.told_at if word.outcome is Outcome.FAILED and about.told_at is not None else now()
+        progress = Progress(
+            pipeline=self._pipeline,
+            destination=about.name,
+            item=new_item_id(),
+            kind=word.kind,
+            outcome=word.outcome,
+            generation=about.spec.generation,
+            position=about.position,
+            rows_applied=about.rows_applied,
+            error=word.problem,
+            at=at,
+            since=None if word.problem is None else about.told_at,
+        )
+
+        def delivered(error: Exception | None) -> None:
+            if error is not None:
+                self._undelivered(Unsaid(about.name))
+
+        self._sender.send(self._topics.progress, progress.key, progress.to_bytes(), None, delivered)
+
+    def frontier(self, standing: Standing, cycle: int, error: Problem | None, age_s: float | None = None) -> None:
+        """Publish the pages of one cycle. ``age_s``: since the source was last looked at."""
+        parts = pages(standing.lagging)
+        for number, lagging in enumerate(parts):
+            page = Frontier(
+                pipeline=self._pipeline,
+                instance=self._instance,
+                cycle=cycle,
+                page=number,
+                pages=len(parts),
+                head=standing.head,
+                head_time=standing.head_time,
+                share=self._share,
+                revision=standing.revision,
+                lagging=lagging,
+                settled=standing.settled,
+                error=error,
+                notice=standing.notice,
+                look_age_seconds=None if age_s is None else round(age_s, 3),
+                overdue=standing.overdue,
+            )
+            self._sender.send(self._topics.progress, page.key, page.to_bytes())
+
+    def offer(self, values: tuple[Offered, ...], more: bool) -> None:
+        """Publish which routing values have no destination."""
+        offer = Offer(pipeline=self._pipeline, instance=self._instance, values=values, more=more)
+        self._sender.send(self._topics.progress, offer.key, offer.to_bytes())
+
+    def _send(self, send: Send) -> None:
+        draft = send.draft
+        item = WorkItem(
+            item=send.item,
+            kind=draft.kind,
+            pipeline=self._pipeline,
+            destination=send.destination,
+            generation=send.generation,
+            expected=draft.expected,
+            after=draft.after,
+            through=draft.through,
+            rows=draft.rows,
+            pinned=draft.pinned,
+            attempt=send.attempt,
+            rows_applied=send.rows_applied,
+            seen=send.seen,
+        )
+
+        def delivered(error: Exception | None) -> None:
+            if error is not None:
+                log.warning("item_not_delivered", destination=send.destination, item=send.item, error=str(error))
+                self._undelivered(Undelivered(send.destination, send.item))
+
+        self._sender.send(self._topics.work, item.key, item.to_bytes(), trace(send.item), delivered)
+
+    def _park(self, park: Park) -> None:
+        log.warning(
+            "destination_parked", destination=park.destination, type=park.problem.type, why=park.problem.message
+        )
+        progress = Progress(
+            pipeline=self._pipeline,
+            destination=park.destination,
+            item=new_item_id(),
+            kind=ItemKind.CHANGES,
+            outcome=Outcome.PARKED,
+            generation=park.generation,
+            position=park.position,
+            error=park.problem,
+            applier=f"reader {self._instance}",
+        )
+        self._sender.send(self._topics.progress, progress.key, progress.to_bytes())
+
+
+def new_item_id() -> str:
+    """32 hexadecimal digits, so that an item's name is its trace's too."""
+    return secrets.token_hex(16)
+
+
+def trace(item: str) -> dict[str, str]:
+    """Headers of an item: its name, and the W3C trace that begins with it."""
+    return {ITEM_HEADER: item, TRACE_HEADER: f"00-{item}-{secrets.token_hex(8)}-01"}

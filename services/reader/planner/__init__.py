@@ -1,0 +1,1 @@
+"""Which destination is brought from where to where: events in, actions out."""

@@ -1,0 +1,45 @@
+"""What the planner wants published."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from services.reader.planner.destination_state import Tracked
+from services.reader.planner.scheduling import Draft
+from shared.contracts.messages import ItemKind, Outcome, Problem, Seen
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Publish an item."""
+
+    item: str
+    destination: str
+    generation: int
+    draft: Draft
+    attempt: int
+    rows_applied: int | None = None
+    seen: Seen | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Park:
+    """Publish that the reader parked a destination."""
+
+    destination: str
+    generation: int
+    position: int | None
+    problem: Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """Publish once more what became of a destination."""
+
+    about: Tracked
+    kind: ItemKind
+    outcome: Outcome
+    problem: Problem | None = None
+
+
+Action = Send | Park

@@ -1,0 +1,106 @@
+"""What the reader knows of one destination."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from shared.contracts.errors import MAX_ATTEMPTS
+from shared.contracts.messages import DesiredState, Destination, ItemKind, Problem
+from shared.contracts.ranges import NOT_SEEDED
+
+
+@dataclass(frozen=True, slots=True)
+class InFlight:
+    """The one item of a destination that has been published and not been answered."""
+
+    item: str
+    kind: ItemKind
+    expected: int
+    through: int
+    until_s: float
+    """When waiting for an answer ends."""
+    charge: int = 0
+    """Rows that it takes of the bound on rows in flight."""
+    is_retry: bool = False
+
+
+@dataclass(slots=True)
+class Tracked:
+    """A destination of our share. Times are monotonic seconds of this process; snapshots are the source's."""
+
+    spec: Destination
+    since_s: float
+    """When ``position`` was last learned; before that, when we first heard of the destination."""
+    position: int | None = None
+    """The stored cursor; -1 where there is none yet, None until a probe told."""
+    exact: int = NOT_SEEDED
+    """Up to where the destination is known to be exact: its position, or further where nothing of it changed."""
+    rows_applied: int | None = None
+    """What the cursor counts at ``position``; None where no answer told."""
+    waits_since: datetime | None = None
+    """When the oldest snapshot was committed that may hold an unapplied change; None where none is known."""
+    in_flight: InFlight | None = None
+    applies: int = 0
+    """Changes applied since its files were last to be merged, or since this reader began."""
+    attempts: int = 0
+    """Failures in a row."""
+    resends: int = 0
+    """Items in a row that nobody answered in time."""
+    not_before_s: float = 0.0
+    settles_s: float = 0.0
+    """Until then an applier may still go by what was said of it before: nothing parks it for good."""
+    is_suspect: bool = False
+    """What we believe of it leaves no way on; its cursor is asked once more before it is parked for that."""
+    parked: Problem | None = None
+    trouble: Problem | None = None
+    """What the last try failed with; None once something succeeded."""
+    told_at: datetime | None = None
+    """When an applier first said what it is parked for, or last what it fails with; None where that was not heard."""
+    dropped: bool = False
+    """An applier has taken table and cursor away; control's tombstone is on its way."""
+    sized: bool = False
+    seed_rows: int | None = None
+    """Rows that a seed will bring, once ``sized``; None where they were too many to count."""
+
+    @property
+    def name(self) -> str:
+        return self.spec.destination
+
+    @property
+    def value(self) -> str:
+        return self.spec.routing_value
+
+    @property
+    def is_running(self) -> bool:
+        return self.spec.state is DesiredState.RUNNING and self.parked is None
+
+    @property
+    def is_seeded(self) -> bool:
+        return self.position is not None and self.position != NOT_SEEDED
+
+    @property
+    def waits_to_be_heard(self) -> bool:
+        """Whether it is in a state that others have to know of, and that no answer will tell of by itself."""
+        return self.parked is not None or self.trouble is not None or self.dropped
+
+    @property
+    def is_exhausted(self) -> bool:
+        return self.attempts >= MAX_ATTEMPTS
+
+    def learn(self, position: int, now_s: float, rows_applied: int | None = None) -> None:
+        """Take over what the cursor said, be it less than we believed."""
+        self.rows_applied = rows_applied
+        if position != self.position:
+            self.since_s = now_s
+            self.waits_since = None
+        self.position = self.exact = position
+
+    def grow(self, position: int, now_s: float) -> bool:
+        """Take over a position that may be old news: within a generation they only grow. Whether it was news."""
+        if self.position is None or position <= self.position:
+            return False
+        exact = max(self.exact, position)
+        self.learn(position, now_s)
+        self.exact = exact
+        return True

@@ -1,0 +1,146 @@
+"""Which item a destination gets next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from services.reader.planner.change_index import Ledger
+from services.reader.planner.destination_state import Tracked
+from shared.contracts.messages import ItemKind, SeedMode
+from shared.contracts.ranges import NOT_SEEDED
+from shared.lake.column_history import Break
+
+NEAR_OLDEST = 0.1
+"""A quiet position in the oldest tenth of what is retained is moved on before expiry reaches it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceState:
+    """The source at its head, from metadata alone.
+
+    ``born`` is the snapshot that created the table, ``first`` the oldest retained one that has it, ``oldest`` the
+    lake's oldest retained one. ``lake`` and ``table`` identify lake and table.
+    """
+
+    head: int
+    oldest: int
+    born: int
+    first: int
+    lake: str
+    table: str
+    at: datetime
+    """When ``head`` was committed, by the catalog's own clock."""
+    history: int = 0
+    """Counts how often what had been seen was undone and written anew, as by a restore from a backup."""
+    breaks: tuple[Break, ...] = ()
+    """Positions from which the table's columns can't be followed to the head."""
+    notice: str | None = None
+    """What makes the table dear to read, and the statement that mends it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The section ``reader`` of the configuration."""
+
+    max_rows_in_flight: int = 2_000_000
+    segment_rows: int = 500_000
+    advance_after_s: float = 3600.0
+    confirm_within_s: float = 120.0
+    upkeep_after: int = 100
+    """Applies; 0 for never."""
+
+    @property
+    def advance_pause_s(self) -> float:
+        """A source that is expired to the bone must not make every quiet destination commit at every poll."""
+        return self.advance_after_s / 60
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """An item that has no name yet. ``rows`` None: not counted."""
+
+    kind: ItemKind
+    expected: int = NOT_SEEDED
+    after: int = NOT_SEEDED
+    through: int = 0
+    rows: int | None = None
+    pinned: bool = False
+
+
+def choose(
+    tracked: Tracked, sight: SourceState | None, ledger: Ledger | None, rules: Rules, now_s: float
+) -> Draft | None:
+    """The next item of ``tracked``; None where there is nothing to do, or not yet.
+
+    TLA: ``Probe``, ``Seed``, ``Changes``, ``Advance``, ``Drop``.
+    """
+    if tracked.in_flight is not None or now_s < tracked.not_before_s:
+        return None
+    if tracked.spec.drop:
+        return None if tracked.dropped or tracked.parked is not None else Draft(ItemKind.DROP)
+    if not tracked.is_running:
+        return None
+    if tracked.position is None:
+        return Draft(ItemKind.PROBE, through=ledger.line if ledger is not None else 0)
+    if sight is None or ledger is None:
+        return None
+    if tracked.position == NOT_SEEDED:
+        return _seed(tracked, sight)
+    position = tracked.position
+    return _changes(tracked, position, ledger) or _advance(tracked, position, sight, ledger, rules, now_s)
+
+
+def _seed(tracked: Tracked, sight: SourceState) -> Draft | None:
+    if tracked.spec.seed_at is not None:
+        return Draft(ItemKind.SEED, through=tracked.spec.seed_at, pinned=True)
+    match tracked.spec.seed_mode:
+        case SeedMode.REPLAY:
+            return Draft(ItemKind.SEED, through=sight.first, pinned=True)
+        case SeedMode.LATEST:
+            return Draft(ItemKind.SEED, through=sight.head, rows=0)
+        case SeedMode.SCAN:
+            return Draft(ItemKind.SEED, through=sight.head, rows=tracked.seed_rows) if tracked.sized else None
+
+
+def needs_size(tracked: Tracked) -> bool:
+    """Whether the rows that a seed of ``tracked`` will bring are still to be counted."""
+    scans = tracked.spec.seed_mode is SeedMode.SCAN and tracked.spec.seed_at is None
+    return scans and tracked.is_running and tracked.position == NOT_SEEDED and not tracked.sized
+
+
+def _changes(tracked: Tracked, position: int, ledger: Ledger) -> Draft | None:
+    ahead = ledger.ahead(tracked.exact, tracked.value)
+    if ahead is None:
+        return None
+    return Draft(ItemKind.CHANGES, position, ahead.after, ahead.through, ahead.rows, ahead.pinned)
+
+
+def _advance(
+    tracked: Tracked, position: int, sight: SourceState, ledger: Ledger, rules: Rules, now_s: float
+) -> Draft | None:
+    exact = tracked.exact
+    if exact <= position or exact < ledger.floor:
+        return None
+    quiet_s = now_s - tracked.since_s
+    strands = is_near_oldest(position, sight) and quiet_s >= rules.advance_pause_s
+    if quiet_s < rules.advance_after_s and not strands:
+        return None
+    return Draft(ItemKind.ADVANCE, position, exact, exact, 0)
+
+
+def needs_upkeep(tracked: Tracked, rules: Rules) -> bool:
+    """Whether its small files should be merged before anything else. One in trouble has other worries."""
+    is_due = 0 < rules.upkeep_after <= tracked.applies
+    return is_due and tracked.is_running and tracked.is_seeded and not tracked.attempts
+
+
+def upkeep(tracked: Tracked) -> Draft:
+    """For one that is seeded."""
+    position = tracked.position or 0
+    return Draft(ItemKind.UPKEEP, position, position, position, 0)
+
+
+def is_near_oldest(position: int, sight: SourceState) -> bool:
+    """Whether expiry may soon take the snapshot of ``position``. Where snapshot 0 is still there nothing expires."""
+    return sight.oldest > 0 and position - sight.oldest < NEAR_OLDEST * (sight.head - sight.oldest)

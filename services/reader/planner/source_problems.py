@@ -1,0 +1,82 @@
+"""Why a destination is parked by the reader itself: what it sees of the source leaves no way on."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+from services.reader.planner.destination_state import Tracked
+from services.reader.planner.scheduling import SourceState
+from shared.contracts.errors import SourceError
+from shared.contracts.messages import Problem
+from shared.contracts.ranges import NOT_SEEDED
+from shared.lake.column_history import not_followed
+
+RECREATED, MOVED = "source_recreated", "source_moved"
+CUT_OFF = (RECREATED, MOVED, "schema_change")
+RESEED = "reseed the destination; routing.on_gap: reseed does so by itself"
+
+
+def judge(tracked: Tracked, sight: SourceState, gone: Set[int] = frozenset()) -> Problem | None:
+    """What is wrong with going on from where ``tracked`` is; None if nothing is. ``gone``: snapshots that expired.
+
+    An item in flight may have moved it already, so its answer comes first. TLA: ``Judge``.
+    """
+    if tracked.position is None or not tracked.is_seeded or not tracked.is_running or tracked.in_flight is not None:
+        return None
+    if tracked.position < sight.born:
+        return recreated(f"it was created at snapshot {sight.born}, after position {tracked.position}")
+    if tracked.exact < sight.oldest or tracked.exact in gone:
+        return expired(tracked.exact, sight.oldest)
+    for broken in sight.breaks:
+        if broken.first <= tracked.position <= broken.last:
+            return not_followed(broken.why, tracked.position).problem()
+    return None
+
+
+def cannot_begin(tracked: Tracked, sight: SourceState, gone: Set[int] = frozenset()) -> Problem | None:
+    """What is wrong with beginning where an operator wants a life to begin; None if nothing is."""
+    start = tracked.spec.seed_at
+    if start is None or tracked.position != NOT_SEEDED or not tracked.is_running or tracked.in_flight is not None:
+        return None
+    if start < sight.born:
+        return recreated(f"it was created at snapshot {sight.born}, after {start}, to which this one is rewound")
+    if start < sight.oldest or start in gone:
+        return expired(start, sight.oldest)
+    return None
+
+
+def is_cut_off(tracked: Tracked, sight: SourceState | None) -> bool:
+    """Whether what is counted now tells nothing of the destination: it was filled from another table, from another
+    history of it, or before its columns changed."""
+    if tracked.parked is not None and tracked.parked.type in CUT_OFF:
+        return True
+    return sight is not None and tracked.position is not None and tracked.position < sight.born
+
+
+def contradiction(tracked: Tracked, before: SourceState | None, sight: SourceState) -> Problem | None:
+    """What a fresh look at the source makes impossible; an older look than the destination's answer would not do."""
+    if not tracked.is_seeded:
+        return None
+    if before is not None and before.lake != sight.lake:
+        return recreated("another lake is found where it was")
+    if tracked.position is not None and tracked.position > sight.head:
+        return undone(f"its head is snapshot {sight.head}, and this destination is at {tracked.position} already")
+    return None
+
+
+def undone(why: str) -> Problem:
+    message = f"the source's history is not the one this destination was filled from: {why}"
+    return SourceError(MOVED, message, RESEED).problem()
+
+
+def recreated(why: str) -> Problem:
+    message = f"the source table is not the one this destination was filled from: {why}"
+    return SourceError(RECREATED, message, RESEED).problem()
+
+
+def expired(exact: int, oldest: int) -> Problem:
+    message = (
+        f"the source no longer keeps snapshot {exact}, up to which this destination is exact; the oldest is {oldest}"
+    )
+    hint = f"{RESEED}. Keep the source's snapshots for longer than the longest pause"
+    return SourceError("history_expired", message, hint).problem()

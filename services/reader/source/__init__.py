@@ -1,0 +1,1 @@
+"""The source lake as the reader observes it."""

@@ -1,0 +1,241 @@
+"""The source as the reader sees it: metadata by plain queries, counts by one pass over one column. Never writes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from services.reader.planner.counted_changes import Step, nothing, segments
+from services.reader.planner.scheduling import SourceState
+from services.reader.source.row_counter import Counter, Images
+from shared.config.catalogs import ResolvedLake
+from shared.config.model import Config
+from shared.contracts.digest import VALUE_DIGITS
+from shared.contracts.errors import SourceError, ViaduckError
+from shared.contracts.messages import LONGEST_OFFERED, MOST_OFFERED, Offered
+from shared.contracts.ranges import NOT_SEEDED, Range
+from shared.lake.catalog import CatalogReader, Column, Head, TableInfo, Touch
+from shared.lake.column_history import breaks
+from shared.lake.routing_value import not_routed
+from shared.lake.runs import insertion_runs
+from shared.lake.source import AS_SOURCE
+
+MOST_ROWS_TO_SIZE = 50_000_000
+"""Larger tables are not counted for the sake of a seed's bound."""
+
+
+COUNT_TRIES = range(3)
+
+
+class Expired(Exception):
+    """A range can't be read: the snapshot that it begins after is gone."""
+
+    def __init__(self, snapshot: int) -> None:
+        super().__init__(f"snapshot {snapshot} of the source is no longer retained")
+        self.snapshot = snapshot
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A range that is to be counted as one step, and which parts of the feed tell."""
+
+    range: Range
+    inserted: tuple[Range, ...] = ()
+    deleted: tuple[Range, ...] = ()
+    pinned: bool = False
+    oldest_touch: datetime | None = None
+
+
+class Source:
+    """One table of one lake. Raises ``SourceError`` where it can't be read now, or is not what it was."""
+
+    def __init__(self, config: Config, lake: ResolvedLake) -> None:
+        self._schema = config.source.schema_name
+        self._name = config.source.table
+        self._field = config.routing.field
+        self._append_only = config.routing.append_only
+        self._segment_rows = config.reader.segment_rows
+        self._catalog = CatalogReader(lake)
+        self._counter = Counter(lake, self._catalog, self._schema, self._name)
+        self._table: TableInfo | None = None
+        self._seen: Head | None = None
+        self._histories = 0
+
+    def close(self) -> None:
+        self._counter.close()
+        self._catalog.close()
+
+    def head(self) -> Head:
+        """The one query of an idle poll."""
+        with _as_source():
+            return self._catalog.head()
+
+    def sight(self, head: Head) -> SourceState:
+        """What else metadata tells at the head. Raises ``source_gone`` where there is no such table."""
+        with _as_source():
+            self._table = table = self._found(self._catalog.table(self._schema, self._name, head.snapshot))
+            seen = self._seen or head
+            oldest, first, at = self._catalog.retained(table.begin_snapshot, seen.snapshot)
+            layout = self._catalog.layout(self._schema, self._name, head.snapshot)
+        if is_undone(seen, head, oldest, at):
+            self._histories += 1
+        self._seen = head
+        return SourceState(
+            head=head.snapshot,
+            oldest=oldest,
+            born=table.begin_snapshot,
+            first=head.snapshot if first is None else first,
+            lake=table.lake_uuid,
+            table=table.table_uuid,
+            at=head.time,
+            history=self._histories,
+            breaks=breaks(table.versions, head.snapshot),
+            notice=layout.notice(table.schema, table.name),
+        )
+
+    def cuts(self, range: Range) -> list[Cut]:
+        """How a range is to be counted, from metadata alone, oldest part first. Raises ``Expired``."""
+        with _as_source():
+            if not self._catalog.exists(range.after):
+                raise Expired(range.after)
+            touches = self._catalog.touching(self._known().table_id, range)
+            if all(touch.is_maintenance for touch in touches) and self._catalog.contiguous(range):
+                return [Cut(range, pinned=self._append_only)]
+            return self._append_cuts(range, touches) if self._append_only else self._change_cuts(range, touches)
+
+    def count(self, cut: Cut, routed: Collection[str]) -> Step:
+        """Count one cut, for all values; what is of none of the ``routed`` ones is counted apart."""
+        if not cut.inserted and not cut.deleted:
+            return nothing(cut.range, pinned=cut.pinned)
+        with _as_source():
+            images = self._changes(cut.range) if cut.deleted else self._insertions(cut.inserted)
+        unrouted = images.unrouted(routed)
+        return Step(cut.range, images.by_value(), images.total, cut.pinned, cut.oldest_touch, unrouted)
+
+    def sizes(self) -> dict[str, int] | None:
+        """Rows by routing value at the head, for seeds; None where the table is too large for that."""
+        with _as_source():
+            everything = Range(NOT_SEEDED, self._catalog.head().snapshot)
+            added = self._catalog.appended_rows(self._known().table_id, everything)
+            if sum(rows for _, rows in added) > MOST_ROWS_TO_SIZE:
+                return None
+            return {value: rows for value, rows in self._counter.state(self._routing()).items() if value is not None}
+
+    def unknown(self, routed: Collection[str]) -> tuple[list[Offered], bool]:
+        """Present routing values without a destination, those with most rows first, and whether there are more."""
+        with _as_source():
+            head = self._catalog.head().snapshot
+            found = self._counter.unknown(self._routing(), routed, MOST_OFFERED + 1, LONGEST_OFFERED)
+        offered = [
+            Offered(value=f.value, whole=f.whole, digest=f.sha256[:VALUE_DIGITS], rows=f.rows, first_seen=head)
+            for f in found[:MOST_OFFERED]
+        ]
+        return offered, len(found) > MOST_OFFERED
+
+    def _insertions(self, parts: Sequence[Range]) -> Images:
+        return self._counter.changes(self._routing(), [self._readable(part) for part in parts], [])
+
+    def _changes(self, range: Range) -> Images:
+        """What a range inserted and deleted, or more.
+
+        Deletes can be missing from a range's feed once maintenance has come after it (HAZARDS, time travel); read up to
+        the head they are there. So a range that was maintained since, or just now, is counted with what followed.
+        """
+        for _ in COUNT_TRIES:
+            head = self._catalog.head().snapshot
+            end = head if self._maintained(Range(range.through, max(head, range.through))) else range.through
+            whole = self._readable(Range(range.after, end))
+            images = self._counter.changes(self._routing(), [whole], [whole])
+            if not self._maintained(Range(end, max(end, self._catalog.head().snapshot))):
+                return images
+        raise SourceError(
+            "source_unreachable", f"maintenance kept coming while {range} was counted", "it is counted again by itself"
+        )
+
+    def _maintained(self, range: Range) -> bool:
+        return any(touch.is_maintenance for touch in self._catalog.touching(self._known().table_id, range))
+
+    def _append_cuts(self, range: Range, touches: Sequence[Touch]) -> list[Cut]:
+        """A pipeline without keys counts what was inserted, and nothing that maintenance shows as inserted (H5)."""
+        cuts = []
+        for part in self._segments(range):
+            within = [touch for touch in touches if part.after < touch.snapshot <= part.through]
+            cuts.append(Cut(part, tuple(insertion_runs(part, within)), (), True, _oldest(within)))
+        return cuts
+
+    def _change_cuts(self, range: Range, touches: Sequence[Touch]) -> list[Cut]:
+        """A range that provably only appended needs no deletions scan, and may be cut into segments if it is long."""
+        if not self._catalog.only_appended(self._known().table_id, range):
+            return [Cut(range, (range,), (range,), False, _oldest(touches))]
+        parts = self._segments(range)
+        cuts = []
+        for part in parts:
+            within = [touch for touch in touches if part.after < touch.snapshot <= part.through]
+            cuts.append(Cut(part, (part,) if within else (), (), len(parts) > 1, _oldest(within)))
+        return cuts
+
+    def _segments(self, range: Range) -> list[Range]:
+        rows = self._catalog.appended_rows(self._known().table_id, range)
+        return segments(rows, range, self._segment_rows)
+
+    def _readable(self, range: Range) -> Range:
+        """Both bounds must still exist; beginning one snapshot early only counts more, harmlessly."""
+        first, _ = range.inclusive()
+        is_gone = range.after > 0 and not self._catalog.exists(first)
+        return Range(range.after - 1, range.through) if is_gone else range
+
+    def _known(self) -> TableInfo:
+        if self._table is None:
+            raise RuntimeError("nothing can be counted before the source was seen")
+        return self._table
+
+    def _routing(self) -> Column:
+        """The routing column as it was last seen, or is now."""
+        if self._table is None:
+            self._table = self._found(self._catalog.table(self._schema, self._name, self._catalog.head().snapshot))
+        column = self._table.column(self._field)
+        if column is None:
+            raise RuntimeError("a table without its routing column is no source")
+        return column
+
+    def _found(self, table: TableInfo | None) -> TableInfo:
+        where = f"the source has no table {self._schema}.{self._name}"
+        if table is None:
+            raise SourceError("source_gone", where, "create it again, or correct source.schema and source.table")
+        routing = table.column(self._field)
+        if routing is None:
+            said = f"the source table has no column {self._field} any more"
+            raise SourceError("schema_change", said, "bring it back, or correct routing.field")
+        if (why := not_routed(routing.name, routing.type)) is not None:
+            raise SourceError("schema_change", why, "correct routing.field")
+        return table
+
+
+def is_undone(seen: Head, head: Head, oldest: int, at: datetime | None) -> bool:
+    """Whether ``seen``, once the head, is no part of the history that ends in ``head``: a source that was restored.
+
+    ``at``: when the snapshot of that number was committed. One that was expired alone, from among retained ones, proves
+    nothing, and then whoever stands before it is asked anew.
+    """
+    if head.snapshot < seen.snapshot:
+        return True
+    return seen.snapshot >= oldest and at != seen.time
+
+
+def _oldest(touches: Sequence[Touch]) -> datetime | None:
+    return next((touch.time for touch in touches if not touch.is_maintenance), None)
+
+
+@contextlib.contextmanager
+def _as_source() -> Iterator[None]:
+    """What ``shared.lake`` says of any lake, said of the source."""
+    try:
+        yield
+    except SourceError:
+        raise
+    except LookupError as error:
+        raise SourceError("source_unreachable", f"the source: {error}", "wait until its lake is made") from None
+    except ViaduckError as error:
+        raise SourceError(AS_SOURCE.get(error.type, error.type), f"the source: {error.message}", error.hint) from None

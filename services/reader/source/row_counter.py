@@ -1,0 +1,184 @@
+"""Counts rows by routing value in the source lake: DuckDB, one column, one pass for all destinations."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import duckdb
+
+from shared.config.catalogs import ResolvedLake
+from shared.contracts.errors import ViaduckError
+from shared.contracts.ranges import Range
+from shared.lake.attach import attach, scanners
+from shared.lake.catalog import CatalogReader, Column
+from shared.lake.engine import connect, read_whole, release
+from shared.lake.failure import classify, loses_attachment
+from shared.lake.routing_value import spelled
+from shared.lake.sql import ident, path
+
+ALIAS = "source"
+MEMORY_LIMIT = "1GB"
+
+Counts = dict[str | None, int]
+"""Rows by canonical routing value; None is NULL."""
+
+T = TypeVar("T")
+
+INSERTIONS, DELETIONS = "ducklake_table_insertions", "ducklake_table_deletions"
+
+FEED = "(?, ?, ?, ?, ?)"
+"""Their arguments: lake, schema, table, first and last snapshot."""
+
+
+@dataclass(frozen=True)
+class Images:
+    """What the feed shows of some ranges; an update has an image in both."""
+
+    inserted: Counts
+    deleted: Counts
+
+    def by_value(self) -> dict[str, int]:
+        """All images: never fewer than the net change has rows."""
+        values = (self.inserted.keys() | self.deleted.keys()) - {None}
+        return {value: self._both(value) for value in values if value is not None}
+
+    @property
+    def total(self) -> int:
+        return sum(self.inserted.values()) + sum(self.deleted.values())
+
+    def unrouted(self, routed: Collection[str]) -> int:
+        """Changed rows, an update counted once, of NULL and of values that nobody wants."""
+        values = (self.inserted.keys() | self.deleted.keys()) - set(routed)
+        return sum(max(self.inserted.get(value, 0), self.deleted.get(value, 0)) for value in values)
+
+    def _both(self, value: str) -> int:
+        return self.inserted.get(value, 0) + self.deleted.get(value, 0)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A routing value that nobody wants: its beginning, whether that is all of it, its SHA-256, its rows."""
+
+    value: str
+    whole: bool
+    sha256: str
+    rows: int
+
+
+class Counter:
+    """One connection, kept open. After an error it is built anew, since an instance may be lost for good (H4)."""
+
+    def __init__(self, lake: ResolvedLake, catalog: CatalogReader, schema: str, table: str) -> None:
+        self._lake = lake
+        self._catalog = catalog
+        self._schema = schema
+        self._table = table
+        self._con: duckdb.DuckDBPyConnection | None = None
+        self._inlined_tables: frozenset[str] = frozenset()
+
+    def changes(self, routing: Column, inserted: Sequence[Range], deleted: Sequence[Range]) -> Images:
+        """What the feed shows of these ranges' insertions and deletions, by routing value.
+
+        No filter, no virtual column, ranges by the functions' arguments alone (H4). Raises a ``ViaduckError``.
+        """
+        relations = [INSERTIONS + FEED] * len(inserted) + [DELETIONS + FEED] * len(deleted)
+        counted = self._counted(routing, relations, [self._arguments(each) for each in (*inserted, *deleted)])
+        return Images(_summed(counted[: len(inserted)]), _summed(counted[len(inserted) :]))
+
+    def state(self, routing: Column) -> Counts:
+        """The table's present rows by routing value. Raises a ``ViaduckError``."""
+        return _summed(self._counted(routing, [path(ALIAS, self._schema, self._table)], [[]]))
+
+    def unknown(self, routing: Column, routed: Collection[str], most: int, longest: int) -> list[Found]:
+        """The present values of which nobody is among the ``routed``, up to ``most``, those with most rows first.
+
+        Grouped, cut to ``longest`` characters and limited by DuckDB, which can spill: there may be as many values, and
+        as long ones, as strangers like. Raises a ``ViaduckError``.
+        """
+        column, source = spelled(ident(routing.name), routing.type), path(ALIAS, self._schema, self._table)
+        grouped = f"SELECT {column} AS value, count(*) AS rows FROM {source} GROUP BY 1"
+        statement = (
+            f"SELECT left(value, $1), length(value) <= $1, sha256(value), rows FROM ({grouped})"
+            " WHERE value IS NOT NULL AND value NOT IN (SELECT unnest($2::VARCHAR[]))"
+            " ORDER BY rows DESC, value LIMIT $3"
+        )
+        rows = self._trying(lambda: self._queried(statement, longest, list(routed), most))
+        return [Found(value, whole, digest, count) for value, whole, digest, count in rows]
+
+    def close(self) -> None:
+        if self._con is not None:
+            release(self._con)
+            self._con = None
+
+    def _arguments(self, range: Range) -> list[str | int]:
+        return [ALIAS, self._schema, self._table, *range.inclusive()]
+
+    def _counted(self, routing: Column, relations: Sequence[str], bound: Sequence[list[str | int]]) -> list[Counts]:
+        """Rows by routing value of each, with what is bound in it; again, attached anew, where that may help."""
+        column = spelled(ident(routing.name), routing.type)
+        statements = [f"SELECT {column}, count(*) FROM {relation} GROUP BY 1" for relation in relations]
+        return self._trying(lambda: self._run(statements, bound))
+
+    def _trying(self, run: Callable[[], T]) -> T:
+        kept_open = self._con is not None
+        try:
+            return run()
+        except duckdb.Error as error:
+            self._drop()
+            if not kept_open or not loses_attachment(error):
+                raise self._classified(error) from None
+        try:
+            return run()
+        except duckdb.Error as error:
+            self._drop()
+            raise self._classified(error) from None
+
+    def _queried(self, statement: str, *parameters: object) -> list[Any]:
+        return self._fresh().execute(statement, list(parameters)).fetchall()
+
+    def _run(self, statements: Sequence[str], bound: Sequence[list[str | int]]) -> list[Counts]:
+        """All in one transaction, which looks the snapshot up once; every result is read to its end."""
+        con = self._fresh()
+        con.execute("BEGIN")
+        counted = [
+            dict(con.execute(statement, bound[number]).fetchall()) for number, statement in enumerate(statements)
+        ]
+        con.execute("COMMIT")
+        return counted
+
+    def _fresh(self) -> duckdb.DuckDBPyConnection:
+        if self._con is not None and self._catalog.inlined_tables() != self._inlined_tables:
+            self._drop()  # H12
+        return self._opened()
+
+    def _classified(self, error: duckdb.Error) -> ViaduckError:
+        return classify(error, f"counting rows of {self._table}")
+
+    def _opened(self) -> duckdb.DuckDBPyConnection:
+        if self._con is None:
+            con = connect(memory_limit=MEMORY_LIMIT, catalogs=scanners(self._lake))
+            read_whole(con)
+            try:
+                attach(con, ALIAS, self._lake, read_only=True)
+            except BaseException:
+                release(con)
+                raise
+            self._con, self._inlined_tables = con, self._catalog.inlined_tables()
+        return self._con
+
+    def _drop(self) -> None:
+        """Throw it away because it misbehaved."""
+        with contextlib.suppress(duckdb.Error):
+            self.close()
+        self._con = None
+
+
+def _summed(counted: Sequence[Counts]) -> Counts:
+    total: Counts = {}
+    for counts in counted:
+        for value, rows in counts.items():
+            total[value] = total.get(value, 0) + rows
+    return total

@@ -1,0 +1,82 @@
+"""Routing values that have no destination, as far as the reader remembers them: never more than so many.
+
+They are data from strangers, who may send as many as they like. Those that were seen last are remembered.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import OrderedDict
+from collections.abc import Collection, Sequence
+
+from services.reader.planner.counted_changes import Step
+from shared.contracts.digest import value_digest
+from shared.contracts.messages import LONGEST_OFFERED, MOST_OFFERED, Offered
+
+LOOK_AGAIN_AFTER_S = 60.0
+"""Between two looks at all values, where there were more than could be remembered."""
+
+
+class Unknown:
+    """Used by one thread. NULL never comes here: it goes nowhere."""
+
+    def __init__(self, most: int = MOST_OFFERED) -> None:
+        self._most = most
+        self._known: OrderedDict[str, Offered] = OrderedDict()
+        self._counted_through = 0
+        self._looked_s: float | None = None
+        self.more = False
+        """There were more than could be remembered."""
+
+    @property
+    def has_looked(self) -> bool:
+        """Whether the values that were there at the start are among those that are remembered."""
+        return self._looked_s is not None
+
+    def wants_look(self, now_s: float) -> bool:
+        """Whether all values of the source are to be looked at: once, and again where room was made for the others."""
+        if self._looked_s is None:
+            return True
+        has_room = self.more and len(self._known) <= self._most // 2
+        return has_room and now_s - self._looked_s >= LOOK_AGAIN_AFTER_S
+
+    def looked(self, found: Sequence[Offered], more: bool, now_s: float) -> None:
+        """Take in what a look at all values found, the greatest first; ``more``: there are more than it says."""
+        for each in reversed(found):
+            before = self._known.get(each.digest)
+            first_seen = each.first_seen if before is None else before.first_seen
+            self._remember(each.model_copy(update={"first_seen": first_seen}))
+            self._counted_through = max(self._counted_through, each.first_seen)
+        self._looked_s, self.more = now_s, more
+
+    def note(self, step: Step, routed: Collection[str]) -> None:
+        """Take in a step's rows of values that are not ``routed``."""
+        if step.range.through <= self._counted_through:
+            return
+        wanted = set(routed)
+        strange = [(rows, value) for value, rows in step.rows.items() if value not in wanted]
+        self.more = self.more or len(strange) > self._most
+        for rows, value in heapq.nlargest(self._most, strange):
+            self._add(value, rows, step.range.through)
+
+    def offer(self, routed: Collection[str]) -> tuple[Offered, ...]:
+        """All of them, the one that was seen last at the end. Those that have a destination by now are forgotten."""
+        wanted, long = set(routed), {value_digest(value) for value in routed if len(value) > LONGEST_OFFERED}
+        for each in list(self._known.values()):
+            if each.value in wanted if each.whole else each.digest in long:
+                del self._known[each.digest]
+        return tuple(self._known.values())
+
+    def _add(self, value: str, rows: int, snapshot: int) -> None:
+        digest = value_digest(value)
+        before = self._known.get(digest)
+        first_seen, rows = (snapshot, rows) if before is None else (before.first_seen, before.rows + rows)
+        cut = value[:LONGEST_OFFERED]
+        self._remember(Offered(value=cut, whole=cut == value, digest=digest, rows=rows, first_seen=first_seen))
+
+    def _remember(self, offered: Offered) -> None:
+        self._known[offered.digest] = offered
+        self._known.move_to_end(offered.digest)
+        while len(self._known) > self._most:
+            self._known.popitem(last=False)
+            self.more = True

@@ -1,0 +1,1 @@
+"""What services agree on: messages, ranges, errors. Values only."""

@@ -1,0 +1,415 @@
+"""What travels on the five topics: one model each, and how they are parsed.
+
+==========================  =====================  =========  ==============================
+topic                       key                    kept       producer → consumer
+==========================  =====================  =========  ==============================
+``viaduck.destinations``    pipeline/destination   compacted  control → reader, appliers
+``viaduck.pipelines``       pipeline               compacted  control → readers, appliers
+``viaduck.work``            pipeline/destination   by time    reader → appliers
+``viaduck.progress``        pipeline/destination   compacted  appliers, reader → reader, control
+``viaduck.dead-letter``     as received            by time    whoever could not read a message
+==========================  =====================  =========  ==============================
+
+A message is a hint: every one of them may be lost, doubled, reordered or delayed without harm, because a destination's
+position lives in the destination itself.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from shared.contracts.ranges import NOT_SEEDED, Range
+
+VERSION: Final = 1
+
+MAX_GENERATION: Final = 2**53
+"""No destination ever lives that often: a message with more is garbage, and must not become our truth."""
+
+MOST: Final = 2**62
+"""Of whatever else is counted: far more than anybody counts, and what a catalog can hold."""
+
+Snapshot = Annotated[int, Field(ge=0, le=MOST)]
+Position = Annotated[int, Field(ge=NOT_SEEDED, le=MOST)]
+Generation = Annotated[int, Field(ge=1, le=MAX_GENERATION)]
+Count = Annotated[int, Field(ge=0, le=MOST)]
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._:@+-]{0,199}$"
+Name = Annotated[str, Field(pattern=NAME)]
+
+
+LONGEST_OFFERED: Final = 200
+MOST_OFFERED: Final = 400
+"""Routing values of one offer, so that no message is larger than a broker takes, whatever the values hold."""
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+class UnreadableMessage(ValueError):
+    """A message that is not of its topic's model; ``str()`` is the reason for the dead-letter topic."""
+
+
+class Message(BaseModel):
+    """The base of all messages: frozen, versioned, unknown fields refused so that a newer writer is noticed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
+
+    v: Literal[1] = VERSION
+
+    def to_bytes(self) -> bytes:
+        return self.model_dump_json(exclude_none=True).encode()
+
+    @classmethod
+    def from_bytes(cls, payload: bytes) -> Self:
+        """Parse a message's value. Raises ``UnreadableMessage``."""
+        try:
+            return cls.model_validate_json(payload)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(str(part) for part in first["loc"]) or "message"
+            raise UnreadableMessage(f"not a {cls.__name__}: {where}: {first['msg']}") from None
+
+
+class DesiredState(StrEnum):
+    RUNNING = "running"
+    PAUSED = "paused"
+    STOPPED = "stopped"
+
+
+class SeedMode(StrEnum):
+    SCAN = "scan"
+    REPLAY = "cdc_replay"
+    LATEST = "latest"
+
+
+class LakeRef(BaseModel):
+    """Where a lake is, without its secrets.
+
+    Exactly one of ``catalog``, ``catalog_env`` and ``postgres_uri_env`` is set, or none where the file itself holds a
+    password: then ``from_file`` is true and whoever opens the lake takes catalog and properties from its own file.
+    ``properties`` are DuckDB S3 settings; a key that ends in ``_env`` names an environment variable.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    catalog: str | None = None
+    catalog_env: str | None = None
+    postgres_uri_env: str | None = None
+    metadata_schema: str | None = None
+    data_path: str | None = None
+    properties: dict[str, str] = {}
+    from_file: bool = False
+    from_defaults: bool = False
+    """Credentials among ``defaults.properties`` of the file, which every service has, belong to it."""
+
+
+class Destination(Message):
+    """``viaduck.destinations``: what an operator wants of one destination, be it that there is none any more.
+
+    A tombstone means nothing: it has no version, and where partitions were added an older message may lie in another.
+    """
+
+    pipeline: Name
+    destination: Name
+    generation: Generation
+    routing_value: str
+    """The routing value as text, in the spelling that the routing column's type gives it when cast to VARCHAR."""
+    state: DesiredState
+    lake: LakeRef
+    schema_name: str = "main"
+    table: str
+    seed_mode: SeedMode
+    replace: bool = False
+    """A reseed was asked for: rows that Viaduck did not write may be replaced, other columns rebuilt."""
+    revision: str
+    """Changes whenever an operator touches the destination; a parked one is then tried again."""
+    seed_at: Snapshot | None = None
+    """This life begins at that snapshot of the source (a rewind); None: where ``seed_mode`` says."""
+    drop: bool = False
+    """Table and cursor are to be taken away; the state is ``stopped``."""
+    managed_by: Literal["file", "api"] = "file"
+    """For a control that lost its registry: nobody else asks."""
+    removed: bool = False
+    """It is gone; what it wrote stays."""
+    registry: Count = 0
+    """When the registry that says so began with this pipeline, in milliseconds since 1970: a later one knows better."""
+    version: Count = 0
+    """The registry's count of changes when it was written."""
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        """The highest of a destination is what holds, wherever it lies in the topic and whenever it is read."""
+        return self.registry, self.version, self.generation
+
+    @property
+    def key(self) -> str:
+        return f"{self.pipeline}/{self.destination}"
+
+
+class PipelineDocument(Message):
+    """``viaduck.pipelines``: a pipeline that was put over REST; without a document it is gone.
+
+    One that went is never said by a tombstone: those are forgotten after a while, and a service that was away for
+    longer would keep it for ever.
+    """
+
+    pipeline: Name
+    version: int = Field(ge=1, le=MOST)
+    """Of the registry: the highest of a pipeline is what holds."""
+    document: dict[str, Any] | None = None
+    """The keys of a file that are the pipeline's own. No secrets: only the names of variables and files."""
+
+
+class Seen(BaseModel):
+    """A snapshot of the source and when it was committed, by the catalog's own clock.
+
+    A history that was undone and written anew, as after a restore from a backup, repeats the number and not the time.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    snapshot: Snapshot
+    at: datetime
+
+
+class ItemKind(StrEnum):
+    SEED = "seed"
+    CHANGES = "changes"
+    ADVANCE = "advance"
+    PROBE = "probe"
+    DROP = "drop"
+    UPKEEP = "upkeep"
+    """Merge the small files of a table; its rows and its position stay as they are."""
+
+
+class WorkItem(Message):
+    """``viaduck.work``: bring one destination from ``after`` to ``through``, or seed it at ``through``.
+
+    ``expected`` is the stored position that the fence compares with; ``after`` may lie beyond it where the reader knows
+    that nothing of this destination changed in between. Both are -1 for a first seed and for a probe.
+    """
+
+    item: str
+    kind: ItemKind
+    pipeline: Name
+    destination: Name
+    generation: Generation
+    expected: Position = NOT_SEEDED
+    after: Position = NOT_SEEDED
+    through: Snapshot
+    rows: int | None = None
+    """Changed rows that the reader counted, an upper bound of the net change; None when it did not count."""
+    pinned: bool = False
+    """``through`` is meant to the letter (a segment of an append-only range); else the job may go on to the head."""
+    seen: Seen | None = None
+    """The newest snapshot that the reader had seen when it found that nothing changed between ``expected`` and
+    ``after``: what it found holds for no other history. None where the two are one."""
+    attempt: int = 1
+    rows_applied: int | None = None
+    """What the cursor had counted at ``expected``; it spares the applier a look, and the fence vouches for it."""
+    published_at: datetime = Field(default_factory=now)
+
+    @property
+    def key(self) -> str:
+        return f"{self.pipeline}/{self.destination}"
+
+    @property
+    def range(self) -> Range:
+        return Range(self.after, self.through)
+
+
+class Outcome(StrEnum):
+    APPLIED = "applied"
+    ALREADY_APPLIED = "already_applied"
+    EMPTY = "empty"
+    GAP = "gap"
+    FENCED = "fenced"
+    FAILED = "failed"
+    PARKED = "parked"
+
+
+class Problem(BaseModel):
+    """An error as users see it, in messages, over HTTP and in the terminal. ``type`` is a key of ``errors.POLICY``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    type: str
+    message: str
+    hint: str
+    retryable: bool
+
+
+class Progress(Message):
+    """``viaduck.progress``: what became of one item."""
+
+    record: Literal["progress"] = "progress"
+    pipeline: Name
+    destination: Name
+    item: str
+    kind: ItemKind
+    outcome: Outcome
+    generation: int
+    """The item's generation; for ``fenced`` the one that the cursor holds."""
+    position: Position | None = None
+    """The stored cursor as the applier last saw it; None when it could not be read, -1 when there is none."""
+    through: Snapshot | None = None
+    """For ``applied`` and ``empty``: up to where the destination is now known to be exact."""
+    deleted: int = 0
+    upserted: int = 0
+    """Rows of the net change that were there at the end of the range, so they were put into the table."""
+    inserted: int = 0
+    rows_applied: int | None = None
+    """Rows deleted and inserted over the destination's life, as its cursor counts them."""
+    seconds: dict[str, float] = {}
+    """Wall time by phase: ``feed``, ``state``, ``apply``, ``total``."""
+    error: Problem | None = None
+    applier: str = ""
+    at: datetime = Field(default_factory=now)
+    since: datetime | None = None
+    """Where a reader says it once more: when the error was first told."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.pipeline}/{self.destination}"
+
+
+class Lagging(BaseModel):
+    """A destination of a ``Frontier`` that is not known to be exact at the head."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    known_through: Position
+    lag_seconds: float | None = Field(default=None, ge=0)
+    """Age, by the source catalog's own clock, of the oldest snapshot that holds an unapplied change of it; None where
+    that is not known."""
+    in_flight: bool = False
+    attempts: int = 0
+    """Failed tries in a row; ``exhausted`` is true from ``MAX_ATTEMPTS`` on."""
+    exhausted: bool = False
+
+
+class Share(BaseModel):
+    """Which destinations of its pipeline a reader plans: ``instance.partition`` of its file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    mode: Literal["all", "explicit", "hash"] = "all"
+    include: tuple[str, ...] = ()
+    total: int = Field(default=1, ge=1)
+    ordinal: int = Field(default=0, ge=0)
+
+
+class Frontier(Message):
+    """``viaduck.progress``, key ``pipeline/@instance/page``: how far the reader has looked.
+
+    Every destination of its share that no page lists under ``lagging`` is known to be exact at ``head``. A cycle's
+    pages share ``cycle``; ``pages`` says how many there are.
+    """
+
+    record: Literal["frontier"] = "frontier"
+    pipeline: Name
+    instance: str
+    cycle: Count
+    page: int
+    pages: int
+    head: Snapshot
+    head_time: datetime | None = None
+    share: Share = Share()
+    revision: str = ""
+    """``shared.contracts.digest`` of all destinations of its share that the reader knows, whatever their state.
+
+    A destination that ``lagging`` does not name is exact only where this is the digest of what control has published;
+    else the reader may just not have heard of it yet.
+    """
+    lagging: dict[str, Lagging] = {}
+    settled: bool
+    """Nothing is in flight, waiting to be planned or unprobed: whoever lags is parked, exhausted or switched off."""
+    error: Problem | None = None
+    """Why the source can't be read now; None while it can."""
+    notice: str | None = None
+    """What makes it dear to read, and the statement that mends it; None where nothing does."""
+    look_age_seconds: float | None = Field(default=None, ge=0)
+    """How long before ``at`` the source was last looked at with success; None where it never was."""
+    overdue: bool = False
+    """That is too long: nobody knows what the source holds now, and so how far anybody is behind."""
+    at: datetime = Field(default_factory=now)
+
+    @property
+    def key(self) -> str:
+        return f"{self.pipeline}/@{self.instance}/{self.page}"
+
+
+class Offered(BaseModel):
+    """A routing value without a destination. It is data from strangers: it may hold any character but no more of them.
+
+    ``value`` is the whole value or, where that is longer than ``LONGEST_OFFERED``, its beginning.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    value: str = Field(max_length=LONGEST_OFFERED)
+    whole: bool = True
+    digest: str = Field(pattern=r"^[0-9a-f]{32}$")
+    """``shared.contracts.digest.value_digest`` of the whole value."""
+    rows: int = Field(ge=0)
+    """Rows that were seen with it, at most: those there when the reader first looked, and every change since."""
+    first_seen: Snapshot
+    """The snapshot of the source, or the end of the range, in which the reader saw it first."""
+
+
+class Offer(Message):
+    """``viaduck.progress``, key ``pipeline/@instance/offer``: routing values that have no destination.
+
+    Always all that the reader remembers, so that the last one says everything. It is bounded: whoever is left out is
+    offered when its rows change again, or when there is room.
+    """
+
+    record: Literal["offer"] = "offer"
+    pipeline: Name
+    instance: str
+    values: tuple[Offered, ...] = Field(default=(), max_length=MOST_OFFERED)
+    more: bool = False
+    """There were more than could be remembered."""
+    at: datetime = Field(default_factory=now)
+
+    @property
+    def key(self) -> str:
+        return f"{self.pipeline}/@{self.instance}/offer"
+
+
+class DeadLetter(Message):
+    """``viaduck.dead-letter``: a message that nobody could read, and why. The payload is base64."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: str | None = None
+    reason: str
+    payload: str
+    by: str
+    distrusted: bool = False
+    """Its signature did not count: sent again, it would be signed, so it never is."""
+    at: datetime = Field(default_factory=now)
+
+
+def parse_progress(payload: bytes) -> Progress | Frontier | Offer:
+    """Parse a value of the progress topic, which carries three records. Raises ``UnreadableMessage``.
+
+    Quotes within a quoted text are escaped in JSON, so no routing value and no error can pass for a mark.
+    """
+    model: type[Progress] | type[Frontier] | type[Offer]
+    model = next((model for mark, model in MARKED.items() if mark in payload), Progress)
+    return model.from_bytes(payload)
+
+
+MARKED: dict[bytes, type[Frontier] | type[Offer]] = {b'"record":"frontier"': Frontier, b'"record":"offer"': Offer}
+
+
+def schemas() -> dict[str, dict[str, Any]]:
+    """The JSON schema of each topic's message, for documentation and other producers."""
+    models = (Destination, PipelineDocument, WorkItem, Progress, Frontier, Offer, DeadLetter)
+    return {model.__name__: model.model_json_schema() for model in models}

@@ -1,0 +1,1 @@
+"""What every process needs: logs, signals, threads, HTTP, metrics, Java and Spark."""

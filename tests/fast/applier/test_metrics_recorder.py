@@ -1,0 +1,45 @@
+"""What an applier keeps in its metrics."""
+
+from __future__ import annotations
+
+from services.applier.destination_cache import DestinationCache
+from services.applier.metrics_recorder import Measure, OpenLakes
+from services.applier.model.grouping import Job
+from services.applier.model.task import TargetResult, TaskResult, WorkerReport
+from shared.contracts.errors import DestinationError
+from shared.contracts.messages import Destination, ItemKind, Outcome, Progress
+from shared.kafka.record import Record
+from shared.runtime.metrics import Metrics
+from tests.fast.applier.consumers import wanted
+
+LIVES = 1_000
+
+
+def answered(name: str) -> TaskResult:
+    error = DestinationError("access_denied", "the catalog refused the login", "check the role").problem()
+    said = Progress(
+        pipeline="p", destination=name, item="i", kind=ItemKind.CHANGES, outcome=Outcome.FAILED, generation=1,
+        position=5, error=error,
+    )  # fmt: skip
+    return TaskResult((TargetResult(said),), WorkerReport(pid=1))
+
+
+def test_destinations_that_were_removed_leave_no_series_behind_be_they_answered_for_afterwards() -> None:
+    metrics, directory = Metrics("p"), DestinationCache()
+    measure = Measure(metrics, OpenLakes(local=False), lambda key: directory.get(key) is not None)
+    job = Job("p", ItemKind.CHANGES, ())
+    directory.put(wanted("p", "stays"))
+    measure.job(job, [answered("stays")], 0.1)
+    before = len(metrics.exposition().splitlines())
+    for number in range(LIVES):
+        record = wanted("p", f"life-{number}")
+        directory.put(record)
+        measure.job(job, [answered(f"life-{number}")], 0.1)
+        gone = Destination.from_bytes(record.value or b"").model_copy(update={"removed": True, "version": 1})
+        said = directory.put(Record(record.topic, 0, 1, record.key, gone.to_bytes()))
+        assert said is not None
+        assert said.removed
+        metrics.forget(said.destination)
+        measure.job(job, [answered(f"life-{number}")], 0.1)  # its last item was still under way
+    assert len(metrics.exposition().splitlines()) == before
+    assert 'destination="stays"' in metrics.exposition()

@@ -1,0 +1,116 @@
+"""`viaduck check`: what it finds wrong before anything runs, and that no mistake ends in a traceback."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from services.cli.commands import check
+from services.cli.runtime.writable import require_writable
+from shared.config.deployment import load_all
+from shared.contracts.errors import ConfigError
+
+FILE = """
+source: {catalog: "sqlite:source.sqlite", data_path: "data", table: "events"}
+routing: {field: "company", key_columns: ["id"]}
+"""
+
+
+def written(folder: Path, more: str = "") -> Path:
+    file = folder / "viaduck.yaml"
+    file.write_text(FILE + more)
+    return file
+
+
+def checked(file: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "services.cli.main", "check", "-c", str(file)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize("state_dir", ["/proc/viaduck", "/dev/null/viaduck", "file/viaduck"])
+def test_a_state_folder_that_can_not_be_written_is_a_mistake(state_dir: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    deployment = load_all([written(tmp_path, f"state_dir: '{state_dir}'")])
+    with pytest.raises(ConfigError) as refused:
+        check.main(deployment)
+    (line,) = refused.value.mistakes
+    assert line.startswith("state_dir: can't write ")
+    assert line.endswith("; choose another")
+
+
+def test_a_look_at_the_state_folder_leaves_nothing_behind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    deployment = load_all([written(tmp_path, "state_dir: deep/er/state")])
+    before = sorted(tmp_path.rglob("*"))
+    assert check.main(deployment) == check.UNREACHABLE  # there is no source
+    assert "deep/er/state can be written" in capsys.readouterr().out
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_probe_is_not_content_with_rights(tmp_path: Path) -> None:
+    require_writable(tmp_path / "new" / "folder")
+    with pytest.raises(OSError, match="/proc"):
+        require_writable(Path("/proc/self/new"))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://u@h:port/db",
+        "postgresql://u:s3cret@[::1/d",
+        "postgresql://u:s3cret@h:port/db",
+    ],
+)
+def test_a_registry_url_that_is_none_is_a_mistake_and_shows_no_password(url: str, tmp_path: Path) -> None:
+    deployment = load_all([written(tmp_path, f"registry: {{url: '{url}'}}")])
+    with pytest.raises(ConfigError) as refused:
+        check.main(deployment)
+    (line,) = refused.value.mistakes
+    assert line.startswith("registry.url: not a database that can be used; write sqlite:///PATH or postgresql://")
+    assert "s3cret" not in line
+
+
+@pytest.mark.parametrize("driver", ["nodriver", "asyncpg", "psycopg2"])
+def test_a_registry_is_asked_by_our_driver_whatever_the_url_names(
+    driver: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deployment = load_all([written(tmp_path, f"registry: {{url: 'postgresql+{driver}://u@127.0.0.1:1/d'}}")])
+    assert check.main(deployment) == check.UNREACHABLE
+    assert "Connection refused" in capsys.readouterr().out
+
+
+def test_a_registry_whose_folder_can_not_be_made_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    deployment = load_all([written(tmp_path, "registry: {url: 'sqlite:////proc/viaduck/registry.sqlite'}")])
+    assert check.main(deployment) == check.UNREACHABLE
+    assert "can't write /proc/viaduck" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("place", ["x" * 300, "loop", "/proc/1/fdinfo/0/x"])
+def test_a_place_that_can_not_be_read_is_a_mistake(place: str, tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(ConfigError, match=r"can't be read|no such file"):
+        load_all([tmp_path / place])
+
+
+def test_a_folder_that_may_not_be_listed_is_a_mistake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who runs the tests may be allowed everything, so the system's answer is played."""
+
+    def refused(_: Path) -> object:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "iterdir", refused)
+    with pytest.raises(ConfigError, match="can't be read: Permission denied; correct the path or its permissions"):
+        load_all([tmp_path])
+
+
+def test_output_that_finds_no_room_ends_with_3_and_one_line() -> None:
+    command = [sys.executable, "-m", "services.cli.main", "--version"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode == 3
+    assert done.stderr.splitlines() == [
+        "standard output: No space left on device",
+        "make room there, or name another place",
+    ]

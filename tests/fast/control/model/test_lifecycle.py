@@ -1,0 +1,243 @@
+"""A destination's lives."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.control.model.lifecycle import (
+    Declared,
+    OnGap,
+    Registered,
+    adopt,
+    answer,
+    declare,
+    reconcile,
+    remove,
+)
+from shared.contracts.errors import POLICY, ConfigError
+from shared.contracts.messages import MAX_GENERATION, DesiredState, LakeRef, Outcome, Progress, SeedMode
+from tests.fast.control.examples import by_id, declared, problem, progress, registered, revision
+
+NEW = revision("2", 60)
+
+
+def test_a_new_destination_begins_with_generation_one() -> None:
+    held = declare(None, declared(), "file", NEW)
+    assert (held.generation, held.desired, held.replace, held.removed) == (1, DesiredState.RUNNING, False, False)
+    assert held.revision == NEW
+
+
+def test_declaring_the_same_again_changes_nothing() -> None:
+    held = registered()
+    assert declare(held, declared(), "file", NEW) is held
+
+
+def test_a_destination_that_comes_back_lives_in_the_next_generation() -> None:
+    gone = remove(registered(generation=4), revision("2"))
+    back = declare(gone, declared(), "file", revision("3"))
+    assert (gone.generation, gone.removed, gone.desired) == (4, True, DesiredState.STOPPED)
+    assert (back.generation, back.removed, back.desired) == (5, False, DesiredState.RUNNING)
+
+
+def test_removing_twice_is_removing_once() -> None:
+    gone = remove(registered(), NEW)
+    assert remove(gone, revision("3")) is gone
+
+
+OTHER_CONTENT: list[dict[str, Any]] = [
+    {"routing_value": "another"},
+    {"schema_name": "elsewhere"},
+    {"table": "another"},
+    {"identity": "another lake"},
+    {"slice_of": "equal: country"},
+    {"slice_of": "appended: company"},
+]
+
+
+@pytest.mark.parametrize("change", OTHER_CONTENT, ids=lambda change: next(iter(change)))
+def test_other_content_means_the_next_generation(change: dict[str, Any]) -> None:
+    after = declare(registered(generation=2), replace(declared(), **change), "file", NEW)
+    assert (after.generation, after.revision) == (3, NEW)
+
+
+@pytest.mark.parametrize("change", OTHER_CONTENT, ids=lambda change: next(iter(change)))
+def test_a_permission_to_replace_does_not_follow_a_destination_to_other_content(change: dict[str, Any]) -> None:
+    """Rows of a table that nobody asked to reseed must never be replaced."""
+    assert not declare(registered(replace=True), replace(declared(), **change), "file", NEW).replace
+
+
+SAME_CONTENT: list[dict[str, Any]] = [
+    {"seed_mode": SeedMode.LATEST},
+    {"name": "a catalog"},
+    {"lake": LakeRef(catalog_env="NEW_NAME_OF_THE_SAME_LAKE")},
+    {"lake": declared().lake.model_copy(update={"data_path": "s3://elsewhere"})},
+    {"lake": declared().lake.model_copy(update={"properties": {"s3_region": "eu"}})},
+]
+
+
+@pytest.mark.parametrize("change", SAME_CONTENT, ids=lambda change: next(iter(change)))
+def test_the_same_content_otherwise_declared_lives_on_with_a_new_revision(change: dict[str, Any]) -> None:
+    after = declare(registered(generation=2), replace(declared(), **change), "file", NEW)
+    assert (after.generation, after.revision) == (2, NEW)
+
+
+def test_a_password_that_changed_is_a_new_revision_so_that_a_parked_destination_is_tried_again() -> None:
+    after = declare(registered(generation=2), declared(), "file", NEW, touched=True)
+    assert (after.generation, after.revision) == (2, NEW)
+
+
+def test_a_variable_that_control_does_not_know_changes_nothing() -> None:
+    """Control needs no tenant's credentials; on a machine without them it must not take the lake for another."""
+    lake = LakeRef(catalog_env="LAKE_OF_A")
+    held = registered(declared=declared(lake=lake, identity="resolved"))
+    assert declare(held, declared(lake=lake, identity=None), "file", NEW) is held
+
+
+def test_a_lake_that_was_known_is_still_told_from_another_after_it_was_unknown_for_a_while() -> None:
+    lake = LakeRef(catalog_env="LAKE_OF_A")
+    held = registered(declared=declared(lake=lake, identity="one"))
+    unknown = declare(held, declared(lake=lake, identity=None, name="renamed"), "file", NEW)
+    assert declare(unknown, declared(lake=lake, identity="two"), "file", NEW).generation == held.generation + 1
+
+
+def test_another_variable_that_control_does_not_know_is_another_lake() -> None:
+    held = registered(declared=declared(lake=LakeRef(catalog_env="ONE"), identity=None))
+    after = declare(held, declared(lake=LakeRef(catalog_env="TWO"), identity=None), "file", NEW)
+    assert after.generation == held.generation + 1
+
+
+def test_a_damaged_destination_is_seeded_anew_and_replaced() -> None:
+    parked = progress(Outcome.PARKED, error=problem("destination_damaged", retryable=False), generation=3)
+    after = answer(registered(generation=3), parked, "park", NEW)
+    assert (after.generation, after.replace, after.revision) == (4, True, NEW)
+
+
+@pytest.mark.parametrize("type", ["history_expired", "source_recreated"])
+def test_a_gap_is_seeded_anew_only_where_the_file_says_so(type: str) -> None:
+    held, parked = registered(), progress(Outcome.PARKED, error=problem(type, retryable=False))
+    assert answer(held, parked, "park", NEW) is held
+    after = answer(held, parked, "reseed", NEW)
+    assert (after.generation, after.replace) == (2, True)
+
+
+@given(st.sampled_from(sorted(POLICY)), st.sampled_from([o for o in Outcome if o is not Outcome.FENCED]))
+def test_no_other_answer_asks_for_a_new_life(type: str, outcome: Outcome) -> None:
+    held = registered()
+    after = answer(held, progress(outcome, error=problem(type)), "park", NEW)
+    asked = outcome is Outcome.PARKED and type == "destination_damaged"
+    assert (after is not held) == asked
+
+
+def test_the_same_answer_twice_asks_for_one_new_life() -> None:
+    parked = progress(Outcome.PARKED, error=problem("destination_damaged"))
+    once = answer(registered(), parked, "park", NEW)
+    assert answer(once, parked, "park", revision("3")) is once
+
+
+def test_an_answer_to_a_removed_destination_asks_for_nothing() -> None:
+    gone = remove(registered(), NEW)
+    assert answer(gone, progress(Outcome.FENCED, generation=9), "reseed", NEW) is gone
+
+
+def test_a_cursor_of_a_later_life_is_adopted() -> None:
+    """The registry was lost; the destination's lake remembers how often it lived."""
+    after = answer(registered(), progress(Outcome.FENCED, generation=7), "park", NEW)
+    assert (after.generation, after.replace) == (7, False)
+
+
+def test_a_cursor_of_an_older_life_is_not_adopted() -> None:
+    held = registered(generation=7)
+    assert answer(held, progress(Outcome.FENCED, generation=6), "park", NEW) is held
+
+
+@given(st.integers())
+def test_a_generation_never_shrinks_and_never_becomes_garbage(generation: int) -> None:
+    after = adopt(registered(generation=7), generation, NEW)
+    assert 7 <= after.generation <= MAX_GENERATION
+
+
+def test_the_file_takes_over_what_came_over_rest_if_it_is_the_same_table() -> None:
+    held = by_id([registered(managed_by="api", generation=3)])
+    [after] = reconcile(held, [declared()], NEW)
+    assert (after.managed_by, after.generation) == ("file", 3)
+
+
+@pytest.mark.parametrize("other", [{"table": "another"}, {"identity": "another lake"}], ids=["table", "lake"])
+def test_the_file_does_not_take_over_another_table_under_the_same_id(other: dict[str, Any]) -> None:
+    held = by_id([registered(managed_by="api")])
+    with pytest.raises(ConfigError, match="a came over REST with another lake or table"):
+        reconcile(held, [replace(declared(), **other)], NEW)
+
+
+def test_the_file_can_not_have_a_routing_value_or_table_of_a_destination_that_came_over_rest() -> None:
+    held = by_id([registered("b", managed_by="api", declared=declared("b"))])
+    with pytest.raises(ConfigError) as caught:
+        reconcile(held, [replace(declared("b"), id="a")], NEW)
+    value, table = caught.value.mistakes
+    assert value.startswith("destinations: a has the routing value 'value of b' of b")
+    assert table.startswith("destinations: a has the lake and table of b")
+
+
+def test_what_went_from_the_file_is_removed_and_what_came_over_rest_stays() -> None:
+    held = by_id([registered("a"), registered("b", managed_by="api", declared=declared("b"))])
+    changed = reconcile(held, [], NEW)
+    assert [(each.id, each.removed) for each in changed] == [("a", True)]
+
+
+def test_two_destinations_may_swap_their_routing_values() -> None:
+    held = by_id([registered("a"), registered("b", declared=declared("b"))])
+    swapped = [declared("a", routing_value="value of b"), declared("b", routing_value="value of a")]
+    assert [each.generation for each in reconcile(held, swapped, NEW)] == [2, 2]
+
+
+DECLARATIONS = st.builds(
+    declared,
+    id=st.sampled_from("abc"),
+    routing_value=st.sampled_from("xy"),
+    identity=st.sampled_from(["one", "two", None]),
+    table=st.sampled_from(["t", "u"]),
+    name=st.sampled_from(["", "n"]),
+)
+FILES = st.lists(DECLARATIONS, unique_by=lambda each: each.id, max_size=3)
+ANSWERS = st.builds(
+    progress,
+    outcome=st.sampled_from(Outcome),
+    id=st.sampled_from("abc"),
+    generation=st.integers(1, 6),
+    error=st.none() | st.sampled_from(["destination_damaged", "history_expired", "table_mismatch"]).map(problem),
+)
+
+
+@given(st.lists(st.one_of(FILES, ANSWERS, st.just("stop and start"))), st.sampled_from(["park", "reseed"]))
+def test_whatever_happens_generations_only_grow_and_a_new_life_is_a_new_revision(
+    history: list[list[Declared] | Progress | str], on_gap: OnGap
+) -> None:
+    held: dict[str, Registered] = {}
+    for number, event in enumerate(history):
+        before, held = held, _after(held, event, on_gap, str(number))
+        assert before.keys() <= held.keys()
+        for was in before.values():
+            now = held[was.id]
+            assert now.generation >= was.generation
+            assert now.generation == was.generation or now.revision != was.revision
+            assert not (was.removed and not now.removed) or now.generation > was.generation
+            assert now.declared.same_content(was.declared) or now.generation > was.generation
+
+
+def _after(held: dict[str, Registered], event: Any, on_gap: OnGap, name: str) -> dict[str, Registered]:
+    if isinstance(event, list):
+        return held | by_id(reconcile(held, event, revision(name)))
+    if isinstance(event, Progress) and event.destination in held:
+        return held | {event.destination: answer(held[event.destination], event, on_gap, revision(name))}
+    return held
+
+
+@given(FILES)
+def test_a_file_that_did_not_change_writes_nothing(file: list[Declared]) -> None:
+    held = by_id(reconcile({}, file, revision("1")))
+    assert reconcile(held, file, revision("2")) == ()

@@ -1,0 +1,41 @@
+"""Reading the progress topic."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.control.progress_consumer import handler
+from services.control.view.status_store import StatusStore
+from shared.kafka.record import Record
+from tests.fast.control.examples import PIPELINE, frontier, progress, registered
+
+
+def record(value: bytes | None) -> Record:
+    return Record("viaduck.progress", 0, 0, "events/a", value)
+
+
+def test_answers_and_frontiers_reach_the_board() -> None:
+    board, unreadable = StatusStore(PIPELINE), list[Record]()
+    board.hold({"a": registered()})
+    handle = handler(board.note, lambda record, _: unreadable.append(record))
+    handle(record(progress(position=15).to_bytes()))
+    handle(record(frontier([registered()], head=17).to_bytes()))
+    assert (board.view().seen["a"].position, board.view().source_snapshot, unreadable) == (15, 17, [])
+
+
+def test_a_tombstone_says_nothing() -> None:
+    unreadable: list[str] = []
+    handler(StatusStore(PIPELINE).note, lambda _, reason: unreadable.append(reason))(record(None))
+    assert unreadable == []
+
+
+@given(st.binary() | st.text().map(str.encode) | st.just(b'{"record":"frontier"}'))
+def test_garbage_is_put_aside_with_a_reason_and_stops_nobody(garbage: bytes) -> None:
+    board, reasons = StatusStore(PIPELINE), list[str]()
+    handle = handler(board.note, lambda _, reason: reasons.append(reason))
+    handle(record(garbage))
+    handle(record(progress(position=15).to_bytes()))
+    assert len(reasons) == 1
+    assert reasons[0].startswith("not a ")
+    assert board.view().seen["a"].position == 15

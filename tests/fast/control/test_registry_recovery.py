@@ -1,0 +1,155 @@
+"""A registry that was lost is taken over from the topics once, and says what no topic could give back."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from sqlalchemy.engine import make_url
+
+from services.control.model.lifecycle import pause, remove, reseed
+from services.control.model.recovery import NOT_KEPT, Memory
+from services.control.registry_recovery import catch_up, restore
+from services.control.store.registry import Registry
+from shared.config.model import Config
+from tests.fast.control.examples import PIPELINE, declared, progress, registered, revision
+from tests.fast.control.files import config
+from tests.fast.control.rig import V1, ControlRig
+from tests.servers.postgres import Postgres
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def registries(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Registry, Registry]]:
+    """Those of two controls, on one database."""
+    url = f"sqlite:///{tmp_path}/registry.sqlite"
+    if request.param == "postgres":
+        server: Postgres = request.getfixturevalue("postgres")
+        server.create_database("rebuilt")
+        url = server.uri("rebuilt").replace("postgresql://", "postgresql+psycopg://")
+    with closing(Registry(make_url(url), PIPELINE)) as one, closing(Registry(make_url(url), PIPELINE)) as other:
+        one.prepare()
+        yield one, other
+    if request.param == "postgres":
+        server.drop_database("rebuilt")
+
+
+def url_of(registry: Registry) -> str:
+    return registry.database._engine.url.render_as_string(hide_password=False)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Config:
+    return config(tmp_path)
+
+
+def memory(*ids: str) -> Memory:
+    found = Memory(PIPELINE)
+    for name in ids:
+        found.note_destination(name, registered(name, declared=declared(name), managed_by="api").message(PIPELINE))
+    return found
+
+
+def test_what_was_changed_while_a_second_control_read_the_topics_stays(
+    registries: tuple[Registry, Registry], settings: Config
+) -> None:
+    one, other = registries
+    assert other.is_new()
+    read = memory("a", "b", "late")
+    restore(one, settings, memory("a", "b"))
+    one.change(lambda held: [pause(held["a"], revision("2"))], revision("2"))
+    before = one.destinations()
+
+    restore(other, settings, read)
+    assert one.destinations() == other.destinations() == before
+    with closing(ControlRig(settings.path.parent, url=url_of(other))) as rig:
+        deeds = [each["deed"] for each in rig.http.get(f"{V1}/audit?destination=the pipeline").json()["items"]]
+    assert deeds == ["rebuilt"]
+
+
+def test_what_could_not_be_recovered_stands_in_the_trail(
+    registries: tuple[Registry, Registry], settings: Config
+) -> None:
+    read = memory("a", "older")
+    read.note_progress(progress(id="gone", generation=4))
+    read.note_unreadable("broken")
+    read.note_unreadable("older")
+    read.note_unreadable("mended")
+    read.note_destination("mended", remove(registered("mended"), revision("2")).message(PIPELINE))
+    restore(registries[0], settings, read)
+    with closing(ControlRig(settings.path.parent, url=url_of(registries[0]))) as rig:
+        (entry,) = rig.http.get(f"{V1}/audit?destination=the pipeline").json()["items"]
+        rebuilt = rig.desk.trail.rebuilt()
+        assert rig.http.get(V1).json()["rebuilt"] is None
+        rig.board.remember_rebuilt(rebuilt)
+        shown = rig.http.get(V1).json()["rebuilt"]
+    assert (entry["author"], entry["version"]) == ("rebuild", 1)
+    assert entry["changes"] == {
+        "destinations": [None, 2], "unreadable": [None, ["broken", "older"]], "not_recovered": [None, NOT_KEPT]
+    }  # fmt: skip
+    assert shown == {**{name: now for name, (_, now) in entry["changes"].items()}, "at": entry["at"]}
+
+
+def test_a_registry_that_nobody_lost_says_nothing(registries: tuple[Registry, Registry], settings: Config) -> None:
+    restore(registries[0], settings, Memory(PIPELINE))
+    assert registries[0].destinations() == {}
+    with closing(ControlRig(settings.path.parent, url=url_of(registries[0]))) as rig:
+        assert rig.desk.trail.rebuilt() is None
+
+
+class TestAnOlderCopy:
+    """A registry is restored from a backup: what was published since is not lost, and it is believed again."""
+
+    def copied(self, folder: Path) -> tuple[Registry, Registry]:
+        """A registry with what happened since it was copied, and the copy."""
+        file, copy = folder / "registry.sqlite", folder / "copy.sqlite"
+        with closing(Registry(make_url(f"sqlite:///{file}"), PIPELINE)) as before:
+            before.prepare()
+            there = [registered(each, declared=declared(each), managed_by="api") for each in ("a", "b", "c")]
+            before.change(lambda _: there, revision("1"))
+            before.change(lambda held: [pause(held["c"], revision("2"))], revision("2"))
+        shutil.copy(file, copy)
+        now = Registry(make_url(f"sqlite:///{file}"), PIPELINE)
+        now.change(lambda held: [reseed(held["a"], revision("3"))], revision("3"))
+        now.change(lambda held: [remove(held["b"], revision("4"))], revision("4"))
+        late = registered("late", declared=declared("late"), managed_by="api")
+        now.change(lambda _: [late], revision("5"))
+        return now, Registry(make_url(f"sqlite:///{copy}"), PIPELINE)
+
+    def test_is_brought_up_to_date_and_counts_on(self, tmp_path: Path, settings: Config) -> None:
+        now, copy = self.copied(tmp_path)
+        with closing(now), closing(copy):
+            told = {each.id: each.message(PIPELINE) for each in now.destinations().values()}
+            catch_up(copy, settings, told)
+            after = copy.destinations()
+            lives = {each.id: (each.generation, each.desired, each.removed, each.replace) for each in after.values()}
+            assert lives == {
+                each.id: (each.generation, each.desired, each.removed, each.replace)
+                for each in now.destinations().values()
+            }
+            assert [after[each].message(PIPELINE).order > told[each].order for each in ("a", "b", "late")] == [True] * 3
+            assert after["c"].message(PIPELINE) == told["c"], "nothing happened to it"
+            copy.change(lambda held: [pause(held["a"], revision("6"))], revision("6"))
+            assert copy.destinations()["a"].message(PIPELINE).order > told["a"].order
+
+    def test_of_before_a_registry_that_was_rebuilt_since_is_believed_too(
+        self, tmp_path: Path, settings: Config
+    ) -> None:
+        now, copy = self.copied(tmp_path)
+        with closing(now), closing(copy):
+            later = {each.id: each.message(PIPELINE) for each in now.destinations().values()}
+            told = {name: said.model_copy(update={"registry": said.registry + 5}) for name, said in later.items()}
+            catch_up(copy, settings, told)
+            copy.change(lambda held: [pause(held["late"], revision("6"))], revision("6"))
+            for each in copy.destinations().values():
+                assert each.message(PIPELINE).order >= told[each.id].order
+
+    def test_one_that_is_up_to_date_stays_as_it_is(self, tmp_path: Path, settings: Config) -> None:
+        now, copy = self.copied(tmp_path)
+        with closing(now), closing(copy):
+            before = now.destinations()
+            catch_up(now, settings, {each.id: each.message(PIPELINE) for each in before.values()})
+            catch_up(now, settings, {each.id: each.message(PIPELINE) for each in copy.destinations().values()})
+            assert now.destinations() == before

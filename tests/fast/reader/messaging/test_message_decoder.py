@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import pytest
+
+from services.reader.messaging.message_decoder import (
+    ROOM_WITHIN_S,
+    Answered,
+    Event,
+    Inbox,
+    Intake,
+    Reached,
+    Removed,
+    Undelivered,
+    Wanted,
+    Woken,
+)
+from services.reader.messaging.work_publisher import WorkPublisher, new_item_id
+from services.reader.planner.actions import Park, Send
+from services.reader.planner.frontier import Standing
+from services.reader.planner.scheduling import Draft
+from shared.contracts.messages import Frontier, ItemKind, Lagging, Outcome, Share
+from shared.kafka.record import Record
+from shared.kafka.topics import Topics
+from tests.fast.reader.fakes import FakeSender
+from tests.fast.reader.planner.test_plan import PROBLEM
+from tests.fast.reader.simulation import EPOCH, answer, spec
+
+TOPICS = Topics("v")
+SEND = Send(new_item_id(), "a", 2, Draft(ItemKind.CHANGES, 3, 5, 9, 70, pinned=True), 4)
+
+GONE = spec("a").model_copy(update={"removed": True, "version": 1}).to_bytes()
+
+
+class Desk:
+    def __init__(self) -> None:
+        self.inbox = Inbox()
+        self.unreadable: list[str] = []
+        self.intake = Intake("p", TOPICS, self.inbox, lambda _, reason: self.unreadable.append(reason))
+
+    def read(self, topic: str, key: str | None, value: bytes | None) -> list[Event]:
+        self.intake(Record(topic, 0, 0, key, value))
+        return self.inbox.take(0)
+
+
+def outlet(sender: FakeSender, inbox: Inbox) -> WorkPublisher:
+    return WorkPublisher(sender, TOPICS, "p", "i-1", Share(mode="hash", total=2), inbox.put)
+
+
+def test_destinations_answers_and_frontiers_become_events() -> None:
+    desk = Desk()
+    progress = answer(SEND, Outcome.APPLIED, 9)
+    frontier = Frontier(pipeline="p", instance="i", cycle=1, page=0, pages=1, head=3, settled=True)
+    assert desk.read(TOPICS.destinations, "p/a", spec("a").to_bytes()) == [Wanted(spec("a"))]
+    assert desk.read(TOPICS.destinations, "p/a", GONE) == [Removed("a")]
+    assert desk.read(TOPICS.destinations, "p/a", None) == []
+    assert desk.read(TOPICS.progress, "p/a", progress.to_bytes()) == [Answered(progress)]
+    assert desk.read(TOPICS.progress, "p/@i/0", frontier.to_bytes()) == [Reached(frontier)]
+    assert desk.unreadable == []
+
+
+def test_messages_of_other_pipelines_are_none_of_ours() -> None:
+    desk = Desk()
+    other = spec("a").model_copy(update={"pipeline": "q"})
+    assert desk.read(TOPICS.destinations, "q/a", other.to_bytes()) == []
+    assert desk.read(TOPICS.destinations, "q/a", None) == []
+    progress = answer(SEND, Outcome.APPLIED, 9).model_copy(update={"pipeline": "q"})
+    assert desk.read(TOPICS.progress, "q/a", progress.to_bytes()) == []
+    assert desk.read(TOPICS.progress, "q/a", None) == []
+    assert desk.unreadable == []
+
+
+@pytest.mark.parametrize(
+    ("topic", "key", "value"),
+    [
+        (TOPICS.destinations, "p/a", b"garbage"),
+        (TOPICS.destinations, "p/b", spec("a").to_bytes()),
+        (TOPICS.destinations, None, spec("a").to_bytes()),
+        (TOPICS.destinations, None, None),
+        (TOPICS.destinations, "p/a", b"\xff\x00"),
+        (TOPICS.progress, "p/a", b"{}"),
+        (TOPICS.progress, "p/a", b'{"record":"frontier"}'),
+        (TOPICS.progress, "p/a", b'"record":"frontier"'),
+    ],
+)
+def test_what_nobody_can_read_is_put_aside_and_stops_nothing(topic: str, key: str | None, value: bytes | None) -> None:
+    desk = Desk()
+    assert desk.read(topic, key, value) == []
+    assert len(desk.unreadable) == 1
+    assert desk.read(TOPICS.destinations, "p/a", GONE) == [Removed("a")]
+
+
+def test_an_older_word_about_a_destination_is_not_heard_whenever_it_comes() -> None:
+    """It lies in another partition since some were added."""
+    desk = Desk()
+    now = spec("a").model_copy(update={"generation": 2, "version": 7})
+    assert desk.read(TOPICS.destinations, "p/a", now.to_bytes()) == [Wanted(now)]
+    assert desk.read(TOPICS.destinations, "p/a", spec("a").to_bytes()) == []
+    assert desk.read(TOPICS.destinations, "p/a", GONE) == []
+    assert desk.read(TOPICS.destinations, "p/a", now.to_bytes()) == [Wanted(now)], "what is repeated is heard again"
+
+
+@pytest.mark.parametrize("topic", [TOPICS.destinations, TOPICS.progress])
+def test_what_a_stranger_sent_is_put_aside(topic: str) -> None:
+    desk = Desk()
+    for value in (spec("a").to_bytes(), GONE, None, answer(SEND, Outcome.APPLIED, 9).to_bytes()):
+        desk.intake(Record(topic, 0, 0, "p/a", value, distrust="it was forged"))
+    assert desk.inbox.take(0) == []
+    assert desk.unreadable == ["it was forged"] * 4
+
+
+def test_an_inbox_gives_all_there_is_in_order() -> None:
+    inbox = Inbox()
+    assert inbox.take(0) == []
+    assert inbox.take(0.01) == []
+    inbox.put(Woken())
+    inbox.put(Removed("a"))
+    assert inbox.take(9) == [Woken(), Removed("a")]
+
+
+def test_an_item_says_what_was_planned_and_carries_its_trace() -> None:
+    sender = FakeSender()
+    outlet(sender, Inbox()).publish(SEND)
+    (item,) = sender.items
+    assert (item.key, item.item, item.kind, item.generation, item.attempt) == ("p/a", SEND.item, "changes", 2, 4)
+    assert (item.expected, item.after, item.through, item.rows, item.pinned) == (3, 5, 9, 70, True)
+    (record,) = sender.sent
+    assert (record.topic, record.key) == (TOPICS.work, "p/a")
+    assert record.headers["viaduck-item"] == SEND.item
+    version, trace, parent, flags = record.headers["traceparent"].split("-")
+    assert (version, trace, len(parent), flags) == ("00", SEND.item, 16, "01")
+
+
+def test_an_item_that_the_broker_refuses_comes_back_as_an_event() -> None:
+    inbox = Inbox()
+    outlet(FakeSender(refuses=True), inbox).publish(SEND)
+    assert inbox.take(0) == [Undelivered("a", SEND.item)]
+
+
+def test_a_park_is_published_as_progress_that_everybody_understands() -> None:
+    sender = FakeSender()
+    outlet(sender, Inbox()).publish(Park("a", 2, 7, PROBLEM))
+    (progress,) = sender.parks
+    assert (progress.key, progress.outcome, progress.generation, progress.position) == ("p/a", Outcome.PARKED, 2, 7)
+    assert progress.error == PROBLEM
+
+
+def test_a_frontier_goes_out_in_pages_with_keys_of_their_own() -> None:
+    sender = FakeSender()
+    lagging = {f"d{number}": Lagging(known_through=1, lag_seconds=2.0) for number in range(4_001)}
+    outlet(sender, Inbox()).frontier(Standing(9, EPOCH, lagging, settled=False, revision="r", notice="n"), 42, PROBLEM)
+    pages = sender.frontiers
+    assert [page.key for page in pages] == ["p/@i-1/0", "p/@i-1/1", "p/@i-1/2"]
+    assert {(page.cycle, page.pages, page.head, page.revision, page.settled) for page in pages} == {
+        (42, 3, 9, "r", False)
+    }
+    assert pages[0].share == Share(mode="hash", total=2)
+    assert pages[0].error == PROBLEM
+    assert {page.notice for page in pages} == {"n"}
+    assert {name for page in pages for name in page.lagging} == set(lagging)
+    assert max(len(record.value or b"") for record in sender.sent) < 900_000
+
+
+def test_what_topics_say_waits_for_room_while_the_reader_is_busy_and_is_never_lost() -> None:
+    waited: list[float] = []
+    inbox = Inbox(most=3, wait=waited.append)
+    intake = Intake("p", TOPICS, inbox, lambda *_: None)
+    for _ in range(5):
+        intake(Record(TOPICS.destinations, 0, 0, "p/a", spec("a").to_bytes()))
+    assert waited == [ROOM_WITHIN_S] * 2, "its thread turns meanwhile, and goes on"
+    assert inbox.take(0) == [Wanted(spec("a"))] * 5
+    intake(Record(TOPICS.destinations, 0, 0, "p/a", spec("a").to_bytes()))
+    assert len(waited) == 2
+
+
+def test_signals_and_deliveries_never_wait() -> None:
+    waited: list[float] = []
+    inbox = Inbox(most=1, wait=waited.append)
+    for _ in range(5):
+        inbox.put(Woken())
+    assert waited == []

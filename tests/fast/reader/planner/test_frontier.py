@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+from services.reader.planner.frontier import MOST_PER_PAGE, CatalogTime, is_settled, pages, standing
+from shared.contracts.digest import digest
+from shared.contracts.messages import DesiredState, Lagging, Outcome, Problem
+from shared.contracts.ranges import NOT_SEEDED
+from tests.fast.reader.planner.test_plan import PROBLEM, Reader, reader_at
+from tests.fast.reader.simulation import EPOCH, spec
+
+NOON = CatalogTime(head=EPOCH, now=EPOCH + timedelta(hours=12))
+
+
+def test_only_those_who_are_not_exact_at_the_head_are_named() -> None:
+    reader = reader_at(5, "a", "b")
+    reader.count(5, 8, {"a": 1})
+    found = standing(reader.planner, 0.0, NOON, readable=True)
+    assert (found.head, set(found.lagging), found.settled) == (8, {"a"}, False)
+    assert found.head_time == EPOCH
+
+
+def test_the_lag_is_the_age_of_the_oldest_unapplied_change_by_the_catalogs_clock() -> None:
+    reader = reader_at(5, "a")
+    reader.count(5, 8, {})
+    reader.count(8, 9, {"a": 1})
+    lagging = standing(reader.planner, 0.0, NOON, readable=True).lagging["a"]
+    assert lagging == Lagging(known_through=8, lag_seconds=12 * 3600 - 9)
+
+
+def test_an_unprobed_destination_is_named_with_nothing_known() -> None:
+    reader = Reader(spec("a"))
+    reader.saw(5)
+    assert standing(reader.planner, 0.0, NOON, readable=True).lagging["a"] == Lagging(known_through=NOT_SEEDED)
+
+
+def test_after_a_restart_nobody_knows_how_far_a_destination_is_behind_until_its_cursor_tells() -> None:
+    """The appliers are away: an hour of lag must not become none."""
+    reader = Reader(spec("a"))
+    reader.saw(5)
+    assert standing(reader.planner, 3600.0, NOON, readable=True).lagging["a"].lag_seconds is None
+
+
+def test_without_the_catalogs_time_nobody_knows_an_age() -> None:
+    reader = reader_at(5, "a")
+    reader.count(5, 8, {"a": 1})
+    assert standing(reader.planner, 0.0, None, readable=False).lagging["a"].lag_seconds is None
+
+
+def test_nobody_is_exact_before_the_source_was_seen() -> None:
+    reader = Reader(spec("a"))
+    reader.probed(a=5)
+    found = standing(reader.planner, 0.0, None, readable=False)
+    assert (found.head, found.lagging["a"].known_through, found.settled) == (0, 5, False)
+
+
+def test_a_destination_that_waits_for_its_seed_lags_since_that_was_known() -> None:
+    reader = Reader(spec("a"))
+    reader.saw(5)
+    reader.probed(a=NOT_SEEDED)
+    assert standing(reader.planner, 7.5, NOON, readable=True).lagging["a"].lag_seconds == 7.5
+
+
+def test_everything_is_settled_once_all_that_can_move_has() -> None:
+    reader = reader_at(5, "a", "b", "c", "d")
+    assert is_settled(reader.planner)
+    reader.count(5, 6, {"a": 1, "b": 1, "c": 1})
+    assert not is_settled(reader.planner)
+    a, b, _ = reader.plan()
+    reader.hear(a, Outcome.APPLIED, 6, through=6)
+    reader.hear(b, Outcome.PARKED, error=PROBLEM)
+    reader.planner.destination(spec("c", state=DesiredState.PAUSED, revision="2"), 0.0)
+    assert is_settled(reader.planner)
+    found = standing(reader.planner, 0.0, NOON, readable=True)
+    assert set(found.lagging) == {"b", "c"}
+    assert not standing(reader.planner, 0.0, NOON, readable=False).settled
+
+
+def test_a_destination_past_its_retries_holds_up_nobody() -> None:
+    reader = reader_at(5, "a")
+    reader.count(5, 6, {"a": 1})
+    while not reader.planner.tracked["a"].is_exhausted:
+        assert not is_settled(reader.planner)
+        reader.now_s += 300.0
+        for send in reader.plan():
+            reader.hear(send, Outcome.FAILED)
+    assert is_settled(reader.planner)
+    found = standing(reader.planner, reader.now_s, NOON, readable=True)
+    assert found.lagging["a"].exhausted
+
+
+def test_nothing_is_settled_while_the_head_is_still_to_be_counted() -> None:
+    reader = reader_at(5, "a")
+    reader.saw(6)
+    assert not is_settled(reader.planner)
+
+
+def test_the_revision_is_the_digest_of_all_that_is_known_in_whatever_state() -> None:
+    reader = Reader(spec("a"), spec("b", generation=3, state=DesiredState.PAUSED, revision="x"))
+    found = standing(reader.planner, 0.0, None, readable=True)
+    assert found.revision == digest([("b", 3, "x"), ("a", 1, "1")])
+
+
+def test_a_digest_tells_sets_apart_and_knows_no_order() -> None:
+    one, other = ("a", 1, "r"), ("b", 1, "r")
+    assert digest([one, other]) == digest([other, one])
+    assert len({digest([]), digest([one]), digest([other]), digest([one, other]), digest([("a", 2, "r")])}) == 5
+    assert digest([("a", 11, "r")]) != digest([("a1", 1, "r")])
+
+
+def test_pages_hold_two_thousand_each_and_there_is_always_one() -> None:
+    lagging = {f"d{number}": Lagging(known_through=1, lag_seconds=0.0) for number in range(MOST_PER_PAGE + 1)}
+    assert [len(page) for page in pages(lagging)] == [MOST_PER_PAGE, 1]
+    assert {name for page in pages(lagging) for name in page} == set(lagging)
+    assert pages({}) == [{}]
+
+
+def test_a_parked_destination_goes_on_ageing() -> None:
+    reader = reader_at(5, "a")
+    reader.count(5, 6, {"a": 1})
+    (send,) = reader.plan()
+    reader.hear(send, Outcome.PARKED, error=Problem(type="table_mismatch", message="", hint="", retryable=False))
+    reader.count(6, 7, {})
+    reader.count(7, 8, {"a": 1})
+    assert standing(reader.planner, 0.0, NOON, readable=True).lagging["a"].lag_seconds == 12 * 3600 - 6
+
+
+def test_a_destination_of_another_table_is_never_called_exact() -> None:
+    """Nothing of its tenant in the new table does not mean that it equals the new table."""
+    reader = Reader(spec("a"))
+    reader.saw(9, born=8)
+    (probe,) = reader.plan()
+    reader.hear(probe, Outcome.ALREADY_APPLIED, 7)
+    assert reader.planner.below() is None
+    assert "a" in reader.parks()
+    reader.count(9, 12, {})
+    lagging = standing(reader.planner, 0.0, NOON, readable=True).lagging
+    assert lagging["a"].known_through == 7
+
+
+def test_a_destination_ahead_of_a_restored_history_is_never_called_exact() -> None:
+    reader = reader_at(8, "a")
+    reader.saw(6)
+    assert "a" in reader.parks()
+    found = standing(reader.planner, 0.0, NOON, readable=True)
+    assert (found.head, found.lagging["a"].known_through) == (6, 6)

@@ -1,0 +1,357 @@
+"""What the reader sees of a real source lake."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from services.reader.planner.counted_changes import Step
+from services.reader.source.lake_source import Expired, Source
+from shared.config.catalogs import ResolvedLake
+from shared.contracts.digest import value_digest
+from shared.contracts.errors import SourceError
+from shared.contracts.messages import LONGEST_OFFERED, MOST_OFFERED
+from shared.contracts.ranges import Range
+from tests.fast.reader.lakes import COLUMNS, Lake, config
+from tests.lake.backup import Backup
+
+MakeSource = Callable[..., Source]
+SOURCE = {"catalog": "sqlite:of-the-fixture.sqlite"}
+
+
+@pytest.fixture
+def open_source(tmp_path: Path, lake: Lake) -> Iterator[MakeSource]:
+    with ExitStack() as closing:
+
+        def make(**sections: object) -> Source:
+            source = Source(config(tmp_path, **sections), lake.lake)  # type: ignore[arg-type]
+            closing.callback(source.close)
+            return source
+
+        yield make
+
+
+def counted(source: Source, range: Range, routed: tuple[str, ...] = ()) -> list[Step]:
+    source.sight(source.head())
+    return [source.count(cut, routed) for cut in source.cuts(range)]
+
+
+def test_rows_are_counted_by_routing_value_in_one_pass(lake: Lake, open_source: MakeSource) -> None:
+    before = lake.head
+    lake.insert("a", 0, 20)
+    lake.insert("b", 100, 3)
+    head = lake.insert(None, 200, 2)
+    (step,) = counted(open_source(), Range(before, head), routed=("a",))
+    assert step.rows == {"a": 20, "b": 3}
+    assert (step.total, step.unrouted, step.pinned) == (25, 5, False)
+    assert step.oldest_touch is not None
+
+
+def test_updates_deletes_and_moved_rows_touch_old_and_new_tenant(lake: Lake, open_source: MakeSource) -> None:
+    before = lake.insert("a", 0, 20)
+    lake.sql("UPDATE lake.t SET tenant = 'b' WHERE id = 1")
+    head = lake.sql("DELETE FROM lake.t WHERE id = 2")
+    (step,) = counted(open_source(), Range(before, head))
+    assert step.rows.keys() == {"a", "b"}
+
+
+def test_an_updated_row_of_nobody_is_one_unrouted_row(lake: Lake, open_source: MakeSource) -> None:
+    before = lake.insert("nobody", 0, 20)
+    head = lake.sql("UPDATE lake.t SET v = 'w' WHERE id < 15")
+    (step,) = counted(open_source(), Range(before, head), routed=("a",))
+    assert step.rows == {"nobody": 30}
+    assert step.unrouted == 15
+
+
+def test_commits_to_other_tables_and_maintenance_touch_nobody(lake: Lake, open_source: MakeSource) -> None:
+    lake.insert("a", 0, 20)
+    before = lake.insert("a", 50, 20)
+    lake.sql("CREATE TABLE lake.other (i INTEGER)", "INSERT INTO lake.other VALUES (1)")
+    head = lake.sql("CALL ducklake_merge_adjacent_files('lake')")
+    (step,) = counted(open_source(), Range(before, head))
+    assert (step.rows, step.oldest_touch) == ({}, None)
+    assert step.range == Range(before, head)
+
+
+def test_a_rewrite_adds_no_rows_to_a_pipeline_without_keys(lake: Lake, open_source: MakeSource) -> None:
+    """H5: the feed of a rewrite shows every surviving row as inserted."""
+    lake.insert("a", 0, 100)
+    before = lake.sql("DELETE FROM lake.t WHERE id < 98")
+    lake.sql("CALL ducklake_rewrite_data_files('lake')")
+    head = lake.insert("b", 200, 15)
+    steps = counted(open_source(keys=()), Range(before, head))
+    assert {value: rows for step in steps for value, rows in step.rows.items()} == {"b": 15}
+
+
+def test_a_pipeline_without_keys_counts_no_deletes_and_pins_everything(lake: Lake, open_source: MakeSource) -> None:
+    before = lake.insert("a", 0, 20)
+    head = lake.sql("DELETE FROM lake.t WHERE id < 15")
+    (step,) = counted(open_source(keys=()), Range(before, head))
+    assert (step.rows, step.pinned) == ({}, True)
+
+
+@pytest.mark.parametrize("keys", [("id",), ()])
+def test_a_long_history_that_only_appended_is_cut_at_snapshots(
+    lake: Lake, open_source: MakeSource, keys: tuple[str, ...]
+) -> None:
+    before = lake.head
+    snapshots = [lake.insert("ab"[number % 2], 1000 * number, 40) for number in range(5)]
+    steps = counted(open_source(keys=keys, reader={"segment_rows": 80}), Range(before, snapshots[-1]))
+    assert [step.range for step in steps] == [
+        Range(before, snapshots[1]),
+        Range(snapshots[1], snapshots[3]),
+        Range(snapshots[3], snapshots[4]),
+    ]
+    assert [dict(step.rows) for step in steps] == [{"a": 40, "b": 40}, {"a": 40, "b": 40}, {"a": 40}]
+    assert all(step.pinned for step in steps)
+
+
+def test_a_history_with_deletes_is_one_step_to_the_head(lake: Lake, open_source: MakeSource) -> None:
+    before = lake.head
+    for number in range(4):
+        lake.insert("a", 1000 * number, 40)
+    head = lake.sql("DELETE FROM lake.t WHERE id < 20")
+    (step,) = counted(open_source(reader={"segment_rows": 80}), Range(before, head))
+    assert (step.range, step.pinned, step.rows) == (Range(before, head), False, {"a": 180})
+
+
+def test_inlined_rows_count_like_others(lake: Lake, open_source: MakeSource) -> None:
+    before = lake.insert("a", 0, 5)
+    head = lake.sql("DELETE FROM lake.t WHERE id = 1", "INSERT INTO lake.t VALUES (9, 'b', 'v')")
+    (step,) = counted(open_source(), Range(before, head))
+    assert step.rows == {"a": 1, "b": 1}
+
+
+def test_routing_values_come_in_the_spelling_of_their_type(lake: Lake, open_source: MakeSource) -> None:
+    spellings = {
+        "INTEGER": ("7", "7"),
+        "BOOLEAN": ("true", "true"),
+        "DATE": ("DATE '2026-02-03'", "2026-02-03"),
+        "DECIMAL(9, 2)": ("1.5", "1.50"),
+        "UUID": ("'00000000-0000-0000-0000-00000000000A'", "00000000-0000-0000-0000-00000000000a"),
+        "VARCHAR": ("'Füße \"x\" ''y'''", "Füße \"x\" 'y'"),
+    }
+    for number, (declared, (value, text)) in enumerate(spellings.items()):
+        before = lake.sql(f'CREATE TABLE lake."T {number}" (id BIGINT, "Route ""it" {declared})')
+        head = lake.sql(f'INSERT INTO lake."T {number}" VALUES (1, {value})')
+        routing = {"field": 'route "IT', "key_columns": ("id",)}
+        (step,) = counted(open_source(source={**SOURCE, "table": f"T {number}"}, routing=routing), Range(before, head))
+        assert step.rows == {text: 1}, declared
+
+
+def test_the_sight_tells_identity_birth_and_what_is_retained(lake: Lake, open_source: MakeSource) -> None:
+    source = open_source()
+    born = lake.head
+    lake.insert("a", 0, 20)
+    lake.insert("a", 50, 20)
+    head = lake.insert("a", 100, 20)
+    before = source.sight(source.head())
+    assert (before.head, before.oldest, before.born, before.first) == (head, 0, born, born)
+    lake.sql(f"CALL ducklake_expire_snapshots('lake', versions => [{', '.join(map(str, range(head - 1)))}])")
+    after = source.sight(source.head())
+    assert (after.head, after.oldest, after.first) == (head, head - 1, head - 1)
+    assert (after.lake, after.table) == (before.lake, before.table)
+
+
+def test_a_table_that_was_created_again_is_another_one(lake: Lake, open_source: MakeSource) -> None:
+    source = open_source()
+    before = source.sight(source.head())
+    lake.sql("DROP TABLE lake.t")
+    with pytest.raises(SourceError, match=r"no table main\.t") as gone:
+        source.sight(source.head())
+    assert gone.value.type == "source_gone"
+    born = lake.sql(f"CREATE TABLE lake.t ({COLUMNS})")
+    after = source.sight(source.head())
+    assert after.table != before.table
+    assert (after.born, after.lake) == (born, before.lake)
+
+
+def test_a_history_that_was_undone_is_told_also_where_it_has_grown_past_what_was_seen(
+    lake: Lake, open_source: MakeSource
+) -> None:
+    source = open_source()
+    lake.insert("a", 0, 20)
+    backup = Backup(lake.con, "lake", lake.lake)
+    lake.insert("a", 20, 20)
+    before = source.sight(source.head())
+    backup.restore()
+    lake.insert("b", 20, 20)
+    same = source.sight(source.head())
+    assert (same.head, same.history) == (before.head, before.history + 1)
+    assert same.at != before.at
+    lake.insert("b", 40, 20)
+    assert source.sight(source.head()).history == same.history, "it was told once"
+    backup.restore()
+    assert source.sight(source.head()).history == same.history + 1
+
+
+def test_expiry_undoes_no_history(lake: Lake, open_source: MakeSource) -> None:
+    source = open_source()
+    before = source.sight(source.head())
+    for number in range(3):
+        lake.insert("a", 100 * number, 20)
+    lake.sql(f"CALL ducklake_expire_snapshots('lake', versions => {list(range(lake.head))})")
+    assert source.sight(source.head()).history == before.history
+
+
+def test_columns_that_can_not_be_followed_are_told_by_position(lake: Lake, open_source: MakeSource) -> None:
+    source = open_source()
+    before = lake.sql("ALTER TABLE lake.t ADD COLUMN n INTEGER")
+    assert source.sight(source.head()).breaks == ()
+    lake.sql("ALTER TABLE lake.t DROP COLUMN n")
+    head = lake.sql("ALTER TABLE lake.t ADD COLUMN n INTEGER")
+    (broken,) = source.sight(source.head()).breaks
+    assert (broken.first, broken.last) == (before, head - 2), "who has never seen the first n is not concerned"
+    assert "column n was dropped and another one" in broken.why
+
+
+def test_a_source_that_is_read_whole_is_told_with_what_mends_it(lake: Lake, open_source: MakeSource) -> None:
+    source = open_source()
+    lake.insert("a", 0, 20)
+    assert source.sight(source.head()).notice is None
+    lake.sql("ALTER TABLE lake.t SET PARTITIONED BY (bucket(4, tenant))")
+    lake.insert("a", 100, 20)
+    notice = source.sight(source.head()).notice
+    assert notice is not None
+    assert 'ALTER TABLE "main"."t" RESET PARTITIONED BY' in notice
+    lake.sql("ALTER TABLE lake.t RESET PARTITIONED BY")
+    assert source.sight(source.head()).notice is None
+
+
+def test_a_routing_column_that_is_gone_is_told_by_its_name(lake: Lake, open_source: MakeSource) -> None:
+    lake.sql("ALTER TABLE lake.t RENAME COLUMN tenant TO customer")
+    source = open_source()
+    with pytest.raises(SourceError, match="tenant"):
+        source.sight(source.head())
+
+
+@pytest.mark.parametrize("declared", ["FLOAT", "DOUBLE"])
+def test_both_zeros_of_a_routing_column_are_one_value(lake: Lake, open_source: MakeSource, declared: str) -> None:
+    """They are equal, so an applier carries the rows of both; who counted them apart would never plan for one."""
+    lake.sql(f"CREATE TABLE lake.r (id BIGINT, tenant {declared})")
+    source = open_source(source={**SOURCE, "table": "r"})
+    before = lake.sql("INSERT INTO lake.r VALUES (1, 0.0)")
+    head = lake.sql("INSERT INTO lake.r VALUES (2, '-0.0'), (3, 1.5)", "UPDATE lake.r SET tenant = '-0.0' WHERE id = 1")
+    source.sight(source.head())
+    (cut,) = source.cuts(Range(before, head))
+    step = source.count(cut, ["0.0"])
+    assert set(step.rows) == {"0.0", "1.5"}
+    assert step.unrouted == 1
+    assert source.sizes() == {"0.0": 2, "1.5": 1}
+    offered, _ = source.unknown(["1.5"])
+    assert [(each.value, each.rows) for each in offered] == [("0.0", 2)]
+
+
+@pytest.mark.parametrize("declared", ["INTERVAL", "TIMETZ", "DOUBLE[]", "STRUCT(a INTERVAL)"])
+def test_a_routing_column_whose_values_have_several_spellings_is_refused(
+    lake: Lake, open_source: MakeSource, declared: str
+) -> None:
+    """It may come later: a table that was created again, or a column."""
+    source = open_source()
+    source.sight(source.head())
+    lake.sql("DROP TABLE lake.t", f"CREATE TABLE lake.t (id BIGINT, tenant {declared}, v VARCHAR)")
+    with pytest.raises(SourceError, match="routing column tenant is") as caught:
+        source.sight(source.head())
+    assert caught.value.type == "schema_change"
+
+
+def test_a_range_whose_beginning_expired_can_not_be_counted(lake: Lake, open_source: MakeSource) -> None:
+    before = lake.insert("a", 0, 20)
+    head = lake.insert("a", 100, 20)
+    lake.sql(f"CALL ducklake_expire_snapshots('lake', versions => [{before}])")
+    source = open_source()
+    source.sight(source.head())
+    with pytest.raises(Expired) as expired:
+        source.cuts(Range(before, head))
+    assert expired.value.snapshot == before
+
+
+def test_a_hole_behind_the_beginning_is_counted_around(lake: Lake, open_source: MakeSource) -> None:
+    before = lake.insert("a", 0, 20)
+    hole = lake.insert("b", 100, 20)
+    head = lake.insert("c", 200, 20)
+    lake.sql(f"CALL ducklake_expire_snapshots('lake', versions => [{hole}])")
+    (step,) = counted(open_source(), Range(before, head))
+    assert {"b", "c"} <= step.rows.keys()
+
+
+def test_sizes_are_the_rows_that_are_there_now(lake: Lake, open_source: MakeSource) -> None:
+    lake.insert("a", 0, 20)
+    lake.insert(None, 100, 20)
+    lake.sql("DELETE FROM lake.t WHERE id < 4")
+    source = open_source()
+    source.sight(source.head())
+    assert source.sizes() == {"a": 16}
+
+
+def test_counting_survives_an_error_of_its_own_connection(lake: Lake, open_source: MakeSource) -> None:
+    before = lake.insert("a", 0, 20)
+    head = lake.insert("a", 100, 20)
+    source = open_source()
+    counted(source, Range(before, head))
+    lake.sql("DROP TABLE lake.t")
+    with pytest.raises(SourceError):
+        counted(source, Range(before, head + 1))
+    lake.sql(f"CREATE TABLE lake.t ({COLUMNS})")
+    born = lake.head
+    after = lake.insert("b", 0, 20)
+    assert [dict(step.rows) for step in counted(source, Range(born, after))] == [{"b": 20}]
+
+
+def test_a_source_that_is_not_there_is_an_error_of_the_source(tmp_path: Path) -> None:
+    source = Source(config(tmp_path), ResolvedLake(f"sqlite:{tmp_path}/missing.sqlite"))
+    with pytest.raises(SourceError, match="missing"):
+        source.head()
+    source.close()
+
+
+def test_the_reader_leaves_no_trace_in_the_source(lake: Lake, open_source: MakeSource) -> None:
+    before = lake.insert("a", 0, 20)
+    head = lake.insert("a", 100, 20)
+    source = open_source()
+    for _ in range(3):
+        counted(source, Range(before, head))
+        source.sizes()
+    assert lake.head == head
+
+
+def test_a_range_that_was_maintained_before_it_was_counted_still_shows_its_deletes(
+    lake: Lake, open_source: MakeSource
+) -> None:
+    before = lake.insert("a", 0, 20)
+    source = open_source()
+    head = lake.sql("DELETE FROM lake.t WHERE id < 3")
+    source.sight(source.head())
+    (cut,) = source.cuts(Range(before, head))
+    lake.sql("CALL ducklake_rewrite_data_files('lake', 't', delete_threshold => 0)")
+    lake.sql("CALL ducklake_flush_inlined_data('lake')")
+    step = source.count(cut, ())
+    assert step.rows["a"] >= 3
+    assert step.range == Range(before, head)
+
+
+def test_values_without_a_destination_are_found_in_one_pass_whatever_they_hold(
+    lake: Lake, open_source: MakeSource
+) -> None:
+    lake.insert("a", 0, 20)
+    lake.insert(None, 100, 30)
+    lake.insert("b", 200, 3)
+    hostile = ["'; DROP TABLE t; --", "nul\x00", "\u202eevil", "{}%s", "long" * 2_500, "🦆" * 150]
+    for number, value in enumerate(hostile):
+        lake.con.execute("INSERT INTO lake.t VALUES (?, ?, 'v')", [300 + number, value]).fetchall()
+    found, more = open_source().unknown(["a"])
+    assert not more
+    assert (found[0].value, found[0].rows, found[0].first_seen) == ("b", 3, lake.head)
+    assert {each.digest: (each.value, each.whole) for each in found[1:]} == {
+        value_digest(value): (value[:LONGEST_OFFERED], len(value) <= LONGEST_OFFERED) for value in hostile
+    }
+
+
+def test_more_values_than_can_be_offered_are_cut_in_the_source(lake: Lake, open_source: MakeSource) -> None:
+    lake.sql(f"INSERT INTO lake.t SELECT i, 'v' || (i // 2), 'v' FROM range({2 * MOST_OFFERED + 3}) r(i)")
+    found, more = open_source().unknown([])
+    assert (len(found), more) == (MOST_OFFERED, True)
+    assert {each.rows for each in found} == {2}

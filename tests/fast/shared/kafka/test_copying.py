@@ -1,0 +1,139 @@
+"""What control says of pipelines that came over REST, into a service's own copies. On the embedded broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shared.config.pipeline_files import Copies, Copy
+from shared.contracts.messages import PipelineDocument, UnreadableMessage
+from shared.kafka.follower import Follower
+from shared.kafka.pipeline_cache import Copying
+from shared.kafka.publisher import Publisher
+from shared.kafka.record import Record
+from shared.kafka.settings import KafkaSettings
+from shared.kafka.topics import Topics
+from tests.fast.waiting import eventually
+
+TOPIC = "viaduck.pipelines"
+
+
+@pytest.fixture
+def copies(tmp_path: Path) -> Copies:
+    return Copies(tmp_path)
+
+
+def said(pipeline: str, version: int, document: dict[str, Any] | None = None) -> Record:
+    message = PipelineDocument(pipeline=pipeline, version=version, document=document)
+    return Record(TOPIC, 0, version, pipeline, message.to_bytes())
+
+
+class Level:
+    """Whether the topic has been read up; a test says so."""
+
+    def __init__(self) -> None:
+        self.is_level = True
+
+    def __call__(self) -> bool:
+        return self.is_level
+
+
+@pytest.fixture
+def level() -> Level:
+    return Level()
+
+
+@pytest.fixture
+def copying(copies: Copies, level: Level) -> Copying:
+    return Copying(copies, level)
+
+
+def test_the_last_word_of_each_is_copied_and_what_went_goes(copying: Copying, copies: Copies) -> None:
+    for record in (said("a", 1, {"n": 1}), said("a", 2, {"n": 2}), said("b", 3, {"n": 3}), said("c", 4)):
+        copying.note(record)
+    copying.settle()
+    assert {name: copies.read(name) for name in copies.names()} == {"a": Copy({"n": 2}, 2), "b": Copy({"n": 3}, 3)}
+    copying.note(said("a", 5))
+    copying.settle()
+    assert copies.names() == ["b"]
+
+
+def test_words_that_may_be_long_past_wait_until_everything_was_read(
+    copying: Copying, copies: Copies, level: Level
+) -> None:
+    copies.write("a", {"n": 3}, 3)
+    level.is_level = False
+    for record in (said("a", 1, {"n": 1}), said("a", 2)):
+        copying.note(record)
+        copying.settle()
+        assert copies.read("a") == Copy({"n": 3}, 3)
+    copying.note(said("a", 3, {"n": 3}))
+    level.is_level = True
+    before = copies.fingerprint()
+    copying.settle()
+    assert copies.fingerprint() == before
+
+
+def test_a_removal_from_before_the_copy_takes_nothing_away(copying: Copying, copies: Copies) -> None:
+    copies.write("a", {"n": 3}, 3)
+    copying.note(said("a", 2))
+    copying.settle()
+    assert copies.names() == ["a"]
+
+
+def test_a_topic_that_was_wiped_takes_nothing_away(copying: Copying, copies: Copies) -> None:
+    copies.write("a", {"n": 1}, 1)
+    copying.note(Record(TOPIC, 0, 0, "a", None))
+    copying.settle()
+    assert copies.names() == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("a", b"garbage"),
+        ("a", b'{"v": 2, "pipeline": "a", "version": 1}'),
+        ("a", b'{"v": 1, "pipeline": "../../x", "version": 1, "document": {}}'),
+        ("b", b'{"v": 1, "pipeline": "a", "version": 1, "document": {}}'),
+        (None, b'{"v": 1, "pipeline": "a", "version": 1, "document": {}}'),
+    ],
+)
+def test_what_is_no_such_message_is_unreadable_and_changes_nothing(
+    copying: Copying, copies: Copies, key: str | None, value: bytes
+) -> None:
+    with pytest.raises(UnreadableMessage):
+        copying.note(Record(TOPIC, 0, 0, key, value))
+    copying.settle()
+    assert copies.fingerprint() == ()
+
+
+def test_what_can_not_be_written_now_is_written_later(copying: Copying, copies: Copies) -> None:
+    copies.folder.write_text("in the way")
+    copying.note(said("a", 1, {"n": 1}))
+    copying.settle()
+    copies.folder.unlink()
+    copying.settle()
+    assert copies.read("a") == Copy({"n": 1}, 1)
+
+
+@pytest.fixture
+def following(settings: KafkaSettings, topics: Topics, copies: Copies) -> Iterator[Copying]:
+    follower = Follower(settings, "test-copying", [topics.pipelines])
+    copying = Copying(copies, lambda: follower.level)
+    follower.start(copying.note)
+    yield copying
+    follower.stop()
+
+
+def test_over_the_broker(following: Copying, topics: Topics, publisher: Publisher, copies: Copies) -> None:
+    def settled(holds: object) -> bool:
+        following.settle()
+        return copies.read("a") == holds
+
+    publisher.send(topics.pipelines, "a", said("a", 1, {"n": 1}).value)
+    eventually(lambda: settled(Copy({"n": 1}, 1)))
+    publisher.send(topics.pipelines, "a", said("a", 2).value)
+    eventually(lambda: settled(None))

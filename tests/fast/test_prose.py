@@ -1,0 +1,78 @@
+"""The documentation is in standard technical English, and cites nothing that is not in the repository."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.reference import ROOT, cli
+
+PRIVATE = (
+    r"whoever",
+    r"whomever",
+    r"nobody(?:'s)?",
+    r"everybody(?:'s)?",
+    r"anybody(?:'s)?",
+    r"somebody(?:'s)?",
+    r"strangers?(?:')?",
+    r"ones? that",
+    r"no other's",
+    r"he|him|his",
+    r"mend(?:s|ed|ing)?",
+    r"dear",
+    r"anew",
+    r"for ever",
+    r"under way",
+    r"gravest",
+    r"rid of",
+    r"as ever",
+    r"be it",
+    r"makes good",
+    r"none that fits",
+    r"not enough",
+    r"for people",
+    r"how it begins",
+)
+"""Words of a translated idiom; CONTRIBUTING.md says what to write instead."""
+
+FOUND = re.compile(rf"\b(?:{'|'.join(PRIVATE)})(?!\w)", re.IGNORECASE)
+
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+
+
+def prose(page: str) -> str:
+    """A page without its code, quoted names and links' targets, and without the verdicts of old runs."""
+    by_hand = re.sub(r"<!-- made by python -m tests\.torture\.table -->.*?<!-- end", "", page, flags=re.DOTALL)
+    without_blocks = re.sub(r"^```.*?^```", "", by_hand, flags=re.MULTILINE | re.DOTALL)
+    return re.sub(r"\]\([^)]*\)", "]", re.sub(r"`[^`\n]*`", "", without_blocks))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_no_page_falls_back_into_the_idiom(page: Path) -> None:
+    lines = enumerate(prose(page.read_text()).splitlines(), 1)
+    assert not [f"{number}: {line[:120]}: {word[0]}" for number, line in lines if (word := FOUND.search(line))]
+
+
+def test_no_help_text_falls_back_into_the_idiom() -> None:
+    assert not [line for line in prose(cli({})).splitlines() if FOUND.search(line)]
+
+
+def test_the_search_finds_what_it_looks_for() -> None:
+    assert FOUND.search("Whoever finds no room is offered again.")
+    assert FOUND.search("It is nobody's.")
+    assert not FOUND.search("A mendacious anewly this: nothing.")
+
+
+ELSEWHERE = re.compile(
+    r"\b(?:DESIGN|SPEED|INTERFACE|RECIPES|CAPTURE)\b|\b(?:DUCKLAKE|STYLE|SOURCES|ROOMS|DIRECT_COMMIT)(?:\.md| §)"
+)
+
+
+def test_no_citation_leads_out_of_the_repository() -> None:
+    folders = ("services", "shared", "viaduck_demo", "client", "tests", "bench", "docs", "tla", "deploy")
+    files = [file for folder in folders for file in (ROOT / folder).rglob("*") if file.suffix in (".py", ".md", ".tla")]
+    files = [file for file in [*files, *ROOT.glob("*.md")] if file != Path(__file__).resolve()]
+    cited = [f"{file.relative_to(ROOT)}: {found[0]}" for file in files if (found := ELSEWHERE.search(file.read_text()))]
+    assert not cited

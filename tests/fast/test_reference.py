@@ -1,0 +1,55 @@
+"""Pages of docs/reference that are made from the code are what the code is now, and leave nothing unexplained."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+
+import pytest
+
+from services.applier.apply.fence import Stamp
+from shared.contracts.messages import ItemKind, WorkItem
+from shared.kafka.topics import Topics
+from tests.reference import FOLDER, PAGES, ROOT, log_calls, made, meanings
+
+AGAIN = "run python -m tests.reference"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_page_is_what_the_code_says(name: str) -> None:
+    page = (FOLDER / name).read_text()
+    assert made(name, page) == page, AGAIN
+
+
+@pytest.mark.parametrize("name", ["topics.md", "log-events.md"])
+def test_every_field_and_event_has_a_meaning(name: str) -> None:
+    known = meanings((FOLDER / name).read_text())
+    assert known
+    assert not [key for key, meaning in known.items() if not meaning]
+
+
+def test_a_meaning_that_is_written_by_hand_stays() -> None:
+    page = (FOLDER / "log-events.md").read_text()
+    mine = re.sub(r"(\| `dead_letter` \|.*\| )[^|]+( \|)", r"\1Mine\2", page)
+    assert mine != page
+    assert "| Mine |" in made("log-events.md", mine)
+
+
+def test_log_events_are_stable_keys() -> None:
+    for file, call in log_calls():
+        (event,) = call.args
+        key = ast.literal_eval(event)
+        assert re.fullmatch(r"[a-z]+(_[a-z]+)*", key), f"{file.relative_to(ROOT)}:{call.lineno}: {key}"
+
+
+def test_every_topic_is_in_the_table() -> None:
+    listed = re.findall(r"^\| `(viaduck\.[\w-]+)` \|", (FOLDER / "topics.md").read_text(), re.MULTILINE)
+    assert listed == list(Topics().all)
+
+
+def test_every_field_of_a_stamp_is_explained() -> None:
+    item = WorkItem(item="i", kind=ItemKind.CHANGES, pipeline="p", destination="d", generation=1, through=2)
+    fields = set(json.loads(Stamp(item, "changes", 1, 2, "t", 3, 4).extra_info()))
+    rows = re.findall(r"^\| (`[^|]+) \|", (FOLDER / "stamps.md").read_text(), re.MULTILINE)
+    assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == fields

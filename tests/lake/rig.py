@@ -1,0 +1,135 @@
+"""A source lake, destinations, and the applier's worker function called without Spark."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from services.applier.model.task import Limits, SourceTable, Target, Task
+from services.applier.worker import worker_state
+from services.applier.worker.task_run import run_task
+from shared.config.catalogs import ResolvedLake
+from shared.config.model import Routing
+from shared.contracts.messages import DesiredState, Destination, ItemKind, LakeRef, Progress, SeedMode, WorkItem
+from shared.lake.attach import attach, detach
+from shared.lake.engine import connect
+
+MakeLake = Callable[[str, Path], ResolvedLake]
+"""A new, empty place for a lake of that name with its data in that folder."""
+
+EVERY_CATALOG = pytest.mark.parametrize("make_lake", ["sqlite", "postgres", "postgres-schema"], indirect=True)
+"""For what reads a catalog's tables itself: lakes that share a database must not see each other's."""
+
+_items = itertools.count(1)
+
+
+class ApplyRig:
+    """One pipeline on real lakes: ``sql`` writes to the source, ``run`` does items for destinations."""
+
+    def __init__(
+        self, folder: Path, make_lake: MakeLake, routing: Routing | None = None, limits: Limits | None = None
+    ) -> None:
+        self.folder, self._make_lake = folder, make_lake
+        self.routing = routing or Routing(field="tenant", key_columns=("id",))
+        self.limits = limits or Limits()
+        self.source = make_lake("source", folder / "source-data")
+        self.con = connect()
+        attach(self.con, "src", self.source, read_only=False, create=True)
+        self._lakes: dict[str, ResolvedLake] = {}
+        self.destinations: dict[str, Destination] = {}
+
+    def close(self) -> None:
+        self.con.close()
+
+    def sql(self, *statements: str) -> int:
+        """Run statements on the source, each a commit of its own; returns the head snapshot."""
+        for statement in statements:
+            self.con.execute(statement)
+        return self.head
+
+    @property
+    def head(self) -> int:
+        return int(self.con.execute("SELECT id FROM src.current_snapshot()").fetchall()[0][0])
+
+    def add(self, name: str, value: str | None = None, lake: ResolvedLake | None = None, **changed: Any) -> Destination:
+        """Declare a destination, or change one."""
+        self._lakes[name] = lake or self._lakes.get(name) or self._make_lake(name, self.folder / f"{name}-data")
+        known = self.destinations.get(name)
+        fields = known.model_dump() if known else {
+            "pipeline": "p", "destination": name, "generation": 1, "routing_value": value or name,
+            "state": DesiredState.RUNNING, "lake": LakeRef(catalog="sqlite:elsewhere"), "table": "t",
+            "seed_mode": SeedMode.SCAN, "revision": "1",
+        }  # fmt: skip
+        self.destinations[name] = Destination.model_validate(fields | changed)
+        return self.destinations[name]
+
+    def lake(self, name: str) -> ResolvedLake:
+        return self._lakes[name]
+
+    def target(self, name: str, kind: ItemKind, **item: Any) -> Target:
+        destination = self.destinations[name]
+        fields = {"item": f"item-{next(_items)}", "kind": kind, "pipeline": "p", "destination": name,
+                  "generation": destination.generation, "through": self.head}  # fmt: skip
+        return Target(WorkItem.model_validate(fields | item), destination, self._lakes[name])
+
+    def run_targets(self, kind: ItemKind, targets: Sequence[Target]) -> list[Progress]:
+        """As many tasks as it takes until every target had its turn."""
+        source, said = SourceTable(self.source, "main", "t", self.routing), dict[str, Progress]()
+        while waiting := tuple(target for target in targets if target.item.item not in said):
+            results = run_task(Task(kind, source, waiting, self.limits)).results
+            said |= {result.progress.item: result.progress for result in results}
+        return [said[target.item.item] for target in targets]
+
+    def run(self, kind: ItemKind, *names: str, **item: Any) -> list[Progress]:
+        """Do one item of ``kind`` for each named destination, or for all."""
+        return self.run_targets(kind, [self.target(name, kind, **item) for name in names or self.destinations])
+
+    def seed(self, *names: str, **item: Any) -> list[Progress]:
+        return self.run(ItemKind.SEED, *names, **item)
+
+    def changes(self, expected: int, *names: str, **item: Any) -> list[Progress]:
+        return self.run(ItemKind.CHANGES, *names, **({"expected": expected, "after": expected} | item))
+
+    def look(self, name: str, query: str) -> list[tuple[Any, ...]]:
+        """Query a destination, attached as ``dst``, in an instance of its own."""
+        con = connect()
+        try:
+            attach(con, "dst", self._lakes[name], read_only=True)
+            return con.execute(query).fetchall()
+        finally:
+            con.close()
+
+    def write(self, name: str, *statements: str) -> None:
+        """Write to a destination behind Viaduck's back."""
+        con = connect()
+        try:
+            attach(con, "dst", self._lakes[name], read_only=False, create=True)
+            for statement in statements:
+                con.execute(statement)
+        finally:
+            detach(con, "dst")
+            con.close()
+
+    def rows(self, name: str) -> list[tuple[Any, ...]]:
+        return sorted(self.look(name, "SELECT * FROM dst.main.t"), key=repr)
+
+    def expected(self, name: str) -> list[tuple[Any, ...]]:
+        """The slice of the source's head that ``name`` must hold."""
+        value = self.destinations[name].routing_value
+        found = self.con.execute("SELECT * FROM src.main.t WHERE CAST(tenant AS VARCHAR) = ?", [value]).fetchall()
+        return sorted(found, key=repr)
+
+    def forget(self) -> None:
+        """Let this process's worker go, with the lakes that it has open."""
+        worker_state.forget()
+
+    def commits(self, name: str) -> int:
+        try:
+            return int(self.look(name, "SELECT max(snapshot_id) FROM dst.snapshots()")[0][0])
+        except duckdb.Error:
+            return 0

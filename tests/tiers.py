@@ -1,0 +1,219 @@
+"""Which tests `make check`, `make test` and `make test-all` run: three tiers, each a part of the next.
+
+=========  =============================================================================================================
+check      no socket is connected or bound, no process is started (``Guard`` forbids both), and no test takes more than
+           ``QUICK_S`` of CPU unless it is marked ``slow``
+test       check, the other tests of ``tests/fast`` but the longest, lakes on SQLite with 20 random histories, one
+           `up --once`, one fault, the smallest model
+test-all   every test
+=========  =============================================================================================================
+
+A test's tier is that of the longest entry of ``TIERS`` that its id begins with.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import IntEnum
+from typing import Any
+
+import pytest
+
+QUICK_S = 1.0
+"""Seconds of CPU, since those on the clock tell as much of a busy machine as of a test."""
+
+
+class Tier(IntEnum):
+    CHECK = 1
+    TEST = 2
+    ALL = 3
+
+
+WITHIN_THE_PROCESS = (
+    "tests/fast/applier/model/test_admission.py",
+    "tests/fast/applier/model/test_immediate_answers.py",
+    "tests/fast/applier/worker/test_answer_files.py",
+    "tests/fast/applier/worker/test_task_claim.py",
+    "tests/fast/applier/apply/test_decide.py",
+    "tests/fast/applier/test_destination_cache.py",
+    "tests/fast/applier/model/test_grouping.py",
+    "tests/fast/applier/model/test_offsets.py",
+    "tests/fast/applier/test_outbox.py",
+    "tests/fast/applier/apply/test_resolve.py",
+    "tests/fast/applier/worker/test_in_flight.py",
+    "tests/fast/applier/worker/test_wide_rows.py",
+    "tests/fast/applier/worker/test_adaptive_concurrency.py",
+    "tests/fast/shared/config/test_catalogs.py",
+    "tests/fast/shared/config/test_copies.py",
+    "tests/fast/shared/config/test_deployment.py",
+    "tests/fast/shared/config/test_documentation.py",
+    "tests/fast/shared/config/test_lakes_that_travel.py",
+    "tests/fast/shared/config/test_loading.py",
+    "tests/fast/shared/config/test_mistakes.py",
+    "tests/fast/shared/config/test_names.py",
+    "tests/fast/shared/config/test_original.py",
+    "tests/fast/shared/config/test_original_corpus.py",
+    "tests/fast/shared/config/test_overlap.py",
+    "tests/fast/shared/config/test_partition.py",
+    "tests/fast/shared/config/test_public_url.py",
+    "tests/fast/shared/config/test_secrets.py",
+    "tests/fast/shared/config/test_strangers.py",
+    "tests/fast/reader/planner/test_catch_up.py",
+    "tests/fast/reader/planner/test_scheduling.py",
+    "tests/fast/reader/planner/test_frontier.py",
+    "tests/fast/reader/planner/test_in_flight_limits.py",
+    "tests/fast/reader/messaging/test_message_decoder.py",
+    "tests/fast/reader/planner/test_change_index.py",
+    "tests/fast/reader/test_loop.py",
+    "tests/fast/reader/messaging/test_discovery.py",
+    "tests/fast/reader/planner/test_plan.py",
+    "tests/fast/reader/messaging/test_status_repetition.py",
+    "tests/fast/reader/messaging/test_partitioner.py",
+    "tests/fast/shared/runtime/test_background.py",
+    "tests/fast/shared/runtime/test_backoff.py",
+    "tests/fast/bench/test_bench.py",
+    "tests/fast/bench/test_report.py",
+    "tests/fast/test_code_blocks.py",
+    "tests/fast/test_documentation.py",
+    "tests/fast/shared/lake/test_engine.py",
+    "tests/fast/shared/lake/test_failure.py",
+    "tests/fast/shared/runtime/test_metrics.py",
+    "tests/fast/world/test_oracle.py",
+    "tests/fast/shared/lake/test_pool.py",
+    "tests/fast/test_prose.py",
+    "tests/fast/test_reference.py",
+    "tests/fast/test_statements.py",
+    "tests/fast/torture/test_torture.py",
+    "tests/fast/world/test_world.py",
+)
+"""Files of the tier check, looked at one by one."""
+
+BESIDE = (
+    "tests/fast/applier/apply/test_resolve.py::test_any_history_ends_equal",
+    "tests/fast/applier/apply/test_resolve.py::test_applying_a_superset_of_what_changed_is_harmless",
+    "tests/fast/applier/apply/test_resolve.py::test_applying_twice_changes_nothing",
+    "tests/fast/shared/config/test_catalogs.py::test_postgres_itself_understands_a_password_full_of_quotes",
+    "tests/fast/shared/config/test_copies.py::test_what_is_accepted_as_json_is_read_from_its_copy_as_the_same",
+    "tests/fast/shared/config/test_mistakes.py::test_thousands_of_destinations_are_checked_against_each_other",
+    "tests/fast/shared/config/test_secrets.py::test_a_hundred_thousand_characters_of_anything_take_less_than_a_second",
+    "tests/fast/shared/config/test_strangers.py::test_a_lake_of_the_file_has_the_password_of_its_surroundings",
+    "tests/fast/shared/config/test_strangers.py::test_a_lake_of_the_file_without_keys_has_those_of_its_surroundings",
+    "tests/fast/shared/config/test_strangers.py::test_an_instance_holds_no_key_that_no_lake_gave_it",
+    "tests/fast/shared/config/test_strangers.py::test_no_key_of_this_machine_arrives_at_a_store_that_a_stranger_named",
+    "tests/fast/shared/config/test_strangers.py::test_no_password_of_this_machine_arrives_at_a_host_that_a_message_names",
+    "tests/fast/reader/planner/test_plan.py::test_ten_thousand_untouched_destinations_cost_no_item",
+    "tests/fast/reader/planner/test_plan.py::test_whoever_waits_is_not_looked_at_in_every_turn",
+    "tests/fast/test_documentation.py::test_every_path_of_the_interface_is_documented",
+    "tests/fast/world/test_oracle.py::test_a_maintenance_that_loses_a_row_is_found",
+    "tests/fast/world/test_oracle.py::test_a_range_may_begin_after_snapshots_that_changed_nothing_of_the_destination",
+    "tests/fast/world/test_oracle.py::test_an_exact_destination_has_no_findings",
+    "tests/fast/world/test_oracle.py::test_destinations_that_share_a_lake_are_told_apart",
+    "tests/fast/world/test_oracle.py::test_unstamped_compaction_is_allowed",
+    "tests/fast/test_statements.py::test_no_value_is_formatted_into_a_statement",
+    "tests/fast/test_statements.py::test_what_is_quoted_instead_of_bound_is_on_the_list_and_the_list_is_no_longer_than_that",
+    "tests/fast/world/test_world.py::test_histories_hold_every_kind_of_step",
+    "tests/fast/world/test_world.py::test_a_workload_knows_every_snapshot_that_it_made",
+)
+"""Tests of these files that reach out of their process, or take long."""
+
+ONE_OF_EACH = (
+    "tests/e2e/test_pipelines.py::test_once_waits_for_every_pipeline_and_its_code_is_that_of_the_worst",
+    "tests/e2e/test_torture.py::test_nothing_is_lost_or_doubled_under[kill]",
+    "tests/lake/test_histories.py::test_every_destination_of_any_history_is_exact[0]",
+    "tests/lake/test_histories.py::test_every_destination_of_any_history_is_exact[1]",
+    "tests/model/test_citations.py",
+    "tests/model/test_models.py::test_every_promise_holds_whatever_fails_and_whenever",
+    "tests/test_tiers.py",
+)
+"""Of what is slow, the one that `test` has."""
+
+LONGEST = (
+    "tests/fast/cli/up/test_several_pipelines.py",
+    "tests/fast/control/page/test_browser.py",
+    "tests/fast/control/api/test_openapi.py",
+    "tests/fast/control/web/test_proxy_nginx.py",
+    "tests/fast/control/api/test_schema.py",
+    "tests/fast/control/test_service.py",
+    "tests/fast/control/test_several_controls.py",
+)
+"""Of `tests/fast`, what is in `test-all` alone."""
+
+TIERS: dict[str, Tier] = {
+    "": Tier.ALL,
+    "tests/fast/": Tier.TEST,
+    "client/tests/": Tier.CHECK,
+    **dict.fromkeys(WITHIN_THE_PROCESS, Tier.CHECK),
+    **dict.fromkeys((*BESIDE, *ONE_OF_EACH), Tier.TEST),
+    **dict.fromkeys(LONGEST, Tier.ALL),
+}
+
+ON_SQLITE = "[sqlite"
+"""In the ids of tests that play on catalogs in SQLite files; such of ``tests/lake`` are in `test`."""
+
+
+def tier_of(nodeid: str) -> Tier:
+    if nodeid.startswith("tests/lake/") and ON_SQLITE in nodeid:
+        return Tier.TEST
+    return TIERS[max((place for place in TIERS if nodeid.startswith(place)), key=len)]
+
+
+FORBIDDEN = frozenset(
+    {
+        "socket.connect",
+        "socket.bind",
+        "subprocess.Popen",
+        "os.fork",
+        "os.forkpty",
+        "os.posix_spawn",
+        "os.exec",
+        "os.system",
+    }
+)
+
+
+class Outside(Exception):
+    """A test of the tier check reached for a socket or a process."""
+
+
+class Guard:
+    """Forbids sockets and processes while it is held. What Python's own runtime does not see, such as librdkafka's and
+    libpq's sockets, it does not see either: such tests ask for a server's fixture, and are in no place of ``check``."""
+
+    def __init__(self) -> None:
+        self._held = False
+        self.seen: list[str] = []
+        sys.addaudithook(self._hook)
+
+    @contextmanager
+    def over(self, nodeid: str) -> Iterator[None]:
+        """Holds the guard for a test of the tier check, and for no other. Raises ``Outside`` where what was forbidden
+        was tried and the exception went nowhere."""
+        if tier_of(nodeid) is not Tier.CHECK:
+            yield
+            return
+        self.hold()
+        try:
+            yield
+        finally:
+            self.release()
+        if self.seen:
+            raise Outside(f"{self.seen}: tests of the tier check stay within their process (tests/tiers.py)")
+
+    def hold(self) -> None:
+        self._held, self.seen = True, []
+
+    def release(self) -> None:
+        self._held = False
+
+    def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if self._held and event in FORBIDDEN:
+            self.seen.append(event)
+            raise Outside(f"{event}{arguments!r}: tests of the tier check stay within their process (tests/tiers.py)")
+
+
+def select(items: list[pytest.Item], asked: Tier) -> tuple[list[pytest.Item], list[pytest.Item]]:
+    """Those of the tier, and the others."""
+    kept = [item for item in items if tier_of(item.nodeid) <= asked]
+    return kept, [item for item in items if tier_of(item.nodeid) > asked]

@@ -1,0 +1,142 @@
+"""A site with its fleet, its workload and its verdict: where every fault is played."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tests.e2e.deployment import reached
+from tests.servers.kafka import Kafka
+from tests.servers.postgres import Postgres
+from tests.servers.proxy import Proxy
+from tests.torture.fleet import Fleet
+from tests.torture.observer import Observer
+from tests.torture.points import Points
+from tests.torture.site import Ports, Site
+from tests.world.destination import Destination
+from tests.world.upkeep import Upkeep
+
+HEALED_WITHIN_S = 60.0
+"""Once faults stop, every healthy destination is at the head within this time: the liveness rule."""
+
+READY_WITHIN_S = 180.0
+STEP_EVERY_S = (0.05, 0.5)
+
+
+@dataclass(frozen=True)
+class Servers:
+    """What rigs stand on; those of a test run share them."""
+
+    kafka: Kafka
+    postgres: Postgres
+
+
+class FaultRig:
+    """``with FaultRig(folder, seed, servers) as rig``: everything runs, and the source changes when a fault says so.
+
+    ``proxy`` is in front of the tenants' catalogs; the source's and the registry have their own.
+    """
+
+    def __init__(
+        self, folder: Path, seed: int, servers: Servers, *, append_only: bool = False, appliers: int = 2,
+    ) -> None:  # fmt: skip
+        self.servers = servers
+        self._closing = ExitStack()
+        self.proxy, self.source_proxy, self.registry_proxy = (
+            self._closing.enter_context(Proxy(servers.postgres.port)) for _ in range(3)
+        )
+        ports = Ports(self.source_proxy.port, self.proxy.port, self.registry_proxy.port)
+        self.site = Site(folder, seed, servers.kafka, servers.postgres, ports, append_only=append_only)
+        self._closing.callback(self.site.close)
+        self.points = Points(folder / "points")
+        environ = {**self.site.environ, **self.points.environ}
+        self.fleet = Fleet(
+            self.site.file, folder / "logs", self.site.port, environ, appliers=appliers
+        )  # fmt: skip
+        self.observer = Observer(self.site, self.fleet)
+        """Looks at what is shown from the moment at which everything runs."""
+        self.healed_s: list[float] = []
+        self.worst_lag_s: dict[str, float] = {}
+        """The longest wait of each destination, of faults that look at it while they go on."""
+        self.steps = 0
+
+    def __enter__(self) -> Self:
+        with ExitStack() as unless_ready:
+            unless_ready.push(self._closing)
+            self._closing.enter_context(self.fleet)
+            self.wait_for({each.id for each in self.site.destinations}, self.site.source.head(), READY_WITHIN_S)
+            self.observer.start()
+            self._closing.callback(self.observer.stop)
+            unless_ready.pop_all()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
+        self._closing.close()
+
+    @property
+    def prefix(self) -> str:
+        """Of our topics."""
+        return self.site.topic_prefix
+
+    @property
+    def rng(self) -> Any:
+        return self.site.rng
+
+    def step(self) -> None:
+        """One step of the source's history, and a moment."""
+        with self.observer.making():
+            self.site.step()
+        self.steps += 1
+        time.sleep(self.rng.uniform(*STEP_EVERY_S))
+
+    def maintain(self, chore: Upkeep) -> None:
+        """The source's owner keeps it up."""
+        with self.observer.making():
+            self.site.source.run(chore)
+
+    def step_until(self, done: Callable[[], bool], timeout_s: float) -> bool:
+        """Go on changing the source until ``done``; whether it came to that."""
+        deadline = time.monotonic() + timeout_s
+        while not done():
+            if time.monotonic() > deadline:
+                return False
+            self.step()
+        return True
+
+    def wait_until_exact(self, timeout_s: float = HEALED_WITHIN_S) -> None:
+        """Faults are over: everybody gets to the head, and nobody helps. Raises ``TimeoutError``."""
+        wanted = {each.id for each in self.site.destinations}
+        self.healed_s.append(self.wait_for(wanted, self.site.source.head(), timeout_s))
+
+    def wait_until_ready(self, timeout_s: float = HEALED_WITHIN_S) -> None:
+        """Of faults of which nobody has died: every service says again that it is ready. Raises ``TimeoutError``."""
+        self.healed_s.append(self.fleet.wait_until("all services to be ready", self.fleet.are_ready, timeout_s))
+
+    def wait_for(self, wanted: set[str], head: int, timeout_s: float = HEALED_WITHIN_S) -> float:
+        """Seconds until these destinations are known to be exact at ``head``. Raises ``TimeoutError``."""
+        return self.fleet.wait_until(
+            f"{len(wanted)} destinations at snapshot {head}",
+            lambda: reached(self.fleet.destinations(), wanted, head),
+            timeout_s,
+        )
+
+    def try_again(self, destination: Destination) -> None:
+        """An operator's word that the cause of a park is gone: the destination's entry in the file changes."""
+        self.site.touch(destination)
+        self.reload()
+
+    def reload(self) -> None:
+        """The file changed."""
+        for member in self.fleet.members.values():
+            member.ask(signal.SIGHUP)
+
+    def findings(self, *, may_lose_files: bool, shown: bool = True) -> list[str]:
+        """What the oracle finds wrong in the lakes, and in what was ``shown`` since this was asked last."""
+        said = self.observer.lies()
+        return [*self.site.findings(may_lose_files=may_lose_files), *(said if shown else ())]
