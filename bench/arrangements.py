@@ -31,7 +31,7 @@ from bench.stand import open_lake, standing
 from bench.workload import SMALL, tenant_names
 from services.applier.model.grouping import Job, Lane
 from services.applier.model.task import Limits, Task, TaskResult, WorkerReport
-from services.applier.spark_jobs import Jobs
+from services.applier.spark_jobs import SparkJobs
 from services.applier.worker.task_run import Run
 from services.applier.worker.worker_state import Worker
 from shared.config.model import Config, Routing, Source, Spark
@@ -178,7 +178,7 @@ def _on_spark(way: str, folder: Path, cycles: Cycles, cluster: str) -> Iterator[
     config = Config(path=folder, pipeline="p", source=source, routing=Routing(field="r"), spark=spark, state_dir=folder)
     context = session(config, "arrangements")
     try:
-        jobs = Jobs(context, cycles.source, LIMITS, "", most_tasks=2)
+        jobs = SparkJobs(context, cycles.source, LIMITS, "", most_tasks=2)
         yield lambda job: jobs.run(job, Lane.CHANGES)
     finally:
         context.stop()

@@ -38,7 +38,7 @@ ROWS, FIRST_ID = 100_000, 1_000_000_000
 
 
 @dataclass
-class Arrivals:
+class Discovery:
     """Seconds from a PUT until its answer, and until the rows were there."""
 
     others: int
@@ -60,8 +60,8 @@ def main() -> int:
     return 0 if statistics.median(found.there_s) < MEDIAN_S else 1
 
 
-def measure(others: int, newcomers: int, per_second: float) -> Arrivals:
-    found = Arrivals(others, per_second)
+def measure(others: int, newcomers: int, per_second: float) -> Discovery:
+    found = Discovery(others, per_second)
     running = [f"tenant{number:03d}" for number in range(others)]
     with prepared(Size.FULL, 1, "postgres") as setting, standing(setting.on_postgres, running) as stand:
         new = {f"newcomer{number:02d}": stand.lakes.new(f"n_{number}") for number in range(newcomers)}
@@ -85,7 +85,7 @@ def _fill(con: duckdb.DuckDBPyConnection, tenants: Sequence[str]) -> None:
 
 
 def _come(
-    viaduck: RunningViaduck, operator: Client, lakes: PostgresLakes, name: str, lake: Lake, found: Arrivals
+    viaduck: RunningViaduck, operator: Client, lakes: PostgresLakes, name: str, lake: Lake, found: Discovery
 ) -> None:
     began = time.time()
     operator.put(PIPELINE, name, entry(name, lake))
@@ -118,7 +118,7 @@ def _stream(source: Lake, tenants: list[str], per_second: float) -> Iterator[Non
         thread.join()
 
 
-def _table(found: Arrivals) -> Table:
+def _table(found: Discovery) -> Table:
     table = Table(title=f"a new tenant beside {found.others}: seconds from the PUT")
     for name in ("until", "p50", "longest", "tenants"):
         table.add_column(name, justify="left" if name == "until" else "right")

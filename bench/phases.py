@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from services.applier.apply import fence, table_schema
+from services.applier.apply import direct_commit
+from services.applier.apply.direct_commit import DirectApplier
 from services.applier.apply.feed import Feed
 from services.applier.apply.transaction import Applier
 from shared.lake import pool
@@ -17,6 +18,7 @@ from shared.lake.catalog import CatalogReader
 
 SOURCE, APPLY = "source", "destinations"
 REST = "the rest: threads, pool, answers"
+BY_EXTENSION = f"{APPLY}: what DuckLake's extension commits"
 
 PLACES: tuple[tuple[Any, str, str], ...] = (
     (Feed, "_load_feed", f"{SOURCE}: feed"),
@@ -24,12 +26,12 @@ PLACES: tuple[tuple[Any, str, str], ...] = (
     (Feed, "_load_inserted", f"{SOURCE}: feed"),
     (Feed, "_load_state", f"{SOURCE}: state"),
     (Feed, "read", f"{SOURCE}: head, columns, counting"),
-    (fence, "move_cursor", f"{APPLY}: cursor"),
-    (table_schema, "follow_columns", f"{APPLY}: columns"),
-    (Applier, "_delete", f"{APPLY}: delete"),
-    (Applier, "_insert", f"{APPLY}: insert"),
-    (fence, "stamp", f"{APPLY}: stamp"),
-    (Applier, "_try", f"{APPLY}: begin and commit"),
+    (DirectApplier, "_look", f"{APPLY}: look"),
+    (direct_commit, "_write_deletes", f"{APPLY}: positions and delete files"),
+    (direct_commit, "_write", f"{APPLY}: data file"),
+    (DirectApplier, "_send", f"{APPLY}: batch"),
+    (DirectApplier, "_try", f"{APPLY}: connection, keys"),
+    (Applier, "_try", BY_EXTENSION),
     (pool, "attach", "attach"),
     (CatalogReader, "_all", "metadata looks"),
 )

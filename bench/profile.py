@@ -38,7 +38,7 @@ from bench.statements import NAMES, SETTINGS, spoken
 from bench.workload import DENSE, MANY, SMALL, SOURCE, of_tenants, tenant_names
 from services.applier.model.grouping import Lane
 from services.applier.model.task import Limits, TaskResult
-from services.applier.spark_jobs import Jobs
+from services.applier.spark_jobs import SparkJobs
 from services.applier.worker import worker_state
 from shared.config.model import Config, Routing, Source, Spark
 from shared.runtime.spark import session
@@ -234,7 +234,7 @@ def _on_spark(cycles: Cycles, setting: Setting) -> dict[str, OnSpark]:
 def _jobs(context: SparkContext, cycles: Cycles, runs: int) -> Iterator[tuple[str, float, float]]:
     """(way, milliseconds of the call, of these inside) of one job after the other, as the event log has them."""
     for way, lane, limits in ((ONE_TASK, Lane.RETRIES, ONE_THREAD), (ALL_SLOTS, Lane.CHANGES, ALL_THREADS)):
-        jobs = Jobs(context, cycles.source, limits, "")
+        jobs = SparkJobs(context, cycles.source, limits, "")
         for _ in range(WARMING + runs):
             job = cycles.batch()
             done, call = _timed(lambda: cycles.do(job, lambda job: jobs.run(job, lane)))  # noqa: B023 - done at once

@@ -116,6 +116,7 @@ def _config(source: Lake, destinations: Mapping[str, Lake], port: int, options: 
         "source": {"catalog": source.catalog, "data_path": source.data_path, "table": TABLE},
         "routing": {"field": ROUTING_FIELD, "key_columns": [KEY_COLUMN] if options.keyed else []},
         "poll": {"interval_seconds": options.poll_s},
+        "health": {"every_seconds": 0},  # it has a case of its own, and idle services are to be idle here
         "server": {"port": port, "allowed_variables": [f"{VARIABLES}*"]},
         "state_dir": "state",
         "destinations": [_declared(tenant, lake) for tenant, lake in destinations.items()],

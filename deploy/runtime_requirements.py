@@ -29,7 +29,7 @@ class Package:
 
 
 def parse(lock: str) -> dict[str, Package]:
-    """Each package by its name; one that has other versions for other Pythons has several blocks."""
+    """Each package by its name; a package with other versions for other Pythons has several blocks."""
     starts = [match.start() for match in BLOCK.finditer(lock)]
     blocks = [lock[start:end] for start, end in zip(starts, [*starts[1:], len(lock)], strict=True)]
     packages: dict[str, Package] = {}

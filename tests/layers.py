@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -27,9 +28,15 @@ def sources(*folders: str) -> list[Path]:
     return sorted(file for folder in folders for file in (ROOT / folder).rglob("*.py"))
 
 
+@cache
+def nodes(file: Path) -> tuple[ast.AST, ...]:
+    """A module's syntax tree, parsed once for all that look at it."""
+    return tuple(ast.walk(ast.parse(file.read_text())))
+
+
 def imports(file: Path) -> Iterator[str]:
     """The modules that a file imports; of ``from package import module`` the module."""
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in nodes(file):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:

@@ -4,7 +4,7 @@
 check      no socket is connected or bound, no process is started (``Guard`` forbids both), and no test takes more than
            ``QUICK_S`` of CPU unless it is marked ``slow``
 test       check, the other tests of ``tests/fast`` but the longest, lakes on SQLite with 20 random histories, one
-           `up --once`, one fault, the smallest model
+           `up --once`, one fault, the smallest models
 test-all   every test
 =========  =============================================================================================================
 
@@ -40,6 +40,7 @@ WITHIN_THE_PROCESS = (
     "tests/fast/applier/test_destination_cache.py",
     "tests/fast/applier/model/test_grouping.py",
     "tests/fast/applier/model/test_offsets.py",
+    "tests/fast/applier/test_health_sweep.py",
     "tests/fast/applier/test_outbox.py",
     "tests/fast/applier/apply/test_resolve.py",
     "tests/fast/applier/worker/test_in_flight.py",
@@ -82,6 +83,39 @@ WITHIN_THE_PROCESS = (
     "tests/fast/shared/runtime/test_metrics.py",
     "tests/fast/world/test_oracle.py",
     "tests/fast/shared/lake/test_pool.py",
+    "tests/fast/applier/test_backlog.py",
+    "tests/fast/applier/test_known_positions.py",
+    "tests/fast/reader/source/test_source_poller.py",
+    "tests/fast/reader/source/test_unrouted_values.py",
+    "tests/fast/control/view/test_destination_status.py",
+    "tests/fast/control/view/test_frontier.py",
+    "tests/fast/control/view/test_observed_state.py",
+    "tests/fast/control/model/test_lifecycle.py",
+    "tests/fast/control/model/test_policy.py",
+    "tests/fast/control/model/test_recovery.py",
+    "tests/fast/control/web/test_guard.py",
+    "tests/fast/control/operations/test_work_items.py",
+    "tests/fast/shared/lake/test_spill.py",
+    "tests/fast/control/page/test_pages.py",
+    "tests/fast/control/operations/test_discovery.py",
+    "tests/fast/control/operations/test_long_operations.py",
+    "tests/fast/control/operations/test_data_paths.py",
+    "tests/fast/control/operations/test_reconciler.py",
+    "tests/fast/control/test_reconciler_thread.py",
+    "tests/fast/control/test_progress_consumer.py",
+    "tests/fast/applier/test_metrics_recorder.py",
+    "tests/fast/applier/model/test_file_agreement.py",
+    "tests/fast/applier/apply/test_attempts.py",
+    "tests/fast/reader/planner/test_counted_changes.py",
+    "tests/fast/shared/kafka/test_signing.py",
+    "tests/fast/shared/kafka/test_settings.py",
+    "tests/fast/shared/kafka/test_partition_counts.py",
+    "tests/fast/demo/test_folder.py",
+    "tests/fast/demo/test_view.py",
+    "tests/fast/cli/output/test_sanitize.py",
+    "tests/fast/cli/up/test_outcome.py",
+    "tests/fast/cli/runtime/test_console.py",
+    "tests/fast/cli/verify/test_report.py",
     "tests/fast/test_prose.py",
     "tests/fast/test_reference.py",
     "tests/fast/test_statements.py",
@@ -91,6 +125,10 @@ WITHIN_THE_PROCESS = (
 """Files of the tier check, looked at one by one."""
 
 BESIDE = (
+    "tests/fast/control/page/test_pages.py::test_every_page_of_five_thousand_is_small",
+    "tests/fast/control/web/test_guard.py::test_an_odd_body_is_the_sender_s_mistake_and_its_answer_is_short",
+    "tests/fast/shared/lake/test_spill.py::test_what_a_killed_process_left_is_swept_and_what_is_in_use_or_just_made_is_not",
+    "tests/fast/shared/lake/test_spill.py::test_a_fork_has_a_folder_of_its_own",
     "tests/fast/applier/apply/test_resolve.py::test_any_history_ends_equal",
     "tests/fast/applier/apply/test_resolve.py::test_applying_a_superset_of_what_changed_is_harmless",
     "tests/fast/applier/apply/test_resolve.py::test_applying_twice_changes_nothing",
@@ -124,12 +162,15 @@ ONE_OF_EACH = (
     "tests/lake/test_histories.py::test_every_destination_of_any_history_is_exact[0]",
     "tests/lake/test_histories.py::test_every_destination_of_any_history_is_exact[1]",
     "tests/model/test_citations.py",
+    "tests/model/test_models.py::test_a_direct_commit_keeps_every_promise_whatever_its_rivals_do",
     "tests/model/test_models.py::test_every_promise_holds_whatever_fails_and_whenever",
     "tests/test_tiers.py",
 )
 """Of what is slow, the one that `test` has."""
 
 LONGEST = (
+    "tests/fast/applier/test_lives.py",
+    "tests/fast/reader/planner/test_crowd.py",
     "tests/fast/cli/up/test_several_pipelines.py",
     "tests/fast/control/page/test_browser.py",
     "tests/fast/control/api/test_openapi.py",

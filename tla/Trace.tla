@@ -19,9 +19,10 @@ VARIABLES
     next,       \* which event is to be explained next
     lives,      \* for each destination, every cursor that it has had, beginning with none
     tokens,     \* what snapshots carry, each once
-    applied     \* items that a snapshot names, with where they brought its destination
+    applied,    \* items that a snapshot names, with where they brought its destination
+    newest      \* for each destination, the number of its newest commit's snapshot, as far as the log tells it
 
-vars == <<run, next, lives, tokens, applied>>
+vars == <<run, next, lives, tokens, applied, newest>>
 
 Log == Logs[run]
 
@@ -33,6 +34,7 @@ Init ==
     /\ lives = [d \in Names |-> <<NoCursor>>]
     /\ tokens = {}
     /\ applied = {}
+    /\ newest = [d \in Names |-> Unknown]
 
 Now(d) == lives[d][Len(lives[d])]
 
@@ -65,7 +67,19 @@ IsItsCommit(e, item) ==
 
 IsNew(e) == e.token \notin tokens /\ \A done \in applied : <<e.destination, e.item>> # <<done.d, done.item>>
 
+\* DirectCommit.LookDirect, CheckCondition and BecomeDurable: a commit of the direct path is the snapshot after its look,
+\* nothing of the destination lies between the two, and what that path declines it does not commit.
+FollowsItsLook(e) ==
+    e.path = "direct" =>
+        /\ e.kind \in {"changes", "advance"}
+        /\ e.snapshot > newest[e.destination]
+        /\ e.looked # Unknown => e.snapshot = e.looked + 1 /\ e.looked >= newest[e.destination]
+
+Numbered(e) ==
+    newest' = [newest EXCEPT ![e.destination] = IF e.snapshot = Unknown THEN @ ELSE e.snapshot]
+
 IsCommit(e) ==
+    /\ FollowsItsLook(e)
     /\ e.kind \in {"seed", "changes", "advance"}
     /\ IsItsCommit(e, ItemOf(e))
     /\ IsNew(e)
@@ -77,22 +91,25 @@ Commit(e) ==
     /\ lives' = [lives EXCEPT ![e.destination] = Append(@, Moved([gen |-> e.gen], e.through))]
     /\ tokens' = tokens \cup {e.token}
     /\ applied' = applied \cup {[d |-> e.destination, item |-> e.item, gen |-> e.gen, pos |-> e.through]}
+    /\ Numbered(e)
 
 \* Viaduck.TakeDrop: what there is ends with this life or one before it.
-IsDrop(e) == e.kind = "drop" /\ Now(e.destination).gen \in 1 .. e.gen /\ IsNew(e)
+IsDrop(e) == e.kind = "drop" /\ FollowsItsLook(e) /\ Now(e.destination).gen \in 1 .. e.gen /\ IsNew(e)
 
 Drop(e) ==
     /\ IsDrop(e) = TRUE
     /\ lives' = [lives EXCEPT ![e.destination] = Append(@, Buried(e.gen))]
     /\ tokens' = tokens \cup {e.token}
     /\ applied' = applied \cup {[d |-> e.destination, item |-> e.item, gen |-> e.gen, pos |-> NotSeeded]}
+    /\ Numbered(e)
 
 \* Making tables and compaction move nothing.
-IsUpkeep(e) == e.kind \in {"provision", "maintenance"} /\ e.token \notin tokens
+IsUpkeep(e) == e.kind \in {"provision", "maintenance"} /\ FollowsItsLook(e) /\ e.token \notin tokens
 
 Upkeep(e) ==
     /\ IsUpkeep(e) = TRUE
     /\ tokens' = tokens \cup {e.token}
+    /\ Numbered(e)
     /\ UNCHANGED <<lives, applied>>
 
 \* Viaduck.DecideAnew and Viaduck.Take: the cursor that the applier looked at is one of those that the destination had
@@ -132,7 +149,7 @@ IsAnswer(e) == IF e.known THEN Agrees(e, e.work) ELSE e.outcome = "applied" => S
 
 Answer(e) ==
     /\ IsAnswer(e) = TRUE
-    /\ UNCHANGED <<lives, tokens, applied>>
+    /\ UNCHANGED <<lives, tokens, applied, newest>>
 
 Explain ==
     /\ next <= Len(Log)

@@ -157,7 +157,7 @@ class Performance:
 
 
 def _shown(path: Path) -> str:
-    """A path as somebody in this directory would type it."""
+    """A path relative to this directory, as a user would type it."""
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 

@@ -23,7 +23,6 @@ from shared.lake.sql import path
 TABLE = "flights"
 ROUTING_FIELD = "carrier"
 KEY_COLUMN = "flight_id"
-FIRST_DAY = date(2013, 1, 1)
 LAST_DAY = date(2013, 12, 31)
 
 AFTERNOON = 1400
@@ -51,7 +50,7 @@ ACTUAL = ("dep_time", "arr_time", "dep_delay", "arr_delay", "air_time")
 """What is known only after a flight; NULL in the schedule."""
 
 PARTNERS = {"9E": "DL", "EV": "UA", "MQ": "AA", "OO": "UA", "YV": "US"}
-"""Regional carriers, and the larger one that takes over some of their flights."""
+"""Regional carriers, and the larger carrier that takes over some of their flights."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ class FlightPlay:
         return None if found is None else found[0]
 
     def take_back(self, first: date) -> int:
-        """Delete everything from a day on; returns the rows. Playing that day again makes them anew."""
+        """Delete everything from a day on; returns the number of rows. Playing that day again inserts them again."""
         return self._transaction(lambda: self._run(f"DELETE FROM {self._table} WHERE flight_date >= ?", first))
 
     def day(self, day: date) -> Iterator[Commit]:

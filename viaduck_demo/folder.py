@@ -28,7 +28,7 @@ GROWTH = """
 
 
 class DemoFolder:
-    """Paths of a demo, and the promise that nobody else's files are touched."""
+    """Paths of a demo; files that the demo did not create are never touched."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.resolve()
@@ -88,7 +88,7 @@ class DemoFolder:
         return None
 
     def _require_idle(self) -> None:
-        """Raises ``ConfigError`` while somebody runs ``viaduck up`` on the file of an earlier demo."""
+        """Raises ``ConfigError`` while a ``viaduck up`` runs on the file of an earlier demo."""
         if self.state.exists():
             with StateLock(self.state):
                 pass

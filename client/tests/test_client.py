@@ -52,6 +52,25 @@ def test_a_list_is_read_page_by_page() -> None:
         assert [each["id"] for each in viaduck.destinations("events", state="parked")] == ["a", "b"]
 
 
+def test_the_health_of_lakes_is_read_page_by_page_and_the_source_s_beside_them() -> None:
+    source = {"id": None, "files": 3}
+    pages = {
+        None: {"items": [{"id": "b"}], "next": "cursor", "source": source},
+        "cursor": {"items": [{"id": "a"}], "next": None, "source": source},
+    }
+    asked: list[str | None] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        assert request.url.path == "/v1/pipelines/events/health"
+        asked.append(request.url.params.get("sort"))
+        return httpx.Response(200, json=pages[request.url.params.get("after")])
+
+    with client(answer) as viaduck:
+        assert [each["id"] for each in viaduck.lakes("events", "-files,-old_bytes")] == ["b", "a"]
+        assert viaduck.source_health("events") == source
+    assert asked == ["-files,-old_bytes", "-files,-old_bytes", None]
+
+
 @pytest.mark.parametrize("name", ["../tokens", "a/b", "a?x=1", "a#b", "%2e%2e", "a b", "é"])
 def test_a_name_is_one_part_of_the_path_whatever_it_holds(name: str) -> None:
     asked: list[httpx.Request] = []
@@ -61,6 +80,24 @@ def test_a_name_is_one_part_of_the_path_whatever_it_holds(name: str) -> None:
     assert path.startswith("/v1/pipelines/events/destinations/")
     assert path.count("/") == 5
     assert asked[0].url.path.removeprefix("/v1/pipelines/events/destinations/") == name
+
+
+@pytest.mark.parametrize("name", ["", ".", ".."])
+def test_a_name_that_would_step_out_of_its_path_is_sent_nowhere(name: str) -> None:
+    """``DELETE …/destinations/..`` is ``DELETE`` of the pipeline to whatever resolves the path on the way."""
+    asked: list[httpx.Request] = []
+    with client(answering({}, asked)) as viaduck:
+        calls: tuple[Callable[[], object], ...] = (
+            lambda: viaduck.remove("events", name), lambda: viaduck.destination("events", name),
+            lambda: viaduck.act("events", name, "pause"), lambda: viaduck.remove_pipeline(name),
+            lambda: viaduck.put_pipeline(name, {}), lambda: viaduck.revoke_token(name),
+            lambda: viaduck.accept("events", name), lambda: viaduck.operation("events", name),
+            lambda: viaduck.replay(name), lambda: viaduck.dead_letters(name),
+        )  # fmt: skip
+        for call in calls:
+            with pytest.raises(InvalidAddress, match="is no name"):
+                call()
+    assert asked == []
 
 
 def test_a_rejection_carries_the_problem_document() -> None:

@@ -10,9 +10,9 @@
         begun = viaduck.reseed("events", "quacksworth-lake")
         viaduck.wait("events", begun["id"])
 
-Answers are the JSON that ``/openapi.json`` describes. What control refuses is
-``Rejected``, with its problem document; where it does not answer, or can't at the moment, is ``Unavailable``.
-``if_match`` is the ``version`` that was seen: a change of what somebody else has changed since is refused (412).
+Answers are the JSON that ``/openapi.json`` describes. If control refuses a request, the client raises ``Rejected`` with
+the problem document; if control does not answer, or cannot at the moment, it raises ``Unavailable``.
+``if_match`` is the ``version`` that you have seen: a change of a newer version is refused (412).
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Client:
         return [item["name"] for item in self._items("/v1/pipelines")]
 
     def pipeline(self, name: str) -> dict[str, Any]:
-        """How far it is, and of one that came over REST its ``document``."""
+        """The status of a pipeline, and its ``document`` if it came over REST."""
         return self._get(_pipeline(name))
 
     def put_pipeline(
@@ -103,7 +103,7 @@ class Client:
         return self._ask("PUT", _pipeline(name), asked, json=dict(document), headers=_seen(if_match))
 
     def remove_pipeline(self, name: str, *, if_match: int | None = None) -> None:
-        """Stop and forget one that came over REST, with all its destinations; what they wrote stays."""
+        """Stop and remove a pipeline from REST, with all its destinations; their tables stay."""
         self._ask("DELETE", _pipeline(name), headers=_seen(if_match))
 
     def audit(self, pipeline: str, destination: str | None = None, limit: int = 100) -> list[dict[str, Any]]:
@@ -170,10 +170,23 @@ class Client:
         """What was applied, the newest first, from the destination's own commits."""
         return self._some(f"{_destination(pipeline, id)}/history", limit)
 
+    def health(self, pipeline: str, id: str) -> dict[str, Any]:
+        """How a destination's table and lake fare, as its catalog had it at the last look."""
+        return self._get(f"{_destination(pipeline, id)}/health")
+
+    def lakes(self, pipeline: str, sort: str = "id") -> Iterator[dict[str, Any]]:
+        """The health of each destination; ``sort`` by keys with commas between them, with a minus for largest first."""
+        return self._items(f"{_pipeline(pipeline)}/health", sort=sort)
+
+    def source_health(self, pipeline: str) -> dict[str, Any]:
+        """How the source's table and lake fare."""
+        found: dict[str, Any] = self._get(f"{_pipeline(pipeline)}/health", limit="1")["source"]
+        return found
+
     # -- proposals ----------------------------------------------------------------------------------------------------
 
     def proposals(self, pipeline: str, state: Literal["open", "dismissed"] = "open") -> list[dict[str, Any]]:
-        """Routing values without a destination. They are data from strangers, and may hold any character."""
+        """Routing values without a destination. They are untrusted, and may contain any character."""
         return list(self._items(_proposals(pipeline), state=state))
 
     def accept(self, pipeline: str, id: str) -> Status:
@@ -181,7 +194,7 @@ class Client:
         return self._ask("POST", f"{_proposals(pipeline)}/{_part(id)}:accept")
 
     def dismiss(self, pipeline: str, id: str) -> dict[str, Any]:
-        """Say that nobody wants it."""
+        """Dismiss a proposal."""
         return self._ask("POST", f"{_proposals(pipeline)}/{_part(id)}:dismiss")
 
     # -- operations ---------------------------------------------------------------------------------------------------
@@ -215,7 +228,7 @@ class Client:
         return list(self._items("/v1/tokens"))
 
     def create_token(self, name: str, scope: str, pipelines: Sequence[str] | None = None) -> dict[str, Any]:
-        """The answer's ``token`` is shown this once. ``pipelines``: the only ones that it is for."""
+        """The answer's ``token`` is shown only once. ``pipelines``: the pipelines that the token is limited to."""
         only = {} if pipelines is None else {"pipelines": list(pipelines)}
         return self._ask("POST", "/v1/tokens", json={"name": name, "scope": scope, **only})
 
@@ -302,12 +315,17 @@ def _document(answer: httpx.Response) -> dict[str, Any]:
 
 
 def _seen(version: int | None) -> dict[str, str]:
-    """The header that refuses a change of what somebody else has changed since ``version``."""
+    """The header that makes a change fail (412) if there is a newer version than ``version``."""
     return {} if version is None else {"If-Match": f'"{version}"'}
 
 
 def _part(name: str) -> str:
-    """One part of a path, whatever it holds."""
+    """One part of a path, whatever it holds.
+
+    Raises ``InvalidAddress`` for a name that would be another path: ``..`` is resolved before anything is sent.
+    """
+    if name in ("", ".", ".."):
+        raise InvalidAddress(f"{name!r} is no name of a pipeline, destination, proposal, operation or token")
     return quote(name, safe="")
 
 

@@ -13,7 +13,7 @@ class ClientError(Exception):
 
 
 class InvalidAddress(ClientError):
-    """The address of a control service is no URL."""
+    """The address of a control service is no URL, or a name is none that an address can hold."""
 
 
 class Rejected(ClientError):

@@ -23,7 +23,7 @@ class Waiting:
 
 
 def repeats(newer: WorkItem, older: WorkItem) -> bool:
-    """Whether an item asks for the same as one that was sent before it, so that one answer will do for both."""
+    """Whether an item asks for the same as an earlier one, so that one answer serves both."""
 
     def asked(item: WorkItem) -> tuple[object, ...]:
         return item.key, item.kind, item.generation, item.expected, item.after, item.pinned
@@ -32,8 +32,8 @@ def repeats(newer: WorkItem, older: WorkItem) -> bool:
 
 
 def choose(waiting: Iterable[Waiting], is_stale: Callable[[WorkItem], bool], most: int) -> list[Waiting]:
-    """What is done next, ``most`` at most and one of each destination: the one that reaches furthest, since its end
-    answers for the others. Items that nobody would send now (``is_stale``) come after all that somebody waits for.
+    """The next items, at most ``most`` and one per destination: the one with the furthest end, since it
+    answers for the others. Items that are out of date (``is_stale``) come after all others.
     """
     best: dict[str, Waiting] = {}
     for each in waiting:

@@ -43,7 +43,12 @@ class DestinationCache:
         found = self.last(key)
         return None if found is None or found.removed else found
 
+    def of(self, pipeline: str) -> list[Destination]:
+        """The destinations of a pipeline that there are."""
+        with self._lock:
+            return [each for each in self._known.values() if each.pipeline == pipeline and not each.removed]
+
     def last(self, key: str) -> Destination | None:
-        """What was said of a destination last, be it that it is gone; None where nothing was said."""
+        """The last message about a destination, also a removal; None without a message."""
         with self._lock:
             return self._known.get(key)

@@ -1,7 +1,7 @@
-"""What the lakes have told of their cursors: an item that the cursor has passed is answered without opening anything.
+"""Known positions of cursors: an item that the cursor has passed is answered without opening the lake.
 
-A position is noted only from an answer that rests on a look at the lake, or on a commit. So an answer from here says
-nothing new: it is one that was given before, under the name of another item, and messages may come again at any time.
+A position is noted only from an answer that rests on a read of the lake, or on a commit. So an answer from here says
+nothing new: it repeats an earlier answer under the name of another item, and messages may be repeated at any time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MOST_KNOWN = 50_000
 """Destinations whose positions are remembered; those that were noted longest ago are forgotten first."""
 
 MOST_ANSWERED = 50_000
-"""Items whose names are remembered once nobody waits for another answer."""
+"""Items that are remembered after their answer, although no other item waits for it."""
 
 LOOKED = frozenset({Outcome.APPLIED, Outcome.ALREADY_APPLIED, Outcome.GAP})
 """Outcomes whose position was read from the cursor, or written to it."""
@@ -48,11 +48,11 @@ class Known:
 
 
 class KnownPositions:
-    """Bounded, forgotten with the partition that an item came from, and used by many threads.
+    """Bounded, thread-safe, and forgotten with the partition that an item came from.
 
-    Positions of one life only grow, unless somebody restores the lake. So a lower position always replaces a higher
-    one, and a higher one counts only where its look began after the last note: two lanes may answer in another order
-    than they looked.
+    Positions of one generation only grow, unless the lake is restored. So a lower position always replaces a higher
+    one, and a higher one counts only if its read began after the last note: two lanes may answer in another order
+    than they read.
     """
 
     def __init__(self, most: int = MOST_KNOWN, most_answered: int = MOST_ANSWERED) -> None:
@@ -82,7 +82,7 @@ class KnownPositions:
             elif progress.outcome is not Outcome.FENCED:
                 self._failing.pop(item.key, None)
             if progress.outcome is Outcome.EMPTY:
-                return  # its position is the item's own; nobody has looked
+                return  # its position is the item's own; the lake was not read
             if progress.outcome not in LOOKED or item.kind is ItemKind.DROP or progress.position is None:
                 self._known.pop(item.key, None)
             elif begun > self._forgotten:
@@ -106,12 +106,15 @@ class KnownPositions:
         _put(self._known, item.key, noted, self._most)
 
     def answer(self, item: WorkItem, destination: Destination, applier: str) -> Progress | None:
-        """``already_applied`` for an item that the cursor is known to have passed; None where somebody has to look.
+        """``already_applied`` for an item that the cursor is known to have passed; None if the lake has to be read.
 
-        ``destination`` is what holds now. A probe and a drop are always looked at. TLA: ``Decide``.
+        ``destination`` is the current declaration. A drop always reads the lake, and so does a probe, unless its reader
+        has asked for something else since: what it then hears is an earlier answer. TLA: ``Decide``.
         """
         known = self._of(item, destination)
-        if known is None or not has_passed(known, item):
+        if known is None:
+            return None
+        if not has_passed(known, item) and not (item.kind is ItemKind.PROBE and self.is_outrun(item)):
             return None
         update = {"position": known.position, "rows_applied": known.rows_applied}
         return answer(item, Outcome.ALREADY_APPLIED, applier).model_copy(update=update)
@@ -122,7 +125,7 @@ class KnownPositions:
         return known is not None and known.position == item.expected
 
     def is_elsewhere(self, item: WorkItem, destination: Destination) -> bool:
-        """Whether the cursor is known to be somewhere else: nobody who knows it would send this item now."""
+        """Whether the cursor is known to be elsewhere, so that a current reader would not send this item."""
         known = self._of(item, destination)
         return known is not None and item.kind in REACHING and known.position != item.expected
 
@@ -133,7 +136,7 @@ class KnownPositions:
                 _put(self._answered, progress.item, None, self._most_answered)
 
     def was_answered(self, item: WorkItem) -> bool:
-        """Whether the item itself was answered, and another answer would tell nobody anything."""
+        """Whether the item itself was answered, so that another answer is of no use."""
         with self._lock:
             return item.item in self._answered
 
@@ -180,8 +183,8 @@ class KnownPositions:
 
 
 def has_passed(known: Known, item: WorkItem) -> bool:
-    """Whether a look would find nothing left to do for ``item``, as ``decide`` has it. Upkeep at the very position is
-    still to be done; one from before it is not what anybody waits for."""
+    """Whether ``decide`` would find nothing left to do for ``item``. Upkeep at exactly this position is
+    still to be done; an upkeep from before it is obsolete."""
     match item.kind:
         case ItemKind.CHANGES | ItemKind.ADVANCE:
             return known.position >= item.through
@@ -194,7 +197,7 @@ def has_passed(known: Known, item: WorkItem) -> bool:
 
 
 def is_same_life(one: Destination, other: Destination) -> bool:
-    """Whether two wishes speak of the same table, of the same life; an operator's touch makes whoever knows look."""
+    """Whether two declarations are of the same table and generation; an operator's action forces a new read."""
     return one is other or _life(one) == _life(other)
 
 

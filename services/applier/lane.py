@@ -12,14 +12,14 @@ import structlog
 from services.applier.backlog import Waiting, also_told, choose, repeats, without_superseded
 from services.applier.destination_cache import DestinationCache
 from services.applier.known_positions import KnownPositions
-from services.applier.metrics_recorder import Measure
+from services.applier.metrics_recorder import MetricsRecorder
 from services.applier.model.admission import Admission
 from services.applier.model.grouping import Job, Lane, jobs
 from services.applier.model.immediate_answers import answer_again, failed
 from services.applier.model.task import Target
 from services.applier.outbox import Outbox
 from services.applier.screening import Screen, Verdict
-from services.applier.spark_jobs import Jobs
+from services.applier.spark_jobs import SparkJobs
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.errors import DestinationError, ViaduckError
 from shared.contracts.messages import Destination, ItemKind, Progress, WorkItem
@@ -44,13 +44,13 @@ class LaneThread:
     def __init__(
         self,
         lane: Lane,
-        jobs: Jobs,
+        jobs: SparkJobs,
         directory: DestinationCache,
         resolve: Callable[[Destination], ResolvedLake],
         known: KnownPositions,
         screen: Screen,
         outbox: Outbox,
-        measure: Measure,
+        measure: MetricsRecorder,
         applier: str,
         loop: Callable[[Work], Background],
     ) -> None:
@@ -67,7 +67,7 @@ class LaneThread:
         self._loop = loop(self._run_lane)
         self._waiting: list[Waiting] = []
         self._taken: dict[str, Waiting] = {}
-        """What is under way and not answered for, by destination."""
+        """Items in work, by destination."""
         self._repeated: dict[str, Waiting] = {}
         """What repeats that."""
         self._wake = threading.Condition()
@@ -85,10 +85,10 @@ class LaneThread:
             self._wake.notify()
 
     def merge(self, again: Mapping[str, Waiting]) -> Mapping[str, Sequence[Waiting]]:
-        """Take items, by destination, that repeat what is still in hand here; returns what each has replaced.
+        """Take items, by destination, that repeat unanswered ones; returns what each has replaced.
 
-        A reader sends again what nobody answered for in time. What only waits gives its place to it, and what is under
-        way will answer for both: otherwise much would be done twice just when there is too much to do.
+        A reader sends an item again if the answer is late. The new one replaces an item that only waits, and an item
+        in work answers for both: otherwise much would be done twice just when there is too much to do.
         """
         replaced: dict[str, list[Waiting]] = {}
         with self._wake:
@@ -249,7 +249,7 @@ class LaneThread:
             self._outbox.send(said, each.place)
 
     def _answer(self, waiting: Waiting, progress: Progress) -> None:
-        """Answer for an item, and for the one that repeats it."""
+        """Answer an item, and the item that repeats it."""
         with self._wake:
             del self._taken[waiting.item.key]
             newer = self._repeated.pop(waiting.item.key, None)
@@ -274,11 +274,11 @@ class LaneThread:
                 self._outbox.finish(each.place)
 
     def _job_failed(self, job: Job, ready: dict[str, tuple[Waiting, Target]], error: Exception) -> None:
-        """Spark itself failed: a Python worker died, or the JVM did. Every item is answered; nobody's position moved
+        """Spark itself failed: a Python worker died, or the JVM did. Every item is answered; no position moved
         without its data."""
         log.error("job_failed", kind=job.kind.value, targets=len(job.targets), error=first_lines(error))
         told = DestinationError(
-            "internal", f"the Spark job failed: {first_lines(error)}", "it is tried again by itself"
+            "internal", f"the Spark job failed: {first_lines(error)}", "it is tried again automatically"
         )
         for target in job.targets:
             self._answer(ready[target.item.item][0], failed(target.item, told, self._applier))

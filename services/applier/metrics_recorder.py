@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import structlog
 
+from services.applier.model.admission import Admission
 from services.applier.model.grouping import Job
 from services.applier.model.task import TargetResult, TaskResult, WorkerReport
 from shared.contracts.messages import ItemKind, Outcome
@@ -39,14 +40,17 @@ class OpenLakes:
                 each.pool_open_connections.set(sum(lakes))
 
 
-class Measure:
+class MetricsRecorder:
     """Feeds the metrics of one pipeline; its lanes call it."""
 
     def __init__(self, metrics: Metrics, open_lakes: OpenLakes, is_wanted: Callable[[str], bool]) -> None:
-        """``is_wanted``: whether there is a destination of that key still; one that went has no series of its own."""
+        """``is_wanted``: whether a destination of that key exists; a removed one loses its series."""
         self._metrics = metrics
         self._open_lakes = open_lakes
         self._is_wanted = is_wanted
+
+    def screened(self, admission: Admission) -> None:
+        self._metrics.screened_items_total.labels(reason=admission.value).inc()
 
     def job(self, job: Job, results: Sequence[TaskResult], seconds: float) -> None:
         self._metrics.jobs_total.inc()
@@ -75,6 +79,8 @@ class Measure:
         metrics, progress = self._metrics, result.progress
         label = {"destination": progress.destination}
         metrics.outcomes_total.labels(outcome=progress.outcome.value).inc()
+        if progress.commit is not None:
+            metrics.commits_total.labels(path=progress.commit.value, reason=progress.commit_reason or "").inc()
         if not self._is_wanted(progress.key):
             return
         if progress.error is not None:

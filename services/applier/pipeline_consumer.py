@@ -1,14 +1,15 @@
-"""One pipeline's part of an applier: its consumer, its lanes, and what it has in hand.
+"""One pipeline's part of an applier: its consumer, its lanes, and its items in work.
 
-Every pipeline has a thread and a consumer group of its own: one whose source hangs, and whose items pile up, holds up
-nobody else's. What they share is the Spark session and the way to the broker.
+Every pipeline has its own thread and consumer group: a pipeline whose source hangs, and whose items pile up, delays no
+other. They share the Spark session and the connection to the broker.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 from pyspark import SparkContext
@@ -17,18 +18,19 @@ from services.applier.backlog import Waiting, repeats
 from services.applier.destination_cache import DestinationCache
 from services.applier.known_positions import KnownPositions
 from services.applier.lane import LaneThread
-from services.applier.metrics_recorder import Measure, OpenLakes
+from services.applier.metrics_recorder import MetricsRecorder, OpenLakes
 from services.applier.model.file_agreement import Agreement
 from services.applier.model.grouping import Lane, lane_of
+from services.applier.model.health_plan import TableWanted, is_ours
 from services.applier.model.offsets import OffsetLedger
 from services.applier.model.task import Limits, SourceTable
 from services.applier.outbox import Outbox
 from services.applier.screening import Screen
-from services.applier.spark_jobs import Jobs
+from services.applier.spark_jobs import SparkJobs
 from shared.config.catalogs import ResolvedLake
 from shared.config.declared import Lakes
 from shared.config.model import Config
-from shared.config.pipeline_files import is_copy
+from shared.contracts.errors import ViaduckError
 from shared.contracts.messages import Destination, UnreadableMessage, WorkItem
 from shared.kafka.publisher import Publisher
 from shared.kafka.record import Record
@@ -54,7 +56,7 @@ FIXED = ("source", "routing")
 
 @dataclass(frozen=True)
 class ApplierContext:
-    """What the crews of an applier share.
+    """What the pipelines of an applier share.
 
     ``pipelines`` counts them; ``unreadable`` hears of a record of the work topic that is no item.
     """
@@ -64,7 +66,7 @@ class ApplierContext:
     topics: Topics
     publisher: Publisher
     directory: DestinationCache
-    context: SparkContext
+    spark: SparkContext
     limits: Limits
     pipelines: Callable[[], int]
     most_tasks: int
@@ -76,31 +78,38 @@ class ApplierContext:
 class PipelineConsumer:
     """``stop`` lets what is in hand end; then the thread does."""
 
-    def __init__(self, config: Config, camp: ApplierContext, metrics: Metrics) -> None:
+    def __init__(self, config: Config, context: ApplierContext, metrics: Metrics) -> None:
         self.pipeline = config.pipeline
         self._metrics = metrics
         self.problem: str | None = "starting"
         self._config = config
-        self._camp = camp
+        self._context = context
         self._lakes_of = Lakes(config)
         self._agreement = Agreement(config)
         self._ledger = OffsetLedger()
         self._known = KnownPositions()
-        self._outbox = Outbox(camp.publisher, camp.topics.progress, self._known.delivered)
-        self._screen = Screen(camp.directory, self._known, self._outbox, camp.name)
-        self._loop = Background(f"crew {config.pipeline}", self._consume, on_error=camp.broken)
+        self._outbox = Outbox(context.publisher, context.topics.progress, self._known.delivered)
+        self._measure = MetricsRecorder(metrics, context.open_lakes, lambda key: context.directory.get(key) is not None)
+        self._screen = Screen(context.directory, self._known, self._outbox, self._measure, context.name)
+        self._loop = Background(f"consumer {config.pipeline}", self._consume, on_error=context.broken)
         self._paused: frozenset[Partition] = frozenset()
+        self._share: frozenset[int] = frozenset()
+        """Partitions that are this member's, for other threads."""
+        self.is_busy = False
+        """Whether there are items in hand."""
         self._consumer: WorkConsumer | None = None
-        self._jobs = Jobs(camp.context, source_of(config), camp.limits, camp.name, camp.pipelines, camp.most_tasks)
+        self._jobs = SparkJobs(
+            context.spark, source_of(config), context.limits, context.name, context.pipelines, context.most_tasks
+        )
         self._lanes = self._hired()
 
     def take(self, config: Config) -> bool:
         """Go on with a file that changed: a destination that came into it may have its secrets there.
 
-        Whether it can: what came over REST and reads another source needs another crew. For a file's that is a restart.
+        False if it cannot: a pipeline from REST with another source needs another consumer, one of a file a restart.
         """
         changed = [name for name in FIXED if getattr(config, name) != getattr(self._config, name)]
-        if changed and (is_copy(config) or is_copy(self._config)):
+        if changed and (config.over_rest or self._config.over_rest):
             return False
         if changed:
             log.error("file_needs_restart", changed=changed,
@@ -133,19 +142,18 @@ class PipelineConsumer:
         return self._jobs.parallelism
 
     def _hired(self) -> Mapping[Lane, LaneThread]:
-        camp = self._camp
-        measure = Measure(self._metrics, camp.open_lakes, lambda key: camp.directory.get(key) is not None)
+        context = self._context
         return {
             lane: LaneThread(
                 lane,
                 self._jobs,
-                camp.directory,
+                context.directory,
                 self._resolve,
                 self._known,
                 self._screen,
                 self._outbox,
-                measure,
-                camp.name,
+                self._measure,
+                context.name,
                 self._loop_of(lane),
             )
             for lane in Lane
@@ -153,16 +161,16 @@ class PipelineConsumer:
 
     def _loop_of(self, lane: Lane) -> Callable[[Work], Background]:
         """The process can't go on without one of its lanes."""
-        name, within_s = f"lane {lane} of {self.pipeline}", longest_job_s(lane, self._camp.limits)
-        return lambda work: Background(name, work, on_error=self._camp.broken, turns_within_s=within_s)
+        name, within_s = f"lane {lane} of {self.pipeline}", longest_job_s(lane, self._context.limits)
+        return lambda work: Background(name, work, on_error=self._context.broken, turns_within_s=within_s)
 
     def _consume(self, loop: Background) -> None:
-        camp, pipeline = self._camp, self.pipeline
+        context, pipeline = self._context, self.pipeline
         consumer = self._consumer = WorkConsumer(
-            camp.settings,
-            f"viaduck-applier-{camp.name}-{pipeline}",
-            f"{camp.settings.prefix}.appliers.{pipeline}",
-            [camp.topics.work],
+            context.settings,
+            f"viaduck-applier-{context.name}-{pipeline}",
+            f"{context.settings.prefix}.appliers.{pipeline}",
+            [context.topics.work],
             on_revoke=self._lose,
         )
         try:
@@ -173,6 +181,8 @@ class PipelineConsumer:
                 self._receive(consumer.poll(POLL_S))
                 self._commit(consumer)
                 self._hold_back(consumer)
+                self._share = frozenset(partition.number for partition in consumer.assigned)
+                self.is_busy = self._ledger.in_hand > 0
                 self.problem = consumer.problem
             self._finish(consumer)
         finally:
@@ -226,7 +236,7 @@ class PipelineConsumer:
         try:
             return WorkItem.from_bytes(record.value or b"")
         except UnreadableMessage as error:
-            self._camp.unreadable(self.pipeline, record, str(error))
+            self._context.unreadable(self.pipeline, record, str(error))
             return None
 
     def _commit(self, consumer: WorkConsumer) -> None:
@@ -257,7 +267,25 @@ class PipelineConsumer:
         while any(lane.is_alive for lane in self._lanes.values()) and time.monotonic() < deadline:
             consumer.poll(POLL_S)  # what arrives now is not ours any more: it is not committed, so it is read again
             self._commit(consumer)
-        self._camp.publisher.flush(2.0)
+        self._context.publisher.flush(2.0)
+
+    def tables(self) -> Iterator[tuple[TableWanted, ResolvedLake | ViaduckError]]:
+        """The tables whose health is this member's to tell, each with its lake or with why that can't be opened."""
+        context, source = self._context, self._config.source
+        partitions = context.publisher.partitions(context.topics.work) or context.settings.partitions
+        own = TableWanted(self.pipeline, None, None, source.schema_name, source.table)
+        if is_ours(own.key, self._share, partitions):
+            yield own, self._or_error(self._lakes_of.source)
+        for each in context.directory.of(self.pipeline):
+            if is_ours(each.key, self._share, partitions) and not each.drop:
+                wanted = TableWanted(self.pipeline, each.destination, each.generation, each.schema_name, each.table)
+                yield wanted, self._or_error(partial(self._resolve, each))
+
+    def _or_error(self, resolve: Callable[[], ResolvedLake]) -> ResolvedLake | ViaduckError:
+        try:
+            return resolve()
+        except ViaduckError as error:
+            return error
 
     def _resolve(self, destination: Destination) -> ResolvedLake:
         self._agreement.require(destination)

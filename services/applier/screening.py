@@ -8,10 +8,11 @@ import structlog
 
 from services.applier.destination_cache import DestinationCache
 from services.applier.known_positions import KnownPositions
+from services.applier.metrics_recorder import MetricsRecorder
 from services.applier.model.admission import Admission, admit
 from services.applier.model.immediate_answers import answer, unknown
 from services.applier.outbox import Outbox, Place
-from shared.contracts.messages import Destination, Outcome, Progress, WorkItem
+from shared.contracts.messages import Destination, ItemKind, Outcome, Progress, WorkItem
 
 log = structlog.get_logger(__name__)
 
@@ -31,10 +32,18 @@ class Verdict:
 class Screen:
     """Judges items by what this process knows, without a look at any lake. Used by many threads."""
 
-    def __init__(self, directory: DestinationCache, known: KnownPositions, outbox: Outbox, applier: str) -> None:
+    def __init__(
+        self,
+        directory: DestinationCache,
+        known: KnownPositions,
+        outbox: Outbox,
+        measure: MetricsRecorder,
+        applier: str,
+    ) -> None:
         self._directory = directory
         self._known = known
         self._outbox = outbox
+        self._measure = measure
         self._applier = applier
 
     def judge(self, item: WorkItem, waited_s: float) -> Verdict:
@@ -54,11 +63,13 @@ class Screen:
             passed = self._known.answer(item, destination, self._applier)
             if passed is None:
                 return Verdict(Admission.RUN)
-            return Verdict(Admission.PASSED, None if self._known.is_outrun(item) else passed)
+            is_heard = item.kind is ItemKind.PROBE or not self._known.is_outrun(item)
+            return Verdict(Admission.PASSED, passed if is_heard else None)
         return Verdict(admission)
 
     def finish(self, item: WorkItem, place: Place, verdict: Verdict) -> None:
         """Carry a final verdict out."""
+        self._measure.screened(verdict.admission)
         if verdict.admission is Admission.REFUSED:
             log.error("drop_refused", destination=item.key, item=item.item)
         if verdict.answer is None:

@@ -17,17 +17,17 @@ import structlog
 from pyspark import SparkContext
 
 from services.applier.destination_cache import DestinationCache
+from services.applier.health_sweep import HealthSweep
 from services.applier.metrics_recorder import OpenLakes
 from services.applier.model.task import Limits
 from services.applier.pipeline_consumer import FINISH_WITHIN_S, ApplierContext, PipelineConsumer
 from shared.config.deployment import LOOK_AGAIN_S, Deployment
 from shared.config.model import Config
-from shared.config.pipeline_files import is_copy
 from shared.contracts.errors import ConfigError, DependencyError
 from shared.contracts.messages import Destination, UnreadableMessage
 from shared.kafka.dead_letter import dead_letter
 from shared.kafka.follower import Follower
-from shared.kafka.pipeline_cache import Copying
+from shared.kafka.pipeline_cache import PipelineCache
 from shared.kafka.publisher import Publisher
 from shared.kafka.record import Record
 from shared.kafka.renewal import RenewalWatch
@@ -36,7 +36,7 @@ from shared.kafka.topics import Topics, ensure
 from shared.runtime.background import Heartbeat
 from shared.runtime.http import ServiceServer, own_port
 from shared.runtime.metrics import Metrics, together
-from shared.runtime.metrics_access import Scraping
+from shared.runtime.metrics_access import MetricsAccess
 from shared.runtime.process import end_children, is_supervised
 from shared.runtime.signals import Signals, end_now
 from shared.runtime.spark import ALL_CORES, cores, is_local, session
@@ -44,6 +44,8 @@ from shared.runtime.spark import ALL_CORES, cores, is_local, session
 log = structlog.get_logger(__name__)
 
 LOOK_EVERY_S = 0.5
+SWEEP_ENDS_WITHIN_S = 1.0
+"""A look at a catalog that takes longer is left behind: it writes nothing."""
 
 
 def main(deployment: Deployment, signals: Signals) -> int:
@@ -61,7 +63,7 @@ class Service:
         self._topics = Topics(self._settings.prefix)
         self._directory = DestinationCache()
         self._metrics = {name: Metrics(name) for name in deployment.names}
-        self._crews: dict[str, PipelineConsumer] = {}
+        self._consumers: dict[str, PipelineConsumer] = {}
         self._stopping = threading.Event()
         self._reload = threading.Event()
         self._broken: Exception | None = None
@@ -71,7 +73,7 @@ class Service:
         signals.on_end(lambda: self._stop(signals))
         signals.on_reload(self._reload.set)
         config = self._deployment.common
-        port, scraping = own_port(config.applier.port), Scraping.of(config)
+        port, scraping = own_port(config.applier.port), MetricsAccess.of(config)
         server = ServiceServer(config.server.host, port, self._exposition, self._readiness, scraping)
         server.start()
         try:
@@ -96,14 +98,14 @@ class Service:
         self._publisher = Publisher(self._settings, client)
         topics = [self._topics.destinations, self._topics.pipelines]
         self._follower = follower = Follower(self._settings, f"{client}-destinations", topics, urgent=False)
-        self._copying = Copying(self._deployment.copies, lambda: follower.level)
+        self._copying = PipelineCache(self._deployment.copies, lambda: follower.level)
         follower.start(self._followed)
         renewal = RenewalWatch(self._settings, f"{client}-renewal", self._renew)
         renewal.start()
         context = session(config, "viaduck-applier", self._planned())
         try:
             if not self._stopping.is_set():
-                self._work(self._camp(config, context))
+                self._work(self._context(config, context))
             context.stop()
         finally:
             renewal.stop()
@@ -114,14 +116,14 @@ class Service:
         """Pipelines to make room for: another may come where one can."""
         return max(len(self._deployment.configs), 2 if self._deployment.may_grow else 1)
 
-    def _camp(self, config: Config, context: SparkContext) -> ApplierContext:
+    def _context(self, config: Config, context: SparkContext) -> ApplierContext:
         return ApplierContext(
             name=self._name,
             settings=self._settings,
             topics=self._topics,
             publisher=self._publisher,
             directory=self._directory,
-            context=context,
+            spark=context,
             limits=limits(config),
             pipelines=lambda: len(self._deployment.configs),
             most_tasks=most_tasks(config, context),
@@ -130,33 +132,47 @@ class Service:
             broken=self._break,
         )
 
-    def _work(self, camp: ApplierContext) -> None:
-        crews = [PipelineConsumer(config, camp, self._metrics[config.pipeline]) for config in self._deployment.configs]
-        parallelism = crews[0].warm()
+    def _work(self, context: ApplierContext) -> None:
+        consumers = [
+            PipelineConsumer(config, context, self._metrics[config.pipeline]) for config in self._deployment.configs
+        ]
+        parallelism = consumers[0].warm()
         self._spark_ready = True  # from here on an end is an orderly one
-        self._send_out(crews)
-        log.info("applier_ready", parallelism=parallelism, name=self._name, pipelines=len(crews))
+        self._send_out(consumers)
+        log.info("applier_ready", parallelism=parallelism, name=self._name, pipelines=len(consumers))
+        sweep = self._sweep()
+        sweep.start()
         with Heartbeat("applier") as heartbeat:
-            self._look_until_stopped(camp, heartbeat)
+            self._look_until_stopped(context, heartbeat)
         self._finish()
+        sweep.stop(SWEEP_ENDS_WITHIN_S)
 
-    def _look_until_stopped(self, camp: ApplierContext, heartbeat: Heartbeat) -> None:
+    def _sweep(self) -> HealthSweep:
+        return HealthSweep(
+            every_s=lambda: self._deployment.common.health.every_seconds,
+            consumers=lambda: list(self._consumers.values()),
+            sender=self._publisher,
+            topic=self._topics.progress,
+            applier=self._name,
+        )
+
+    def _look_until_stopped(self, context: ApplierContext, heartbeat: Heartbeat) -> None:
         look_at_s = 0.0
         while not self._stopping.wait(LOOK_EVERY_S):
             heartbeat.turned()
             mended = bool(self._deployment.left_out) and time.monotonic() >= look_at_s
             if self._reload.is_set() or mended:
                 self._reload.clear()
-                self._read_again(camp)
+                self._read_again(context)
                 look_at_s = time.monotonic() + LOOK_AGAIN_S
-            self._look(camp)
+            self._look(context)
 
-    def _send_out(self, crews: Iterable[PipelineConsumer]) -> None:
-        for crew in crews:
-            self._crews[crew.pipeline] = crew
-            crew.start()
+    def _send_out(self, consumers: Iterable[PipelineConsumer]) -> None:
+        for consumer in consumers:
+            self._consumers[consumer.pipeline] = consumer
+            consumer.start()
 
-    def _read_again(self, camp: ApplierContext) -> None:
+    def _read_again(self, context: ApplierContext) -> None:
         """Take up new pipelines and new destinations, and let go of pipelines whose file is gone."""
         try:
             new = self._deployment.again()
@@ -164,9 +180,9 @@ class Service:
             if error.mistakes != self._deployment.left_out:
                 log.warning("files_refused", mistakes=error.mistakes)
             return
-        self._take_over(new, camp)
+        self._take_over(new, context)
 
-    def _look(self, camp: ApplierContext) -> None:
+    def _look(self, context: ApplierContext) -> None:
         """Take up pipelines that came over REST, and let go of those that went."""
         if self._deployment.may_grow and not is_supervised():  # under `viaduck up` control writes them, for all
             self._copying.settle()
@@ -174,31 +190,31 @@ class Service:
             new = self._deployment.with_copies()
             if new.withheld:
                 log.error("pipelines_refused", mistakes=new.withheld)
-            self._take_over(new, camp)
+            self._take_over(new, context)
 
-    def _take_over(self, new: Deployment, camp: ApplierContext) -> None:
+    def _take_over(self, new: Deployment, context: ApplierContext) -> None:
         self._deployment = new
-        for name in [name for name in self._crews if new.find(name) is None]:
-            self._crews.pop(name).stop()
+        for name in [name for name in self._consumers if new.find(name) is None]:
+            self._consumers.pop(name).stop()
             del self._metrics[name]
             log.info("pipeline_removed", pipeline=name)
         for config in new.configs:
-            crew = self._crews.get(config.pipeline)
-            if crew is not None and crew.take(config):
+            consumer = self._consumers.get(config.pipeline)
+            if consumer is not None and consumer.take(config):
                 continue
-            if crew is not None:
-                crew.stop()
+            if consumer is not None:
+                consumer.stop()
             metrics = self._metrics.setdefault(config.pipeline, Metrics(config.pipeline))
-            self._send_out([PipelineConsumer(config, camp, metrics)])
-            log.info("pipeline_added", pipeline=config.pipeline, over_rest=is_copy(config))
+            self._send_out([PipelineConsumer(config, context, metrics)])
+            log.info("pipeline_added", pipeline=config.pipeline, over_rest=config.over_rest)
 
     def _finish(self) -> None:
-        crews = list(self._crews.values())
-        for crew in crews:
-            crew.stop()
+        consumers = list(self._consumers.values())
+        for consumer in consumers:
+            consumer.stop()
         deadline = time.monotonic() + FINISH_WITHIN_S
-        for crew in crews:
-            crew.join(max(0.0, deadline - time.monotonic()))
+        for consumer in consumers:
+            consumer.join(max(0.0, deadline - time.monotonic()))
 
     # -- what the parts ask of us -------------------------------------------------------------------------------------
 
@@ -220,11 +236,11 @@ class Service:
         self._publisher.rebuild()
         self._copying.renewed()
         self._follower.renew()
-        for crew in list(self._crews.values()):
-            crew.renew()
+        for consumer in list(self._consumers.values()):
+            consumer.renew()
 
     def _unreadable(self, pipeline: str, record: Record, reason: str) -> None:
-        """All crews read the work topic; one of them tells."""
+        """All consumers read the work topic; one of them reports."""
         if pipeline == self._teller(record):
             self._dead_letter(record, reason)
 
@@ -245,8 +261,10 @@ class Service:
         return together(list(self._metrics.values()))
 
     def _readiness(self) -> Mapping[str, str | None]:
-        crews = list(self._crews.values())
-        broker = next((crew.problem for crew in crews if crew.problem), None) if crews else "starting"
+        consumers = list(self._consumers.values())
+        broker = (
+            next((consumer.problem for consumer in consumers if consumer.problem), None) if consumers else "starting"
+        )
         return {"broker": broker, "spark": None if self._spark_ready else "the Spark session is starting"}
 
 
@@ -266,4 +284,5 @@ def limits(config: Config) -> Limits:
         seed_deadline_s=applier.seed_deadline_seconds,
         stall_s=applier.stall_seconds,
         memory_limit=applier.memory_limit,
+        commit=applier.commit,
     )

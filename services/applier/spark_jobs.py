@@ -8,7 +8,8 @@ On this machine answers come while their job goes on; from executors elsewhere w
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +26,11 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 
-class Jobs:
+MOST_HOMES = 50_000
+"""Lakes of which it is remembered where they were; those of removed tenants, too, for as long."""
+
+
+class SparkJobs:
     """Runs jobs of one pipeline on a Spark context; many threads may call it."""
 
     def __init__(
@@ -44,7 +49,7 @@ class Jobs:
         self._source = source
         self._limits = limits
         self._applier = applier
-        self._homes: dict[str, int] = {}
+        self._homes: OrderedDict[str, int] = OrderedDict()
         """The number of the share that each lake was in last, by its catalog."""
 
     @property
@@ -71,15 +76,22 @@ class Jobs:
     def _tasks(self, job: Job, lane: Lane) -> Sequence[Task]:
         shares = split(job.targets, 1 if lane.is_narrow else self.parallelism, self._homes)
         if len(shares) > 1:
-            self._homes.update((target.lake.catalog, number) for number in shares for target in shares[number])
+            self._remember((target.lake.catalog, number) for number in shares for target in shares[number])
         return [
             Task(job.kind, self._source, share, self._limits, self._applier, counts_shared=place == 0)
             for place, share in enumerate(shares.values())
         ]
 
+    def _remember(self, homes: Iterable[tuple[str, int]]) -> None:
+        for catalog, number in homes:
+            self._homes[catalog] = number
+            self._homes.move_to_end(catalog)
+        while len(self._homes) > MOST_HOMES:
+            self._homes.popitem(last=False)
+
     @contextmanager
     def _choices(self, tasks: Sequence[Task], hear: Hear) -> Iterator[Sequence[Choice]]:
-        """On this machine each Spark task takes the one that suits its worker; elsewhere each is given one."""
+        """On this machine each Spark task picks the task that suits its worker; elsewhere each gets one assigned."""
         if not is_local(self._context.master or ""):
             yield [Choice((task,)) for task in tasks]
             return

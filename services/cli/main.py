@@ -49,7 +49,7 @@ def _show_version(wanted: bool) -> None:
 def about(
     _version: Annotated[
         bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Show which build this is, and end."),
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit."),
     ] = False,
 ) -> None:
     """Keeps a shared DuckLake table in step with one DuckLake table per tenant: exactly, seconds behind."""
@@ -58,7 +58,7 @@ def about(
 @app.command()
 def up(
     config: File,
-    once: Annotated[bool, typer.Option("--once", help="End when every destination is at the source's head.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Exit when every destination is at the source's head.")] = False,
     timeout: Annotated[
         float | None, typer.Option("--timeout", metavar="SECONDS", min=0, help="With --once: give up after this time.")
     ] = None,
@@ -76,7 +76,8 @@ def up(
 def reader(
     config: File,
     pipeline: Annotated[
-        str | None, typer.Option("--pipeline", metavar="NAME", help="Only this one's; else one process for each.")
+        str | None,
+        typer.Option("--pipeline", metavar="NAME", help="Only this pipeline; else one process per pipeline."),
     ] = None,
 ) -> None:
     """Run a reader alone, for a deployment of its own."""
@@ -140,7 +141,9 @@ def demo_source(
     every: Annotated[float, typer.Option("--every", metavar="SECONDS", min=0, help="Between two commits.")] = 2.0,
     commits: Annotated[
         int | None,
-        typer.Option("--commits", metavar="NUMBER", min=1, help="End after this number of commits; without it, never."),
+        typer.Option(
+            "--commits", metavar="NUMBER", min=1, help="Exit after this number of commits; by default, never."
+        ),
     ] = None,
 ) -> None:
     """Play the demo's flights into the source of a file: a workload for a deployment on trial."""

@@ -10,6 +10,7 @@ from services.control.api import (
     bulk,
     destinations,
     health,
+    lake_health,
     operations,
     pipelines,
     proposals,
@@ -79,7 +80,7 @@ def _assembled() -> FastAPI:
         app.add_middleware(middleware)
     problems.install(app)
     common = declared(*EVERYWHERE)
-    routers = (build_of, pipelines, destinations, writes, bulk, proposals, operations, work, tokens, audit)
+    routers = (build_of, pipelines, destinations, writes, bulk, proposals, operations, work, tokens, audit, lake_health)
     for router in (each.router for each in routers):
         app.include_router(router, responses={**common})
     for router in (

@@ -9,14 +9,14 @@ from typing import Any
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 MOST_CONNECTIONS = 512
-"""Open at once. Whoever comes when all are taken gets the place of the one that has been silent longest."""
+"""Open at once. A new connection replaces the longest silent one."""
 
 HEAD_WITHIN_S = 15.0
 """From the beginning of a connection, or the end of the answer before, to the end of a request's head."""
 
 BODY_WITHIN_S = 120.0
 TAKE_WITHIN_S = 60.0
-"""Whoever has taken nothing of his answer for so long is gone."""
+"""A client that reads nothing of its answer for so long is disconnected."""
 
 LOOK_EVERY_S = 1.0
 AT_ONCE = 8
@@ -53,7 +53,7 @@ class BoundedConnection(H11Protocol):
         return self._since_s if self._is_idle() else None
 
     def end(self) -> None:
-        """At once: whoever is not heard may be gone, and is waited for no longer."""
+        """At once: a client that sends nothing may be gone, and is not waited for."""
         self.transport.abort()
 
     def _is_idle(self) -> bool:

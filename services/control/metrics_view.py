@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable
 
 import structlog
 
+from services.control.lake_metrics_view import lake_metrics
 from services.control.view.destination_status import Status, View, status
 from shared.contracts.messages import now
 from shared.runtime.metrics import Metrics, merge, together
@@ -17,12 +18,17 @@ READER = "reader"
 """The peer that exports how far each destination is; where it does not answer, control says what it knows."""
 
 
-def exposition(own: Collection[Metrics], peers: Peers, views: Callable[[], Iterable[View]]) -> str:
-    """The merged page; a peer that does not answer, or not with metrics, is left out."""
-    texts = peers.metrics()
-    page = together(own)
+def exposition(
+    own: Collection[Metrics], peers: Peers, views: Callable[[], Iterable[View]], most_destinations: int
+) -> str:
+    """The merged page; a peer that does not answer, or not with metrics, is left out.
+
+    ``most_destinations``: of more of one pipeline, not every lake has gauges of its own.
+    """
+    texts, there = peers.metrics(), list(views())
+    page = together([*own, *(lake_metrics(view, most_destinations) for view in there)])
     if peers.names and READER not in texts:
-        page = merge([page, together(map(_known, views()))])
+        page = merge([page, together(map(_known, there))])
     for name, text in texts.items():
         try:
             page = merge([page, text])

@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from services.control.model.conflicts import Neighbour
 from services.control.model.lifecycle import Revision, all_removed
 from services.control.operations.destination_service import DestinationService
-from services.control.operations.discovery import Arrivals
+from services.control.operations.discovery import Discovery
 from services.control.operations.long_operations import Operations
 from services.control.operations.reconciler import Reconciler
 from services.control.operations.work_items import Work
 from services.control.reconciler_thread import Worker
 from services.control.registry_recovery import Published, catch_up, rebuild
-from services.control.store.audit_log import Trail
+from services.control.store.audit_log import AuditLog
 from services.control.store.database import Database
-from services.control.store.destination_topic import Announcer
+from services.control.store.destination_topic import DestinationPublisher
 from services.control.store.proposals import Proposals
 from services.control.store.registry import Registry
 from services.control.store.tokens import Tokens
-from services.control.view.history import Pulse
+from services.control.view.history import History
 from services.control.view.status_store import StatusStore
 from services.control.web.context import PipelineHandle
 from shared.config.model import Config
@@ -37,7 +37,7 @@ END_WITHIN_S = 3.0
 
 
 @dataclass(frozen=True)
-class Common:
+class SharedResources:
     """What the pipelines of one control share."""
 
     client: str
@@ -56,7 +56,7 @@ class Pipeline:
     def __init__(
         self,
         config: Config,
-        common: Common,
+        common: SharedResources,
         load: Callable[[str], Config],
         others: Callable[[], Iterable[Pipeline]],
         *,
@@ -66,61 +66,65 @@ class Pipeline:
         self.name = config.pipeline
         self._common = common
         self._others = others
-        self.board = StatusStore(self.name)
+        self.status_store = StatusStore(self.name)
         self.metrics = Metrics(self.name)
         self._registry = Registry(common.database, self.name)
-        announcer = Announcer(common.publisher, common.topics.destinations, self.name)
-        self.keeper = Reconciler(
-            config, self._registry, self.board, announcer, common.environ,
+        announcer = DestinationPublisher(common.publisher, common.topics.destinations, self.name)
+        self.reconciler = Reconciler(
+            config, self._registry, self.status_store, announcer, common.environ,
             neighbours=lambda: self._neighbours(managed_by={"api"}),
         )  # fmt: skip
         self.worker = self._worker(load, alone=alone)
-        self.served = self._served()
+        self.handle = self._handle()
 
     def begin(self, published: Callable[[], Published] | None = None) -> None:
         """Take up what was; ``published``: what the topic of destinations holds. Raises ``DependencyError``."""
-        common, config = self._common, self.keeper.config
+        common, config = self._common, self.reconciler.config
         if self._registry.is_new():
             rebuild(self._registry, config, common.settings, common.client)
         elif published is not None:
             catch_up(self._registry, config, published().get(self.name, {}), common.environ)
-        self.keeper.load()
-        self.board.remember_rebuilt(self._desk.trail.rebuilt())
+        self.reconciler.load()
+        self.status_store.remember_rebuilt(self._service.audit_log.rebuilt())
 
     def start(self) -> None:
         self.worker.start()
-        self.arrivals.start()
+        self.discovery.start()
 
     def tell_to_stop(self) -> None:
         self.worker.tell_to_stop()
-        self.arrivals.tell_to_stop()
+        self.discovery.tell_to_stop()
 
     def stop(self, within_s: float = END_WITHIN_S) -> None:
-        """``within_s`` for each of its threads; one that takes longer is left behind."""
+        """``within_s`` for each of its threads; a thread that takes longer is abandoned."""
         self.tell_to_stop()
         self.worker.stop(within_s)
-        self.arrivals.stop(within_s)
+        self.discovery.stop(within_s)
 
     def _worker(self, load: Callable[[str], Config], *, alone: bool) -> Worker:
-        common, keeper, board = self._common, self.keeper, self.board
-        operations, trail = Operations(common.database, self.name), Trail(common.database, self.name)
-        self._desk = DestinationService(
-            keeper, board, operations, trail, common.tokens, common.environ, neighbours=self._neighbours
+        common, reconciler, status_store = self._common, self.reconciler, self.status_store
+        operations, trail = Operations(common.database, self.name), AuditLog(common.database, self.name)
+        self._service = DestinationService(
+            reconciler, status_store, operations, trail, common.tokens, common.environ, neighbours=self._neighbours
         )
-        self.arrivals = Arrivals(keeper, board, self._desk, Proposals(common.database, self.name), common.environ)
-        self._pulse = Pulse(board.view)
-        chores = [self._pulse.feel, self._desk.close_operations]
-        return Worker(keeper, board, REPEAT_EVERY_S, common.failed, lambda _: load(self.name), chores, alone=alone)
+        self.discovery = Discovery(
+            reconciler, status_store, self._service, Proposals(common.database, self.name), common.environ
+        )
+        self._history = History(status_store.view)
+        chores = [self._history.feel, self._service.close_operations]
+        return Worker(
+            reconciler, status_store, REPEAT_EVERY_S, common.failed, lambda _: load(self.name), chores, alone=alone
+        )
 
-    def _served(self) -> PipelineHandle:
-        common, view = self._common, self.board.view
+    def _handle(self) -> PipelineHandle:
+        common, view = self._common, self.status_store.view
         scan = Scan(common.settings, f"{common.client}-scan")
-        work = Work(self.name, common.topics, scan, common.publisher, view, self._desk.trail)
-        return PipelineHandle(view, self._desk, work, self._pulse, self.arrivals)
+        work = Work(self.name, common.topics, scan, common.publisher, view, self._service.audit_log)
+        return PipelineHandle(view, self._service, work, self._history, self.discovery)
 
     def neighbours(self, managed_by: Collection[str] = ("file", "api")) -> Iterator[Neighbour]:
         """Its destinations, for those beside it."""
-        for each in self.keeper.held.values():
+        for each in self.reconciler.held.values():
             if not each.removed and each.managed_by in managed_by:
                 yield self.name, each.declared
 
@@ -130,12 +134,12 @@ class Pipeline:
                 yield from other.neighbours(managed_by)
 
 
-def forget(common: Common, pipeline: str, revision: Revision) -> None:
+def forget(common: SharedResources, pipeline: str, revision: Revision) -> None:
     """Remove all destinations of a pipeline that does not run here. Raises ``DependencyError``."""
     registry = Registry(common.database, pipeline)
     before = registry.destinations()
     if all(each.removed for each in before.values()):
         return
     after = registry.change(lambda held: all_removed(held, revision), revision)
-    announcer = Announcer(common.publisher, common.topics.destinations, pipeline)
+    announcer = DestinationPublisher(common.publisher, common.topics.destinations, pipeline)
     announcer.announce(each for each in after.values() if each is not before.get(each.id))

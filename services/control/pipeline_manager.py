@@ -14,16 +14,15 @@ import structlog
 from services.control.model.conflicts import Neighbour
 from services.control.model.lifecycle import Revision
 from services.control.operations.pipeline_entry import declared_in
-from services.control.pipeline import REPEAT_EVERY_S, Common, Pipeline, forget
+from services.control.pipeline import REPEAT_EVERY_S, Pipeline, SharedResources, forget
 from services.control.registry_recovery import published, recover
-from services.control.store.pipeline_store import Documents
+from services.control.store.pipeline_store import PipelineStore
 from services.control.view.destination_status import View
 from services.control.web.context import PipelineHandle
 from shared.config.deployment import LOOK_AGAIN_S, Deployment
 from shared.config.model import Config
-from shared.config.pipeline_files import is_copy
 from shared.contracts.errors import ConfigError, DependencyError
-from shared.contracts.messages import Frontier, Offer, Progress
+from shared.contracts.messages import Told
 from shared.runtime.background import Background
 from shared.runtime.metrics import Metrics
 from shared.runtime.peers import source_check
@@ -40,13 +39,15 @@ END_WITHIN_S = 0.5
 """For all of them together, when control ends."""
 
 REPLACED = ("source", "routing")
-"""Sections with which a pipeline that came over REST is another one: its parts are put together anew."""
+"""Sections whose change makes a pipeline from REST another pipeline: its components are created again."""
 
 
 class PipelineManager:
     """May be used from several threads; one of its own looks after what comes and goes."""
 
-    def __init__(self, deployment: Deployment, common: Common, documents: Documents, came: Callable[[], None]) -> None:
+    def __init__(
+        self, deployment: Deployment, common: SharedResources, documents: PipelineStore, came: Callable[[], None]
+    ) -> None:
         """``came``: a pipeline is new, and has heard nothing of what the topics hold."""
         self._deployment = deployment
         self._common = common
@@ -64,7 +65,7 @@ class PipelineManager:
         self._reload = threading.Event()
         self._look_at_s = self._repeat_at_s = 0.0
         self._waits = False
-        self._loop = Background("fleet", self._run)
+        self._loop = Background("pipelines", self._run)
 
     def begin(self) -> None:
         """Take up what was. Raises ``DependencyError``."""
@@ -102,13 +103,13 @@ class PipelineManager:
         self._woken.set()
 
     def repeat(self) -> None:
-        """Publish everything again, soon: nobody may have kept it."""
+        """Publish everything again soon: the broker may have lost it."""
         self._repeat_at_s = 0.0
         for pipeline in self._now():
             pipeline.worker.repeat()
 
     def settle(self, pipeline: str) -> None:
-        """Take up what is registered of a pipeline now, and wait for it; not for ever, since a broker may be away."""
+        """Read the registered state of a pipeline now and wait for that; with a limit, since a broker may be away."""
         self._woken.set()
         with self._turned:
             self._turned.wait_for(lambda: self._is_settled(pipeline), SETTLED_WITHIN_S)
@@ -119,11 +120,11 @@ class PipelineManager:
     def deployment(self) -> Deployment:
         return self._deployment
 
-    def served(self) -> Mapping[str, PipelineHandle]:
-        return {pipeline.name: pipeline.served for pipeline in self._now()}
+    def handles(self) -> Mapping[str, PipelineHandle]:
+        return {pipeline.name: pipeline.handle for pipeline in self._now()}
 
     def views(self) -> list[View]:
-        return [pipeline.board.view() for pipeline in self._now()]
+        return [pipeline.status_store.view() for pipeline in self._now()]
 
     def neighbours(self, pipeline: str) -> Iterator[Neighbour]:
         """The destinations of all others: what is registered, and what files say that wait for their source."""
@@ -132,7 +133,7 @@ class PipelineManager:
                 continue
             yield from other.neighbours()
             config = self._deployment.find(other.name)
-            if config is not None and not other.board.file_in_force:
+            if config is not None and not other.status_store.file_in_force:
                 yield from ((other.name, each) for each in declared_in(config, self._common.environ))
 
     @property
@@ -144,17 +145,20 @@ class PipelineManager:
         found = self._pipelines.get(key.partition("/")[0])
         return self._now()[0].metrics if found is None else found.metrics
 
-    def note(self, message: Progress | Frontier | Offer) -> None:
-        """What an applier or a reader said, onto the board of its pipeline; others' is ignored."""
+    def note(self, message: Told) -> None:
+        """What an applier or a reader said, into the status store of its pipeline; others' is ignored."""
         pipeline = self._pipelines.get(message.pipeline)
         if pipeline is not None:
-            pipeline.board.note(message)
+            pipeline.status_store.note(message)
 
     def sources(self) -> dict[str, str | None]:
         """What control's own look at each source came to, and which files their sources refute."""
         now = self._now()
         found = {source_check(each.name, alone=len(now) == 1): each.worker.source_problem for each in now}
-        refused = {**self._deployment.withheld, **{each.name: each.board.refused for each in now if each.board.refused}}
+        refused = {
+            **self._deployment.withheld,
+            **{each.name: each.status_store.refused for each in now if each.status_store.refused},
+        }
         return found | {f"file ({name})": "; ".join(said) for name, said in refused.items()}
 
     def _now(self) -> list[Pipeline]:
@@ -231,9 +235,9 @@ class PipelineManager:
         return {name: each.version for name, each in self._documents.all.items() if each.content is not None}
 
     def _take(self, new: Deployment, *, asked: bool) -> None:
-        """``asked``: somebody did, so every file counts as changed, also where it says the same."""
+        """``asked``: on request, so every file counts as changed, even if its content is the same."""
         old, self._deployment = self._deployment, new
-        self._was_copy |= {config.pipeline: is_copy(config) for config in old.configs}
+        self._was_copy |= {config.pipeline: config.over_rest for config in old.configs}
         self._say_withheld(old.withheld)
         for pipeline in self._now():
             before, after = old.find(pipeline.name), new.find(pipeline.name)
@@ -261,10 +265,10 @@ class PipelineManager:
     def _withdraw(self, pipeline: Pipeline) -> None:
         """What was put into a file's pipeline over REST waits for the file to come back; a DELETE forgets all."""
         if not self._was_copy[pipeline.name]:
-            pipeline.keeper.withdraw()
+            pipeline.reconciler.withdraw()
             log.info("pipeline_file_removed", pipeline=pipeline.name)
         elif self._is_deleted(pipeline.name):
-            pipeline.keeper.forget(self._documents.all[pipeline.name].author)
+            pipeline.reconciler.forget(self._documents.all[pipeline.name].author)
             log.info("pipeline_deleted", pipeline=pipeline.name)
 
     def _take_up(self, config: Config) -> None:
@@ -275,7 +279,7 @@ class PipelineManager:
         self._pipelines = {**self._pipelines, pipeline.name: pipeline}
         pipeline.start()
         self._came()
-        log.info("pipeline_served", pipeline=pipeline.name, over_rest=is_copy(config))
+        log.info("pipeline_served", pipeline=pipeline.name, over_rest=config.over_rest)
 
     def _finish_removals(self) -> None:
         """Of pipelines that were deleted by a control which died before it had forgotten their destinations."""
@@ -310,6 +314,6 @@ class PipelineManager:
 
 def _is_another(before: Config, after: Config) -> bool:
     """Whether a pipeline that came over REST, or ceases to, is so changed that no running part of it can go on."""
-    if not (is_copy(before) or is_copy(after)):
+    if not (before.over_rest or after.over_rest):
         return False
     return any(getattr(before, name) != getattr(after, name) for name in REPLACED)

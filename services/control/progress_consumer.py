@@ -1,17 +1,20 @@
-"""Follows ``viaduck.progress``: what appliers and readers say, onto the board."""
+"""Follows ``viaduck.progress``: what appliers and readers say, into the status store."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from shared.contracts.messages import Frontier, Offer, Progress, UnreadableMessage, parse_progress
+from shared.contracts.messages import Told, UnreadableMessage, parse_progress
 from shared.kafka.record import Record
 
 Unreadable = Callable[[Record, str], None]
 
 
-def handler(note: Callable[[Progress | Frontier | Offer], None], unreadable: Unreadable) -> Callable[[Record], None]:
-    """What a follower calls with each record; it never raises for what a record holds. ``note``: onto its board."""
+def handler(note: Callable[[Told], None], unreadable: Unreadable) -> Callable[[Record], None]:
+    """What a follower calls with each record; it never raises for what a record holds.
+
+    ``note`` puts a message into the status store.
+    """
 
     def handle(record: Record) -> None:
         try:

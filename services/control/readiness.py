@@ -49,7 +49,7 @@ class Readiness:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _ask(self, name: str, check: Check) -> Future[str | None]:
-        """One that is still being waited for is not asked again: it would only queue up behind itself."""
+        """A check that has not returned is not started again: it would only queue up behind itself."""
         asked = self._asked.get(name)
         if asked is None or asked.done():
             asked = self._asked[name] = self._threads.submit(check)

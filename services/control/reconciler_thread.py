@@ -35,8 +35,8 @@ class Worker:
 
     def __init__(
         self,
-        keeper: Reconciler,
-        board: StatusStore,
+        reconciler: Reconciler,
+        status_store: StatusStore,
         repeat_every_s: float,
         on_failure: Callable[[Exception], None],
         load: Callable[[Path], Config] = load,
@@ -45,17 +45,17 @@ class Worker:
         alone: bool = True,
     ) -> None:
         """``chores`` are done at each turn, and wait while the registry can't be used."""
-        self._keeper = keeper
-        self._board = board
-        self._chores = (keeper.refresh, keeper.react, *chores)
+        self._reconciler = reconciler
+        self._status_store = status_store
+        self._chores = (reconciler.refresh, reconciler.react, *chores)
         self._repeat_every_s = repeat_every_s
         self._on_failure = on_failure
         self._load = load
         self.alone = alone
         self._reload = threading.Event()
         self._repeat = threading.Event()
-        self._loop = Background(f"worker {board.pipeline}", self._run)
-        self._wanted: Config | None = keeper.config
+        self._loop = Background(f"worker {status_store.pipeline}", self._run)
+        self._wanted: Config | None = reconciler.config
         """The file that is still to be taken over; None when there is none."""
         self._taken_over = self._answers_wait = False
         self._try_at = 0.0
@@ -67,7 +67,7 @@ class Worker:
 
     def tell_to_stop(self) -> None:
         self._loop.stopped.set()
-        self._board.asked.set()
+        self._status_store.asked.set()
 
     def stop(self, timeout_s: float = 3.0) -> None:
         self.tell_to_stop()
@@ -76,15 +76,15 @@ class Worker:
     def reload(self) -> None:
         """Read the file again, soon; may be called from a signal handler."""
         self._reload.set()
-        self._board.asked.set()
+        self._status_store.asked.set()
 
     def repeat(self) -> None:
-        """Publish everything again, soon: nobody may have kept it."""
+        """Publish everything again soon: the broker may have lost it."""
         self._repeat.set()
-        self._board.asked.set()
+        self._status_store.asked.set()
 
     def _run(self, loop: Background) -> None:
-        structlog.contextvars.bind_contextvars(pipeline=self._board.pipeline)
+        structlog.contextvars.bind_contextvars(pipeline=self._status_store.pipeline)
         try:
             self._turn_until_stopped(loop)
         except Exception as error:
@@ -95,16 +95,16 @@ class Worker:
             self._on_failure(error)
 
     def _turn_until_stopped(self, loop: Background) -> None:
-        self._keeper.announce_all()
+        self._reconciler.announce_all()
         repeat_at = time.monotonic() + self._repeat_every_s
         while not loop.stopped.is_set():
             loop.turned()
             self._turn()
             if self._repeat.is_set() or time.monotonic() >= repeat_at:
                 self._repeat.clear()
-                self._keeper.announce_all()
+                self._reconciler.announce_all()
                 repeat_at = time.monotonic() + self._repeat_every_s
-            self._board.asked.wait(TICK_S)
+            self._status_store.asked.wait(TICK_S)
 
     def _turn(self) -> None:
         if self._reload.is_set():
@@ -126,7 +126,7 @@ class Worker:
             self._answers_wait = False
 
     def _read_again(self) -> None:
-        before = self._keeper.config
+        before = self._reconciler.config
         try:
             config = self._load(before.path)
         except ConfigError as error:
@@ -137,30 +137,30 @@ class Worker:
             log.error("file_needs_restart", changed=fixed)
             return
         self._wanted, self._try_at, self._wait_s = config, 0.0, RETRY_FIRST_S
-        self._board.file_in_force, self._board.refused = False, ()
+        self._status_store.file_in_force, self._status_store.refused = False, ()
 
     def _take_over(self, config: Config) -> None:
         try:
-            self._keeper.apply(config)
+            self._reconciler.apply(config)
         except ConfigError as error:
             self._refuse(error)
         except (SourceError, DependencyError) as error:
             self._wait(error)
         else:
             log.info("file_loaded", destinations=len(config.destinations))
-            self._wanted, self._taken_over, self.source_problem, self._board.refused = None, True, None, ()
+            self._wanted, self._taken_over, self.source_problem, self._status_store.refused = None, True, None, ()
 
     def _refuse(self, error: ConfigError) -> None:
-        """One that never was in force ends control, or is tried again; one that was stays until a better one comes."""
+        """A file that was never accepted ends control, or is tried again; an accepted one stays until the next."""
         if self._taken_over:
             log.error("file_refused", mistakes=list(error.mistakes))
-            self._wanted, self._board.file_in_force = None, True
+            self._wanted, self._status_store.file_in_force = None, True
             return
         if self.alone:
             raise error
-        if self._board.refused != error.mistakes:
+        if self._status_store.refused != error.mistakes:
             log.error("file_contradicts_source", mistakes=list(error.mistakes))
-        self.source_problem, self._board.refused = None, error.mistakes
+        self.source_problem, self._status_store.refused = None, error.mistakes
         self._later()
 
     def _wait(self, error: SourceError | DependencyError) -> None:

@@ -15,10 +15,10 @@ from services.control.model.declared import identity, slice_name
 from services.control.model.lifecycle import Registered, Revision
 from services.control.model.recovery import NOT_KEPT, Memory, missed, recall
 from services.control.store.audit_log import Rebuilt, note_rebuilt
-from services.control.store.pipeline_store import Documents
+from services.control.store.pipeline_store import PipelineStore
 from services.control.store.registry import Held, Registry
 from shared.config.model import Config
-from shared.config.pipeline_files import Copies
+from shared.config.pipeline_files import PipelineFiles
 from shared.contracts.errors import DependencyError
 from shared.contracts.messages import Destination, PipelineDocument, Progress, UnreadableMessage, parse_progress
 from shared.kafka.follower import Follower
@@ -34,15 +34,15 @@ TOO_MANY_CHANGES = 2**53
 """No registry counts so far: a message that says so would leave no room to count on."""
 
 MOST_NAMED = 100
-"""Destinations that could not be read; strangers may send as many messages as they like."""
+"""Destinations that could not be read: the number of such messages is untrusted."""
 
 
 Published = Mapping[str, Mapping[str, Destination]]
-"""By pipeline and id: the message that counts, be it a removal."""
+"""By pipeline and id: the newest message, also a removal."""
 
 
 class Reached(Protocol):
-    """The part of ``services.control.pipeline.Common`` that is used here."""
+    """The part of ``services.control.pipeline.SharedResources`` that is used here."""
 
     @property
     def client(self) -> str: ...
@@ -111,10 +111,10 @@ def published(common: Reached) -> Published:
 def catch_up(
     registry: Registry, config: Config, told: Mapping[str, Destination], environ: Mapping[str, str] = os.environ
 ) -> None:
-    """Register what was published and is not held: an older copy of the registry was restored.
+    """Register what was published and is missing, because an older copy of the registry was restored.
 
-    Without it nobody would believe this registry until it has counted as far as it once had, those who were removed
-    since would be back, and those who were added since would be nobody's. Raises ``DependencyError``.
+    Otherwise other services would ignore this registry until its versions exceed the old ones, destinations removed
+    since the backup would return, and those added since would be missing. Raises ``DependencyError``.
     """
     revision = Revision(uuid.uuid4().hex, datetime.now(UTC), "rebuild")
 
@@ -136,7 +136,7 @@ def catch_up(
     )
 
 
-def recover(documents: Documents, copies: Copies, common: Reached) -> None:
+def recover(documents: PipelineStore, copies: PipelineFiles, common: Reached) -> None:
     """The pipelines that came over REST, into a registry that is new: from the topic, and from this service's copies.
 
     Raises ``DependencyError`` where the topic can't be read.
@@ -162,7 +162,7 @@ def _is_news(said: PipelineDocument, known: PipelineDocument | None) -> bool:
     return known is None or said.version >= known.version
 
 
-def _copied(copies: Copies, name: str) -> PipelineDocument | None:
+def _copied(copies: PipelineFiles, name: str) -> PipelineDocument | None:
     copy = copies.read(name)
     return None if copy is None else PipelineDocument(pipeline=name, version=copy.version, document=copy.document)
 

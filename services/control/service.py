@@ -15,14 +15,14 @@ from services.control.app import build
 from services.control.http_connections import BoundedConnection
 from services.control.metrics_view import exposition
 from services.control.operations.pipeline_service import PipelineService
-from services.control.pipeline import Common
+from services.control.pipeline import SharedResources
 from services.control.pipeline_manager import PipelineManager
 from services.control.progress_consumer import handler
 from services.control.readiness import Readiness
-from services.control.store.access_audit import Incidents
-from services.control.store.audit_log import SERVER, Trail
+from services.control.store.access_audit import AccessAudit
+from services.control.store.audit_log import SERVER, AuditLog
 from services.control.store.database import Database
-from services.control.store.pipeline_store import Documents
+from services.control.store.pipeline_store import PipelineStore
 from services.control.store.tokens import Tokens
 from services.control.web.context import Sources
 from services.control.web.guard import Guard
@@ -40,7 +40,7 @@ from shared.kafka.settings import KafkaSettings
 from shared.kafka.topics import Topics, ensure
 from shared.runtime.http import peers
 from shared.runtime.loopback import is_loopback
-from shared.runtime.metrics_access import Scraping
+from shared.runtime.metrics_access import MetricsAccess
 from shared.runtime.peers import Peers
 from shared.runtime.signals import Signals
 
@@ -49,7 +49,7 @@ log = structlog.get_logger(__name__)
 CLIENT = "viaduck-control"
 FINISH_REQUESTS_S = 2
 END_WITHIN_S = 0.5
-"""For each thread and client; whoever takes longer is left behind. All in all an end takes less than five seconds."""
+"""For each thread and client; those that take longer are abandoned. The shutdown takes less than five seconds."""
 
 ENSURE_WITHIN_S = 10.0
 
@@ -74,8 +74,9 @@ class Control:
 
     def _assemble(self, deployment: Deployment, environ: Mapping[str, str]) -> None:
         config = deployment.common
-        scraping = Scraping.of(config, environ)
+        scraping = MetricsAccess.of(config, environ)
         self._socket = self._closing.enter_context(listen(config.server.host, config.server.port))
+        self._most_destinations = config.metrics.most_destinations
         self._settings = settings = KafkaSettings.from_config(config, environ)
         self._topics = Topics(settings.prefix)
         database = self._closing.enter_context(contextlib.closing(Database.open(config, environ)))
@@ -83,22 +84,29 @@ class Control:
         self._publisher = Publisher(settings, CLIENT)
         self._closing.callback(self._publisher.close, END_WITHIN_S)
         self._tokens = Tokens(database)
-        common = Common(CLIENT, environ, settings, self._topics, self._publisher, database, self._tokens, self._end)
-        documents = Documents(database, deployment.copies, self._publisher, self._topics.pipelines)
-        fleet = PipelineManager(deployment, common, documents, self._hear_again)
-        self._fleet = self._closing.enter_context(contextlib.closing(fleet))
-        self._desk = PipelineService(documents, fleet, environ)
+        common = SharedResources(
+            CLIENT, environ, settings, self._topics, self._publisher, database, self._tokens, self._end
+        )
+        documents = PipelineStore(database, deployment.copies, self._publisher, self._topics.pipelines)
+        manager = PipelineManager(deployment, common, documents, self._hear_again)
+        self._manager = self._closing.enter_context(contextlib.closing(manager))
+        self._pipeline_service = PipelineService(documents, manager, environ)
         checks = {"broker": Broker(settings, CLIENT).problem, "registry": database.problem}
         self._readiness = self._closing.enter_context(
-            contextlib.closing(Readiness(checks, self._peers, self._fleet.sources))
+            contextlib.closing(Readiness(checks, self._peers, self._manager.sources))
         )
         self._follower = Follower(settings, CLIENT, [self._topics.progress], urgent=False)
         self._renewal = RenewalWatch(settings, f"{CLIENT}-renewal", self._renewed)
-        self._incidents = self._closing.enter_context(contextlib.closing(Incidents(database)))
+        self._incidents = self._closing.enter_context(contextlib.closing(AccessAudit(database)))
         sources = Sources(
-            self._fleet.served, self._readiness.checks, self._exposition, self._tokens, self._desk, self._incidents,
-            Trail(database, SERVER),
-        )  # fmt: skip
+            self._manager.handles,
+            self._readiness.checks,
+            self._exposition,
+            self._tokens,
+            self._pipeline_service,
+            self._incidents,
+            AuditLog(database, SERVER),
+        )
         self._server = uvicorn.Server(self._uvicorn(sources, guard_of(config, scraping, self._tokens)))
 
     def _uvicorn(self, sources: Sources, guard: Guard) -> uvicorn.Config:
@@ -117,12 +125,12 @@ class Control:
     def run(self, signals: Signals) -> int:
         """Serve until a signal comes or a thread fails. Raises ``ConfigError`` where the source refutes the file."""
         ensure(self._settings, ENSURE_WITHIN_S)
-        self._fleet.begin()
-        gc.freeze()  # what is here now stays: a full collection would stop everybody for as long as it looks at it
-        signals.on_reload(self._fleet.reload)
-        self._follower.start(handler(self._fleet.note, self._unreadable), self._end)
+        self._manager.begin()
+        gc.freeze()  # objects that exist now stay: a full collection would pause all threads while it scans them
+        signals.on_reload(self._manager.reload)
+        self._follower.start(handler(self._manager.note, self._unreadable), self._end)
         self._closing.callback(self._follower.stop, END_WITHIN_S)
-        self._fleet.start()
+        self._manager.start()
         self._renewal.start()
         self._incidents.start()
         self._closing.callback(self._renewal.stop, END_WITHIN_S)
@@ -150,17 +158,17 @@ class Control:
     def _renewed(self) -> None:
         self._publisher.rebuild()
         self._follower.renew()
-        self._fleet.repeat()
+        self._manager.repeat()
 
     def _exposition(self) -> str:
-        return exposition(self._fleet.metrics, self._peers, self._fleet.views)
+        return exposition(self._manager.metrics, self._peers, self._manager.views, self._most_destinations)
 
     def _unreadable(self, record: Record, reason: str) -> None:
-        self._fleet.metrics_of(record.key or "").dead_letters_total.labels(topic=record.topic).inc()
+        self._manager.metrics_of(record.key or "").dead_letters_total.labels(topic=record.topic).inc()
         dead_letter(self._publisher, self._topics, record, reason, by="control")
 
 
-def guard_of(config: Config, scraping: Scraping, tokens: Tokens) -> Guard:
+def guard_of(config: Config, scraping: MetricsAccess, tokens: Tokens) -> Guard:
     url = config.server.public_url
     return Guard(
         loopback=is_loopback(config.server.host),
@@ -172,7 +180,7 @@ def guard_of(config: Config, scraping: Scraping, tokens: Tokens) -> Guard:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Raises ``DependencyError`` where the address is taken: whoever has it may let go of it."""
+    """Raises ``DependencyError`` if the address is in use: the process that has it may release it."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listening = socket.socket(family, kind, protocol)
@@ -188,5 +196,5 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def _cannot_listen(host: str, port: int, error: OSError) -> DependencyError:
-    hint = "choose another server.port, or end what listens there"
+    hint = "choose another server.port, or stop the process that listens there"
     return DependencyError("server", f"can't listen on {host}:{port}: {error.strerror}", hint)

@@ -1,6 +1,5 @@
-"""The reader: looks at the source, and plans which destination is to be brought from where to where.
+"""The reader: polls the source, and plans which destination moves from which position to which.
 
-Pure: ``steps`` (what was counted), ``ledger`` (the counted steps in a row), ``tracked`` (one destination), ``choose``
-(its next item), ``hold`` (bounds and order), ``timers``, ``plan`` (events in, actions out), ``frontier``
-(what is told to the others). Edges: ``source``, ``publish``, ``inbox``, ``service``.
+``planner`` is pure: events in, actions out. ``source`` reads the lake, ``messaging`` the topics; ``loop`` is the one
+thread that connects them, and ``service`` the process.
 """

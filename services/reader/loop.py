@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import threading
 import time
@@ -9,11 +10,11 @@ from collections.abc import Callable, Iterable
 
 import structlog
 
-from services.reader.messaging.discovery import Offering
+from services.reader.messaging.discovery import OfferPublisher
 from services.reader.messaging.message_decoder import (
     Answered,
     Event,
-    Inbox,
+    EventQueue,
     Reached,
     Removed,
     Renewed,
@@ -21,8 +22,8 @@ from services.reader.messaging.message_decoder import (
     Unsaid,
     Wanted,
 )
-from services.reader.messaging.partitioner import Spread
-from services.reader.messaging.status_repetition import Repeater
+from services.reader.messaging.partitioner import Partitioner
+from services.reader.messaging.status_repetition import StatusRepetition
 from services.reader.messaging.status_reporter import StatusReporter
 from services.reader.messaging.work_publisher import WorkPublisher, new_item_id
 from services.reader.planner.actions import Park, Send
@@ -30,8 +31,8 @@ from services.reader.planner.frontier import Look
 from services.reader.planner.plan import Planner
 from services.reader.planner.scheduling import Rules
 from services.reader.planner.sharing import Sharing
-from services.reader.source.source_poller import COUNT_WITHIN_S, SourceLike, Watch
-from services.reader.source.unrouted_values import Unknown
+from services.reader.source.source_poller import COUNT_WITHIN_S, SourceLike, SourcePoller
+from services.reader.source.unrouted_values import UnroutedValues
 from shared.config.model import Config
 from shared.config.partition import assigned
 from shared.contracts.messages import Destination, Frontier, Share, now
@@ -41,6 +42,9 @@ from shared.runtime.metrics import Metrics
 log = structlog.get_logger(__name__)
 
 LOAD_LOOK_S = 0.1
+FIRST_FREEZE_AT = 1_000
+"""Destinations of which the garbage collector is told that they stay, and again whenever they have doubled."""
+
 TURN_EVERY_S = 60.0
 TURNS_WITHIN_S = 15 * COUNT_WITHIN_S
 """A turn may look, count and publish. A source that takes its time is told of long before; to be started again helps
@@ -54,20 +58,20 @@ class Loop:
         self,
         config: Config,
         source: SourceLike,
-        inbox: Inbox,
+        events: EventQueue,
         outlet: WorkPublisher,
-        spread: Spread,
+        partitioner: Partitioner,
         metrics: Metrics,
         caught_up: threading.Event,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``spread`` hears who is planned here; ``caught_up`` is set once the inbox has got everything that the topics
-        held when we came."""
+        """``partitioner`` is told the destinations of this reader; ``caught_up`` is set once all records that were on
+        the topics at the start are in the queue."""
         self._config = config
         self._source = source
-        self._inbox = inbox
+        self._events = events
         self._outlet = outlet
-        self._spread = spread
+        self._partitioner = partitioner
         self._metrics = metrics
         self._caught_up = caught_up
         self._clock = clock
@@ -75,32 +79,38 @@ class Loop:
         self._recalled: dict[str, Destination] = {}
         self._routes: dict[str, str] = {}
         self._last: Frontier | None = None
-        self._watch: Watch | None = None
-        self._offering: Offering | None = None
+        self._poller: SourcePoller | None = None
+        self._offering: OfferPublisher | None = None
         self._sharing = sharing(config)
+        self._freeze_at = FIRST_FREEZE_AT
+        self._counted = False
+        """Whether the last turn counted a part of the source's changes."""
 
     @property
     def source_problem(self) -> str | None:
-        """None if the last look at the source succeeded, else what is wrong."""
-        watch = self._watch
-        if watch is not None and (overdue := watch.overdue(self._clock())) is not None:
-            return overdue
-        if watch is None or (not watch.has_seen and watch.problem is None):
+        """None if the last look at the source succeeded not too long ago, else what is wrong. Any thread."""
+        poller, now_s = self._poller, self._clock()
+        if poller is None:
             return "not seen yet"
-        return None if watch.problem is None else watch.problem.message
+        if (overdue := poller.overdue(now_s)) is not None:
+            return overdue
+        if poller.problem is not None:
+            return poller.problem.message
+        return poller.missed(now_s) if poller.has_seen else "not seen yet"
 
     @property
     def look_age_s(self) -> float | None:
         """Since the source was last looked at with success; None where it never was. Any thread."""
-        return None if self._watch is None else self._watch.age_s(self._clock())
+        return None if self._poller is None else self._poller.age_s(self._clock())
 
     def exposition(self) -> str:
         """The metrics as they are now, also while the loop's own thread waits for the source. Any thread."""
-        age_s, watch = self.look_age_s, self._watch
+        age_s, poller, now_s = self.look_age_s, self._poller, self._clock()
         if age_s is not None:
             self._metrics.source_look_age_seconds.labels().set(age_s)
-        if watch is not None and watch.is_late(self._clock()):
+        if poller is not None and poller.is_late(now_s):
             self._metrics.dest_lag_seconds.clear()
+            self._metrics.dest_lag_snapshots.clear()
         return self._metrics.exposition()
 
     def stop(self) -> None:
@@ -122,8 +132,8 @@ class Loop:
     def _remember(self) -> None:
         """Take in what the topics hold from earlier. Old answers count for nothing: cursors will be asked."""
         while not self._caught_up.is_set() and not self._stopped.is_set():
-            self._recall(self._inbox.take(LOAD_LOOK_S))
-        self._recall(self._inbox.take(0))
+            self._recall(self._events.take(LOAD_LOOK_S))
+        self._recall(self._events.take(0))
 
     def _recall(self, events: Iterable[Event]) -> None:
         for event in events:
@@ -142,11 +152,11 @@ class Loop:
 
     def _begin(self) -> None:
         config, now_s, last = self._config, self._clock(), self._last
-        unknown = Unknown() if offers(config) else None
-        self._offering = None if unknown is None else Offering(unknown, self._outlet)
+        unknown = UnroutedValues() if offers(config) else None
+        self._offering = None if unknown is None else OfferPublisher(unknown, self._outlet)
         line = last.head if last is not None and last.head > 0 else None
         self._planner = Planner(rules(config), new_item_id, random.random, line)
-        self._watch = Watch(
+        self._poller = SourcePoller(
             self._source,
             self._planner,
             self._metrics,
@@ -158,7 +168,7 @@ class Loop:
         )
         # Cycles only grow, also where the last one was lost with the broker.
         self._teller = StatusReporter(self._outlet, self._metrics, max(last.cycle + 1 if last else 1, int(time.time())))
-        self._repeater = Repeater(self._outlet, now_s)
+        self._repeater = StatusRepetition(self._outlet, now_s)
         for spec in self._recalled.values():
             self._wants(spec, now_s)
         self._recalled.clear()
@@ -167,28 +177,36 @@ class Loop:
     # -- one turn ----------------------------------------------------------------------------------------------------
 
     def _turn(self) -> None:
-        watch, now_s = self._watching(), self._clock()
-        if now_s >= watch.poll_at_s:
-            before = watch.seen
-            watch.poll(now_s)
-            if watch.seen != before or self._teller.tells_of_lag:
+        poller, now_s = self._watching(), self._clock()
+        polls = now_s >= poller.poll_at_s
+        if polls:
+            before = poller.seen
+            poller.poll(now_s)
+            if poller.seen != before or self._teller.tells_of_lag:
                 self._teller.note()
-        if watch.has_work(now_s):
-            watch.work(now_s)
+        self._counted = not polls and poller.has_work(now_s) and not self._counted
+        if self._counted:
+            poller.work(now_s)
             self._teller.note()
         self._publish(self._clock())
-        self._teller.tell(self._planner, self._clock(), self._look(watch))
-        self._repeater.tell(self._planner.tracked, self._clock())
-        if self._offering is not None:
-            self._offering.tell(self._routes.values(), self._clock())
-        events = self._inbox.take(self._idle_s(watch))
+        if not self._counted:
+            self._tell(poller)
+        events = self._events.take(self._idle_s(poller))
         now_s = self._clock()
         for event in events:
             self._handle(event, now_s)
 
-    def _look(self, watch: Watch) -> Look:
+    def _tell(self, poller: SourcePoller) -> None:
+        """In the turn after a count, whatever else is to be counted. A look, a count and a report each go through fifty
+        thousand destinations, and answers are heard in between."""
+        self._teller.tell(self._planner, self._clock(), self._look(poller))
+        self._repeater.tell(self._planner.tracked, self._clock())
+        if self._offering is not None:
+            self._offering.tell(self._routes.values(), self._clock())
+
+    def _look(self, poller: SourcePoller) -> Look:
         now_s = self._clock()
-        return Look(watch.catalog_time(now_s), watch.problem, watch.age_s(now_s), watch.is_late(now_s))
+        return Look(poller.catalog_time(now_s), poller.problem, poller.age_s(now_s), poller.is_late(now_s))
 
     def _publish(self, now_s: float) -> None:
         for action in self._planner.plan(now_s):
@@ -199,11 +217,11 @@ class Loop:
                 self._metrics.errors_total.labels(type=action.problem.type, destination=action.destination).inc()
             self._teller.note()
 
-    def _idle_s(self, watch: Watch) -> float:
+    def _idle_s(self, poller: SourcePoller) -> float:
         now_s = self._clock()
-        if watch.has_work(now_s):
+        if self._counted or poller.has_work(now_s):
             return 0.0
-        due = [watch.poll_at_s, self._teller.due_s(), self._repeater.due_s()]
+        due = [poller.poll_at_s, self._teller.due_s(), self._repeater.due_s()]
         planned = self._planner.next_due_s()
         idle_s = min([*due, planned] if planned is not None else due) - now_s
         return min(max(0.0, idle_s), TURN_EVERY_S)
@@ -213,7 +231,7 @@ class Loop:
             if self._planner.progress(event.progress, now_s):
                 self._teller.note()
             return
-        if isinstance(event, Reached):  # our own, another reader's, or one that was sent again
+        if isinstance(event, Reached):  # of this reader or another one, or sent again
             self._sharing.heard(event.frontier, now_s)
             return
         self._teller.note()
@@ -235,21 +253,28 @@ class Loop:
     def _wants(self, spec: Destination, now_s: float) -> None:
         self._routes[spec.destination] = spec.routing_value
         if assigned(self._config.instance.partition, spec.destination):
-            self._spread.add(spec.key)
+            self._partitioner.add(spec.key)
             self._planner.destination(spec, now_s)
+            self._spare_collections(len(self._planner.tracked))
+
+    def _spare_collections(self, tracked: int) -> None:
+        """Destinations stay: a full collection would look at each of them, 150 ms for fifty thousand."""
+        if tracked >= self._freeze_at:
+            gc.freeze()
+            self._freeze_at = 2 * tracked
 
     def _forget(self, name: str) -> None:
         self._routes.pop(name, None)
-        self._spread.remove(f"{self._config.pipeline}/{name}")
+        self._partitioner.remove(f"{self._config.pipeline}/{name}")
         if name in self._planner.tracked:
             self._planner.forget(name)
             self._teller.forget([name])
             self._repeater.forget(name)
 
-    def _watching(self) -> Watch:
-        if self._watch is None:
+    def _watching(self) -> SourcePoller:
+        if self._poller is None:
             raise RuntimeError("the loop has not begun")
-        return self._watch
+        return self._poller
 
 
 def rules(config: Config) -> Rules:

@@ -10,8 +10,8 @@ from contextlib import ExitStack
 import structlog
 
 from services.reader.loop import Loop
-from services.reader.messaging.message_decoder import Inbox, Intake, Renewed, Woken
-from services.reader.messaging.partitioner import Spread
+from services.reader.messaging.message_decoder import EventQueue, Intake, Renewed, Woken
+from services.reader.messaging.partitioner import Partitioner
 from services.reader.messaging.work_publisher import WorkPublisher
 from services.reader.source.lake_source import Source
 from shared.config.catalogs import ResolvedLake
@@ -29,7 +29,7 @@ from shared.kafka.topics import Topics, ensure
 from shared.lake.source import look
 from shared.runtime.http import ServiceServer, own_port
 from shared.runtime.metrics import Metrics
-from shared.runtime.metrics_access import Scraping
+from shared.runtime.metrics_access import MetricsAccess
 from shared.runtime.peers import SOURCE
 from shared.runtime.process import die_with_parent, is_supervised
 from shared.runtime.signals import Signals
@@ -67,19 +67,19 @@ class Service:
         self._settings = settings = KafkaSettings.from_config(config, environ)
         self._topics = Topics(settings.prefix)
         self._metrics = Metrics(config.pipeline)
-        self._inbox = Inbox()
+        self._events = EventQueue()
         client = f"viaduck-reader-{config.instance.id}-{socket.gethostname()}-{os.getpid()}"
         ensure(settings)
-        spread = Spread()
-        self._publisher = Publisher(settings, client, {self._topics.work: spread.place})
+        partitioner = Partitioner()
+        self._publisher = Publisher(settings, client, {self._topics.work: partitioner.place})
         closing.callback(self._publisher.close, END_WITHIN_S)
         self._follower = Follower(settings, client, [self._topics.destinations, self._topics.progress])
         closing.callback(self._follower.stop, END_WITHIN_S)
         source = Source(config, source_lake(config, environ))
         closing.callback(source.close)
-        self._intake = Intake(config.pipeline, self._topics, self._inbox, self._unreadable)
+        self._intake = Intake(config.pipeline, self._topics, self._events, self._unreadable)
         outlet, caught_up = self._outlet(config), self._follower.caught_up
-        self._loop = Loop(config, source, self._inbox, outlet, spread, self._metrics, caught_up)
+        self._loop = Loop(config, source, self._events, outlet, partitioner, self._metrics, caught_up)
         self._renewal = RenewalWatch(settings, f"{client}-renewal", self._renewed)
         closing.callback(self._renewal.stop, END_WITHIN_S)
         self._server = self._listening(config, own_port(config.reader.port, environ))
@@ -97,26 +97,28 @@ class Service:
 
     def _stop(self) -> None:
         self._loop.stop()
-        self._inbox.put(Woken())
+        self._events.put(Woken())
 
     def _renewed(self) -> None:
         self._publisher.rebuild()
         self._follower.renew()
-        self._inbox.put(Renewed())
+        self._events.put(Renewed())
 
     def _listening(self, config: Config, port: int) -> ServiceServer:
         host = config.server.host
         try:
             return ServiceServer(
-                host, port, self._loop.exposition, self._checks, Scraping.of(config), looks=self._looks
+                host, port, self._loop.exposition, self._checks, MetricsAccess.of(config), looks=self._looks
             )
         except OSError as error:
-            hint = "stop what listens there, or set another reader.port"
+            hint = "stop the process that listens there, or set another reader.port"
             raise DependencyError("http", f"can't listen on {host}:{port}: {error.strerror}", hint) from None
 
     def _outlet(self, config: Config) -> WorkPublisher:
         share = Share.model_validate(config.instance.partition.model_dump())
-        return WorkPublisher(self._publisher, self._topics, config.pipeline, config.instance.id, share, self._inbox.put)
+        return WorkPublisher(
+            self._publisher, self._topics, config.pipeline, config.instance.id, share, self._events.put
+        )
 
     def _unreadable(self, record: Record, reason: str) -> None:
         self._metrics.dead_letters_total.labels(topic=record.topic).inc()

@@ -63,7 +63,7 @@ class ResolvedLake:
     metadata_schema: str | None = None
     data_path: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict, hash=False)
-    strange: bool = False
+    untrusted: bool = False
     """No file of the operator's declares it: nothing of what surrounds this process goes with it."""
 
     @property
@@ -77,7 +77,7 @@ class ResolvedLake:
         if self.sqlite_file is not None:
             raise ValueError(f"{self} is no Postgres catalog")
         words = self.catalog.removeprefix(POSTGRES)
-        return make_conninfo("", **pinned(_parsed(words))) if self.strange else words
+        return make_conninfo("", **pinned(_parsed(words))) if self.untrusted else words
 
     @property
     def identity(self) -> str:
@@ -104,13 +104,13 @@ class ResolvedLake:
 
 
 def resolve(
-    ref: LakeRef, environ: Mapping[str, str] = os.environ, base: Path | None = None, *, strange: bool = False
+    ref: LakeRef, environ: Mapping[str, str] = os.environ, base: Path | None = None, *, untrusted: bool = False
 ) -> ResolvedLake:
     """Look up the variables of ``ref``; a relative path in it, or in a variable, is relative to ``base``.
 
-    ``strange``: no file of the operator's declares it. Who may name what is ``shared.config.declared``'s to say.
+    ``untrusted``: no file of the operator's declares it. Who may name what is ``shared.config.declared``'s to say.
     Raises ``ViaduckError``: ``secret_missing`` for a variable that is not set, ``invalid_destination`` for what can't
-    be used, ``not_allowed`` where a strange lake can't be kept apart from this process's surroundings.
+    be used, ``not_allowed`` where an untrusted lake can't be kept apart from this process's ambient settings.
     """
     folder = base or Path.cwd()
     try:
@@ -122,7 +122,7 @@ def resolve(
         metadata_schema=ref.metadata_schema,
         data_path=None if ref.data_path is None else absolute_data_path(ref.data_path, folder),
         properties=resolve_properties(ref.properties, environ),
-        strange=strange,
+        untrusted=untrusted,
     )
     _require_usable(lake, environ)
     return lake
@@ -131,7 +131,7 @@ def resolve(
 def _require_usable(lake: ResolvedLake, environ: Mapping[str, str]) -> None:
     for path, said in storage.faults(lake.data_path, lake.properties):
         raise ViaduckError("invalid_destination", f"{path} {said}", "correct it")
-    if not lake.strange or not lake.catalog.startswith(POSTGRES):
+    if not lake.untrusted or not lake.catalog.startswith(POSTGRES):
         return
     if connection_words(lake.catalog).get("service"):
         said = "the variable's catalog names a service, whose words are those of one machine"

@@ -1,22 +1,24 @@
-"""Whose lake it is decides what it may name: the operator's, who wrote it into a file, or anybody's.
+"""What a lake may name depends on where it was declared: in the operator's file, or elsewhere.
 
 =====================================  ==================  ====================  ======================
-declared                               connection words    variables             surroundings (PG*, AWS)
+declared                               connection words    variables             environment (PG*, AWS)
 =====================================  ==================  ====================  ======================
-in a file: source, destinations        all                 all                   its own too
-by a file's template                   those of a lake,    server.               its own too
+in a file: source, destinations        all                 all                   yes
+by a file's template                   those of a lake,    server.               yes
                                        and files           allowed_variables
 over REST, or by a message alone       those of a lake     server.               none
                                                            allowed_variables
 =====================================  ==================  ====================  ======================
 
-A message does not say whose a lake is: what equals the file's is the file's.
+A message does not say where a lake was declared: a lake that equals one of the file is treated like it.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from shared.config.catalogs import ENV_SUFFIX, ResolvedLake, resolve
@@ -24,7 +26,6 @@ from shared.config.lake_rules import complete_lake, section_of
 from shared.config.limits import ADDRESS, Limits, limits_of
 from shared.config.loading import lake_of, public_lake, with_defaults
 from shared.config.model import PLACEHOLDER, Config, FileDestination
-from shared.config.pipeline_files import is_copy
 from shared.config.safe_names import safe_name
 from shared.config.secrets import SECRET_PROPERTIES
 from shared.config.template_rules import filled
@@ -41,18 +42,24 @@ class Lakes:
     """The lakes of one pipeline, resolved. Every method raises what ``resolve`` raises, and ``not_allowed``."""
 
     def __init__(self, config: Config, environ: Mapping[str, str] = os.environ) -> None:
-        self._config = config
-        self._environ = environ
-        self._listed = {} if is_copy(config) else {each.id: each for each in config.destinations}
+        self.config = config
+        self.environ = environ
+        self.over_rest = config.over_rest
+        self._listed = {} if self.over_rest else {each.id: each for each in config.destinations}
+
+    @cached_property
+    def limits(self) -> Limits:
+        """What a lake may name that the file does not list."""
+        return limits_of(self.config, over_rest=self.over_rest)
 
     def source(self) -> ResolvedLake:
-        return self._of_pipeline(self._config.source.lake)
+        return self._of_pipeline(self.config.source.lake)
 
     def listed(self, destination: FileDestination) -> ResolvedLake:
-        """That of a destination as a file has it: one that the pipeline lists, or that is registered besides."""
-        if is_copy(self._config) or self._listed.get(destination.id) == destination:
+        """The lake of a destination as the file has it: listed by the pipeline, or registered beside it."""
+        if self.over_rest or self._listed.get(destination.id) == destination:
             return self._of_pipeline(destination.lake)
-        lake, defaults = destination.lake, self._config.defaults.properties
+        lake, defaults = destination.lake, self.config.defaults.properties
         own = {name: value for name, value in lake.properties.items()
                if name not in SECRET_PROPERTIES or defaults.get(name) != value}  # fmt: skip
         public = lake.model_copy(update={"properties": own, "from_defaults": own != lake.properties})
@@ -64,11 +71,11 @@ class Lakes:
         if known is not None:
             return self._resolved(known.lake)
         limits = self._limits(destination.destination, destination.routing_value, destination.lake)
-        return self._limited(destination.lake, lake_of(self._config, destination), limits)
+        return self._limited(destination.lake, lake_of(self.config, destination), limits)
 
     def declared(self, id: str, routing_value: str, lake: LakeRef) -> ResolvedLake:
         """That of a destination which is registered, or about to be, as far as control knows its credentials."""
-        whole = with_defaults(self._config, lake)
+        whole = with_defaults(self.config, lake)
         if self._known(id, lake) is not None:
             return self._resolved(whole)
         return self._limited(lake, whole, self._limits(id, routing_value, lake))
@@ -91,23 +98,24 @@ class Lakes:
         return known if known is not None and public_lake(known) == lake else None
 
     def _limits(self, id: str, routing_value: str, lake: LakeRef) -> Limits:
-        return limits_of(self._config, template=self._is_of_template(id, routing_value, lake))
+        of_template = self._is_of_template(id, routing_value, lake)
+        return replace(self.limits, files=True) if of_template else self.limits
 
     def _of_pipeline(self, lake: LakeRef) -> ResolvedLake:
-        return self._limited(lake, lake, limits_of(self._config)) if is_copy(self._config) else self._resolved(lake)
+        return self._limited(lake, lake, self.limits) if self.over_rest else self._resolved(lake)
 
     def _limited(self, public: LakeRef, whole: LakeRef, limits: Limits) -> ResolvedLake:
         for path, said in limits.refusals(public.model_dump(exclude_none=True)):
             raise ViaduckError("not_allowed", f"{path}: {said}", HOW_TO_ALLOW)
-        return self._resolved(whole, strange=not limits.files)
+        return self._resolved(whole, untrusted=not limits.files)
 
-    def _resolved(self, lake: LakeRef, *, strange: bool = False) -> ResolvedLake:
-        return resolve(lake, self._environ, self._config.path.parent, strange=strange)
+    def _resolved(self, lake: LakeRef, *, untrusted: bool = False) -> ResolvedLake:
+        return resolve(lake, self.environ, self.config.path.parent, untrusted=untrusted)
 
     def _is_of_template(self, id: str, routing_value: str, lake: LakeRef) -> bool:
         """Whether the file's own template makes just this of that routing value: a safe name, as it is."""
-        config, template = self._config, self._config.template
-        if is_copy(config) or not template.is_given or safe_name(routing_value) is None:
+        config, template = self.config, self.config.template
+        if self.over_rest or not template.is_given or safe_name(routing_value) is None:
             return False
         if id != template.id.replace(PLACEHOLDER, routing_value):
             return False

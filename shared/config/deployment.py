@@ -1,10 +1,10 @@
-"""Several files that make one deployment: a pipeline each, and one broker, registry, control and applier for all.
+"""Several files that form one deployment: a pipeline each, and one broker, registry, control and applier for all.
 
-What belongs to the deployment may stand in any of the files, and needs to stand in one only: each ``Config`` holds it
-in the end, so whoever is given one pipeline's has everything.
+Settings of the deployment may be in any of the files, and need to be in one only: in the end each ``Config`` has them,
+so the configuration of one pipeline is complete.
 
-Pipelines that came over REST are beside them as copies (``shared.config.pipeline_files``): no mistake of one of those
-is more than its own.
+Pipelines from REST are beside them as copies (``shared.config.pipeline_files``): a mistake in one of those affects that
+pipeline only.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from typing import Any
 
 from shared.config.catalogs import ResolvedLake, resolve
 from shared.config.config_errors import Mistakes, join, quoted
-from shared.config.lake_rules import World
+from shared.config.lake_rules import ConfigContext
 from shared.config.limits import limits_of, own_variables
 from shared.config.loading import Loaded, load_file
 from shared.config.model import Config, Section
 from shared.config.path_overlap import Claim, Paths, claim_of
-from shared.config.pipeline_files import Copies, Fingerprint, is_copy
+from shared.config.pipeline_files import Fingerprint, PipelineFiles
 from shared.config.rules import check_common
 from shared.config.template_rules import filled
 from shared.contracts.errors import ConfigError
 from shared.contracts.messages import LakeRef
 
-COMMON = ("server", "reader", "applier", "web", "instance", "kafka", "spark", "registry")
+COMMON = ("server", "reader", "applier", "health", "metrics", "web", "instance", "kafka", "spark", "registry")
 """Sections of the deployment; ``state_dir`` is its too, and all else a pipeline's own."""
 
 NOT_ITS_OWN = (*COMMON, "state_dir")
@@ -44,7 +44,7 @@ ACCEPTED = "VIADUCK_ACCEPTED"
 """The environment variable in which a supervisor tells its processes what is in force: a ``Deployment.digest``."""
 
 LOOK_AGAIN_S = 5.0
-"""How often whoever left files out looks whether they are mended."""
+"""How often files that were left out are read again, to see whether they were corrected."""
 
 
 @dataclass(frozen=True)
@@ -82,17 +82,17 @@ class Deployment:
 
     @property
     def reads_alone(self) -> bool:
-        """Whether its only reader needs no process beside the one that was started for reading."""
+        """Whether its only reader runs in the process that was started for reading."""
         return not self.may_grow and len(self.configs) == 1
 
     @property
     def declared(self) -> tuple[Config, ...]:
-        """Those of files that somebody wrote: without what came over REST."""
-        return tuple(config for config in self.configs if not is_copy(config))
+        """The pipelines of files, without those from REST."""
+        return tuple(config for config in self.configs if not config.over_rest)
 
     @property
-    def copies(self) -> Copies:
-        return Copies(self.common.state_dir)
+    def copies(self) -> PipelineFiles:
+        return PipelineFiles(self.common.state_dir)
 
     def find(self, pipeline: str) -> Config | None:
         return next((config for config in self.configs if config.pipeline == pipeline), None)
@@ -206,7 +206,7 @@ def _together(loaded: Sequence[tuple[Path, Loaded]], environ: Mapping[str, str])
     mistakes += [*_same_names(loaded), *_same_places(loaded, environ)]
     if not mistakes:
         said = Mistakes()
-        check_common(values, World(environ, loaded[0][1].config.path.parent), said)
+        check_common(values, ConfigContext(environ, loaded[0][1].config.path.parent), said)
         mistakes += [f"{_writers(loaded, path)}: {path}: {text}" for path, text in said.items()]
     if mistakes:
         raise ConfigError(mistakes)
@@ -321,7 +321,7 @@ class _Taken:
         for each in places:
             if each.table in self.tables:
                 before, there = self.tables[each.table]
-                advice = "write another catalog, schema or table"
+                advice = "choose another catalog, schema or table"
                 yield f"{each.where}.table: lake and table are those of {there} in {before} too; {advice}"
             if each.claim is not None and (said := self.paths.clash(each.claim)) is not None:
                 yield f"{each.where}.data_path: {said}"
@@ -349,7 +349,7 @@ def _resolved(lake: LakeRef, config: Config, environ: Mapping[str, str]) -> Reso
 
 
 def _copies(
-    copies: Copies, names: Sequence[str], own: Sequence[Config], environ: Mapping[str, str]
+    copies: PipelineFiles, names: Sequence[str], own: Sequence[Config], environ: Mapping[str, str]
 ) -> tuple[list[Config], dict[str, tuple[str, ...]]]:
     """The copies of these names as pipelines, beside files' ``own``; and the mistakes of those that can't be."""
     taken = _Taken()

@@ -52,7 +52,7 @@ class Document:
 
 
 def read(path: Path, mistakes: Mistakes) -> Document:
-    """Read a file. Mistakes inside it are noted; one that has no tree at all raises ``ConfigError``."""
+    """Read a file. Mistakes inside it are noted; a file that cannot be parsed raises ``ConfigError``."""
     root = _compose(path, _text(path))
     if root is None:
         raise ConfigError([f"{path}: the file is empty; write at least the sections source and routing"])

@@ -34,7 +34,7 @@ S3_PROPERTIES = (
 
 
 @dataclass(frozen=True)
-class World:
+class ConfigContext:
     """What a file's values are looked up against."""
 
     environ: Mapping[str, str]
@@ -52,7 +52,7 @@ def section_of(section: object, key: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def check_lake(section: Mapping[str, Any], path: str, world: World, mistakes: Mistakes) -> ResolvedLake | None:
+def check_lake(section: Mapping[str, Any], path: str, world: ConfigContext, mistakes: Mistakes) -> ResolvedLake | None:
     """Note what is wrong with a lake; the lake as far as its catalog is known, properties left out."""
     check_properties(section_of(section, "properties"), join(path, "properties"), world, mistakes)
     data_path = text_of(section, "data_path")
@@ -64,7 +64,7 @@ def check_lake(section: Mapping[str, Any], path: str, world: World, mistakes: Mi
     return None if catalog is None else ResolvedLake(catalog, text_of(section, "metadata_schema"))
 
 
-def _catalog(section: Mapping[str, Any], path: str, world: World, mistakes: Mistakes) -> str | None:
+def _catalog(section: Mapping[str, Any], path: str, world: ConfigContext, mistakes: Mistakes) -> str | None:
     given = [key for key in CATALOG_KEYS if key in section]
     if not given and not any(mistakes.covers(join(path, key)) for key in CATALOG_KEYS):
         example = "catalog: sqlite:lake/source.sqlite, or catalog_env or postgres_uri_env with the name of a variable"
@@ -76,7 +76,7 @@ def _catalog(section: Mapping[str, Any], path: str, world: World, mistakes: Mist
     return found[0] if len(found) == 1 else None
 
 
-def _one_catalog(key: str, text: str, path: str, world: World, mistakes: Mistakes) -> str | None:
+def _one_catalog(key: str, text: str, path: str, world: ConfigContext, mistakes: Mistakes) -> str | None:
     place = join(path, key)
     if key.endswith(ENV_SUFFIX) and not check_variable(text, place, world, mistakes):
         return None
@@ -88,7 +88,7 @@ def _one_catalog(key: str, text: str, path: str, world: World, mistakes: Mistake
         return None
 
 
-def check_variable(name: str, path: str, world: World, mistakes: Mistakes) -> bool:
+def check_variable(name: str, path: str, world: ConfigContext, mistakes: Mistakes) -> bool:
     """Note an environment variable that is none, not set or empty; whether it can be used."""
     if not is_variable_name(name):
         mistakes.note(path, "must be the name of an environment variable, not a value; write a name such as LAKE_URI")
@@ -98,7 +98,7 @@ def check_variable(name: str, path: str, world: World, mistakes: Mistakes) -> bo
     return bool(is_variable_name(name) and world.environ.get(name, "").strip())
 
 
-def check_variables(properties: Mapping[str, Any], path: str, world: World, mistakes: Mistakes) -> None:
+def check_variables(properties: Mapping[str, Any], path: str, world: ConfigContext, mistakes: Mistakes) -> None:
     """Check every ``NAME_env`` among properties, and that no NAME is given both ways."""
     for name, value in properties.items():
         plain = name.removesuffix(ENV_SUFFIX)
@@ -108,7 +108,7 @@ def check_variables(properties: Mapping[str, Any], path: str, world: World, mist
             mistakes.note(join(path, name), f"is given beside {plain}; keep one of them")
 
 
-def check_properties(properties: Mapping[str, Any], path: str, world: World, mistakes: Mistakes) -> None:
+def check_properties(properties: Mapping[str, Any], path: str, world: ConfigContext, mistakes: Mistakes) -> None:
     """Check the properties of a lake, or of ``defaults``: S3 settings, each with or without ``_env``."""
     check_variables(properties, path, world, mistakes)
     for name, value in properties.items():
@@ -119,7 +119,7 @@ def check_properties(properties: Mapping[str, Any], path: str, world: World, mis
             mistakes.note(join(path, name), said)
 
 
-def _faulty(name: str, value: str, world: World) -> str | None:
+def _faulty(name: str, value: str, world: ConfigContext) -> str | None:
     """What is wrong with a property's value, or with that of its variable."""
     plain = name.removesuffix(ENV_SUFFIX)
     if plain == name:
@@ -146,7 +146,7 @@ def complete_lake(section: Mapping[str, Any], defaults: Mapping[str, Any], folde
     if data_path is not None:
         whole["data_path"] = absolute_data_path(data_path, folder)
     if catalog is not None:
-        with suppress(CatalogRefused):  # noted by check_lake, and then nobody sees this
+        with suppress(CatalogRefused):  # reported by check_lake already
             whole["catalog"] = parse_catalog(catalog, folder)
     return whole
 

@@ -1,8 +1,8 @@
-"""libpq's connection words: which of them somebody else's lake may have, and what the others are for it.
+"""libpq's connection words: which of them an untrusted lake may set, and the values of the others for such a lake.
 
-Whatever a connection string leaves out, libpq takes from ``PG*`` variables and from files in the home folder: a
-password, a client certificate, another address. Where no file of the operator's lists a lake, those are none of its
-business, so each word that has such a default is written out.
+What a connection string leaves out, libpq takes from ``PG*`` variables and from files in the home folder: a password, a
+client certificate, another address. A lake that is not listed in the operator's file must not use those, so each word
+with such a default gets an explicit value.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 NOWHERE = "/dev/null/none"
-"""No file, and nobody can make it one; an empty name would mean the one in the home folder."""
+"""A path that cannot exist; an empty name would mean the file in the home folder."""
 
 TIMEOUTS = frozenset(
     {"connect_timeout", "keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout"}
@@ -24,7 +24,7 @@ ANYBODYS = (
 """Words that say where a lake is and how patiently it is asked."""
 
 FILES = frozenset({"passfile", "sslcert", "sslkey", "sslrootcert", "sslcrl"})
-"""What only an operator may name besides, in a template of his own: files of the machines that services run on."""
+"""What only an operator's own template may name besides: files on the machines that services run on."""
 
 SSLMODES = ("disable", "allow", "prefer", "require", "verify-full")
 """``verify-ca`` is not among them: it needs a file with the authority, and verifies less."""
@@ -77,7 +77,7 @@ HOW = f"a lake that comes this way may have {', '.join(sorted(ANYBODYS))}; an op
 
 
 def faults(words: Mapping[str, str], *, files: bool = False) -> Iterator[str]:
-    """What is wrong with the connection words of somebody else's lake. ``files``: he may name files."""
+    """What is wrong with the connection words of an untrusted lake. ``files``: they may name files."""
     for word in words:
         if word not in ANYBODYS and not (files and word in FILES):
             yield f"has the connection word {word}, which is not accepted here; {HOW}"
@@ -92,7 +92,7 @@ def faults(words: Mapping[str, str], *, files: bool = False) -> Iterator[str]:
 
 
 def pinned(words: Mapping[str, str]) -> dict[str, str]:
-    """The words, and for every one that they leave out what it is where nobody's surroundings say anything."""
+    """The words, with an explicit value for each that is missing and would come from the environment."""
     own = dict(PINNED)
     if words.get("sslmode") == "verify-full":
         own["sslrootcert"] = SYSTEM

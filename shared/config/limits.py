@@ -1,6 +1,6 @@
-"""What a lake may name that no file of the operator's lists: one that came over REST, from a template, in a message.
+"""What a lake may name that is not listed in the operator's file: from REST, from a template, or in a message.
 
-Said at the door, by control, and again wherever such a lake is opened: a message is no proof of what was said there.
+Checked by control on arrival, and again where such a lake is opened: a message does not prove the first check.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from shared.config.catalogs import (
 from shared.config.config_errors import LONGEST_QUOTE
 from shared.config.lake_rules import complete_lake, section_of, text_of
 from shared.config.model import Config, Section
-from shared.config.pipeline_files import is_copy
 from shared.config.secrets import PASSWORD_WORDS, SECRET_PROPERTIES, is_variable_name
 
 OURS = ("VIADUCK_*", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "PG[A-Z]*")
@@ -36,6 +35,9 @@ OTHER_STORE = "goes with another store than that of defaults, whose keys are for
 
 Lake = Mapping[str, Any]
 """A lake as a file's section has it, or a message."""
+
+Words = Mapping[str, str]
+"""The connection words of a catalog on Postgres."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,8 @@ class Limits:
     def refusals(self, lake: Lake) -> Iterator[tuple[str, str]]:
         """Path within the lake, and message, of all that it may not name; one for each path."""
         first: dict[str, str] = {}
-        for path, said in (*self._named(lake), *self._words(lake), *self._elsewhere(lake)):
+        words = _catalog_words(lake, self.folder)
+        for path, said in (*self._named(lake), *self._words(lake, words), *self._elsewhere(lake, words)):
             first.setdefault(path, said)
         yield from first.items()
 
@@ -69,12 +72,13 @@ class Limits:
             if (said := self._variable(path, name, lake)) is not None:
                 yield path, said
 
-    def _elsewhere(self, lake: Lake) -> Iterator[tuple[str, str]]:
-        for path, host in self._hosts(lake):
+    def _elsewhere(self, lake: Lake, words: Words | None) -> Iterator[tuple[str, str]]:
+        whole = complete_lake(lake, {}, self.folder)
+        for path, host in _hosts(whole, words):
             if self.hosts and not _matches(host.lower(), self.hosts):
                 shown = host[:LONGEST_QUOTE] or "the local socket"
                 yield path, f"{shown} is not among the hosts that may be used (server.allowed_hosts)"
-        for path, place in self._places(lake):
+        for path, place in _places(whole):
             if self.paths and not _is_below(place, self.paths):
                 yield path, "is not below one of the paths that may be used (server.allowed_paths)"
 
@@ -99,43 +103,22 @@ class Limits:
         properties = section_of(lake, "properties")
         return any(_either(properties, key) != _either(self.defaults, key) for key in ADDRESS)
 
-    def _words(self, lake: Lake) -> Iterator[tuple[str, str]]:
+    def _words(self, lake: Lake, words: Words | None) -> Iterator[tuple[str, str]]:
         if lake.get("from_defaults") is True and self._other_store(lake):
             yield "properties.s3_endpoint", OTHER_STORE
         for name in SECRET_PROPERTIES & section_of(lake, "properties").keys():
             yield f"properties.{name}", f"is a secret; write {name}_env with a variable's name"
-        found = _catalog_words(lake, self.folder)
-        if found is not None:
-            holds = PASSWORD_WORDS & found.keys()
+        if words is not None:
+            holds = PASSWORD_WORDS & words.keys()
             if holds:
                 yield "catalog", "holds a password; name a variable (catalog_env)"
-            public = {word: value for word, value in found.items() if word not in holds}
+            public = {word: value for word, value in words.items() if word not in holds}
             yield from (("catalog", said) for said in libpq_words.faults(public, files=self.files))
-
-    def _hosts(self, lake: Lake) -> Iterator[tuple[str, str]]:
-        found = _catalog_words(lake, self.folder)
-        if found is not None:
-            given = [found[key] for key in ("host", "hostaddr") if found.get(key)]
-            yield from (("catalog", host) for each in given or [""] for host in each.split(","))
-        properties = section_of(lake, "properties")
-        data_path = text_of(complete_lake(lake, {}, self.folder), "data_path")
-        if {"s3_endpoint_env", "s3_region_env"} & properties.keys():
-            return  # the operator's own, of defaults: others may not name variables there
-        host = storage.asked_host(data_path, {key: each for key, each in properties.items() if isinstance(each, str)})
-        if host is not None:
-            yield ("properties.s3_endpoint" if "s3_endpoint" in properties else "data_path"), host
-
-    def _places(self, lake: Lake) -> Iterator[tuple[str, str]]:
-        whole = complete_lake(lake, {}, self.folder)
-        if str(whole.get("catalog", "")).startswith(SQLITE):
-            yield "catalog", whole["catalog"].removeprefix(SQLITE)
-        if text_of(whole, "data_path") is not None:
-            yield "data_path", whole["data_path"]
 
 
 def limits_of(config: Config, *, template: bool = False, over_rest: bool | None = None) -> Limits:
     """Those of a pipeline. ``template``: for what its template is made into. ``over_rest``: the pipeline came so."""
-    server, foreign = config.server, is_copy(config) if over_rest is None else over_rest
+    server, foreign = config.server, config.over_rest if over_rest is None else over_rest
     return Limits(
         variables=server.allowed_variables,
         hosts=server.allowed_hosts,
@@ -149,7 +132,7 @@ def limits_of(config: Config, *, template: bool = False, over_rest: bool | None 
 
 def own_variables(config: Config) -> frozenset[str]:
     """Variables that a deployment uses for itself: those of every section but its destinations'."""
-    others = ANYBODYS if is_copy(config) else TENANTS
+    others = ANYBODYS if config.over_rest else TENANTS
     sections = type(config).model_fields.keys() - others
     return frozenset(name for section in sections for name in _named(getattr(config, section)))
 
@@ -173,16 +156,39 @@ def _named(value: object) -> Iterator[str]:
 
 def _variables(lake: Lake) -> Iterator[tuple[str, str]]:
     properties = section_of(lake, "properties")
-    named = [(key, text_of(lake, key)) for key in ("catalog_env", "postgres_uri_env")]
-    named += [(f"properties.{key}", text_of(properties, key)) for key in properties if key.endswith(ENV_SUFFIX)]
-    return ((path, name) for path, name in named if name is not None)
+    named = [(key, lake.get(key)) for key in ("catalog_env", "postgres_uri_env")]
+    named += [(f"properties.{key}", name) for key, name in properties.items() if key.endswith(ENV_SUFFIX)]
+    return ((path, name) for path, name in named if isinstance(name, str))
+
+
+def _hosts(whole: Lake, words: Words | None) -> Iterator[tuple[str, str]]:
+    """The hosts that a complete lake names. ``words``: those of its catalog."""
+    if words is not None:
+        given = [words[key] for key in ("host", "hostaddr") if words.get(key)]
+        yield from (("catalog", host) for each in given or [""] for host in each.split(","))
+    properties = section_of(whole, "properties")
+    if {"s3_endpoint_env", "s3_region_env"} & properties.keys():
+        return  # the operator's own, of defaults: others may not name variables there
+    known = {key: each for key, each in properties.items() if isinstance(each, str)}
+    host = storage.asked_host(text_of(whole, "data_path"), known)
+    if host is not None:
+        yield ("properties.s3_endpoint" if "s3_endpoint" in properties else "data_path"), host
+
+
+def _places(whole: Lake) -> Iterator[tuple[str, str]]:
+    """The paths that a complete lake names."""
+    catalog, data_path = whole.get("catalog"), whole.get("data_path")
+    if isinstance(catalog, str) and catalog.startswith(SQLITE):
+        yield "catalog", catalog.removeprefix(SQLITE)
+    if isinstance(data_path, str):
+        yield "data_path", data_path
 
 
 def _either(properties: Mapping[str, Any], key: str) -> tuple[object, object]:
     return properties.get(key), properties.get(f"{key}{ENV_SUFFIX}")
 
 
-def _catalog_words(lake: Lake, folder: Path) -> dict[str, str] | None:
+def _catalog_words(lake: Lake, folder: Path) -> Words | None:
     """The connection words of a catalog that is written out; None for another kind."""
     try:
         normal = parse_catalog(text_of(lake, "catalog") or "", folder)

@@ -27,7 +27,7 @@ from shared.config.catalogs import has_password, without_password
 from shared.config.coercion import fit_section
 from shared.config.config_errors import Mistakes, join
 from shared.config.document import Tree, read
-from shared.config.lake_rules import World, complete_lake, section_of, text_of
+from shared.config.lake_rules import ConfigContext, complete_lake, section_of, text_of
 from shared.config.model import Config, FileDestination
 from shared.config.original_file import with_schemas
 from shared.config.rules import check, destinations_of
@@ -40,7 +40,7 @@ STATE_DIR = ".viaduck"
 NAME_RULE = "must be 1 to 200 letters, digits and . _ : @ + - only, the first a letter or digit"
 
 MISSING = {
-    "source": "is missing; write the section with the catalog and table that everybody shares",
+    "source": "is missing; write the section with the catalog and the shared table",
     "routing": "is missing; write the section with field, and key_columns unless rows are only ever appended",
     "source.table": "is missing; write the name of the shared table",
     "routing.field": "is missing; write the column whose value picks the destination",
@@ -76,7 +76,7 @@ def load_file(path: Path, environ: Mapping[str, str] = os.environ) -> Loaded:
 def load_tree(tree: dict[str, Tree], path: Path, environ: Mapping[str, str], mistakes: Mistakes) -> Loaded | None:
     """The tree of a file that is, or is to be, at ``path``; None where there are mistakes, which are noted."""
     sections = with_schemas(fit_section(tree, Config, "", mistakes), mistakes)
-    world = World(environ, Path(os.path.abspath(path)).parent)  # noqa: PTH100 - a link's own folder counts, not its target's
+    world = ConfigContext(environ, Path(os.path.abspath(path)).parent)  # noqa: PTH100 - a link's own folder counts, not its target's
     check(sections, world, mistakes)
     config = _validated(_complete(sections, world.folder / path.name), mistakes)
     return None if mistakes or config is None else Loaded(config, frozenset(sections))

@@ -85,7 +85,7 @@ class Appear(Section):
 
     policy: Literal["off", "propose", "create"] = "off"
     allow: str | None = None
-    """A regular expression for the whole value; None allows every one that makes a safe name."""
+    """A regular expression for the whole value; None allows every value with a safe name."""
     per_hour: int = Field(default=20, ge=0)
     total: int = Field(default=1000, ge=0)
 
@@ -103,16 +103,12 @@ class Server(Section):
     port: int = Field(default=8000, ge=0, le=65535)
     token_env: str | None = None
     public_url: str | None = None
-    """Under which people reach control where a proxy stands before it; then nobody counts as local."""
+    """The address of control behind a reverse proxy; then no request counts as local."""
     metrics: Literal["local", "token", "open"] = "local"
     allowed_hosts: tuple[str, ...] = ()
     """Patterns of hosts that a destination which comes over REST may name; empty allows every one."""
     allowed_paths: tuple[str, ...] = ()
     allowed_variables: tuple[str, ...] = ()
-
-
-class ServicePort(Section):
-    port: int = Field(ge=0, le=65535)
 
 
 class Reader(Section):
@@ -121,9 +117,12 @@ class Reader(Section):
     segment_rows: int = Field(default=500_000, ge=1)
     advance_after_seconds: float = Field(default=3600.0, gt=0)
     confirm_within_seconds: float = Field(default=120.0, gt=0)
-    """An item that nobody answered for that long is planned again."""
+    """An item without an answer for this long is planned again."""
     upkeep_after_applies: int = Field(default=100, ge=0)
     """So many transactions leave a destination's table in so many files that merging them pays; 0 for never."""
+
+
+CommitChoice = Literal["auto", "direct", "extension"]
 
 
 class Applier(Section):
@@ -138,9 +137,22 @@ class Applier(Section):
     seed_deadline_seconds: float = Field(default=3600.0, gt=0)
     """The same of a seed, where it is more."""
     stall_seconds: float = Field(default=10.0, gt=0)
-    """Who has neither come back nor kept his process busy for so long is answered for as failed."""
+    """An apply that moves no bytes and uses no CPU for this long is reported as failed."""
     memory_limit: str = "1GB"
     """Of each DuckDB instance; beyond it, it spills to disk."""
+    commit: CommitChoice = "auto"
+    """``auto``: directly where that can be done, else by DuckLake's extension. ``direct``: an apply that can't be
+    committed directly fails and says why. ``extension``: never directly."""
+
+
+class Health(Section):
+    every_seconds: float = Field(default=900.0, ge=0, le=31_536_000)
+    """How often the catalogs are asked how their lakes fare; 0 for never."""
+
+
+class MetricsLimits(Section):
+    most_destinations: int = Field(default=500, ge=0)
+    """So many have gauges of their own for their lakes; of more, only the worst."""
 
 
 class Web(Section):
@@ -188,6 +200,10 @@ class Registry(Section):
     url_env: str | None = None
 
 
+COPIES = "pipelines"
+"""The folder of the state directory that holds the pipelines from REST, as files."""
+
+
 class Config(Section):
     """A whole file. ``path`` is the file's own; relative paths have been made absolute against its folder."""
 
@@ -205,6 +221,8 @@ class Config(Section):
     server: Server = Server()
     reader: Reader = Reader()
     applier: Applier = Applier()
+    health: Health = Health()
+    metrics: MetricsLimits = MetricsLimits()
     web: Web = Web()
     state: State = State()
     instance: Instance = Instance()
@@ -212,3 +230,8 @@ class Config(Section):
     spark: Spark = Spark()
     registry: Registry = Registry()
     state_dir: Path
+
+    @property
+    def over_rest(self) -> bool:
+        """Whether the pipeline came over REST: its file is a copy."""
+        return self.path.parent == self.state_dir / COPIES

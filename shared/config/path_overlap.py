@@ -25,7 +25,7 @@ ADVICE = "write a data path of its own"
 
 @dataclass(frozen=True)
 class Claim:
-    """``lake``: equal for equal lakes. ``owner``: how whoever claims the path is called in a message."""
+    """``lake``: equal for equal lakes. ``owner``: what a message calls the owner of the path."""
 
     owner: str
     lake: Hashable
@@ -86,7 +86,7 @@ class Paths:
                 owners.pop(claim.lake, None)
 
     def clash(self, claim: Claim) -> str | None:
-        """What is wrong with a claim, in words; None where nobody else's lake is in its way."""
+        """What is wrong with a claim, as a text; None if no other lake overlaps."""
         self._asked += 1
         if self._asked > FEW:
             self._sort()

@@ -18,17 +18,15 @@ from typing import Any, TypeAlias
 
 import yaml
 
-from shared.config.model import Config
+from shared.config.model import COPIES
 from shared.contracts.messages import NAME
 
-FOLDER = "pipelines"
-
 UNFINISHED_FOR_S = 60.0
-"""After which a file that is still being written has nobody who writes it."""
+"""A file that has been unfinished for this long has lost its writer."""
 
 ENDING = ".yaml"
 
-HEAD = "# Viaduck's copy of a pipeline that came over REST, version {version}. Put it anew to change it."
+HEAD = "# Viaduck's copy of a pipeline from REST, version {version}. To change it, put the pipeline again."
 VERSION = re.compile(rb"^#[^\n]*, version (\d{1,18})\.")
 LONGEST_HEAD = 200
 
@@ -47,14 +45,14 @@ class Copy:
     version: int
 
 
-class Copies:
+class PipelineFiles:
     """Those of one service. Each is written whole or not at all, so several processes may share a folder.
 
     Raises ``ValueError`` for a name that no pipeline can have, and ``OSError``.
     """
 
     def __init__(self, state_dir: Path) -> None:
-        self.folder = state_dir / FOLDER
+        self.folder = state_dir / COPIES
 
     def file(self, pipeline: str) -> Path:
         """Where the copy of a pipeline is, or would be. No name leads out of the folder."""
@@ -90,7 +88,7 @@ class Copies:
         return 0 if said is None else int(said[1])
 
     def read(self, pipeline: str) -> Copy | None:
-        """A copy as it was written; None where there is none, or somebody else wrote there."""
+        """A copy as it was written; None if there is none, or another program wrote there."""
         version = self.version(pipeline)
         if version == 0:
             return None
@@ -122,7 +120,7 @@ class Copies:
             raise
 
     def _sweep(self) -> None:
-        """Take away what was never finished: whoever wrote it was killed. Others may be writing theirs this moment."""
+        """Remove unfinished files of writers that were killed. Other writers may be active at this moment."""
         for each in self.folder.glob(".*.new"):
             with suppress(FileNotFoundError):
                 if time.time() - each.stat().st_mtime > UNFINISHED_FOR_S:
@@ -130,11 +128,6 @@ class Copies:
 
     def remove(self, pipeline: str) -> None:
         self.file(pipeline).unlink(missing_ok=True)
-
-
-def is_copy(config: Config) -> bool:
-    """Whether a pipeline came over REST: its file is a copy."""
-    return config.path.parent == config.state_dir / FOLDER
 
 
 def _written(pipeline: str, document: Mapping[str, Any], version: int) -> bytes:

@@ -13,7 +13,7 @@ from shared.config import public_url
 from shared.config.catalogs import ResolvedLake
 from shared.config.config_errors import Mistakes, join, quoted
 from shared.config.lake_rules import (
-    World,
+    ConfigContext,
     check_lake,
     check_properties,
     check_variable,
@@ -33,7 +33,7 @@ MEMORY = r"\d+(\.\d+)?\s*[KMGT](i?B)?"
 DATABASES = ("sqlite", "postgresql")
 
 
-def check(sections: Sections, world: World, mistakes: Mistakes) -> None:
+def check(sections: Sections, world: ConfigContext, mistakes: Mistakes) -> None:
     """Note every mistake that a look at one value alone does not show."""
     source = section_of(sections, "source")
     lake = check_lake(source, "source", world, mistakes) if isinstance(sections.get("source"), dict) else None
@@ -45,7 +45,7 @@ def check(sections: Sections, world: World, mistakes: Mistakes) -> None:
     check_common(sections, world, mistakes)
 
 
-def check_common(sections: Sections, world: World, mistakes: Mistakes) -> None:
+def check_common(sections: Sections, world: ConfigContext, mistakes: Mistakes) -> None:
     """The same for the sections that the pipelines of a deployment share."""
     _check_partition(section_of(section_of(sections, "instance"), "partition"), mistakes)
     _check_instance(section_of(sections, "instance"), mistakes)
@@ -63,7 +63,11 @@ def destinations_of(sections: Sections) -> list[dict[str, Any]]:
 
 
 def _check_destinations(
-    destinations: list[dict[str, Any]], source: Sections, lake: ResolvedLake | None, world: World, mistakes: Mistakes
+    destinations: list[dict[str, Any]],
+    source: Sections,
+    lake: ResolvedLake | None,
+    world: ConfigContext,
+    mistakes: Mistakes,
 ) -> list[ResolvedLake | None]:
     """The lakes of the destinations, as far as they are known."""
     places = [join("destinations", number) for number in range(len(destinations))]
@@ -76,11 +80,11 @@ def _check_destinations(
     origin = table_of(lake, source, None)
     for place, table in zip(places, tables, strict=True):
         if table is not None and table == origin:
-            mistakes.note(join(place, "table"), "is the source's own table; write another catalog, schema or table")
+            mistakes.note(join(place, "table"), "is the source's own table; choose another catalog, schema or table")
     _check_repeated("id", [text_of(each, "id") for each in destinations], "ids must differ", mistakes)
     values = [text_of(each, "routing_value") for each in destinations]
     _check_repeated("routing_value", values, "each routing value goes to one destination", mistakes)
-    _check_repeated("table", tables, "write another catalog, schema or table", mistakes, "lake and table")
+    _check_repeated("table", tables, "choose another catalog, schema or table", mistakes, "lake and table")
     return lakes
 
 
@@ -88,7 +92,7 @@ def _check_paths(
     sections: Sections,
     source: ResolvedLake | None,
     lakes: list[ResolvedLake | None],
-    world: World,
+    world: ConfigContext,
     mistakes: Mistakes,
 ) -> None:
     """Note data paths that lie in another lake's."""
@@ -106,7 +110,7 @@ def _check_paths(
 
 
 def _claim(
-    owner: str, section: Sections, lake: ResolvedLake | None, defaults: Mapping[str, Any], world: World
+    owner: str, section: Sections, lake: ResolvedLake | None, defaults: Mapping[str, Any], world: ConfigContext
 ) -> Claim | None:
     if lake is None:
         return None
@@ -167,7 +171,7 @@ def _check_instance(instance: Sections, mistakes: Mistakes) -> None:
         mistakes.note("instance.id", "holds a slash or a control character; write letters, digits, dots and dashes")
 
 
-def _check_kafka(kafka: Sections, world: World, mistakes: Mistakes) -> None:
+def _check_kafka(kafka: Sections, world: ConfigContext, mistakes: Mistakes) -> None:
     check_variables(section_of(kafka, "properties"), "kafka.properties", world, mistakes)
     _check_signing(kafka, world, mistakes)
     prefix = text_of(kafka, "topic_prefix")
@@ -175,7 +179,7 @@ def _check_kafka(kafka: Sections, world: World, mistakes: Mistakes) -> None:
         mistakes.note("kafka.topic_prefix", "must be 1 to 200 letters, digits, dots, underscores and dashes")
 
 
-def _check_signing(kafka: Sections, world: World, mistakes: Mistakes) -> None:
+def _check_signing(kafka: Sections, world: ConfigContext, mistakes: Mistakes) -> None:
     for name in ("signing_key", "former_signing_key"):
         variable = text_of(kafka, f"{name}_env")
         if variable is not None:
@@ -186,7 +190,7 @@ def _check_signing(kafka: Sections, world: World, mistakes: Mistakes) -> None:
         mistakes.note("kafka.signing", "is off, and a key is given; leave out one of them")
 
 
-def _check_registry(registry: Sections, world: World, mistakes: Mistakes) -> None:
+def _check_registry(registry: Sections, world: ConfigContext, mistakes: Mistakes) -> None:
     url, name = text_of(registry, "url"), text_of(registry, "url_env")
     if "url" in registry and "url_env" in registry:
         mistakes.note("registry.url_env", "is given beside url; keep one of them")
@@ -212,7 +216,7 @@ def _check_public_url(server: Sections, mistakes: Mistakes) -> None:
         mistakes.note("server.public_url", str(error))
 
 
-def _check_token(server: Sections, world: World, mistakes: Mistakes) -> None:
+def _check_token(server: Sections, world: ConfigContext, mistakes: Mistakes) -> None:
     name = text_of(server, "token_env")
     if name is not None:
         check_variable(name, "server.token_env", world, mistakes)

@@ -1,8 +1,8 @@
-"""Routing value → safe name, or none. Values in, values out.
+"""Routing value → safe name, or None. Values in, values out.
 
-A routing value is data from strangers. What is made of it becomes an id, a piece of a path, of a URI and of a name in
-Postgres, so it must be harmless in all of them *as it is*: it is never bent into shape, because two values could be
-bent into one name.
+A routing value is untrusted. Its name becomes an id and a part of a path, of a URI and of a name in Postgres, so the
+value must be safe in all of them *as it is*. It is never rewritten into a name, because two values could result in the
+same name.
 """
 
 from __future__ import annotations

@@ -10,12 +10,12 @@ PASSWORD_WORDS = frozenset({"password", "sslpassword", "oauth_client_secret", "s
 SECRET_PROPERTIES = frozenset({"s3_access_key_id", "s3_secret_access_key", "s3_session_token"})
 
 LONGEST = 8_000
-"""Characters of a stranger's text that a message can use: the rest is cut off before anybody looks into it."""
+"""Characters of an untrusted text that a message can use: the rest is cut off before anything searches it."""
 
 LONGEST_LINE = 64_000
 """Of a line of the log, its traceback included."""
 
-# Every repetition is possessive or ends where the next one begins: no text, whoever wrote it, takes longer than its
+# Every repetition is possessive or ends where the next one begins: no text takes longer than its
 # length. A value that is never closed reaches to the end, even behind a lone backslash.
 SQL_IN_SQL = r"''(?:[^']++|'(?!'))*+''"
 SINGLE = r"'(?:[^'\\]++|\\[\s\S])*+\\?(?:'|\Z)"
@@ -67,7 +67,7 @@ def _without_password(run: re.Match[str]) -> str:
 
 
 def told(text: str, most: int = LONGEST) -> str:
-    """As much of a stranger's text as a message can use, without secrets: nor a piece of one that is cut through."""
+    """As much of an untrusted text as a message can use, without secrets, also if the cut goes through a secret."""
     if len(text) <= most:
         return scrub(text)
     return scrub(text[:most] + CUT).removesuffix(CUT) + "…"

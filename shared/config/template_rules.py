@@ -10,15 +10,15 @@ from psycopg.conninfo import conninfo_to_dict
 
 from shared.config.catalogs import POSTGRES, CatalogRefused, ResolvedLake, has_password, parse_catalog
 from shared.config.config_errors import Mistakes, join
-from shared.config.lake_rules import CATALOG_KEYS, World, check_lake, section_of, text_of
+from shared.config.lake_rules import CATALOG_KEYS, ConfigContext, check_lake, section_of, text_of
 from shared.config.model import PLACEHOLDER
 from shared.config.secrets import SECRET_PROPERTIES
 from shared.contracts.messages import NAME
 
 HERE = "template"
 PLACES = ("id", "name", "catalog", "metadata_schema", "data_path", "schema", "table")
-"""Keys that may hold the placeholder; plain properties may as well. Never the name of a variable: nobody but whoever
-writes the file decides which variables are read."""
+"""Keys that may hold the placeholder; plain properties may as well. Never the name of a variable: only the author of
+the file decides which variables are read."""
 
 LONGEST_NAME = 63
 """Bytes of a name in Postgres; longer ones are cut there, and two could become one."""
@@ -26,7 +26,7 @@ LONGEST_NAME = 63
 Section = Mapping[str, Any]
 
 
-def check_template(section: Section, appear: Section, world: World, mistakes: Mistakes) -> None:
+def check_template(section: Section, appear: Section, world: ConfigContext, mistakes: Mistakes) -> None:
     """Note what is wrong with either; an empty template is none."""
     _check_allow(appear, mistakes)
     if not section:
@@ -88,7 +88,7 @@ def _holds_brace(value: Any) -> bool:
     return isinstance(value, str) and ("{" in value or "}" in value)
 
 
-def _check_secrets(section: Section, world: World, mistakes: Mistakes) -> None:
+def _check_secrets(section: Section, world: ConfigContext, mistakes: Mistakes) -> None:
     """What is made from a template is registered and travels, as what comes over REST."""
     for name in section_of(section, "properties"):
         if name in SECRET_PROPERTIES:
@@ -104,7 +104,7 @@ def _check_secrets(section: Section, world: World, mistakes: Mistakes) -> None:
         mistakes.note(join(HERE, "catalog"), f"holds a password; {advice}")
 
 
-def _check_hosts(section: Section, world: World, mistakes: Mistakes) -> None:
+def _check_hosts(section: Section, world: ConfigContext, mistakes: Mistakes) -> None:
     """A routing value may name a database, and never choose to whom passwords and rows are sent: names have dots."""
     if PLACEHOLDER in (text_of(section_of(section, "properties"), "s3_endpoint") or ""):
         place = join(join(HERE, "properties"), "s3_endpoint")
@@ -119,7 +119,7 @@ def _check_hosts(section: Section, world: World, mistakes: Mistakes) -> None:
         mistakes.note(join(HERE, "catalog"), said)
 
 
-def _words(catalog: str | None, world: World) -> dict[str, str]:
+def _words(catalog: str | None, world: ConfigContext) -> dict[str, str]:
     """Connection words; none for another kind of catalog."""
     normal = "" if catalog is None else parse_catalog(catalog, world.folder)
     if not normal.startswith(POSTGRES):

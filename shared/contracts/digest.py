@@ -15,12 +15,32 @@ Version = tuple[str, int, str]
 
 def digest(known: Iterable[Version]) -> str:
     """The digest of what is known of each destination; their order does not matter."""
-    return f"{sum(_hash(*one) for one in known) % _MODULUS:032x}"
+    return _written(sum(_hash(*one) for one in known))
+
+
+class RunningDigest:
+    """The digest of a set that changes one destination at a time: each change costs as much as one destination."""
+
+    def __init__(self) -> None:
+        self._sum = 0
+
+    def add(self, one: Version) -> None:
+        self._sum += _hash(*one)
+
+    def remove(self, one: Version) -> None:
+        self._sum -= _hash(*one)
+
+    def __str__(self) -> str:
+        return _written(self._sum)
 
 
 def value_digest(value: str) -> str:
     """A name of fixed length for a routing value, whatever that holds: 32 hexadecimal digits."""
     return hashlib.sha256(value.encode()).hexdigest()[:VALUE_DIGITS]
+
+
+def _written(total: int) -> str:
+    return f"{total % _MODULUS:032x}"
 
 
 @lru_cache(maxsize=65_536)

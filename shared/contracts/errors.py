@@ -1,13 +1,13 @@
-"""Every error of Viaduck, and what is done about it.
+"""The errors that the services share, and what is done about each.
 
 ::
 
-    ViaduckError                carries type, message, hint, and where it happened
+    Error                       the root
     ├── ConfigError             mistakes in a file, one line each; exit code 2
     ├── DependencyError         a catalog, broker, registry or store can't be reached; exit code 3
-    ├── DestinationError        one destination can't go on; its ``type`` decides between retry and park
-    │   └── Fenced              another generation or applier owns the cursor: normal, silent
-    └── SourceError             the source can't be read or is not what it was
+    └── ViaduckError            carries type, message, hint, and where it happened
+        ├── DestinationError    one destination can't go on; its ``type`` decides between retry and park
+        └── SourceError         the source can't be read or is not what it was
 
 Errors are told apart by the question "would the caller act differently?"; everything else is the message's business.
 ``POLICY`` maps each type to exactly one action. Nothing is skipped, ever: the only way past a bad item is through it
@@ -43,6 +43,7 @@ POLICY: dict[str, Action] = {
     "storage_failed": Action.RETRY,
     "deadline_exceeded": Action.RETRY,
     "commit_unknown": Action.RETRY,
+    "not_direct": Action.RETRY,
     "internal": Action.RETRY,
     # an operator is needed
     "access_denied": Action.PARK,
@@ -77,7 +78,11 @@ POLICY: dict[str, Action] = {
 }
 
 
-class ViaduckError(Exception):
+class Error(Exception):
+    """The root: an error with a text for its user."""
+
+
+class ViaduckError(Error):
     """Base of all errors.
 
     ``type`` is a key of ``POLICY``; ``message`` says what was attempted, where, on which range and why it failed;
@@ -108,14 +113,7 @@ class SourceError(ViaduckError):
     """The source can't be read, or is not the table that it was."""
 
 
-class Fenced(DestinationError):
-    """The cursor belongs to another generation."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__("fenced", message)
-
-
-class DependencyError(Exception):
+class DependencyError(Error):
     """Something that a command needs does not answer; ends it with exit code 3."""
 
     def __init__(self, what: str, message: str, hint: str = "") -> None:
@@ -125,7 +123,7 @@ class DependencyError(Exception):
         self.hint = hint
 
 
-class ConfigError(Exception):
+class ConfigError(Error):
     """Mistakes in a configuration file, one line each: path, what is wrong, what to write instead. Exit code 2."""
 
     def __init__(self, mistakes: Sequence[str]) -> None:

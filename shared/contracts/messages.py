@@ -1,4 +1,4 @@
-"""What travels on the five topics: one model each, and how they are parsed.
+"""The messages on the five topics: one model each, and how they are parsed.
 
 ==========================  =====================  =========  ==============================
 topic                       key                    kept       producer → consumer
@@ -7,11 +7,11 @@ topic                       key                    kept       producer → consu
 ``viaduck.pipelines``       pipeline               compacted  control → readers, appliers
 ``viaduck.work``            pipeline/destination   by time    reader → appliers
 ``viaduck.progress``        pipeline/destination   compacted  appliers, reader → reader, control
-``viaduck.dead-letter``     as received            by time    whoever could not read a message
+``viaduck.dead-letter``     as received            by time    any service that could not read a message
 ==========================  =====================  =========  ==============================
 
-A message is a hint: every one of them may be lost, doubled, reordered or delayed without harm, because a destination's
-position lives in the destination itself.
+Messages are hints: each may be lost, duplicated, reordered or delayed without harm, because a destination's position is
+stored in the destination itself.
 """
 
 from __future__ import annotations
@@ -29,8 +29,12 @@ VERSION: Final = 1
 MAX_GENERATION: Final = 2**53
 """No destination ever lives that often: a message with more is garbage, and must not become our truth."""
 
+ADOPTABLE: Final = 2**52
+"""The highest generation that is taken from a destination's own lake, whose owner may have written it: as many lives
+may follow it."""
+
 MOST: Final = 2**62
-"""Of whatever else is counted: far more than anybody counts, and what a catalog can hold."""
+"""An upper bound for other counters, which a catalog can store."""
 
 Snapshot = Annotated[int, Field(ge=0, le=MOST)]
 Position = Annotated[int, Field(ge=NOT_SEEDED, le=MOST)]
@@ -89,8 +93,8 @@ class SeedMode(StrEnum):
 class LakeRef(BaseModel):
     """Where a lake is, without its secrets.
 
-    Exactly one of ``catalog``, ``catalog_env`` and ``postgres_uri_env`` is set, or none where the file itself holds a
-    password: then ``from_file`` is true and whoever opens the lake takes catalog and properties from its own file.
+    Exactly one of ``catalog``, ``catalog_env`` and ``postgres_uri_env`` is set, or none if the file itself contains a
+    password: then ``from_file`` is true, and each service takes catalog and properties from its own file.
     ``properties`` are DuckDB S3 settings; a key that ends in ``_env`` names an environment variable.
     """
 
@@ -108,9 +112,9 @@ class LakeRef(BaseModel):
 
 
 class Destination(Message):
-    """``viaduck.destinations``: what an operator wants of one destination, be it that there is none any more.
+    """``viaduck.destinations``: the declared state of one destination, also that it was removed.
 
-    A tombstone means nothing: it has no version, and where partitions were added an older message may lie in another.
+    A tombstone means nothing: it has no version, and after partitions were added an older message may be in another.
     """
 
     pipeline: Name
@@ -132,7 +136,7 @@ class Destination(Message):
     drop: bool = False
     """Table and cursor are to be taken away; the state is ``stopped``."""
     managed_by: Literal["file", "api"] = "file"
-    """For a control that lost its registry: nobody else asks."""
+    """For a control that lost its registry; other services ignore it."""
     removed: bool = False
     """It is gone; what it wrote stays."""
     registry: Count = 0
@@ -151,10 +155,10 @@ class Destination(Message):
 
 
 class PipelineDocument(Message):
-    """``viaduck.pipelines``: a pipeline that was put over REST; without a document it is gone.
+    """``viaduck.pipelines``: a pipeline that was put over REST; without a document it was removed.
 
-    One that went is never said by a tombstone: those are forgotten after a while, and a service that was away for
-    longer would keep it for ever.
+    A removal is never a tombstone: brokers delete those after a while, and a service that was away for longer would
+    keep the pipeline.
     """
 
     pipeline: Name
@@ -165,9 +169,9 @@ class PipelineDocument(Message):
 
 
 class Seen(BaseModel):
-    """A snapshot of the source and when it was committed, by the catalog's own clock.
+    """A snapshot of the source and the time of its commit, by the catalog's own clock.
 
-    A history that was undone and written anew, as after a restore from a backup, repeats the number and not the time.
+    A history that was replaced, as after a restore from a backup, repeats the number and not the time.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -232,6 +236,13 @@ class Outcome(StrEnum):
     PARKED = "parked"
 
 
+class CommitPath(StrEnum):
+    """Who wrote a commit: Viaduck itself by DuckLake's specification, or DuckLake's extension."""
+
+    DIRECT = "direct"
+    EXTENSION = "extension"
+
+
 class Problem(BaseModel):
     """An error as users see it, in messages, over HTTP and in the terminal. ``type`` is a key of ``errors.POLICY``."""
 
@@ -253,7 +264,7 @@ class Progress(Message):
     kind: ItemKind
     outcome: Outcome
     generation: int
-    """The item's generation; for ``fenced`` the one that the cursor holds."""
+    """The item's generation; for ``fenced`` the generation of the cursor."""
     position: Position | None = None
     """The stored cursor as the applier last saw it; None when it could not be read, -1 when there is none."""
     through: Snapshot | None = None
@@ -266,6 +277,10 @@ class Progress(Message):
     """Rows deleted and inserted over the destination's life, as its cursor counts them."""
     seconds: dict[str, float] = {}
     """Wall time by phase: ``feed``, ``state``, ``apply``, ``total``."""
+    commit: CommitPath | None = None
+    """For ``applied``: who committed."""
+    commit_reason: str | None = None
+    """Why the extension committed, where Viaduck would have done so itself otherwise."""
     error: Problem | None = None
     applier: str = ""
     at: datetime = Field(default_factory=now)
@@ -327,15 +342,15 @@ class Frontier(Message):
     """
     lagging: dict[str, Lagging] = {}
     settled: bool
-    """Nothing is in flight, waiting to be planned or unprobed: whoever lags is parked, exhausted or switched off."""
+    """No item is in flight, due or unprobed: destinations that lag are parked, exhausted, paused or stopped."""
     error: Problem | None = None
     """Why the source can't be read now; None while it can."""
     notice: str | None = None
-    """What makes it dear to read, and the statement that mends it; None where nothing does."""
+    """Why the table is expensive to read, and the statement that corrects it; None if it is not."""
     look_age_seconds: float | None = Field(default=None, ge=0)
     """How long before ``at`` the source was last looked at with success; None where it never was."""
     overdue: bool = False
-    """That is too long: nobody knows what the source holds now, and so how far anybody is behind."""
+    """The last poll is too old: the state of the source, and every lag, are unknown."""
     at: datetime = Field(default_factory=now)
 
     @property
@@ -344,7 +359,7 @@ class Frontier(Message):
 
 
 class Offered(BaseModel):
-    """A routing value without a destination. It is data from strangers: it may hold any character but no more of them.
+    """A routing value without a destination. It is untrusted and may contain any character.
 
     ``value`` is the whole value or, where that is longer than ``LONGEST_OFFERED``, its beginning.
     """
@@ -364,8 +379,8 @@ class Offered(BaseModel):
 class Offer(Message):
     """``viaduck.progress``, key ``pipeline/@instance/offer``: routing values that have no destination.
 
-    Always all that the reader remembers, so that the last one says everything. It is bounded: whoever is left out is
-    offered when its rows change again, or when there is room.
+    Always all that the reader remembers, so that the last message is complete. It is bounded: a value that is left out
+    is offered when its rows change again, or when there is room.
     """
 
     record: Literal["offer"] = "offer"
@@ -381,8 +396,56 @@ class Offer(Message):
         return f"{self.pipeline}/@{self.instance}/offer"
 
 
+class LakeFigures(BaseModel):
+    """How a table and its lake fare, as the catalog had it at one moment. Sizes are in bytes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format_version: str = Field(max_length=40)
+    files: Count
+    bytes: Count
+    rows: Count
+    delete_files: Count
+    dead_rows: Count
+    inlined_rows: Count
+    small_files: Count
+    old_files: Count
+    old_bytes: Count
+    cleanup_files: Count
+    snapshots: Count
+    oldest_snapshot: Snapshot
+    oldest_at: datetime
+    oldest_age_seconds: float = Field(ge=0, allow_inf_nan=False)
+
+    @property
+    def small_file_share(self) -> float:
+        """Of the live files; 0 where there is none."""
+        return self.small_files / self.files if self.files else 0.0
+
+
+class LakeHealth(Message):
+    """``viaduck.progress``, key ``pipeline/destination/@health``: what a look at a destination's catalog came to.
+
+    That of the source, without ``destination``, has the key ``pipeline/@source/@health``. Either ``figures`` or
+    ``error`` is there.
+    """
+
+    record: Literal["health"] = "health"
+    pipeline: Name
+    destination: Name | None = None
+    generation: Generation | None = None
+    figures: LakeFigures | None = None
+    error: Problem | None = None
+    applier: str = ""
+    at: datetime = Field(default_factory=now)
+
+    @property
+    def key(self) -> str:
+        return f"{self.pipeline}/{self.destination or '@source'}/@health"
+
+
 class DeadLetter(Message):
-    """``viaduck.dead-letter``: a message that nobody could read, and why. The payload is base64."""
+    """``viaduck.dead-letter``: a message that could not be read, and the reason. The payload is base64."""
 
     topic: str
     partition: int
@@ -396,20 +459,28 @@ class DeadLetter(Message):
     at: datetime = Field(default_factory=now)
 
 
-def parse_progress(payload: bytes) -> Progress | Frontier | Offer:
-    """Parse a value of the progress topic, which carries three records. Raises ``UnreadableMessage``.
+Told = Progress | Frontier | Offer | LakeHealth
+"""What the progress topic carries."""
+
+
+def parse_progress(payload: bytes) -> Told:
+    """Parse a value of the progress topic, which carries four records. Raises ``UnreadableMessage``.
 
     Quotes within a quoted text are escaped in JSON, so no routing value and no error can pass for a mark.
     """
-    model: type[Progress] | type[Frontier] | type[Offer]
+    model: type[Told]
     model = next((model for mark, model in MARKED.items() if mark in payload), Progress)
     return model.from_bytes(payload)
 
 
-MARKED: dict[bytes, type[Frontier] | type[Offer]] = {b'"record":"frontier"': Frontier, b'"record":"offer"': Offer}
+MARKED: dict[bytes, type[Frontier] | type[Offer] | type[LakeHealth]] = {
+    b'"record":"frontier"': Frontier,
+    b'"record":"offer"': Offer,
+    b'"record":"health"': LakeHealth,
+}
 
 
 def schemas() -> dict[str, dict[str, Any]]:
     """The JSON schema of each topic's message, for documentation and other producers."""
-    models = (Destination, PipelineDocument, WorkItem, Progress, Frontier, Offer, DeadLetter)
+    models = (Destination, PipelineDocument, WorkItem, Progress, Frontier, Offer, LakeHealth, DeadLetter)
     return {model.__name__: model.model_json_schema() for model in models}

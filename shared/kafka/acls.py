@@ -1,8 +1,7 @@
-"""What each service must be allowed to do on a broker with ACLs, and nothing more.
+"""The rights that each service needs on a broker with ACLs.
 
-A signature says that somebody of the deployment wrote a message; ACLs say who may write at all. With one principal for
-each service, whoever takes over a reader can't say what destinations there are, and who takes over an applier can't
-send work.
+A signature proves that a service of the deployment wrote a message; ACLs say which client may write at all. With one
+principal per service, a compromised reader cannot declare destinations, and a compromised applier cannot send work.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class Broker:
     def identities(self, names: Iterable[str], timeout_s: float = ANSWER_WITHIN_S) -> Mapping[str, TopicIdentity]:
         """Which topics stand behind ``names``, without those that are missing. Raises ``DependencyError``.
 
-        A topic that was deleted and made again, be it with the whole cluster, has another identity. Asking creates
+        A topic that was deleted and created again, also with the whole cluster, has another identity. Asking creates
         nothing. The mock cluster can't answer.
         """
         asked = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=timeout_s)
@@ -87,7 +87,7 @@ class Broker:
             self._await_created(self._admin.create_topics(missing, operation_timeout=timeout_s), timeout_s)
 
     def _touch(self, names: Iterable[str], timeout_s: float) -> None:
-        """The mock cluster can't create topics on demand; they spring up when somebody asks for them by name."""
+        """The mock cluster creates topics only when a client asks for them by name."""
         for name in names:
             try:
                 self._admin.list_topics(name, timeout=timeout_s)

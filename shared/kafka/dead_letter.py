@@ -1,4 +1,4 @@
-"""Puts aside what nobody could read, with the reason, so that it never blocks its partition."""
+"""Stores messages that could not be read, with the reason, so that they never block their partition."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ MAX_PAYLOAD = 256 * 1024
 MAX_REASON = 4_000
 
 FORGED_PER_MINUTE = 60
-"""Of messages that nobody of us signed, so many become letters and lines of the log; the metric counts them all.
+"""Messages without a valid signature that become dead letters and log lines; the metric counts all.
 
-Whoever reaches the broker sends as many as he likes, and each would be written once more by every service.
+Their number is untrusted, and each would be written once more by every service.
 """
 
 

@@ -1,7 +1,7 @@
-"""The broker for those who have none: librdkafka's mock cluster, in a process of its own.
+"""The broker for deployments without one: librdkafka's mock cluster, in a process of its own.
 
-It listens on this machine alone, and whoever is on it may connect: what counts is signed (``signing``). It keeps
-nothing on disk and at most 5 MB of each partition, and each start has another port. That is enough, because
+It listens on this machine only, and every user of the machine may connect: messages are signed (``signing``). It
+stores nothing on disk and at most 5 MB per partition, and each start has another port. That suffices, because
 messages are hints; a deployment of more than one machine wants a real broker.
 
     python -m shared.kafka.embedded FILE     writes its address to FILE once it answers, and runs until SIGTERM
@@ -30,7 +30,7 @@ class EmbeddedBroker:
     """A running mock cluster; it lives as long as this object."""
 
     def __init__(self) -> None:
-        # An address that nobody serves: it is replaced by the mock's own.
+        # An address without a server: it is replaced by the mock's own.
         properties = {"bootstrap.servers": "127.0.0.1:1", "test.mock.num.brokers": 1, "log_level": 3}
         self._handle = Producer(properties)
         brokers = self._handle.list_topics(timeout=ANSWER_WITHIN_S).brokers.values()
@@ -38,7 +38,7 @@ class EmbeddedBroker:
 
 
 def tell(address: str, file: Path) -> None:
-    """Write the address so that a reader sees all of it or nothing, and nobody else any of it."""
+    """Write the address atomically, readable by this user only."""
     unfinished = file.with_name(file.name + ".new")
     unfinished.unlink(missing_ok=True)
     with os.fdopen(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as out:

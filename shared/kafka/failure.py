@@ -28,7 +28,7 @@ class NotDelivered(Exception):
 
 
 class ClientLost(Exception):
-    """A client that can't go on and must be built anew."""
+    """A client that cannot continue and must be created again."""
 
 
 def is_fatal(error: KafkaError) -> bool:
@@ -76,7 +76,7 @@ class Watch:
     def __call__(self, error: KafkaError) -> None:
         said = describe(error)
         if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED and not self._is_member:
-            return  # librdkafka asks who coordinates its group, whether anybody reads by one or not
+            return  # librdkafka asks for the coordinator of its group, even if the group is not used
         if is_fatal(error):
             self._fatal = said
         if error.code() not in REFUSED | UNREACHABLE and not is_fatal(error):

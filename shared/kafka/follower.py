@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
 import time
@@ -25,6 +26,8 @@ ANSWER_WITHIN_S = 5.0
 REBUILD_AFTER_S = 1.0
 
 Handler = Callable[[Record], None]
+Place = tuple[str, int]
+"""A topic and the number of a partition of it."""
 
 
 def end_process(_: Exception) -> None:
@@ -47,7 +50,9 @@ class Follower:
         self._urgent = urgent
         self._watch = Watch(client_id, is_member=False)
         self._renewed = threading.Event()
-        self._unread: set[tuple[str, int]] = set()
+        self._unread: set[Place] = set()
+        self._ends: dict[Place, int] = {}
+        """Behind the last record that each of them had when it was first read."""
         self._loop: Background | None = None
         self.caught_up = threading.Event()
         """Set once everything that the topics held at the start has been handled; then stays set."""
@@ -118,18 +123,30 @@ class Follower:
             consumer.close()
 
     def _take(self, loop: Background, consumer: Consumer, handler: Handler) -> None:
-        ended: list[tuple[str, int]] = []
+        ended: list[Place] = []
         records = self._receive(consumer, ended)
         for record in records:
             if loop.stopped.is_set():
                 return
             handler(record)
             loop.turned()
+            self._note_read(consumer, record)
         self._unread.difference_update(ended)
         if not self._unread:
             self.caught_up.set()
 
-    def _receive(self, consumer: Consumer, ended: list[tuple[str, int]]) -> list[Record]:
+    def _note_read(self, consumer: Consumer, record: Record) -> None:
+        """A broker tells of a partition's end only in answer to a fetch that finds nothing, and a busy one never does:
+        there the end is where the partition ended when it was first read."""
+        place = record.topic, record.partition
+        if place not in self._unread:
+            return
+        if place not in self._ends and (end := known_end(consumer, *place)) is not None:
+            self._ends[place] = end
+        if record.offset + 1 >= self._ends.get(place, math.inf):
+            self._unread.discard(place)
+
+    def _receive(self, consumer: Consumer, ended: list[Place]) -> list[Record]:
         def end(topic: str, number: int) -> None:
             ended.append((topic, number))
 
@@ -145,7 +162,7 @@ class Follower:
 
     def _assign(self, consumer: Consumer) -> None:
         partitions = self._partitions(consumer)
-        self._unread = {(p.topic, p.partition) for p in partitions}
+        self._unread, self._ends = {(p.topic, p.partition) for p in partitions}, {}
         consumer.assign([TopicPartition(p.topic, p.partition, OFFSET_BEGINNING) for p in partitions])
 
     def _partitions(self, consumer: Consumer) -> list[TopicPartition]:
@@ -160,3 +177,9 @@ class Follower:
                 raise ClientLost(f"{topic}: {describe(known.error)}")
             found += [TopicPartition(topic, number) for number in sorted(known.partitions)]
         return found
+
+
+def known_end(consumer: Consumer, topic: str, number: int) -> int | None:
+    """The offset behind the partition's last record, as the last fetch told; None where none has."""
+    _, end = consumer.get_watermark_offsets(TopicPartition(topic, number), cached=True)
+    return end if end >= 0 else None

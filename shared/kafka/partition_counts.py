@@ -31,7 +31,7 @@ class PartitionCounts:
         return self._known.get(topic)
 
     def forget(self) -> None:
-        """What is known may be wrong: a topic may have been made anew, with fewer."""
+        """The known numbers may be wrong: a topic may have been created again, with fewer partitions."""
         self._known.clear()
 
     def _ask(self, producer: Producer, topic: str) -> None:

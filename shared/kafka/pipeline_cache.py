@@ -7,17 +7,17 @@ from collections.abc import Callable
 
 import structlog
 
-from shared.config.pipeline_files import Copies
+from shared.config.pipeline_files import PipelineFiles
 from shared.contracts.messages import PipelineDocument, UnreadableMessage
 from shared.kafka.record import Record
 
 log = structlog.get_logger(__name__)
 
 
-class Copying:
+class PipelineCache:
     """``note`` hears each record of the topic, ``settle`` makes the copies so; each on a thread of its own."""
 
-    def __init__(self, copies: Copies, level: Callable[[], bool]) -> None:
+    def __init__(self, copies: PipelineFiles, level: Callable[[], bool]) -> None:
         """``level``: whether the topic has been read up to what it held; before that its words may be long past."""
         self._copies = copies
         self._level = level
@@ -28,7 +28,7 @@ class Copying:
         self._failed = False
 
     def note(self, record: Record) -> None:
-        """Raises ``UnreadableMessage``. A tombstone is nobody's word of ours, and means nothing."""
+        """Raises ``UnreadableMessage``. A tombstone is not written by Viaduck, and is ignored."""
         if record.value is None:
             return
         said = PipelineDocument.from_bytes(record.value)

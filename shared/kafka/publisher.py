@@ -39,9 +39,9 @@ class Publisher:
     """
 
     def __init__(self, settings: KafkaSettings, client_id: str, places: Mapping[str, Place] | None = None) -> None:
-        """``places``: by topic, who chooses the partition; one that is not named, or can't be asked about, goes by key.
+        """``places``: by topic, the function that chooses the partition; other topics are partitioned by key.
 
-        Whatever has a place must be sent from one thread.
+        Messages of a topic with a place must be sent from one thread.
         """
         self._settings = settings
         self._client_id = client_id
@@ -83,6 +83,10 @@ class Publisher:
             if is_fatal(error.args[0]):
                 self._failed(error)
             report(NotDelivered(f"{topic} {key}: {describe(error.args[0])}"))
+
+    def partitions(self, topic: str) -> int | None:
+        """How many partitions a topic has; None where the broker does not say now. One thread asks."""
+        return self._partitions.of(self._producer, topic)
 
     def flush(self, timeout_s: float) -> int:
         """Wait until everything is delivered or has failed; returns how many messages are still on their way."""

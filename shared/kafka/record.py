@@ -20,7 +20,7 @@ class Record:
     offset: int
     key: str | None
     raw: bytes | None
-    """What was sent, whoever did: for the dead-letter topic and for nobody else."""
+    """The bytes as sent, valid or not: for the dead-letter topic only."""
     headers: Mapping[str, str] = field(default_factory=dict)
     """Not signed, but for the signature: they decide nothing."""
     timestamp_ms: int = 0
@@ -29,7 +29,7 @@ class Record:
 
     @property
     def value(self) -> bytes | None:
-        """None for a tombstone. Raises ``UnreadableMessage`` where nobody of ours sent it."""
+        """None for a tombstone. Raises ``UnreadableMessage`` without a valid signature."""
         if self.distrust is not None:
             raise UnreadableMessage(self.distrust)
         return self.raw

@@ -1,8 +1,8 @@
-"""Notices that the broker was wiped, or that topics of ours were deleted and made again. Its clients don't.
+"""Detects that the broker was wiped, or that topics were deleted and created again. Kafka's clients do not.
 
-They wait without end for a topic that is missing, go on at a position of the topic that was, or collide with the
-producer ids that a new cluster hands out from the start again. So the topics are made again, and whoever uses them
-begins anew.
+They wait without end for a topic that is missing, continue at a position of the old topic, or collide with the
+producer ids that a new cluster assigns from the start again. So the topics are created again, and their users
+start over.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ ANSWER_WITHIN_S = 10.0
 
 
 class RenewalWatch:
-    """Looks at our topics' identities on a thread of its own, and calls ``on_renewed`` there when they changed.
+    """Polls the topics' identities on a thread of its own, and calls ``on_renewed`` there when they changed.
 
-    The embedded broker needs none: it comes back at another address, with which every service is started anew.
+    The embedded broker needs none: it returns at another address, with which every service is started again.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Reads a bounded part of a topic, for somebody who asks: not what comes later, and not for ever."""
+"""Reads a bounded part of a topic for a request: without waiting for later messages, and with a timeout."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Scan:
             low, high = ends_of(consumer, TopicPartition(topic, number))
             first = low if newest is None else max(low, high - max(1, newest // len(known.partitions)))
             found[number] = first, high
-        # The embedded broker keeps no times; whoever asks looks at each record's own anyway.
+        # The embedded broker stores no times; callers check each record's own time anyway.
         if since_ms is not None and not self._settings.embedded:
             asked = [TopicPartition(topic, number, since_ms) for number in found]
             for place in consumer.offsets_for_times(asked, timeout=ANSWER_WITHIN_S):
@@ -121,7 +121,7 @@ def _is_momentary(error: BaseException) -> bool:
     reraise=True,
 )
 def ends_of(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
-    """The partition's first offset and the one behind its last, as soon as somebody leads it. Raises KafkaException."""
+    """The partition's first offset and the one behind its last, as soon as it has a leader. Raises KafkaException."""
     low, high = consumer.get_watermark_offsets(place, timeout=ANSWER_WITHIN_S)
     return low, high
 

@@ -1,4 +1,4 @@
-"""What those who only send need of a publisher."""
+"""The parts of a publisher that its users need."""
 
 from __future__ import annotations
 
@@ -17,3 +17,7 @@ class Sender(Protocol):
         headers: Mapping[str, str] | None = None,
         on_delivery: Callable[[Exception | None], None] | None = None,
     ) -> None: ...
+
+
+class FlushingSender(Sender, Protocol):
+    def flush(self, timeout_s: float) -> int: ...

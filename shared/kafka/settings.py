@@ -99,7 +99,7 @@ class KafkaSettings:
         return {**PRODUCER, **self.client(client_id, on_error), **PRODUCER_FIXED}
 
     def consumer(self, client_id: str, group: str, on_error: ErrorHandler, *, urgent: bool = True) -> Properties:
-        """For one that is told what to read. What is not ``urgent`` may be late, and is cheap while nothing comes."""
+        """For a client with an assignment. What is not ``urgent`` may be late, and costs little while idle."""
         embedded = (EMBEDDED_URGENT if urgent else EMBEDDED_PATIENT) if self.embedded else {}
         return {**embedded, **self.client(client_id, on_error), **CONSUMER_FIXED, "group.id": group}
 

@@ -1,9 +1,9 @@
-"""Signatures of messages: only who has the deployment's key can write what the services act on.
+"""Signatures of messages: only holders of the deployment's key can write what the services act on.
 
-Whoever reaches a broker can write to its topics, and with the embedded one every user of the machine does. So each
-message carries an HMAC (SHA-256) of its topic, its key and its value, and one that does not is unreadable: it becomes a
-dead letter. A signed message that is sent again is as good as it was; what it says has a version, a generation or a
-position, and whoever hears it compares these.
+Every client that reaches a broker can write to its topics, and with the embedded broker that is every user of the
+machine. So each message carries an HMAC (SHA-256) of its topic, its key and its value. A message without a valid one is
+unreadable and becomes a dead letter. A signed message that is sent again is still valid; its content has a version, a
+generation or a position, which the consumer compares.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SHORTEST = 32
 """Bytes of a key: as many as the digest has."""
 
 SCHEME = "1"
-UNSIGNED = "it has no signature: whoever sent it does not have kafka.signing_key, or is an older version of Viaduck"
+UNSIGNED = "it has no signature: its sender does not have kafka.signing_key, or is an older version of Viaduck"
 WRONG = "its signature is not that of its topic, key and value: it was forged, changed, or signed with another key"
 
 
@@ -87,9 +87,9 @@ def is_configured(kafka: Kafka) -> bool:
 
 
 def own_key(state_dir: Path) -> Path:
-    """The key of a ``viaduck up`` whose file names none: made once, and readable by nobody else.
+    """The key of a ``viaduck up`` whose file names none: created once, and readable by this user only.
 
-    Raises ``ConfigError`` where it can't be kept.
+    Raises ``ConfigError`` if it cannot be stored.
     """
     file = state_dir / OWN_FILE
     try:
@@ -105,7 +105,7 @@ def own_key(state_dir: Path) -> Path:
 
 
 def _kept(file: Path) -> Path:
-    """A key that somebody else may have read is none. A start that was killed may have left an empty file."""
+    """A key that another user may have read is not used. A start that was killed may have left an empty file."""
     if file.stat().st_mode & 0o077:
         raise ConfigError([f"state_dir: {file} may be read by others; remove it, and another is made"])
     if file.stat().st_size == 0:

@@ -77,14 +77,14 @@ class WorkConsumer:
         return frozenset(self._assigned)
 
     def renew(self) -> None:
-        """The topics are others than before: join anew with the next ``poll``. The one method for any thread."""
+        """The topics were created again: rejoin with the next ``poll``. The only method for any thread."""
         self._renewed.set()
 
     def poll(self, timeout_s: float, limit: int = BATCH) -> list[Record]:
         """Up to ``limit`` records as soon as there is one; empty after ``timeout_s``.
 
-        Must be called again within five minutes even while every partition is paused, or the group thinks us dead.
-        A consumer that died is built anew: its partitions are revoked first.
+        Must be called again within five minutes even while every partition is paused, or the group expels the member.
+        A consumer that died is created again: its partitions are revoked first.
         """
         try:
             if self._renewed.is_set():

@@ -14,7 +14,7 @@ from shared.config.path_overlap import FILES
 from shared.contracts.errors import DestinationError
 from shared.lake.engine import POSTGRES as POSTGRES_SCANNER
 from shared.lake.engine import SQLITE as SQLITE_SCANNER
-from shared.lake.engine import surroundings
+from shared.lake.engine import ambient_settings
 from shared.lake.failure import classify
 from shared.lake.sql import ident, literal
 
@@ -30,16 +30,16 @@ S3_SETTINGS = {
 """Properties of the configuration file → parameters of DuckDB's S3 secret."""
 
 READ_STATEMENT_S, WRITE_STATEMENT_S = 120.0, 600.0
-"""What Postgres ends one of DuckLake's statements after: somebody may hold a lock on the catalog for good, and DuckDB
-gives up no statement by itself. A transaction that writes is given time to wait for other writers of the same lake; one
-of its statements that is ended, COMMIT included, has written nothing."""
+"""After how long Postgres ends one of DuckLake's statements: another client may hold a lock on the catalog, and DuckDB
+has no timeout of its own. A transaction that writes is given time to wait for other writers of the same lake; if one of
+its statements is ended, COMMIT included, it has written nothing."""
 
 NO_KEYS = {"KEY_ID": "", "SECRET": "", "SESSION_TOKEN": ""}
 
 
 def scanners(*lakes: ResolvedLake) -> frozenset[str]:
-    """What an instance must have loaded to attach those lakes, and may have: functions of other kinds of catalogs
-    would only serve whoever gets an expression of his run."""
+    """The extensions that an instance needs to attach those lakes, and may load: functions of other kinds of catalogs
+    would only serve an attacker whose expression is executed."""
     return frozenset(POSTGRES_SCANNER if lake.sqlite_file is None else SQLITE_SCANNER for lake in lakes)
 
 
@@ -97,19 +97,19 @@ def detach(con: duckdb.DuckDBPyConnection, alias: str) -> None:
     """Let go of a lake; nothing happens where it is not attached any more."""
     con.execute(f"DETACH DATABASE IF EXISTS {ident(alias)}")
     with contextlib.suppress(duckdb.Error):  # an instance that has been invalidated refuses even this
-        con.execute(f"DROP SECRET IF EXISTS {ident(_secret_name(alias))}")
+        forget_keys(con, alias)
 
 
 def confine(con: duckdb.DuckDBPyConnection, *aliases: str, writing: bool = False) -> None:
-    """Let an instance reach the files of the lakes that it has attached, its own temporary ones, and no others.
+    """Restrict an instance to the files of its attached lakes and its own temporary ones.
 
-    What a stranger's catalog names besides, be it a file, a view or an expression, DuckDB then refuses to open; nothing
-    on this instance can take that back. ``writing``: a folder that is still to be made is made now, since DuckLake
-    would look at its parents then, which it may not.
+    Whatever else an untrusted catalog names (a file, a view, an expression), DuckDB then refuses to open; no statement
+    on this instance can lift the restriction. ``writing``: create missing folders now, since DuckLake
+    would look at their parents then, which it may not.
     """
     data_paths = [_data_path(con, alias) for alias in aliases]
     for local in (path for path in data_paths if writing and "://" not in path):
-        with contextlib.suppress(OSError):  # whoever writes there says why it can't be
+        with contextlib.suppress(OSError):  # a later write reports why it fails
             Path(local).mkdir(parents=True, exist_ok=True)
     con.execute(f"SET allowed_directories = [{', '.join(literal(_below(path)) for path in data_paths)}]")
     con.execute("SET enable_external_access = false")
@@ -127,7 +127,7 @@ def _data_path(con: duckdb.DuckDBPyConnection, alias: str) -> str:
 def _prepare_sqlite(con: duckdb.DuckDBPyConnection, alias: str, file: Path, *, read_only: bool, create: bool) -> None:
     if not file.exists():
         if not create:
-            # DuckDB would leave an empty file behind, be it told not to create a lake.
+            # DuckDB would leave an empty file behind, even if it is told not to create a lake.
             raise FileNotFoundError(f"there is no catalog file {file}")
         file.parent.mkdir(parents=True, exist_ok=True)
     elif read_only:
@@ -178,37 +178,46 @@ def _beside(sqlite_file: Path | None) -> str | None:
 
 
 def _create_secret(con: duckdb.DuckDBPyConnection, alias: str, lake: ResolvedLake) -> None:
-    """Keys for the files below the lake's data path, and for no other: an instance may hold two lakes.
+    data_path = _data_path(con, alias)
+    if "://" in data_path:
+        use_keys(con, alias, lake, data_path)
+
+
+def use_keys(con: duckdb.DuckDBPyConnection, name: str, lake: ResolvedLake, data_path: str) -> None:
+    """Keys for the files below the lake's data path, and for no other: an instance may hold several lakes.
 
     A lake without keys gets empty ones: what a secret leaves out is filled in from elsewhere.
     """
-    data_path = _data_path(con, alias)
-    if "://" not in data_path or not (lake.strange or data_path.startswith(storage.STORES)):
+    if not (lake.untrusted or data_path.startswith(storage.STORES)):
         return
     if (said := storage.faulty_data_path(data_path)) is not None:
         hint = "correct the data path in the lake's own catalog, or make another lake"
         raise DestinationError("invalid_destination", f"the data path that the catalog holds {said}", hint)
-    keys = _keys(lake)
-    parts = [f"{name} {literal(keys[name])}" for name in S3_SETTINGS.values() if name in keys]
+    keys = keys_of(lake)
+    parts = [f"{word} {literal(keys[word])}" for word in S3_SETTINGS.values() if word in keys]
     parts.append(f"SCOPE {literal(_below(data_path))}")
-    con.execute(f"CREATE OR REPLACE SECRET {ident(_secret_name(alias))} (TYPE s3, {', '.join(parts)})")
+    con.execute(f"CREATE OR REPLACE SECRET {ident(_secret_name(name))} (TYPE s3, {', '.join(parts)})")
 
 
-def _keys(lake: ResolvedLake) -> dict[str, str]:
+def forget_keys(con: duckdb.DuckDBPyConnection, name: str) -> None:
+    con.execute(f"DROP SECRET IF EXISTS {ident(_secret_name(name))}")
+
+
+def keys_of(lake: ResolvedLake) -> dict[str, str]:
     """The parameters of a lake's secret, each of the three keys among them."""
     given = {S3_SETTINGS[key]: value for key, value in lake.properties.items() if key in S3_SETTINGS}
-    ambient = {} if lake.strange else {S3_SETTINGS[key]: value for key, value in surroundings().items()}
+    ambient = {} if lake.untrusted else {S3_SETTINGS[key]: value for key, value in ambient_settings().items()}
     if NO_KEYS.keys() & given.keys():
         ambient = {name: value for name, value in ambient.items() if name not in NO_KEYS}
     return NO_KEYS | ambient | given
 
 
 def _require_declared(con: duckdb.DuckDBPyConnection, alias: str, lake: ResolvedLake) -> None:
-    """Raises ``not_allowed`` where only a stranger's own catalog says where the lake's files are.
+    """Raises ``not_allowed`` if only an untrusted catalog says where the lake's files are.
 
     Its owner may change that at any time: to another lake's folder, or to a prefix that the keys of both open.
     """
-    if not lake.strange or lake.data_path is not None:
+    if not lake.untrusted or lake.data_path is not None:
         return
     said = _data_path(con, alias)
     if not is_beside(said, lake):

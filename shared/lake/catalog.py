@@ -113,6 +113,16 @@ class Stamped:
     extra_info: str
 
 
+@dataclass(frozen=True)
+class Present:
+    """What a catalog says now of what an attached lake remembers of it: its own tables of inlined rows, its newest
+    snapshot, and when some snapshots were committed, of those that are still retained."""
+
+    inlined: frozenset[str]
+    head: int
+    times: Mapping[int, datetime]
+
+
 class CatalogReader:
     """Reads one lake's metadata. Every call is a statement or two of its own, so nothing stays open or locked.
 
@@ -361,7 +371,7 @@ class CatalogReader:
         return int(row["live"]) + sum(inlined) - self._deleted_in_catalog(int(row["table_id"]))
 
     def has_rows(self, schema: str, table: str) -> bool:
-        """Whether the table holds a row now, be it in a file or inlined in the catalog."""
+        """Whether the table holds a row now, in a file or inlined in the catalog."""
         return self.live_rows(schema, table) > 0
 
     def inlined_into(self, schema: str, table: str) -> tuple[str, ...]:
@@ -377,13 +387,13 @@ class CatalogReader:
         return tuple(self._inlined_name(row) for row in found)
 
     def _inlined_name(self, row: Row) -> str:
-        """The name of a table of inlined rows, which whoever may write to the catalog could have made up."""
+        """The name of a table of inlined rows, which a writer of the catalog could have forged."""
         name = str(row["table_name"])
         if name != f"ducklake_inlined_data_{int(row['table_id'])}_{int(row['schema_version'])}":
             raise DestinationError(
                 "lake_incompatible",
                 f"the catalog of {self._lake} calls {name[:80]!r} a table of inlined rows, which DuckLake never does",
-                "somebody wrote to the catalog's own tables: restore ducklake_inlined_data_tables, then resume",
+                "the catalog's own tables were modified: restore ducklake_inlined_data_tables, then resume",
             )
         return name
 
@@ -491,6 +501,21 @@ class CatalogReader:
         a flush may drop one without a new schema version (H12)."""
         found = self._all("SELECT table_id, schema_version, table_name FROM {}ducklake_inlined_data_tables")
         return frozenset(self._inlined_name(row) for row in found)
+
+    def present(self, seen: int) -> Present:
+        """One statement for all that tells whether what is remembered since snapshot ``seen`` still holds."""
+        found = self._all(
+            "SELECT snapshot_id, snapshot_time, NULL AS table_id, NULL AS schema_version, NULL AS table_name"
+            " FROM {}ducklake_snapshot WHERE snapshot_id = :seen"
+            " OR snapshot_id = (SELECT max(snapshot_id) FROM {}ducklake_snapshot)"
+            " UNION ALL SELECT NULL, NULL, table_id, schema_version, table_name FROM {}ducklake_inlined_data_tables",
+            seen=seen,
+        )
+        times = {int(row["snapshot_id"]): _time(row["snapshot_time"]) for row in found if row["table_name"] is None}
+        if not times:
+            raise LookupError("the catalog has no snapshot")
+        inlined = frozenset(self._inlined_name(row) for row in found if row["table_name"] is not None)
+        return Present(inlined, max(times), times)
 
     def tables(self) -> tuple[tuple[str, str], ...]:
         """(schema, table) of every table that is there now."""

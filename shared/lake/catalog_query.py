@@ -1,7 +1,7 @@
-"""What a catalog's database is asked: constant text, names that become identifiers, values that are only ever bound.
+"""Queries on a catalog's database: constant text, checked names as identifiers, and bound values.
 
-Names and values come from strangers. So the text is filled in one pass, which never looks again at what it has put in,
-and a value is no part of it at all: it travels beside the text, at a numbered place.
+Names and values are untrusted. The text is filled in one pass, which never scans what it has inserted,
+and a value is no part of it: values are bound to numbered parameters.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from shared.contracts.errors import ViaduckError
 
-Value = str | int
+Value = str | int | bytes | None
 
 PLACE = re.compile(r"\{(\w*)\}|:([a-z]\w*)")
 
@@ -28,28 +28,28 @@ class Question:
     names: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, Value] = field(default_factory=dict)
 
-    def rendered(self, mark: str) -> tuple[str, list[Value]]:
+    def rendered(self, mark: str, *, after: int = 0) -> tuple[str, list[Value]]:
         """The statement with its values at ``mark`` and a number (``$1`` on Postgres, ``?1`` on SQLite), and these.
+
+        ``after``: so many values stand before it, in the statement that it becomes a part of.
 
         Raises ``KeyError`` for a place that nothing is given for, and ``ViaduckError`` (``value_refused``) for a text
         that no catalog can hold.
         """
-        order: list[str] = []
+        places: dict[str, int] = {}
 
         def put(place: re.Match[str]) -> str:
             name, value = place.groups()
             if value is None:
                 return self.names[name]
-            if value not in order:
-                order.append(value)
-            return f"{mark}{order.index(value) + 1}"
+            return f"{mark}{places.setdefault(value, after + len(places) + 1)}"
 
         text = PLACE.sub(put, self.text)
-        return text, [_writable(self.values[name]) for name in order]
+        return text, [_writable(self.values[name]) for name in places]
 
 
 def _writable(value: Value) -> Value:
-    """Postgres has no text with a NUL, nobody one with half a character: what can't be there is not looked for."""
+    """Postgres has no text with a NUL, and no database has half a character: such values cannot be found."""
     if isinstance(value, str) and ("\x00" in value or any("\ud800" <= char <= "\udfff" for char in value)):
         raise ViaduckError(
             "value_refused",

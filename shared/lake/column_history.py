@@ -1,7 +1,7 @@
-"""What a table's columns were at each snapshot, and from where to where they can be followed.
+"""What a table's columns were at each snapshot, and over which ranges they can be followed.
 
-A column is its field id: one that is dropped and added again under its old name is another one, in which every row that
-was there shows the new one's default, whatever files hold of the old one. No row is touched by that, so no feed tells.
+A column is its field id. A column that is dropped and added again under its old name is a new column: existing rows
+show its default, whatever files hold of the old one. No row is touched by that, so no change feed reports it.
 DuckLake keeps the versions of a column that ended for as long as the table lives, whatever was expired.
 """
 

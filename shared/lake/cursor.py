@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import duckdb
 
 from shared.contracts.errors import DestinationError, SourceError
+from shared.contracts.messages import MAX_GENERATION, MOST
+from shared.contracts.ranges import NOT_SEEDED
 from shared.lake.sql import path
 from shared.lake.table import is_table
 
@@ -27,6 +31,9 @@ class Position:
     source: str
     """See ``origin``."""
 
+
+LONGEST_TEXT = 200_000
+"""Characters of any text in a cursor: routing values are data, and a file sets them no limit of its own."""
 
 IN_HEX = "hex:"
 
@@ -47,15 +54,20 @@ def told(kept_value: str) -> str:
     """The routing value that ``kept`` was given."""
     if not kept_value.startswith(IN_HEX):
         return kept_value
-    return bytes.fromhex(kept_value.removeprefix(IN_HEX)).decode(errors="surrogatepass")
+    try:
+        return bytes.fromhex(kept_value.removeprefix(IN_HEX)).decode(errors="surrogatepass")
+    except ValueError:
+        said = "the cursor's routing value is in no hexadecimal that Viaduck writes"
+        hint = "another program wrote to the schema _viaduck; reseed the destination"
+        raise DestinationError("cursor_damaged", said, hint) from None
 
 
 def origin(lake_uuid: str, at: datetime | None) -> str:
-    """Which history of which lake a position speaks of, as the cursor keeps it in ``source_lake``.
+    """The lake and the history that a position belongs to, as the cursor stores it in ``source_lake``.
 
     The lake's uuid and, behind an @, when the position's snapshot was committed by the source's own clock: a source
-    that was restored from a backup and written again has the number anew, and not the time. Cursors from before it was
-    kept hold the uuid alone, and so does one whose snapshot was not retained.
+    that was restored from a backup and written again repeats the number, but not the time. Cursors of older versions
+    hold the uuid alone, and so do cursors whose snapshot was not retained.
     """
     return lake_uuid if at is None else f"{lake_uuid}@{at.astimezone(UTC).isoformat()}"
 
@@ -74,8 +86,26 @@ def moved(source: str, position: int, at: datetime | None) -> SourceError | None
     return SourceError(
         "source_moved",
         f"the source's snapshot {position} is of {at.isoformat()}, but this destination was filled from one of"
-        f" {then.isoformat()}: its history was written anew, as after a restore from a backup",
+        f" {then.isoformat()}: its history was replaced, as after a restore from a backup",
         "reseed the destination; routing.on_gap: reseed does so by itself",
+    )
+
+
+def require_intact(
+    key: str, counts: Iterable[tuple[object, int, int]], texts: Iterable[object], source: object
+) -> None:
+    """Raises ``cursor_damaged`` for a cursor that Viaduck cannot have written: the lake's owner may have, and no
+    service could read a message about it. ``counts``: each with the least and the most that it may be."""
+    sound = all(isinstance(each, int) and least <= each <= most for each, least, most in counts)
+    sound = sound and all(isinstance(each, str) and len(each) <= LONGEST_TEXT for each in texts)
+    if sound and isinstance(source, str):
+        with contextlib.suppress(ValueError):
+            committed_at(source)
+            return
+    raise DestinationError(
+        "cursor_damaged",
+        f"the cursor of {key} holds what Viaduck never writes",
+        "another program wrote to the schema _viaduck; reseed the destination",
     )
 
 
@@ -103,7 +133,9 @@ def read_position(con: duckdb.DuckDBPyConnection, alias: str, pipeline: str, des
         raise DestinationError(
             "cursor_damaged",
             f"the cursor of {pipeline}/{destination} has {len(rows)} rows instead of one",
-            "somebody else wrote to the schema _viaduck; reseed the destination",
+            "another program wrote to the schema _viaduck; reseed the destination",
         )
-    held = Position(*rows[0])
+    held, key = Position(*rows[0]), f"{pipeline}/{destination}"
+    counts = ((held.generation, 1, MAX_GENERATION), (held.position, NOT_SEEDED, MOST))
+    require_intact(key, counts, (held.table_uuid, held.routing_value, held.source), held.source)
     return replace(held, routing_value=told(held.routing_value))

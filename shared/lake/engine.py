@@ -34,7 +34,7 @@ SETTINGS: tuple[str, ...] = (
 
 POSTGRES_SETTINGS: tuple[str, ...] = (
     "SET pg_pool_enable_reaper_thread = false",  # else one thread for each attached Postgres lake
-    # Nobody closes a connection that is idle; after a minute it would only be made anew before its next use.
+    # Idle connections stay open; closed after a minute, they would only be opened again for the next use.
     "SET pg_pool_idle_timeout_millis = 0",
 )
 
@@ -58,10 +58,10 @@ FORGOTTEN = (
     "SET s3_kms_key_id = ''",
     "SET s3_requester_pays = false",
 )
-"""An instance holds lakes of people who know nothing of each other: keys belong to a data path, or to nobody."""
+"""An instance may hold lakes of different tenants: keys belong to a data path, or to none."""
 
 
-def surroundings(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+def ambient_settings(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The S3 properties that this process's environment gives to a lake of the operator's own without any."""
     found = {
         name: next((environ[each] for each in given if environ.get(each)), None) for name, given in AMBIENT.items()
@@ -74,8 +74,8 @@ def connect(*, memory_limit: str | None = None, catalogs: Collection[str] = CATA
 
     What does not fit into its memory goes to a folder of its own, which ends with it.
 
-    Extensions from their wheels are loaded without a look at their signatures, which costs a second of CPU for each
-    instance: pip has checked the wheels against the lock's hashes, as it has DuckDB's own library, which nobody signs.
+    Extensions from their wheels are loaded without a check of their signatures, which costs a second of CPU for each
+    instance: pip has checked the wheels against the lock's hashes, as it has DuckDB's own library, which is unsigned.
     """
     config: dict[str, str | bool | int | float | list[str]] = {
         "autoinstall_known_extensions": False,

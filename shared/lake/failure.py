@@ -33,8 +33,9 @@ PLACE = re.compile(r"\b[a-z][a-z0-9]*://[^\s'\"]*")
 MISSING = re.compile(r"No files found that match|No such file or directory|HTTP (code )?404|NoSuchKey")
 
 
-QUERY, QUERY_ENDS = 'Failed to execute query "', '": '
-"""DuckDB repeats to the letter what it asked of a Postgres catalog, with every value in it, before it says why not."""
+QUERIES, QUERY_ENDS = ('Failed to execute query "', 'Failed to prepare query "'), '": '
+"""DuckDB repeats to the letter what it asked of a catalog's database, with every value in it, before it says why not.
+"""
 
 EXCERPT = re.compile(r"\nLINE \d+: [^\n]*\n *\^\s*$")
 """A line of the statement, with a mark under the place: what comes last in an error."""
@@ -70,14 +71,14 @@ PATTERNS = (
     _pattern(
         "foreign_files",
         r"operations are disabled by configuration|is disabled through configuration",
-        "the lake's catalog names a file outside its data path: its owner takes that entry out, or makes the lake anew",
+        "the lake's catalog names a file outside its data path: its owner removes that entry, or creates a new lake",
     ),
     _pattern(
         "destination_busy",
         r"transaction conflict|database is locked|has been (created|altered|dropped) by another transaction"
         r"|write-write conflict|primary key.*ducklake_snapshot|duplicate key value violates"
         r"|could not serialize|deadlock detected|UNIQUE constraint failed",
-        "another writer was quicker; it is tried again by itself",
+        "another writer was quicker; it is tried again automatically",
     ),
     _pattern(
         "access_denied",
@@ -107,7 +108,7 @@ PATTERNS = (
         "storage_failed",
         r"No space left|disk quota|database or disk is full|disk I/O error|HTTP (code )?5\d\d|HTTP code 404|SlowDown"
         r"|could not write",
-        "free space on, or repair, the store behind the data path; it is tried again by itself",
+        "free space on, or repair, the store behind the data path; it is tried again automatically",
     ),
     _pattern(
         "lake_missing",
@@ -117,7 +118,7 @@ PATTERNS = (
     _pattern(
         "invalid_destination",
         r"data_path is not set",
-        "a lake that is made anew needs a data_path in the file; give it one",
+        "a new lake needs a data_path in the file; add one",
     ),
     _pattern(
         "lake_incompatible",
@@ -132,7 +133,7 @@ PATTERNS = (
         r"|the database system is (starting up|shutting down)|remaining connection slots|connection.*(lost|closed)"
         r"|Could not (establish|resolve)|Connection error|timed out|SSL SYSCALL|idle-in-transaction timeout"
         r"|due to statement timeout",
-        "check that the server runs and can be reached from the applier; it is tried again by itself",
+        "check that the server runs and can be reached from the applier; it is tried again automatically",
     ),
     _pattern(
         "value_refused",
@@ -152,12 +153,12 @@ PATTERNS = (
     _pattern(
         "storage_failed",
         r"Out of Memory|could not allocate",
-        "raise applier.memory_limit, or give the applier's temporary folder more room; it is tried again by itself",
+        "raise applier.memory_limit, or give the applier's temporary folder more room; it is tried again automatically",
     ),
     _pattern(
         "storage_failed",
         r"IO Error|OSError|InternalException|INTERNAL Error",
-        "see the message; it is tried again by itself",
+        "see the message; it is tried again automatically",
     ),
 )
 
@@ -190,7 +191,7 @@ def _without_statement(text: str) -> str:
     """An error without the SQL that it repeats: up to the last place where that can end, whatever its values hold."""
     excerpt = EXCERPT.search(text)
     text = text if excerpt is None else text[: excerpt.start()]
-    start = text.find(QUERY)
+    start = min((found for query in QUERIES if (found := text.find(query)) >= 0), default=-1)
     if start < 0:
         return text
     end = text.rfind(QUERY_ENDS)
@@ -198,7 +199,7 @@ def _without_statement(text: str) -> str:
 
 
 def _without_value(error: BaseException, said: str) -> str:
-    """What tells errors apart: of one that quotes a value nothing from there on, since that may say anything."""
+    """The part of a message that identifies the error: an error that quotes a value is cut there."""
     if isinstance(error, OF_A_VALUE) or (isinstance(error, duckdb.InvalidInputException) and _may_quote(said)):
         return re.split("['\"]", said, maxsplit=1)[0]
     return said
@@ -235,13 +236,13 @@ def misses_file(error: BaseException) -> bool:
 
 
 def invalidates_instance(error: BaseException) -> bool:
-    """Whether the whole DuckDB instance is lost (H4): nothing works on it any more, it must be built anew."""
+    """Whether the whole DuckDB instance is lost (H4): nothing works on it any more, and it must be replaced."""
     said = _reason(error)
     return any(part in said for part in ("database has been invalidated", "FATAL Error", "INTERNAL Error"))
 
 
 def loses_attachment(error: BaseException) -> bool:
-    """Whether an attached lake had better be attached anew before the next statement."""
+    """Whether an attached lake should be attached again before the next statement."""
     said = _reason(error).lower()
     return any(
         part in said

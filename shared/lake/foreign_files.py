@@ -1,9 +1,9 @@
-"""What a stranger's catalog may not hold, told by name before anything is read: files of others, and code.
+"""Finds what an untrusted catalog must not hold, before anything is read: files outside the lake, and code.
 
-Whoever can write to a catalog can have it name any file. The instance that has the lake open reaches no other folder
-(``confine``), so nothing of such a file is read; this look says so clearly, of whatever the catalog holds. He can also
-have it hold SQL that DuckLake binds as soon as his table is used, and functions of extensions open files and hosts by
-themselves, past DuckDB's sandbox.
+A writer of a catalog can have it name any file. The instance that has the lake open reaches no other folder
+(``confine``), so nothing of such a file is read; this check reports it clearly. A catalog can also
+hold SQL that DuckLake binds as soon as a table is used, and functions of extensions open files and hosts
+directly, past DuckDB's sandbox.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from shared.contracts.errors import DestinationError
 from shared.lake import table
 from shared.lake.catalog import CatalogReader
 
-HINT = "the lake's owner takes these entries out of its catalog, or makes the lake anew; then resume"
+HINT = "the lake's owner removes these entries from its catalog, or creates a new lake; then resume"
 
 COLUMN = re.compile(r'[A-Za-z_]\w*|"(?:[^"]|"")+"')
 """A sort expression that is a column's name and nothing else."""

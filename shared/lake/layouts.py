@@ -1,4 +1,4 @@
-"""How the tables of an attached lake are laid out, looked up again only after somebody else has committed."""
+"""Caches the layout of an attached lake's tables until another client commits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REMEMBERED = 1_000
 
 
 class Layouts:
-    """For one attached lake; any thread may ask. What we commit ourselves changes nobody's partitioning."""
+    """For one attached lake; thread-safe. Viaduck's own commits do not change partitioning."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[str, str], tuple[int, Layout]] = OrderedDict()
@@ -33,10 +33,10 @@ class Layouts:
         return layout
 
     def committed(self, snapshot: int) -> None:
-        """Remember as our own the snapshot after the one that a transaction of ours began with, and which committed.
+        """Remember the snapshot of our own commit: the one after the snapshot that its transaction began with.
 
-        Where a rival came between, ours is a later one, which nobody remembers. Only to be called while nobody else
-        uses the lake: whoever comes then pins a snapshot that is not before ours.
+        If another commit came between, ours is a later one, which is not remembered. Call it only while no other
+        thread uses the lake: the next user pins a snapshot that is not older than ours.
         """
         with self._lock:
             self._own[snapshot] = None

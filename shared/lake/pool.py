@@ -17,6 +17,8 @@ from shared.lake.engine import connect, is_lost, release
 from shared.lake.failure import LakeAbsent, classify
 from shared.lake.foreign_files import require_no_code, require_own_files
 from shared.lake.layouts import Layouts
+from shared.lake.remembered import Remembered
+from shared.lake.sql import path
 
 ALIAS = "lake"
 """What a lake is called in its own instance."""
@@ -32,9 +34,10 @@ class _Key:
 class OpenLake:
     """One attached lake, in a DuckDB instance of its own, and a reader of its metadata.
 
-    The instance reaches this lake's files and no others, with its keys and no others: whatever a stranger's catalog
-    says, and whatever becomes of the instance, is nobody else's business. ``cursor`` is for one thread each.
+    The instance reaches only this lake's files with only its keys: an untrusted catalog, or the loss of the instance,
+    affects no other lake. ``cursor`` is for one thread each.
     ``writing`` serialises our own transactions on a catalog that knows only one writer at a time (SQLite).
+    ``loading`` lets one thread at a time load a version of the lake's schema.
     ``settled`` tells whose options are known here: an attached lake never looks again for what others have set.
     """
 
@@ -46,14 +49,34 @@ class OpenLake:
     attached: bool = False
     settled: set[object] = field(default_factory=set)
     inspected: set[tuple[str, str]] = field(default_factory=set)
-    inlined_tables: frozenset[str] = frozenset()
     writing: threading.Lock = field(default_factory=threading.Lock)
+    loading: threading.Lock = field(default_factory=threading.Lock)
     layouts: Layouts = field(default_factory=Layouts)
     con: duckdb.DuckDBPyConnection = field(init=False)
     catalog: CatalogReader = field(init=False)
+    remembered: Remembered = field(init=False)
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         return self.con.cursor()
+
+    def begin(self, con: duckdb.DuckDBPyConnection) -> None:
+        """Begin a transaction, and have the lake's schema loaded for it before any other thread can.
+
+        Where two threads load one version of it at once, DuckLake frees what the first has got, and a table that its
+        transaction makes lands in whatever schema lies there then (H21). Nothing is made by an EXPLAIN.
+        """
+        with self.loading:
+            con.execute("BEGIN")
+            try:
+                con.execute(f"EXPLAIN CREATE TABLE {path(self.alias, 'main', '_viaduck')} (i INTEGER)")
+            except duckdb.BinderException as error:  # what was loaded has no schema of that name
+                if "not found" not in str(error):
+                    raise
+
+    def load(self, con: duckdb.DuckDBPyConnection) -> None:
+        """The same for a statement that is a transaction of its own."""
+        self.begin(con)
+        con.execute("ROLLBACK")
 
     def open(self, memory_limit: str | None, *, read_only: bool, create: bool) -> None:
         """Attach it. Raises what ``attach`` raises; then nothing stays open."""
@@ -62,7 +85,7 @@ class OpenLake:
         try:
             attach(con, self.alias, self.lake, read_only=read_only, create=create)
             confine(con, self.alias, writing=not read_only)
-            self.inlined_tables = catalog.inlined_tables()  # refuses names that DuckLake would take for SQL
+            self.remembered = Remembered(self.lake, catalog)  # refuses names that DuckLake would take for SQL
             if not read_only:
                 require_own_files(catalog, self.lake)
         except BaseException as error:
@@ -75,7 +98,7 @@ class OpenLake:
         self.con, self.attached = con, True
 
     def inspect(self, *tables: tuple[str, str], anew: bool = False) -> None:
-        """Look into the catalog for SQL that using those tables, each (schema, table), would run: once, or ``anew``.
+        """Search the catalog for SQL that using those tables, each (schema, table), would run: once, or ``anew``.
 
         Raises ``unsafe_catalog``.
         """
@@ -95,8 +118,8 @@ class LakePool:
 
     Those that are only read are few, a pipeline's source each, and wanted by every job: they stay.
 
-    A lake that raised is evicted by its user (``evict``), so that the next use attaches it anew. A lake in use is never
-    closed: it goes when its last user lets go.
+    A lake that raised is evicted by its user (``evict``), so that the next use attaches it again. A lake in use is
+    never closed: it is closed when its last user releases it.
     """
 
     def __init__(self, limit: int, memory_limit: str | None = None) -> None:
@@ -120,13 +143,13 @@ class LakePool:
     ) -> Iterator[OpenLake]:
         """Lend an attached lake. Raises what ``attach`` raises; then nothing stays in the pool.
 
-        One that nobody is ``sure`` of is looked for first: an ATTACH that finds no lake is dear.
-        One that is only read belongs to somebody else, who may flush it: it is attached anew where that shows (H12).
-        One whose instance was lost meanwhile is evicted, whatever its user made of the error.
+        A lake that may not exist (not ``sure``) is looked for first: an ATTACH that finds no lake is expensive.
+        A lake that is only read belongs to another program, which may flush or restore it: it is attached again
+        where that shows (H12, H20).
+        A lake whose instance was lost meanwhile is evicted, however its user handled the error.
         """
         key = _Key(lake, read_only)
-        if read_only:
-            self._evict_outdated(key)
+        self._evict_outdated(key)
         entry = self._take(key)
         try:
             with entry.opening:
@@ -143,13 +166,13 @@ class LakePool:
             self._give_back(key, entry)
 
     def evict_of(self, lake: ResolvedLake, *, read_only: bool) -> None:
-        """Forget a lake, whoever has it open now."""
+        """Forget a lake, also if it is in use."""
         entry = self._lakes.get(_Key(lake, read_only))
         if entry is not None:
             self.evict(entry)
 
     def evict(self, entry: OpenLake) -> None:
-        """Forget a lake that misbehaved, or that its user wants attached anew."""
+        """Forget a lake after an error, or to have it attached again."""
         with self._lock:
             for key, known in list(self._lakes.items()):
                 if known is entry:
@@ -164,7 +187,8 @@ class LakePool:
                 return
             entry.users += 1
         try:
-            if entry.catalog.inlined_tables() != entry.inlined_tables:
+            same = entry.remembered.holds(entry.catalog) if key.read_only else entry.remembered.is_same_file
+            if not same:
                 self.evict(entry)
         finally:
             self._give_back(key, entry)

@@ -3,7 +3,7 @@
 A filter, or the keys of a join's other side, that DuckDB pushes into a scan of a lake become *text* of the query that
 lists the table's files (H16): a NUL cuts it, and ``{SNAPSHOT_ID}`` and its like are replaced in it. What it compares
 with is text that went the same way, so the statistics of a column of text lie as soon as *any* row of a file holds such
-a word, be it another tenant's. Where ``bucket()`` partitions and other files are side by side, files are left out
+a word, also of another tenant. Where ``bucket()`` partitions and other files are side by side, files are left out
 whatever the values are (H17). A comparison of expressions reaches no such query; every file is opened for it. Where
 values are *bound* beside it (``among``), the scan itself leaves out what it can, by what it finds in the files.
 """
@@ -76,7 +76,7 @@ class Layout:
         return (
             f"{schema}.{table} of the source has bucket() partitions beside files without them, which DuckLake does not"
             f" find by value: it is read whole each time. ALTER TABLE {named} RESET PARTITIONED BY ends that; so does"
-            " writing all its rows anew"
+            " rewriting all its rows"
         )
 
 
@@ -106,7 +106,7 @@ def may_prune(declared: str, layout: Layout = PLAIN, *, harmless: bool) -> bool:
     return harmless if declared == TEXT else PRUNABLE.fullmatch(declared) is not None
 
 
-def same(left: str, right: str, declared: str, *, prune: bool, nulls: bool = False) -> str:
+def comparison(left: str, right: str, declared: str, *, prune: bool, nulls: bool = False) -> str:
     """The comparison of two expressions of one declared type; ``nulls``: NULL equals NULL."""
     operator = "IS NOT DISTINCT FROM" if nulls else "="
     if prune:

@@ -63,7 +63,7 @@ def look(config: Config, environ: Mapping[str, str] = os.environ) -> SourceLook:
 
 
 def canonical_values(declared: str, values: Sequence[str]) -> list[str | None]:
-    """Each value in the spelling that a column of the ``declared`` type gives it; None for one that does not fit.
+    """Each value in the spelling that a column of the ``declared`` type gives it; None if it does not fit.
 
     What the type would only hold rounded is not a value of the column either.
     """
@@ -99,7 +99,7 @@ def _read(config: Config, lake: ResolvedLake) -> tuple[Head, TableInfo]:
             if table is None:
                 raise ConfigError([_no_table(config, catalog)])
     except LookupError as error:
-        raise SourceError("source_unreachable", f"the source: {error}", "wait until its lake is made") from None
+        raise SourceError("source_unreachable", f"the source: {error}", "wait until its lake exists") from None
     except ViaduckError as error:
         raise SourceError(AS_SOURCE.get(error.type, error.type), f"the source: {error.message}", error.hint) from None
     return head, table
@@ -135,7 +135,7 @@ def _value_mistakes(config: Config, routing: Column, values: Sequence[str | None
     for number, (value, destination) in enumerate(zip(values, config.destinations, strict=True)):
         where, written = f"destinations[{number}].routing_value", destination.routing_value
         if value is None:
-            lines.append(f"{where}: {written!r} is no {routing.type}, as {routing.name} is; write one that is")
+            lines.append(f"{where}: {written!r} is no {routing.type}, the type of {routing.name}; change it")
         elif value in first:
             other = config.destinations[first[value]]
             lines.append(

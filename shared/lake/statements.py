@@ -8,6 +8,7 @@ connection that no other user of the lake shares.
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,8 +24,8 @@ from shared.lake.sql import ident, literal
 Row = Mapping[str, Any]
 
 OWN_SETTINGS = b"SET search_path = pg_catalog; SET statement_timeout = '30s'"
-"""Said once on each connection: a database may have functions of its own under the names of Postgres's, and whoever
-holds a lock for good must not hold us."""
+"""Run once on each connection: a database may have functions of its own under the names of Postgres's, and another
+client's lock must not block Viaduck."""
 
 
 class Statements(Protocol):
@@ -77,24 +78,39 @@ class OwnSqlite(AttachedSqlite):
         self._con.close()
 
 
+class VisitedSqlite(OwnSqlite):
+    """One of many databases that an instance of the caller's looks at: ``close`` leaves it, and the instance stays."""
+
+    def close(self) -> None:
+        if self._attached:
+            self._con.execute(f"DETACH {ident(self._name)}")
+            self._attached = False
+
+
 class Postgres:
-    """A Postgres database on one connection of ours, opened at first use and anew after an error."""
+    """A Postgres database on one connection, opened at first use and again after an error."""
 
     def __init__(self, conninfo: str) -> None:
         self._conninfo = patient(conninfo)
         self._con: psycopg.Connection[dict[str, Any]] | None = None
+        self._opening = threading.Lock()
 
     def rows(self, question: Question) -> Sequence[Row]:
         text, values = question.rendered("$")
         try:
-            if self._con is None or self._con.closed:
-                self._con = self._connected()
-            with psycopg.RawCursor(self._con) as cursor:
+            with psycopg.RawCursor(self._open()) as cursor:
                 # Results in binary mean the extended protocol, with values or without: one statement, never several.
                 return cursor.execute(text.encode(), values, binary=True).fetchall()
         except psycopg.Error:
             self.close()
             raise
+
+    def _open(self) -> psycopg.Connection[dict[str, Any]]:
+        """The connection, which several users of a lake share: a second one would have no owner to close it."""
+        with self._opening:
+            if self._con is None or self._con.closed:
+                self._con = self._connected()
+            return self._con
 
     def _connected(self) -> psycopg.Connection[dict[str, Any]]:
         con: psycopg.Connection[dict[str, Any]] = psycopg.connect(self._conninfo, autocommit=True, row_factory=dict_row)

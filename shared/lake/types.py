@@ -55,7 +55,7 @@ RESERVED_PREFIX = "_ducklake_"
 def duckdb_type(ducklake_type: str, children: Sequence[tuple[str, str]] = ()) -> str:
     """The type as DuckDB declares it; ``children`` are the (name, declared type) of a nested type's parts.
 
-    It becomes SQL, and a catalog is a stranger's: raises ``ViaduckError`` (``lake_incompatible``) for any other text.
+    It becomes SQL, and a catalog is untrusted: raises ``ViaduckError`` (``lake_incompatible``) for any other text.
     """
     kind = ducklake_type.lower()
     if kind == "list":

@@ -1,8 +1,8 @@
-"""The only place where a long-lived thread begins: it is watched, told of by name, and begins again after an error.
+"""The only place that starts long-lived threads: they are supervised, have names, and restart after an error.
 
-A loop on a thread that ended by an exception nobody thought of looks like a loop that has nothing to do. So what it
-raises is logged and shown in ``/readyz``, and it begins again, later and later; one that does not turn any more fails
-``/healthz``, and whoever watches the process starts it again.
+A loop that ended by an unforeseen exception looks like a loop that has nothing to do. So an exception is
+logged and shown in ``/readyz``, and the loop restarts with a growing delay. A loop without progress fails
+``/healthz``, so that the supervisor of the process restarts it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ import structlog
 
 log = structlog.get_logger(__name__)
 
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 15.0
+FORGOTTEN_AFTER_S = 15.0
+"""So long a loop must have turned again before its error no longer counts. Services are to be ready within a minute
+after an outage: both together are far less."""
 TURNS_WITHIN_S = 120.0
 """Longer than anything that a loop of ours waits for in one turn."""
 
@@ -105,7 +108,7 @@ class Background:
     def turned(self) -> None:
         """The loop is alive."""
         self._heartbeat.turned()
-        if self._failures and self._clock() - self._began_s > LONGEST_PAUSE_S:
+        if self._failures and self._clock() - self._began_s > FORGOTTEN_AFTER_S:
             self._heartbeat.problem, self._failures = None, 0
 
     def stop(self, timeout_s: float) -> None:

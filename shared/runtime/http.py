@@ -19,7 +19,7 @@ from shared.runtime import background
 from shared.runtime.background import Background
 from shared.runtime.loopback import is_brought
 from shared.runtime.metrics import CONTENT_TYPE
-from shared.runtime.metrics_access import Scraping
+from shared.runtime.metrics_access import MetricsAccess
 
 log = structlog.get_logger(__name__)
 
@@ -32,7 +32,7 @@ OWN_PORT = "VIADUCK_HTTP_PORT"
 Exposition = Callable[[], str]
 """The text of ``/metrics``."""
 
-LOCAL_SCRAPING = Scraping()
+LOCAL_SCRAPING = MetricsAccess()
 
 Looks = Callable[[], Mapping[str, float | None]]
 """What a service reads → how many seconds ago it last did; None where it never has. Must answer at once."""
@@ -53,7 +53,7 @@ def own_port(configured: int, environ: Mapping[str, str] = os.environ) -> int:
 
 
 MOST_CONNECTIONS = 32
-"""Each takes a thread: whoever comes when all are taken gets the place of the one that has said nothing longest."""
+"""Each takes a thread. A new connection beyond that replaces the longest silent one."""
 
 LISTEN_S = 0.5
 """How long the server waits for a connection before it looks whether it is to stop."""
@@ -71,7 +71,7 @@ class ServiceServer:
         port: int,
         exposition: Exposition,
         readiness: Readiness,
-        scraping: Scraping = LOCAL_SCRAPING,
+        scraping: MetricsAccess = LOCAL_SCRAPING,
         within_s: float = REQUEST_WITHIN_S,
         looks: Looks | None = None,
     ) -> None:
@@ -131,7 +131,7 @@ class _Server(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - socketserver's
-        """Whoever went away, or was sent away, is no news; the library would print it past the log."""
+        """A client that disconnected is no error; the library would print it past the log."""
         if not isinstance(sys.exception(), OSError):
             log.exception("request_failed")
 
@@ -150,10 +150,10 @@ class _Server(ThreadingHTTPServer):
 
 
 def _handler(
-    exposition: Exposition, readiness: Readiness, scraping: Scraping, looks: Looks | None
+    exposition: Exposition, readiness: Readiness, scraping: MetricsAccess, looks: Looks | None
 ) -> type[BaseHTTPRequestHandler]:
     class Handler(_Handler):
-        rule: ClassVar[Scraping] = scraping
+        rule: ClassVar[MetricsAccess] = scraping
         pages: ClassVar[Mapping[str, Callable[[], _Page]]] = {
             "/metrics": lambda: _Page(200, CONTENT_TYPE, exposition()),
             "/healthz": _healthy,
@@ -175,7 +175,7 @@ def _json(status: int, value: object) -> _Page:
 
 
 def _healthy() -> _Page:
-    """Not where a loop of the process does not turn any more: whoever watches it starts it again."""
+    """Fails if a loop of the process makes no progress, so that the supervisor of the process restarts it."""
     still = background.standing_still()
     return _json(503, {"status": "stands still", "threads": still}) if still else _json(200, {"status": "ok"})
 
@@ -191,7 +191,7 @@ def _ready(checks: Mapping[str, str | None], looks: Looks | None) -> _Page:
 class _Handler(BaseHTTPRequestHandler):
     """Answers GET and HEAD from ``pages``; a request is never worth a log line."""
 
-    rule: ClassVar[Scraping] = LOCAL_SCRAPING
+    rule: ClassVar[MetricsAccess] = LOCAL_SCRAPING
     pages: ClassVar[Mapping[str, Callable[[], _Page]]] = {}
     protocol_version = "HTTP/1.1"
     server_version = "viaduck"
@@ -231,4 +231,4 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.await_request(self.connection)
 
     def log_message(self, format: str, *args: object) -> None:
-        """The access log of health checks helps nobody."""
+        """An access log of health checks is useless."""

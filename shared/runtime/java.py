@@ -1,4 +1,4 @@
-"""Finds a Java that Spark can run on: the machine's own, else the one that comes as a wheel.
+"""Finds a Java that Spark can run on: the machine's own, else the wheel's.
 
 python -m shared.runtime.java     prints its home; exit code 3 if there is none
 """

@@ -1,4 +1,4 @@
-"""Who asks from this machine itself: nobody whom a proxy brought, and nobody under a stranger's name."""
+"""Detects requests from this machine: not through a proxy, and not under a foreign host name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BROUGHT = frozenset(
 def is_brought(headers: Iterable[str], version: str) -> bool:
     """Whether a request came through a proxy, by the names of its headers and by its version of HTTP.
 
-    nginx adds no header unless it is told to, and speaks HTTP/1.0 then: nobody else does any more.
+    nginx adds no header unless configured to, but speaks HTTP/1.0 then, as no current client does.
     """
     if version == "1.0":
         return True
@@ -27,7 +27,7 @@ def is_brought(headers: Iterable[str], version: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether nobody beyond this machine can reach a server that listens there, or asks from there."""
+    """Whether a server at this address can be reached from this machine only, or a client is on this machine."""
     try:
         address = ipaddress.ip_address(host.strip("[]"))
     except ValueError:
@@ -37,6 +37,6 @@ def is_loopback(host: str) -> bool:
 
 
 def is_own_name(host: str) -> bool:
-    """Whether a ``Host`` header names this machine: a stranger's name may be made to point here (DNS rebinding)."""
+    """Whether a ``Host`` header names this machine: a foreign name may resolve to it (DNS rebinding)."""
     name = host if host.count(":") != 1 else host.partition(":")[0]
     return is_loopback(name.partition("]")[0].strip("["))

@@ -6,7 +6,7 @@ an original's meaning no longer exists, the help text says what is counted now.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
@@ -32,20 +32,41 @@ class Labelled(Generic[M]):
     def __init__(self, metric: M, pipeline: str) -> None:
         self._metric = metric
         self._pipeline = pipeline
+        self._series: dict[str, set[tuple[str, ...]]] = {}
+        """Of each destination that there are series of."""
 
     def labels(self, **labels: str) -> M:
-        return self._metric.labels(pipeline=self._pipeline, **labels)
+        found = self._metric.labels(pipeline=self._pipeline, **labels)
+        if "destination" in labels:
+            self._series.setdefault(labels["destination"], set()).add(self._values(labels))
+        return found
 
-    def remove(self, **labels: str) -> None:
-        """Forget the series, of a destination that was removed for instance. Unknown ones are fine."""
-        self._metric.remove_by_labels({"pipeline": self._pipeline, **labels})
+    def remove(self, destination: str) -> None:
+        """Forget the series of a destination, such as a removed one. Unknown ones are fine.
+
+        The library would search all series for them: to forget ten thousand destinations would take minutes.
+        """
+        for values in self._series.pop(destination, ()):
+            self._metric.remove(*values)
+
+    def _values(self, labels: Mapping[str, str]) -> tuple[str, ...]:
+        """In the order in which the metric declares its labels."""
+        named = {"pipeline": self._pipeline, **labels}
+        return tuple(named[name] for name in self._metric._labelnames)
 
     def clear(self) -> None:
         """Forget all series."""
+        self._series.clear()
         self._metric.clear()
 
 
-class Metrics:
+class Registered:
+    """Metrics in a registry of their own."""
+
+    registry: CollectorRegistry
+
+
+class Metrics(Registered):
     """All metrics of one service and pipeline, in a registry of their own (one per process, none shared by tests)."""
 
     def __init__(self, pipeline: str) -> None:
@@ -123,7 +144,13 @@ class Metrics:
 
     def _working(self) -> None:
         self.work_items_total = self._by("work_items_total", "Work items published", "kind")
-        self.outcomes_total = self._by("outcomes_total", "Work items answered", "outcome")
+        self.outcomes_total = self._by("outcomes_total", "Work items answered by a job", "outcome")
+        self.screened_items_total = self._by(
+            "screened_items_total", "Work items finished without a job, for example repeated ones", "reason"
+        )
+        self.commits_total = self._by(
+            "commits_total", "Commits to destinations, by who wrote them and why not Viaduck", "path", "reason"
+        )
         self.jobs_total = self._count("jobs_total", "Spark jobs, each for a group of items")
         self.job_seconds = Labelled(
             Histogram("viaduck_job_seconds", "Seconds of a job by phase", ["pipeline", "phase"], buckets=SECONDS,
@@ -146,8 +173,8 @@ class Metrics:
         metric = Histogram(f"viaduck_{name}", help, ["pipeline"], buckets=buckets, registry=self.registry)
         return metric.labels(pipeline=self._pipeline)
 
-    def _by(self, name: str, help: str, label: str) -> Labelled[Counter]:
-        return Labelled(Counter(f"viaduck_{name}", help, ["pipeline", label], registry=self.registry), self._pipeline)
+    def _by(self, name: str, help: str, *labels: str) -> Labelled[Counter]:
+        return Labelled(Counter(f"viaduck_{name}", help, ["pipeline", *labels], registry=self.registry), self._pipeline)
 
     def _dest_count(self, name: str, help: str) -> Labelled[Counter]:
         return self._by(name, f"{help}, by destination", "destination")
@@ -165,7 +192,7 @@ class Metrics:
         )
 
 
-def together(several: Iterable[Metrics]) -> str:
+def together(several: Iterable[Registered]) -> str:
     """One exposition of several pipelines' metrics in one process: each HELP and TYPE once."""
     families: dict[str, Metric] = {}
     for metrics in several:

@@ -17,15 +17,15 @@ Rule = Literal["local", "token", "open"]
 
 
 @dataclass(frozen=True)
-class Scraping:
-    """``local``: this machine alone without a token. ``token``: nobody without one. ``open``: everybody."""
+class MetricsAccess:
+    """``local``: without a token from this machine only. ``token``: never without one. ``open``: always."""
 
     rule: Rule = "local"
     token: str | None = None
-    """The one that the configuration names."""
+    """The configured token."""
 
     @classmethod
-    def of(cls, config: Config, environ: Mapping[str, str] = os.environ) -> Scraping:
+    def of(cls, config: Config, environ: Mapping[str, str] = os.environ) -> MetricsAccess:
         """Raises ``ConfigError`` where the token's variable is missing."""
         return cls(config.server.metrics, own_token(config, environ))
 

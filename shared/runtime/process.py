@@ -22,31 +22,42 @@ PARENT = "VIADUCK_PARENT"
 PR_SET_PDEATHSIG = 1
 LOOK_EVERY_S = 0.5
 
+_LIBC = ctypes.CDLL(None)
+"""Loaded here, because a child loads nothing between fork and exec."""
+
 
 def is_supervised(environ: Mapping[str, str] = os.environ) -> bool:
     return environ.get(SUPERVISED) == "1"
 
 
 def die_with_parent(environ: Mapping[str, str] = os.environ) -> None:
-    """Be killed when the process that started this one is gone, however it went. Calling it again does nothing.
+    """Be killed when the parent process ends, in whatever way. Calling it again does nothing.
 
-    SIGKILL rather than an orderly end: nothing of ours depends on one, and whoever starts everything again at once
-    must find ports and locks free. Linux tells us of the parent's death; the look at its id covers a parent that died
-    before we asked, and other systems.
+    SIGKILL rather than an orderly end: no part of Viaduck depends on one, and a restart right after it
+    must find ports and locks free. Linux reports the parent's death; comparing its id covers a parent that died
+    before the call, and other systems.
     """
     if _Watch.started:
         return
     _Watch.started = True
     parent = int(environ.get(PARENT, os.getppid()))
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    signal_at_parents_end(signal.SIGKILL)
     Background("parent watch", lambda loop: _end_as_orphan(loop, parent)).start()
 
 
-def end_children() -> None:
-    """Kill what this process has started and not handed over to anybody; on Linux, elsewhere nothing happens.
+def signal_at_parents_end(number: int) -> None:
+    """Have the kernel send this process a signal when the thread that started it ends; only Linux does.
 
-    A JVM whose start PySpark was waiting for when we were told to end waits for us for ever.
+    May be called in a child before it becomes another program.
+    """
+    if sys.platform == "linux":
+        _LIBC.prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
+
+
+def end_children() -> None:
+    """Kill the children of this process that it still owns; on Linux, elsewhere nothing happens.
+
+    A JVM whose start PySpark was waiting for when this process was told to end never exits.
     """
     for listed in Path("/proc/self/task").glob("*/children"):
         for child in listed.read_text().split():
@@ -55,10 +66,10 @@ def end_children() -> None:
 
 
 def reap_orphans(ours: Container[int | None]) -> None:
-    """Take the exit codes of dead children that somebody else started, without ``ours``.
+    """Collect the exit codes of dead children that other processes started, without ``ours``.
 
-    The first process of a container is given the children of those that died before them, such as an applier's JVM and
-    Python workers, and nobody else can take them from the table of processes. Linux only.
+    The first process of a container adopts the children of processes that died before them, such as an applier's JVM
+    and Python workers, and only it can reap them. Linux only.
     """
     for listed in Path("/proc/self/task").glob("*/children"):
         for child in map(int, listed.read_text().split()):

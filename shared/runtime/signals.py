@@ -1,8 +1,8 @@
 """The signals of a process that runs until it is told to stop: the only place that handles them.
 
-A handler runs in the middle of whatever the main thread does, and may wait there for ever for a lock that the main
+A handler runs in the middle of the main thread's work, and may deadlock on a lock that the main
 thread holds; nor does it run while that thread is inside a library. So handlers do nothing here. Python writes each
-signal's number to a socket of ours, a thread of our own reads it, and what is to be done is done there.
+signal's number to a socket, a thread reads it, and that thread does the work.
 """
 
 from __future__ import annotations

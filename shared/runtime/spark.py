@@ -48,7 +48,7 @@ LOCAL = {
 
 
 def session(config: Config, app: str, pipelines: int = 1) -> SparkContext:
-    """Start Spark, or return the one that runs in this process, for so many pipelines. Raises ``DependencyError``.
+    """Start Spark, or return this process's session, for so many pipelines. Raises ``DependencyError``.
 
     The first start takes seconds and sets the process's ``JAVA_HOME``.
     """

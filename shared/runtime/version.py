@@ -12,7 +12,7 @@ REVISION = "VIADUCK_REVISION"
 
 @cache
 def version() -> str:
-    """As the package says it; a source tree that nobody installed has none."""
+    """The package's version; a source tree that was not installed has none."""
     try:
         return importlib.metadata.version("viaduck")
     except importlib.metadata.PackageNotFoundError:
@@ -24,6 +24,6 @@ def revision() -> str | None:
 
 
 def build_version() -> str:
-    """For people: the version, and the commit where it is known."""
+    """The version, and the commit if it is known."""
     made_of = revision()
     return version() if made_of is None else f"{version()} ({made_of[:12]})"

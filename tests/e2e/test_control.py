@@ -14,6 +14,7 @@ from services.cli.runtime.running import RunningViaduck
 from shared.config.catalogs import ResolvedLake
 from shared.lake.catalog import CatalogReader
 from tests.e2e.deployment import Deployment
+from tests.e2e.parts import Parts
 from tests.world.destination import Destination
 
 WITHIN_S = 120.0
@@ -75,17 +76,17 @@ class Rest:
 def _replay_everything_three_times(deployment: Deployment, viaduck: RunningViaduck, rest: Rest) -> None:
     """However often the work topic is sent again, no destination gains a snapshot."""
     before = [_snapshots(each) for each in deployment.destinations]
-    answered = _answered(viaduck)
+    finished = _finished(viaduck)
     sent = sum(rest.replay()["sent"] for _ in range(3))
     assert sent > 3 * len(deployment.destinations)
-    viaduck.wait_until("answers to what was sent again", lambda: _answered(viaduck) > answered, WITHIN_S)
+    viaduck.wait_until("the end of what was sent again", lambda: _finished(viaduck) > finished, WITHIN_S)
     settled = [0.0, 0.0]
 
     def quiet() -> bool:
-        settled.append(_answered(viaduck))
+        settled.append(_finished(viaduck))
         return settled[-1] == settled[-2] == settled[-3]
 
-    viaduck.wait_until("nothing more to be answered", quiet, WITHIN_S, every_s=1.0)
+    viaduck.wait_until("nothing more to be done", quiet, WITHIN_S, every_s=1.0)
     assert [_snapshots(each) for each in deployment.destinations] == before
 
 
@@ -94,9 +95,11 @@ def _snapshots(destination: Destination) -> int:
         return catalog.head().snapshot
 
 
-def _answered(viaduck: RunningViaduck) -> float:
+def _finished(viaduck: RunningViaduck) -> float:
+    """Work items that the applier is done with, by a job or without one."""
+    counters = ("viaduck_outcomes_total", "viaduck_screened_items_total")
     lines = viaduck.metrics().splitlines()
-    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith("viaduck_outcomes_total"))
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(counters))
 
 
 @pytest.mark.timeout(900)
@@ -142,3 +145,23 @@ def test_a_tenant_is_added_paused_reseeded_rewound_removed_and_added_again(deplo
         lives = [each["generation"] for each in reversed(rest.history()) if each["kind"] in ("seed", "drop")]
         assert lives == [1, 2, 3, 4, 5, 6]
     assert deployment.findings() == []
+
+
+@pytest.mark.timeout(600)
+def test_the_running_services_tell_the_health_of_every_lake_and_of_the_source(tmp_path: Path) -> None:
+    deployment = Deployment(tmp_path, 34, parts=Parts(sections={"health": {"every_seconds": 1}}))
+    with closing(deployment), deployment.run() as viaduck:
+        deployment.step()
+        deployment.wait_until_exact(viaduck)
+        head, truth = deployment.source.head(), deployment.source.truth
+        wanted = {each.id: sum(truth.slice(head, each.value).values()) for each in deployment.destinations}
+
+        def told() -> bool:
+            found = httpx.get(f"{viaduck.url}/v1/pipelines/events/health", timeout=30.0).json()
+            rows = {each["id"]: each["rows"] for each in found["items"]}
+            return found["source"]["oldest_snapshot"] == 0 and rows == wanted
+
+        viaduck.wait_until("the health of all lakes", told, WITHIN_S)
+        exposed = viaduck.metrics()
+        assert all(f'viaduck_lake_files{{destination="{each}"' in exposed for each in wanted)
+        assert "viaduck_source_lake_snapshots{" in exposed

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
 from services.applier.destination_cache import DestinationCache
-from services.reader.messaging.message_decoder import Inbox, Intake, Removed, Wanted
+from services.reader.messaging.message_decoder import EventQueue, Intake, Removed, Wanted
 from shared.contracts.messages import Destination
 from shared.kafka.follower import Follower
 from shared.kafka.publisher import Publisher
@@ -85,6 +85,30 @@ def test_topics_that_were_deleted_are_made_again_and_told(kafka: Kafka) -> None:
     watch.stop()
 
 
+def test_a_follower_catches_up_with_a_topic_that_never_rests(kafka: Kafka) -> None:
+    """A reader that starts beside busy ones has to begin, and control has to read what it lost."""
+    settings, stopped = settings_on(kafka), threading.Event()
+    ensure(settings)
+    topic, publisher = Topics(settings.prefix).progress, Publisher(settings, "test")
+
+    def publish() -> None:
+        while not stopped.wait(0.1):
+            publisher.send(topic, "p/d", b"answer")
+
+    busy = threading.Thread(target=publish)
+    busy.start()
+    follower = Follower(settings, "test", [topic])
+    try:
+        time.sleep(1.0)
+        follower.start(lambda _: None)
+        assert follower.caught_up.wait(WITHIN_S / 2)
+    finally:
+        stopped.set()
+        busy.join()
+        follower.stop()
+        publisher.close()
+
+
 def told(settings: KafkaSettings, messages: Iterable[Destination]) -> None:
     publisher = Publisher(settings, "test")
     for each in messages:
@@ -95,7 +119,7 @@ def told(settings: KafkaSettings, messages: Iterable[Destination]) -> None:
 
 def heard(settings: KafkaSettings) -> tuple[dict[str, int], DestinationCache]:
     """What a reader (generations by name) and an applier that start now believe in the end."""
-    inbox, directory, unreadable = Inbox(), DestinationCache(), list[str]()
+    inbox, directory, unreadable = EventQueue(), DestinationCache(), list[str]()
     intake = Intake("p", Topics(settings.prefix), inbox, lambda _, reason: unreadable.append(reason))
 
     def hear(record: Record) -> None:

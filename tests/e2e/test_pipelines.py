@@ -23,7 +23,7 @@ from services.cli.runtime.client import Control
 from services.cli.runtime.ports import free_port
 from services.cli.up.process_specs import APPLIER, CONTROL, READER, SERVICES
 from shared.config.catalogs import ResolvedLake
-from shared.config.pipeline_files import Copies
+from shared.config.pipeline_files import PipelineFiles
 from shared.kafka.embedded import EmbeddedBroker
 from shared.kafka.settings import BOOTSTRAP
 from shared.lake.catalog import CatalogReader
@@ -341,7 +341,7 @@ class Apart:
         process.wait(40)
 
     def copies(self) -> list[list[str]]:
-        return [Copies(self.two.folder / f"state of {service}").names() for service in SERVICES]
+        return [PipelineFiles(self.two.folder / f"state of {service}").names() for service in SERVICES]
 
     def close(self) -> None:
         for service in list(self.processes):

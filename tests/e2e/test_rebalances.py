@@ -69,7 +69,7 @@ class Appliers:
         self._publisher = Publisher(settings, "test")
         closing.callback(self._publisher.close)
         self._applied: list[tuple[float, str, str]] = []
-        self._crews: dict[str, PipelineConsumer] = {}
+        self._consumers: dict[str, PipelineConsumer] = {}
         self.broken: list[Exception] = []
         self._ended = threading.Event()
         closing.callback(self._end)
@@ -82,12 +82,12 @@ class Appliers:
             name, self._settings, self._publisher, self._directory, self._apply(name), self.broken.append,
             lambda *told: self.broken.append(AssertionError(told)),
         )  # fmt: skip
-        crew = self._crews[name] = PipelineConsumer(config, shared, Metrics(PIPELINE))
-        crew.start()
+        consumer = self._consumers[name] = PipelineConsumer(config, shared, Metrics(PIPELINE))
+        consumer.start()
 
     def leave(self, name: str) -> None:
         """As when a deployment is scaled down; returns at once."""
-        self._crews[name].stop()
+        self._consumers[name].stop()
 
     def owned(self, name: str) -> set[int]:
         """The partitions that an applier has, as its log tells."""
@@ -160,10 +160,10 @@ class Appliers:
     def _end(self) -> None:
         self._ended.set()
         self._items.join()
-        for crew in self._crews.values():
-            crew.stop()
-        for crew in self._crews.values():
-            crew.join(FINISH_WITHIN_S)
+        for consumer in self._consumers.values():
+            consumer.stop()
+        for consumer in self._consumers.values():
+            consumer.join(FINISH_WITHIN_S)
 
 
 @pytest.fixture(params=PROTOCOLS, ids=lambda protocol: protocol.name.lower())

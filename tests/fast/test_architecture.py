@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.layers import LAYERS, PAGE, ROOT, arrows, imports, picture, sources
+from shared.contracts import errors
+from tests.layers import LAYERS, PAGE, ROOT, arrows, imports, nodes, picture, sources
 
 EDGES = {
     "pyspark",
@@ -63,6 +65,7 @@ def reached(module: str, seen: set[str]) -> set[str]:
     return seen
 
 
+@pytest.mark.slow
 def test_a_service_imports_no_other_service() -> None:
     for file in sources("services"):
         service = file.relative_to(ROOT).parts[1]
@@ -127,7 +130,7 @@ RESOLVERS = {"shared/config/declared.py", "shared/config/deployment.py", "servic
 
 def test_no_lake_is_opened_before_it_was_asked_whose_it_is() -> None:
     for file in sources("services", "shared"):
-        for node in ast.walk(ast.parse(file.read_text())):
+        for node in nodes(file):
             if isinstance(node, ast.ImportFrom) and node.module == "shared.config.catalogs":
                 taken = {alias.name for alias in node.names}
                 assert "resolve" not in taken or str(file.relative_to(ROOT)) in RESOLVERS, file
@@ -168,7 +171,7 @@ STARTS_THREADS = {
 
 def thread_starts(file: Path) -> Iterator[str]:
     """Every name in a module by which it can start a thread, in full."""
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in nodes(file):
         if isinstance(node, ast.ImportFrom):
             yield from (f"{node.module}.{a.name}" for a in node.names if a.name in THREADS.get(node.module or "", ()))
         elif isinstance(node, ast.Attribute) and node.attr in THREADS.get(ast.unparse(node.value), ()):
@@ -197,3 +200,68 @@ def test_a_thread_that_is_started_elsewhere_is_seen(text: str, tmp_path: Path) -
     module = tmp_path / "module.py"
     module.write_text(text)
     assert list(thread_starts(module))
+
+
+def test_every_transaction_in_a_destination_begins_with_its_schema_loaded() -> None:
+    """The feed's is one of the source, where nothing is made (H21)."""
+    begins = {
+        file.name
+        for file in sources("services/applier")
+        if '"BEGIN"' in file.read_text() or "'BEGIN'" in file.read_text()
+    }
+    assert begins == {"feed.py"}
+
+
+FRAMEWORKS = {
+    "downgrade",
+    "process_bind_param",
+    "process_result_value",
+    "handle_error",
+    "do_GET",
+    "do_HEAD",
+    "log_message",
+}
+"""What Alembic, SQLAlchemy and http.server call."""
+
+
+def used(file: Path) -> Iterator[str]:
+    """Every name that a module reads, imports or passes."""
+    for node in nodes(file):
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+        elif isinstance(node, ast.alias):
+            yield node.name.rpartition(".")[2]
+
+
+@pytest.mark.slow
+def test_every_class_and_function_is_used() -> None:
+    """By the product or, where only a test asks, by that test. Functions with a decorator are called by a framework."""
+    known = {
+        name
+        for file in sources("services", "shared", "viaduck_demo", "client", "tests", "bench")
+        for name in used(file)
+    }
+    defined = [
+        (str(file.relative_to(ROOT)), node.name)
+        for file in sources("services", "shared", "viaduck_demo")
+        for node in nodes(file)
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and (isinstance(node, ast.ClassDef) or not node.decorator_list)
+        and not node.name.startswith("__")
+    ]
+    assert defined
+    assert not [each for each in defined if each[1] not in known | FRAMEWORKS]
+
+
+def test_the_tree_of_errors_is_the_one_that_its_docstring_draws() -> None:
+    drawn = re.findall(r"^    ([ │]*)(?:[├└]── )?([A-Z]\w+)", errors.__doc__ or "", re.MULTILINE)
+    assert drawn[0][1] == "Error"
+    parents: dict[str, type[Exception]] = {"Error": Exception}
+    for indent, name in drawn[1:]:
+        parents[name] = errors.ViaduckError if indent else errors.Error
+    there = {
+        name: each for name, each in vars(errors).items() if isinstance(each, type) and issubclass(each, Exception)
+    }
+    assert {name: each.__base__ for name, each in there.items()} == parents

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import tokenize
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -39,7 +41,7 @@ PRIVATE = (
 
 FOUND = re.compile(rf"\b(?:{'|'.join(PRIVATE)})(?!\w)", re.IGNORECASE)
 
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(page for name in ("docs", "client") for page in (ROOT / name).rglob("*.md"))])
 
 
 def prose(page: str) -> str:
@@ -53,6 +55,40 @@ def prose(page: str) -> str:
 def test_no_page_falls_back_into_the_idiom(page: Path) -> None:
     lines = enumerate(prose(page.read_text()).splitlines(), 1)
     assert not [f"{number}: {line[:120]}: {word[0]}" for number, line in lines if (word := FOUND.search(line))]
+
+
+FOLDERS = ("services", "shared", "viaduck_demo", "client", "deploy")
+MODULES = sorted(file for folder in FOLDERS for file in (ROOT / folder).rglob("*.py"))
+TEXTS = {tokenize.STRING, tokenize.COMMENT, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
+
+
+def texts(module: Path) -> Iterator[tuple[int, str]]:
+    """The lines of docstrings, comments and messages, without what they quote as code."""
+    with module.open("rb") as file:
+        for token in tokenize.tokenize(file.readline):
+            if token.type in TEXTS:
+                for offset, line in enumerate(token.string.splitlines()):
+                    yield token.start[0] + offset, re.sub(r"``[^`]*``", "", line)
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_no_docstring_comment_or_message_falls_back_into_the_idiom(folder: str) -> None:
+    modules = [file for file in MODULES if (ROOT / folder) in file.parents]
+    assert modules
+    assert not [
+        f"{module.relative_to(ROOT)}:{number}: {word[0]}"
+        for module in modules
+        for number, line in texts(module)
+        if (word := FOUND.search(line))
+    ]
+
+
+def test_docstrings_comments_and_messages_are_all_read(tmp_path: Path) -> None:
+    module = tmp_path / "module.py"
+    module.write_text('"""One."""\n# two\nthree = f"four {5}"  # ``nobody``\n')
+    read = "".join(line for _, line in texts(module))
+    assert all(word in read for word in ("One", "two", "four"))
+    assert "nobody" not in read
 
 
 def test_no_help_text_falls_back_into_the_idiom() -> None:

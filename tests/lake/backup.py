@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -22,12 +23,13 @@ class Backup:
         self._con, self._alias, self._lake = con, alias, lake
         self._detached(self._keep)
 
-    def restore(self) -> None:
-        self._detached(self._put_back)
+    def restore(self, *, forgets: bool = True) -> None:
+        """``forgets``: this process's worker lets go of its lakes first; else it goes on with what it has attached."""
+        self._detached(self._put_back, forgets=forgets)
 
-    def _detached(self, work: object) -> None:
-        assert callable(work)
-        worker_state.forget()
+    def _detached(self, work: Callable[[], None], *, forgets: bool = True) -> None:
+        if forgets:
+            worker_state.forget()
         detach(self._con, self._alias)
         work()
         attach(self._con, self._alias, self._lake, read_only=False)
@@ -46,7 +48,9 @@ class Backup:
         else:
             for beside in ("-wal", "-shm"):
                 Path(f"{file}{beside}").unlink(missing_ok=True)
-            shutil.copyfile(f"{file}.backup", file)
+            copy = Path(f"{file}.copy")
+            shutil.copyfile(f"{file}.backup", copy)
+            copy.replace(file)
 
     @property
     def _name(self) -> str:

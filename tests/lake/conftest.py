@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from services.applier.model.task import Limits
 from services.applier.worker import worker_state
 from shared.config.catalogs import ResolvedLake
+from shared.config.model import CommitChoice
 from tests.lake.rig import ApplyRig, MakeLake
 from tests.servers.postgres import Postgres
 
@@ -36,10 +38,17 @@ def make_lake(request: pytest.FixtureRequest, tmp_path: Path) -> MakeLake:
 
 
 @pytest.fixture
-def make_rig(tmp_path: Path, make_lake: MakeLake) -> Iterator[MakeRig]:
+def commit() -> CommitChoice:
+    """Who commits in a rig that is made without limits of its own; ``EITHER_PATH`` has a test play both."""
+    return "auto"
+
+
+@pytest.fixture
+def make_rig(tmp_path: Path, make_lake: MakeLake, commit: CommitChoice) -> Iterator[MakeRig]:
     rigs: list[ApplyRig] = []
 
     def make(**options: Any) -> ApplyRig:
+        options.setdefault("limits", Limits(commit=commit))
         rigs.append(ApplyRig(tmp_path, make_lake, **options))
         return rigs[-1]
 

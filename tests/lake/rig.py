@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,9 @@ MakeLake = Callable[[str, Path], ResolvedLake]
 
 EVERY_CATALOG = pytest.mark.parametrize("make_lake", ["sqlite", "postgres", "postgres-schema"], indirect=True)
 """For what reads a catalog's tables itself: lakes that share a database must not see each other's."""
+
+EITHER_PATH = pytest.mark.parametrize("commit", ["auto", "extension"])
+"""Directly where that can be done, and by DuckLake's extension as it always is for seeds."""
 
 _items = itertools.count(1)
 
@@ -118,9 +122,28 @@ class ApplyRig:
     def rows(self, name: str) -> list[tuple[Any, ...]]:
         return sorted(self.look(name, "SELECT * FROM dst.main.t"), key=repr)
 
+    @contextmanager
+    def opened(self, name: str) -> Iterator[duckdb.DuckDBPyConnection]:
+        """An instance with a destination attached as ``dst``, for many looks as of one time."""
+        with closing(connect()) as con:
+            attach(con, "dst", self._lakes[name], read_only=True)
+            yield con
+
+    def look_writing(self, name: str, query: str) -> list[tuple[Any, ...]]:
+        """The same for what DuckLake answers only where it may write."""
+        con = connect()
+        try:
+            attach(con, "dst", self._lakes[name], read_only=False)
+            return con.execute(query).fetchall()
+        finally:
+            con.close()
+
     def expected(self, name: str) -> list[tuple[Any, ...]]:
         """The slice of the source's head that ``name`` must hold."""
-        value = self.destinations[name].routing_value
+        return self.expected_of(self.destinations[name].routing_value)
+
+    def expected_of(self, value: str) -> list[tuple[Any, ...]]:
+        """The slice of the source's head of a tenant."""
         found = self.con.execute("SELECT * FROM src.main.t WHERE CAST(tenant AS VARCHAR) = ?", [value]).fetchall()
         return sorted(found, key=repr)
 

@@ -15,8 +15,10 @@ import duckdb
 import psycopg
 import pytest
 
+from services.applier.apply import carry
 from services.applier.apply.change import Applied, Change
 from services.applier.apply.feed import Feed
+from services.applier.apply.reading import Reading
 from services.applier.apply.transaction import Applier
 from services.applier.model.task import Limits, SourceTable, Task
 from services.applier.worker import spark_task, worker_state
@@ -30,7 +32,7 @@ from shared.lake.cursor import cursor_name
 from shared.lake.pool import LakePool, OpenLake
 from tests.fast.waiting import eventually
 from tests.lake.conftest import MakeRig
-from tests.lake.rig import EVERY_CATALOG, ApplyRig
+from tests.lake.rig import EITHER_PATH, EVERY_CATALOG, ApplyRig
 
 
 def outcomes(progress: list[Progress]) -> list[Outcome]:
@@ -62,6 +64,17 @@ def test_a_lake_without_a_place_for_its_files_keeps_them_beside_its_catalog(rig:
     assert list((tmp_path / "placeless.sqlite.files").rglob("*.parquet"))
 
 
+@EITHER_PATH
+def test_an_empty_catalog_is_a_lake_that_is_still_to_be_made(rig: ApplyRig) -> None:
+    """A database without a table, or an empty file, as its owner may have prepared it."""
+    catalog = rig.lake("a").sqlite_file
+    if catalog is not None:
+        catalog.touch()
+    assert outcomes(rig.seed("a")) == [Outcome.APPLIED]
+    assert rig.rows("a") == rig.expected("a")
+
+
+@EITHER_PATH
 def test_every_commit_says_what_it_holds(rig: ApplyRig) -> None:
     rig.seed("a")
     seeded = rig.head
@@ -77,6 +90,7 @@ def test_every_commit_says_what_it_holds(rig: ApplyRig) -> None:
 
 
 @EVERY_CATALOG
+@EITHER_PATH
 def test_changes_end_equal_and_a_row_that_moves_leaves_its_old_tenant(rig: ApplyRig) -> None:
     rig.seed()
     before = rig.head
@@ -93,6 +107,7 @@ def test_changes_end_equal_and_a_row_that_moves_leaves_its_old_tenant(rig: Apply
     assert (8, "b", "v8") in rig.rows("b")
 
 
+@EITHER_PATH
 def test_a_second_delivery_writes_nothing(rig: ApplyRig) -> None:
     rig.seed()
     before = rig.head
@@ -154,6 +169,7 @@ def test_an_item_of_an_older_life_is_fenced(rig: ApplyRig) -> None:
     assert rig.rows("a") == rig.expected("a")
 
 
+@EITHER_PATH
 def test_an_item_of_an_older_life_is_fenced_even_where_its_range_would_fit(rig: ApplyRig) -> None:
     rig.seed()
     seeded = rig.head
@@ -167,6 +183,7 @@ def test_an_item_of_an_older_life_is_fenced_even_where_its_range_would_fit(rig: 
     assert rig.commits("a") == commits
 
 
+@EITHER_PATH
 def test_null_is_a_key_like_any_other_and_equals_null(rig: ApplyRig) -> None:
     rig.sql("INSERT INTO src.main.t VALUES (NULL, 'a', 'nothing'), (NULL, 'b', 'nothing')")
     rig.seed()
@@ -178,6 +195,7 @@ def test_null_is_a_key_like_any_other_and_equals_null(rig: ApplyRig) -> None:
         assert rig.rows(name) == rig.expected(name)
 
 
+@EITHER_PATH
 def test_a_reinserted_key_and_one_that_came_and_went_end_as_they_are(rig: ApplyRig) -> None:
     rig.seed()
     before = rig.head
@@ -373,6 +391,7 @@ def test_a_transaction_past_its_deadline_is_rolled_back(make_rig: MakeRig) -> No
     assert rig.commits("a") == 0
 
 
+@EITHER_PATH
 def test_two_appliers_on_one_range_apply_it_once(rig: ApplyRig) -> None:
     rig.seed()
     before, commits = rig.head, rig.commits("a")
@@ -454,7 +473,10 @@ def test_damage_that_its_finder_did_not_live_to_tell_is_found_by_whoever_asks_ne
 
 
 class _Reading:
-    """A range read for one destination, and an applier of its own that may lose what it sends or hears."""
+    """A range read for one destination, and an applier of its own.
+
+    One that may ``lose`` what it sends or hears commits by the extension, as H7 concerns that alone.
+    """
 
     def __init__(self, rig: ApplyRig, name: str, after: int, lose: str = "") -> None:
         self._rig, self._name, self._after, self._lose = rig, name, after, lose
@@ -468,10 +490,11 @@ class _Reading:
             reading = Feed(lake.cursor(), lake, SourceTable(rig.source, "main", "t", rig.routing)).read(
                 ItemKind.CHANGES, [(0, target)]
             )
-        applier = Applier(self._pool, Limits())
-        return applier, Change(target, reading.through, reading.table, 0, reading, reading.counts[0])
+        self._applier = Applier(self._pool, Limits(commit="extension" if self._lose else "auto"))
+        return self._applier, Change(target, reading.through, reading.table, 0, reading, reading.counts[0])
 
     def __exit__(self, *_: object) -> None:
+        self._applier.close()
         self._pool.close()
 
 
@@ -535,13 +558,15 @@ def test_a_destination_that_stalls_does_not_hold_up_the_others(make_rig: MakeRig
     with _Deaf() as port:
         rig.add(
             "deaf",
-            lake=rig.lake("a").__class__(f"postgres:host=127.0.0.1 port={port} dbname=x user=x", None, "/nowhere"),
+            lake=ResolvedLake(
+                f"postgres:host=127.0.0.1 port={port} dbname=x user=x connect_timeout=600", None, "/nowhere"
+            ),
         )
         answered = rig.seed()
     assert answered[0].outcome is Outcome.APPLIED
     assert (answered[1].outcome, problem(answered[1])) == (Outcome.FAILED, "destination_unreachable")
     assert answered[1].error is not None
-    assert "seed of p/deaf has been under way for 4 s" in answered[1].error.message
+    assert "seed of p/deaf has been running for 4 s" in answered[1].error.message
     assert "pg_locks" in answered[1].error.hint
 
 
@@ -745,3 +770,28 @@ class TestAppendOnly:
                 "INSERT INTO src.main.t VALUES (51, 'a', 'after', 1)")  # fmt: skip
         assert outcomes(rig.changes(before, "a", pinned=True)) == [Outcome.APPLIED]
         assert rig.rows("a") == rig.expected("a")
+
+
+@EITHER_PATH
+@pytest.mark.parametrize("table", ["rows", "touched"])
+def test_what_is_lost_on_its_way_into_a_destination_is_never_committed(
+    rig: ApplyRig, monkeypatch: pytest.MonkeyPatch, table: str
+) -> None:
+    """As where another instance wrote over a temporary file: what was counted is not what came."""
+    rig.seed("a")
+    position, before = rig.head, rig.rows("a")
+    rig.sql("UPDATE src.main.t SET v = 'new' WHERE id < 6")
+    whole = carry._incoming
+
+    def cut(con: Any, reading: Reading, query: str, count: int) -> Any:
+        return whole(con, reading, f"{query} LIMIT 1" if reading.memory(table) in query else query, count)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(carry, "_incoming", cut)
+        (answer,) = rig.changes(position, "a")
+    assert answer.outcome is Outcome.FAILED
+    assert answer.error is not None
+    assert (answer.error.type, "1 of 3" in answer.error.message) == ("internal", True)
+    assert rig.rows("a") == before
+    assert [each.outcome for each in rig.changes(position, "a")] == [Outcome.APPLIED]
+    assert rig.rows("a") == rig.expected("a")

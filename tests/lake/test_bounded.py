@@ -13,7 +13,7 @@ from shared.contracts.messages import ItemKind, Outcome
 from shared.lake.catalog import LOOKED_BACK, CatalogReader
 from shared.lake.cursor import SCHEMA, cursor_name
 from tests.lake.conftest import MakeRig
-from tests.lake.rig import ApplyRig
+from tests.lake.rig import EITHER_PATH, ApplyRig
 from tests.servers.postgres import Postgres
 
 ON_POSTGRES = pytest.mark.parametrize("make_lake", ["postgres"], indirect=True)
@@ -57,6 +57,7 @@ def cursor_rows(rig: ApplyRig) -> int:
     return int(rig.look("a", f"SELECT count(*) FROM __ducklake_metadata_dst.{name}")[0][0])
 
 
+@EITHER_PATH
 def test_upkeep_leaves_of_a_cursor_what_the_newest_snapshots_show(
     rig: ApplyRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,7 +130,7 @@ def test_stamps_are_looked_up_by_their_snapshot_or_among_the_newest(rig: ApplyRi
     destination, changes = rig.destinations["a"], "ducklake_snapshot_changes"
     looks: dict[str, tuple[Callable[[CatalogReader], object], int]] = {
         "whose files were committed": (lambda catalog: catalog.stamp_at(2), 1),
-        "the last drop": (lambda catalog: fence.buried_in(catalog, destination), 5),
+        "the last drop": (lambda catalog: fence.dropped_generation_in(catalog, destination), 5),
         "a token": (lambda catalog: catalog.find_stamp("token"), LOOKED_BACK),
     }
     for name, (look, most) in looks.items():

@@ -58,7 +58,19 @@ class Pair:
         )
         self.run(f"INSERT INTO {CURSOR} VALUES (1, {self.head()}, '{uuid}', 'a', '{self.origin()}')")
         self.run(f"CREATE TABLE d.t AS {rows}")
-        stamp = {"pipeline": "p", "destination": "x", "kind": "seed", "generation": 1, "through": self.head()}
+        stamp = {
+            "viaduck": 1,
+            "pipeline": "p",
+            "destination": "x",
+            "kind": "seed",
+            "generation": 1,
+            "after": -1,
+            "through": self.head(),
+            "item": "item",
+            "token": "token",
+            "deleted": 0,
+            "inserted": 0,
+        }
         self.run(f"CALL d.set_commit_message('viaduck', 'seed', extra_info => '{json.dumps(stamp)}')")
         self.run("COMMIT")
 

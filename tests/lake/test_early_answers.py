@@ -11,7 +11,7 @@ import pytest
 from services.applier.apply.transaction import Applier
 from services.applier.model.grouping import Job, Lane
 from services.applier.model.task import SourceTable, Task
-from services.applier.spark_jobs import Jobs
+from services.applier.spark_jobs import SparkJobs
 from services.applier.worker.answer_files import take
 from services.applier.worker.task_run import run_task
 from shared.config.model import Config, Routing, Source, Spark
@@ -76,7 +76,7 @@ def test_so_is_one_on_spark(make_rig: MakeRig, tmp_path: Path) -> None:
     config = Config(path=tmp_path, pipeline="p", source=source, routing=Routing(field="tenant"), spark=spark,
                     state_dir=tmp_path)  # fmt: skip
     context = session(config, "early")
-    jobs = Jobs(context, SourceTable(rig.source, "main", "t", rig.routing), rig.limits, "")
+    jobs = SparkJobs(context, SourceTable(rig.source, "main", "t", rig.routing), rig.limits, "")
     heard: list[str] = []
     job = Job("p", ItemKind.SEED, tuple(rig.target(name, ItemKind.SEED) for name in rig.destinations))
     (done,) = jobs.run(job, Lane.SEEDS, lambda said: heard.extend(each.destination for each in said))

@@ -185,23 +185,23 @@ def test_a_forged_catalog_on_s3_gets_no_file_by_the_victims_keys(
 def test_where_files_are_is_not_for_a_strangers_catalog_to_say(played: ApplyRig) -> None:
     """Left to his catalog, he could turn it to another's folder later, and have its files compacted."""
     rig = played
-    strange = replace(rig.lake("b"), data_path=None, strange=True)
+    untrusted = replace(rig.lake("b"), data_path=None, untrusted=True)
     with closing(LakePool(2)) as pool:
-        with pytest.raises(DestinationError, match="only the catalog") as refused, pool.use(strange, read_only=False):
+        with pytest.raises(DestinationError, match="only the catalog") as refused, pool.use(untrusted, read_only=False):
             pass
         assert refused.value.type == "not_allowed"
-        with pool.use(replace(strange, data_path=rig.lake("b").data_path), read_only=False):
+        with pool.use(replace(untrusted, data_path=rig.lake("b").data_path), read_only=False):
             pass  # who declares it
-        with pool.use(replace(strange, strange=False), read_only=False):
+        with pool.use(replace(untrusted, untrusted=False), read_only=False):
             pass  # an operator's own
     verdict = compare_all(
-        Origin(rig.source, "main", "t", rig.routing), [replace(subject(rig, "b"), lake=strange), subject(rig, "a")]
+        Origin(rig.source, "main", "t", rig.routing), [replace(subject(rig, "b"), lake=untrusted), subject(rig, "a")]
     )
     assert [each.problem and each.problem.type for each in verdict] == ["not_allowed", None]
 
 
 def test_a_strangers_lake_on_sqlite_may_have_its_files_beside_it(tmp_path: Path) -> None:
-    lake = ResolvedLake(f"sqlite:{tmp_path}/x.sqlite", strange=True)
+    lake = ResolvedLake(f"sqlite:{tmp_path}/x.sqlite", untrusted=True)
     for _ in range(2):
         with closing(LakePool(2)) as pool, pool.use(lake, read_only=False, create=True) as held:
             held.con.execute("CREATE OR REPLACE TABLE lake.main.t AS SELECT 1 AS x")

@@ -5,12 +5,16 @@ The applier's own functions run here, on real lakes and without a Spark session.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import duckdb
 import pytest
 from hypothesis import given
 
+from tests.servers.postgres import Postgres
+from tests.world.places import Database
 from tests.world.play import play
-from tests.world.replay import SEEDS, again, histories, parts, seed_of
+from tests.world.replay import SEED, SEEDS, again, histories, parts, seed_of
 
 
 @pytest.mark.timeout(1800)
@@ -34,3 +38,23 @@ def test_so_is_every_destination_of_a_strange_one_or_it_parks_for_its_reason(
     seed = seed_of(part, drawn)
     life = play(world, seed, strange=True)
     assert not life.wrong, f"{life}\n{again(seed, 'tests/lake/test_histories.py -k strange')}"
+
+
+RESTORED = (70_002, 70_004, 70_012, 70_016)
+"""Histories in which the source is restored at least once after a backup."""
+
+
+@pytest.fixture
+def on_postgres(postgres: Postgres) -> Iterator[Database]:
+    places = Database(postgres)
+    yield places
+    places.drop()
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("seed", [int(SEED)] if SEED else RESTORED)
+def test_so_is_one_on_postgres_whose_source_is_restored_while_the_applier_has_it_open(
+    world: duckdb.DuckDBPyConnection, on_postgres: Database, seed: int
+) -> None:
+    life = play(world, seed, strange=True, places=on_postgres)
+    assert not life.wrong, f"{life}\n{again(seed, 'tests/lake/test_histories.py -k on_postgres')}"

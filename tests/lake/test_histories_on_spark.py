@@ -11,7 +11,7 @@ from hypothesis import given
 
 from services.applier.model.grouping import Job, lane_of
 from services.applier.model.task import Task, TaskResult
-from services.applier.spark_jobs import Jobs
+from services.applier.spark_jobs import SparkJobs
 from shared.config.model import Config, Routing, Source, Spark
 from shared.runtime.spark import session
 from tests.world.play import play
@@ -26,7 +26,7 @@ def on_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     context = session(_config(folder), "histories")
 
     def run(task: Task) -> TaskResult:
-        jobs = Jobs(context, task.source, task.limits, task.applier)
+        jobs = SparkJobs(context, task.source, task.limits, task.applier)
         job = Job(task.targets[0].item.pipeline, task.kind, task.targets)
         done = jobs.run(job, lane_of(task.targets[0].item))
         by_item = {result.progress.item: result for part in done for result in part.results}

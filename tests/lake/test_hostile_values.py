@@ -20,7 +20,7 @@ from shared.lake.cursor import kept, told
 from shared.lake.layouts import Layouts
 from shared.lake.pruning import PLAIN, UNBELIEVED, Layout, layout_of
 from tests.lake.conftest import MakeRig
-from tests.lake.rig import ApplyRig
+from tests.lake.rig import EITHER_PATH, ApplyRig
 
 TEXTS = {
     "nul": "x\x00y",
@@ -188,6 +188,7 @@ def test_any_text_is_carried_as_a_value_in_small_seeds_and_in_files(make_rig: Ma
     assert wrong(rig) == []
 
 
+@EITHER_PATH
 def test_statistics_that_a_strangers_row_made_lie_hide_no_honest_row(make_rig: MakeRig) -> None:
     """DuckLake writes {AUTHOR} as NULL, so a file with it ends before the honest keys beside it."""
     rig = two_keys(make_rig)
@@ -398,6 +399,7 @@ def test_a_source_that_is_partitioned_by_what_is_no_text_is_read(
     assert wrong(rig) == []
 
 
+@EITHER_PATH
 @pytest.mark.parametrize("text_keys", [True, False])
 def test_a_destination_that_its_owner_partitions_by_buckets_keeps_no_row_twice(
     make_rig: MakeRig, text_keys: bool

@@ -250,6 +250,55 @@ def test_what_the_reader_saw_of_another_history_moves_nobody(rig: ApplyRig) -> N
     assert rig.rows("a") == rig.expected("a")
 
 
+OTHER_HISTORIES = {
+    "a row is deleted": (
+        "ALTER TABLE src.main.t ADD COLUMN w INTEGER DEFAULT 7",
+        "DELETE FROM src.main.t WHERE id = 4",
+    ),
+    "a column has another default": (
+        "ALTER TABLE src.main.t ADD COLUMN w INTEGER DEFAULT 9",
+        "UPDATE src.main.t SET v = 'new' WHERE id = 4",
+    ),
+    "a column has another name": (
+        "ALTER TABLE src.main.t ADD COLUMN x INTEGER DEFAULT 7",
+        "UPDATE src.main.t SET v = 'new' WHERE id = 4",
+    ),
+    "it is shorter": ("DELETE FROM src.main.t WHERE id = 4",),
+    "it is longer": (
+        "DELETE FROM src.main.t WHERE id = 6",
+        "ALTER TABLE src.main.t ADD COLUMN x VARCHAR DEFAULT 'x'",
+        "DELETE FROM src.main.t WHERE id = 4",
+        "INSERT INTO src.main.t VALUES (100, 'a', 'new', 'y')",
+    ),
+}
+
+
+@pytest.mark.parametrize("other", OTHER_HISTORIES)
+def test_a_worker_that_has_the_source_open_from_another_history_reads_the_one_that_there_is(
+    rig: ApplyRig, other: str
+) -> None:
+    """DuckLake remembers by numbers of snapshots and of schemas, which a restored source gives to others."""
+    rig.seed()
+    position, backup = rig.head, Backup(rig.con, "src", rig.source)
+    after = rig.sql(
+        "ALTER TABLE src.main.t ADD COLUMN w INTEGER DEFAULT 7", "INSERT INTO src.main.t VALUES (50, 'b', '', 1)"
+    )
+    assert patient_changes(rig, position, "b").position == after
+    backup.restore(forgets=False)
+    rig.sql(*OTHER_HISTORIES[other])
+    assert patient_changes(rig, position, "a").outcome is Outcome.APPLIED
+    assert rig.rows("a") == rig.expected("a")
+
+
+def patient_changes(rig: ApplyRig, position: int, name: str) -> Progress:
+    """Again while connections are found ended, as a restore of a database ends them all."""
+    for _ in range(4):
+        (answer,) = rig.changes(position, name)
+        if answer.error is None or "terminating connection" not in answer.error.message:
+            return answer
+    raise AssertionError(answer)
+
+
 def test_a_cursor_from_before_times_were_kept_learns_its_own_with_the_next_commit(rig: ApplyRig) -> None:
     rig.seed("a")
     cursor = f"dst._viaduck.{cursor_name('p', 'a')}"

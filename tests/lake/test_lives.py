@@ -14,7 +14,7 @@ from shared.lake.catalog import CatalogReader, marks
 from shared.lake.cursor import SCHEMA, cursor_name
 from shared.lake.failure import LakeAbsent
 from tests.lake.conftest import MakeRig
-from tests.lake.rig import ApplyRig
+from tests.lake.rig import EITHER_PATH, ApplyRig
 
 
 @pytest.fixture
@@ -127,6 +127,7 @@ def test_a_rewound_life_holds_the_slice_of_then_and_catches_up_to_now(rig: Apply
     assert rig.rows("a") == rig.expected("a")
 
 
+@EITHER_PATH
 def test_a_worker_that_knew_an_earlier_life_keeps_rows_in_files_and_the_cursor_in_the_catalog(rig: ApplyRig) -> None:
     """The options of the tables that another worker made are not read again by a lake that is attached already."""
     with closing(Worker(rig.limits)) as other:

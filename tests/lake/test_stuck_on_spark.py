@@ -10,7 +10,7 @@ import pytest
 
 from services.applier.model.grouping import Job, Lane
 from services.applier.model.task import Limits, SourceTable, TaskResult
-from services.applier.spark_jobs import Jobs
+from services.applier.spark_jobs import SparkJobs
 from services.applier.worker.worker_state import MOST_STUCK
 from shared.config.catalogs import ResolvedLake
 from shared.config.model import Config, Routing, Source, Spark
@@ -36,7 +36,7 @@ def test_a_process_that_many_are_stuck_in_gives_its_results_and_ends(make_rig: M
 
     def seeded(limits: Limits, *names: str) -> TaskResult:
         job = Job("p", ItemKind.SEED, tuple(rig.target(name, ItemKind.SEED) for name in names))
-        (done,) = Jobs(context, table, limits, "").run(job, Lane.SEEDS)
+        (done,) = SparkJobs(context, table, limits, "").run(job, Lane.SEEDS)
         return done
 
     with socket.create_server(("127.0.0.1", 0)) as mute:

@@ -20,7 +20,7 @@ from services.applier.apply.lake_state import held_rows
 from services.cli.verify.comparison import Finding, Origin, compare_all
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.errors import DestinationError
-from shared.contracts.messages import ItemKind, Outcome
+from shared.contracts.messages import CommitPath, ItemKind, Outcome
 from shared.lake.attach import attach, confine
 from shared.lake.cursor import SCHEMA, cursor_name
 from shared.lake.engine import connect
@@ -114,6 +114,11 @@ ATTACKS: tuple[Attack, ...] = (
 )
 
 
+BY_EXTENSION = pytest.mark.parametrize("commit", ["extension"])
+"""Which binds a catalog's SQL. A direct commit has nothing to refuse: it binds none, and writes the table itself."""
+
+
+@BY_EXTENSION
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__)
 def test_what_a_catalog_would_have_run_is_refused_before_it_is(played: ApplyRig, attack: Attack) -> None:
     rig, before = played, played.head
@@ -138,6 +143,29 @@ def test_what_a_catalog_would_have_run_is_refused_before_it_is(played: ApplyRig,
     assert verdict[0].problem.type == "unsafe_catalog"
 
 
+@pytest.mark.parametrize("is_known", [True, False], ids=["known", "unknown"])
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__)
+def test_a_direct_commit_runs_nothing_of_a_catalog(played: ApplyRig, attack: Attack, *, is_known: bool) -> None:
+    """Rows go into the table that the tenant hides, or its extension refuses; all else parks it as ever."""
+    rig, before = played, played.head
+    if not is_known:
+        rig.forget()
+    attack(rig, stolen(rig))
+    rig.sql("UPDATE src.main.t SET v = v || '+' WHERE id < 9")
+    answers = dict(zip("abc", rig.changes(before), strict=True))
+    assert LEAKED not in str(answers)
+    for name in HONEST:
+        assert answers[name].outcome is Outcome.APPLIED
+        assert rig.rows(name) == rig.expected(name)
+    said = answers["b"]
+    assert said.outcome is not Outcome.APPLIED or said.commit is CommitPath.DIRECT, said
+    rig.forget()
+    (probed,) = rig.run(ItemKind.PROBE, "b", expected=before, after=before, through=before)
+    assert LEAKED not in str(probed)
+    assert (probed.outcome, probed.error and probed.error.type) == (Outcome.PARKED, "unsafe_catalog")
+
+
+@BY_EXTENSION
 @pytest.mark.parametrize("attack", ATTACKS[:2], ids=lambda attack: attack.__name__)
 def test_a_view_that_comes_while_the_lake_is_open_is_never_read(played: ApplyRig, attack: Attack) -> None:
     """Nobody can look and then read in one step, but for DuckLake itself: what it will read must be a table to it."""

@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from services.applier.model.task import SourceTable, Task
+from services.applier.model.task import Limits, SourceTable, Task
 from services.applier.worker import worker_state
 from services.applier.worker.task_run import run_task
 from shared.contracts.messages import ItemKind, Outcome, Progress
@@ -42,8 +42,8 @@ def rig(make_rig: MakeRig) -> ApplyRig:
 
 @pytest.fixture
 def inlining(make_rig: MakeRig) -> ApplyRig:
-    """One tenant whose lake keeps small changes in its catalog, as somebody else has told it."""
-    made = seeded(make_rig())
+    """One tenant whose lake keeps small changes in its catalog, as its owner told it; only the extension does."""
+    made = seeded(make_rig(limits=Limits(commit="extension")))
     worker_state.forget()
     made.write("a", "CALL dst.set_option('data_inlining_row_limit', 50, table_name => 't')")
     return made
@@ -205,7 +205,7 @@ def test_upkeep_that_is_refused_is_told_in_the_log_and_harms_nobody(
     def busy(*_: object) -> None:
         raise duckdb.TransactionException("Transaction conflict - attempting to compact")
 
-    monkeypatch.setattr("services.applier.apply.transaction.tidy", busy)
+    monkeypatch.setattr("services.applier.apply.transaction.maintain", busy)
     at = rig.head
     target = rig.target("a", ItemKind.UPKEEP, expected=at, after=at, through=at)
     done = run_task(Task(ItemKind.UPKEEP, SourceTable(rig.source, "main", "t", rig.routing), (target,), rig.limits))

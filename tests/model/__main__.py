@@ -10,9 +10,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.model.tlc import MODELS, configured, search
+from tests.model.tlc import MODELS, configured, module_of, search
 
-LARGE = ("lives", "drops", "expiry", "registry", "moves", "large")
+LARGE = ("lives", "drops", "expiry", "registry", "moves", "large", "direct-large")
 
 
 def main() -> int:
@@ -25,7 +25,7 @@ def main() -> int:
 
 def _searched(model: str, minutes: float) -> int:
     with tempfile.TemporaryDirectory(prefix="viaduck-model-") as scratch:
-        verdict = search(MODELS / "Models.tla", configured(model), Path(scratch), for_s=minutes * 60, show=_show)
+        verdict = search(module_of(model), configured(model), Path(scratch), for_s=minutes * 60, show=_show)
     if verdict.broken is not None:
         return 1
     if not verdict.distinct:

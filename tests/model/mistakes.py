@@ -9,11 +9,13 @@ UNSEEDED = {"SeededAt": "<- Unseeded"}
 RESEED = {"Faults": '{"lose", "operate"}', "Scripts": "<- ComesAndLeaves"}
 TWO_KEYS = {"Keys": '{"k", "l"}', "Scripts": "<- TwoKeys"}
 LOST_COMMITS = {"Faults": '{"lose", "crash", "cut"}'}
+COMPACTION = {"Faults": '{"compact", "expire"}', "MaxName": "4"}
+LOST_ANSWERS = {"Faults": '{"cut"}'}
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """``breaks`` is an invariant or property of ``Viaduck.tla``; ``given`` are constants of ``mutants.cfg``."""
+    """``breaks`` is an invariant or property of the model's specification; ``given`` are constants of its file."""
 
     name: str
     what: str
@@ -84,5 +86,68 @@ MISTAKES = (
         "the reader waits for ever for an answer that was lost",
         "Temporal properties",
         model="live",
+    ),
+    Mistake(
+        "condition_left_out",
+        "a batch does not require that nothing was committed since the look",
+        "RivalsStay",
+        {"Faults": '{"elsewhere", "expire"}'},
+        model="direct",
+    ),
+    Mistake(
+        "condition_before_claim",
+        "a batch checks its condition before it takes the snapshot's number",
+        "Exact",
+        COMPACTION,
+        model="direct",
+    ),
+    Mistake(
+        "cursor_not_compared",
+        "the look does not compare the cursor with the item",
+        "PositionsOnlyGrow",
+        {"Faults": "{}"},
+        model="direct",
+    ),
+    Mistake(
+        "number_reused",
+        "the newest snapshot expires, and its number is given again",
+        "Exact",
+        COMPACTION,
+        model="direct",
+    ),
+    Mistake(
+        "removed_while_unknown",
+        "files are removed as soon as the acknowledgement is lost",
+        "CommittedFilesExist",
+        LOST_ANSWERS,
+        model="direct",
+    ),
+    Mistake(
+        "absent_is_enough",
+        "files are removed because the commit is not there yet",
+        "CommittedFilesExist",
+        LOST_ANSWERS,
+        model="direct",
+    ),
+    Mistake(
+        "token_decides",
+        "files are removed because no retained snapshot carries the token",
+        "CommittedFilesExist",
+        {"Faults": '{"cut", "elsewhere", "expire"}'},
+        model="direct",
+    ),
+    Mistake(
+        "looks_in_turn",
+        "the files are looked for first, and the newest snapshot afterwards",
+        "CommittedFilesExist",
+        LOST_ANSWERS,
+        model="direct",
+    ),
+    Mistake(
+        "missing_is_damage",
+        "a file of an old look that is gone is taken for damage",
+        "DamageIsReal",
+        COMPACTION,
+        model="direct",
     ),
 )

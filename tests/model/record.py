@@ -54,5 +54,8 @@ def committed(stamp: Stamp) -> Committed:
             "through": stamp.through,
             "item": stamp.item,
             "token": stamp.token,
+            "snapshot": stamp.snapshot,
+            "path": stamp.path,
+            "looked": stamp.looked,
         }
     )

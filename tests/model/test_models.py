@@ -8,39 +8,53 @@ from pathlib import Path
 import pytest
 
 from tests.model.mistakes import MISTAKES, Mistake
-from tests.model.tlc import MODELS, SPECIFICATIONS, check, configured
+from tests.model.tlc import SPECIFICATIONS, check, configured, module_of
 
 WITHIN_S = 2_400
 """Minutes on a quiet machine; TLC lets everybody else go first, and a machine may be busy."""
 
 pytestmark = pytest.mark.timeout(WITHIN_S + 60)
 
-MODULE = MODELS / "Models.tla"
-
 MISTAKEN = re.compile(r'Mutant (?:=|#) "(\w+)"')
 
 
 def test_every_promise_holds_whatever_fails_and_whenever(tmp_path: Path) -> None:
-    verdict = check(MODULE, configured("small"), tmp_path / "tlc", within_s=WITHIN_S)
+    verdict = check(module_of("small"), configured("small"), tmp_path / "tlc", within_s=WITHIN_S)
     assert verdict.holds, verdict.output[-8000:]
     assert verdict.left == 0
     assert verdict.distinct >= 1_000_000
 
 
 def test_every_running_destination_reaches_the_head_once_faults_stop(tmp_path: Path) -> None:
-    verdict = check(MODULE, configured("live"), tmp_path / "tlc", within_s=WITHIN_S)
+    verdict = check(module_of("live"), configured("live"), tmp_path / "tlc", within_s=WITHIN_S)
     assert verdict.holds, verdict.output[-8000:]
+
+
+def test_a_direct_commit_keeps_every_promise_whatever_its_rivals_do(tmp_path: Path) -> None:
+    verdict = check(module_of("direct"), configured("direct"), tmp_path / "tlc", within_s=WITHIN_S)
+    assert verdict.holds, verdict.output[-8000:]
+    assert verdict.left == 0
+    assert verdict.distinct >= 100_000
+
+
+def test_direct_commits_and_those_of_the_extension_keep_every_promise_in_one_lake(tmp_path: Path) -> None:
+    verdict = check(module_of("direct-mixed"), configured("direct-mixed"), tmp_path / "tlc", within_s=WITHIN_S)
+    assert verdict.holds, verdict.output[-8000:]
+    assert verdict.left == 0
+    assert verdict.distinct >= 30_000
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
 def test_a_mistake_in_the_specification_is_found(mistake: Mistake, tmp_path: Path) -> None:
     config = configured(mistake.model, Mutant=f'"{mistake.name}"', **mistake.given)
     verdict = check(
-        MODULE, config, tmp_path / "tlc", within_s=WITHIN_S, workers=1
+        module_of(mistake.model), config, tmp_path / "tlc", within_s=WITHIN_S, workers=1
     )  # one mistake may break two promises
     assert verdict.broken == mistake.breaks, verdict.output[-8000:]
 
 
 def test_every_mistake_that_the_specification_knows_is_planted() -> None:
-    known = set(MISTAKEN.findall((SPECIFICATIONS / "Viaduck.tla").read_text()))
-    assert known == {mistake.name for mistake in MISTAKES}
+    known = [
+        set(MISTAKEN.findall((SPECIFICATIONS / f"{name}.tla").read_text())) for name in ("Viaduck", "DirectCommit")
+    ]
+    assert sorted(name for names in known for name in names) == sorted(mistake.name for mistake in MISTAKES)

@@ -62,6 +62,29 @@ RIGHT: list[Anything] = [
 
 DROPPED: list[Anything] = [*SEEDED, commit("d", 3, 3, "drop", gen=2)]
 
+
+def direct(item: str, after: int, through: int, looked: int, snapshot: int, kind: str = "changes") -> Committed:
+    told = {"path": "direct", "looked": looked, "snapshot": snapshot}
+    return commit(item, after, through, kind).model_copy(update=told)
+
+
+def numbered(event: Committed, snapshot: int) -> Committed:
+    return event.model_copy(update={"snapshot": snapshot})
+
+
+MIXED: list[Anything] = [
+    numbered(commit("s", -1, 3, "seed"), 4),
+    work("c1", 3, 5),
+    direct("c1", 3, 5, 4, 5),
+    says("c1", Outcome.APPLIED, 5, through=5),
+    numbered(commit("c2", 5, 6), 6),
+    numbered(commit("upkeep", 6, 6, "maintenance"), 9),  # the owner has committed meanwhile
+    direct("c3", 6, 7, 11, 12),
+    direct("ahead", 8, 8, 12, 13, "advance"),
+    says("c3", Outcome.ALREADY_APPLIED, 8),
+    direct("c4", 8, 9, 15, 16).model_copy(update={"looked": None}),  # a stamp need not tell the look
+]
+
 WRONG: dict[str, tuple[list[Anything], int]] = {
     "changes before the first seed": ([commit("c", -1, 4)], 1),
     "a range that begins before the cursor": ([*SEEDED, commit("c", 2, 5)], 2),
@@ -94,6 +117,15 @@ WRONG: dict[str, tuple[list[Anything], int]] = {
     "a drop of nothing": ([commit("d", -1, 0, "drop")], 1),
     "`applied` of a drop that was none": (
         [*SEEDED, work("d", -1, 0, ItemKind.DROP, gen=2), says("d", Outcome.APPLIED, -1, gen=2)], 2),
+    "a direct commit that is not the snapshot after its look": ([*MIXED, direct("c", 9, 10, 16, 18)], 10),
+    "a direct commit on a look from before the last commit": ([*MIXED, direct("c", 9, 10, 13, 14)], 10),
+    "a direct commit on a look from before an upkeep": ([*MIXED[:6], direct("c", 6, 7, 8, 9)], 6),
+    "a direct commit below an earlier one": (
+        [*MIXED, direct("c", 9, 10, 13, 14).model_copy(update={"looked": None})], 10),
+    "a direct commit of a range that another has applied": ([*MIXED, direct("c", 6, 9, 16, 17)], 10),
+    "a seed by the direct path": ([direct("s", -1, 3, 1, 2, "seed")], 1),
+    "a drop by the direct path": ([*MIXED, direct("d", 9, 9, 16, 17, "drop")], 10),
+    "an upkeep by the direct path": ([*MIXED, direct("u", 9, 9, 16, 17, "maintenance")], 10),
     "an answer from before the item was sent": (
         [*SEEDED, commit("c", 3, 6), work("d", 6, 9),
          says("d", Outcome.GAP, 3).model_copy(update={"since": 2})], 3),
@@ -103,12 +135,13 @@ WRONG: dict[str, tuple[list[Anything], int]] = {
 @pytest.fixture(scope="module")
 def judged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int | None]:
     """Where each trace is refused: the number of the event, items not counted."""
-    refused = judge([RIGHT, *(events for events, _ in WRONG.values())], tmp_path_factory.mktemp("tlc"))
-    return dict(zip(["right", *WRONG], refused, strict=True))
+    refused = judge([RIGHT, MIXED, *(events for events, _ in WRONG.values())], tmp_path_factory.mktemp("tlc"))
+    return dict(zip(["right", "mixed", *WRONG], refused, strict=True))
 
 
-def test_a_right_trace_is_explained(judged: dict[str, int | None]) -> None:
-    assert judged["right"] is None
+@pytest.mark.parametrize("right", ["right", "mixed"])
+def test_a_right_trace_is_explained(right: str, judged: dict[str, int | None]) -> None:
+    assert judged[right] is None
 
 
 @pytest.mark.parametrize("wrong", WRONG)
@@ -117,7 +150,7 @@ def test_a_wrong_trace_is_refused_where_it_goes_wrong(wrong: str, judged: dict[s
 
 
 def test_a_trace_survives_its_file() -> None:
-    assert parse(dump(RIGHT).splitlines()) == RIGHT
+    assert parse(dump([*RIGHT, *MIXED]).splitlines()) == [*RIGHT, *MIXED]
 
 
 def test_one_id_for_two_items_is_no_trace(tmp_path: Path) -> None:

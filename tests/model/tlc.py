@@ -55,6 +55,11 @@ def jar() -> Path:
     return Path(found.submodule_search_locations[0]) / "tla2tools.jar"
 
 
+def module_of(model: str) -> Path:
+    """The module that ``tla/models/<model>.cfg`` is a model of."""
+    return MODELS / ("Direct.tla" if model.startswith("direct") else "Models.tla")
+
+
 def configured(model: str, **constants: str) -> str:
     """The text of ``tla/models/<model>.cfg`` with some of its constants set to other values, given as TLA+ text."""
     return changed((MODELS / f"{model}.cfg").read_text(), constants)

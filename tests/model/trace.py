@@ -4,11 +4,15 @@ A trace is JSON lines, each one event; commits in the order of their destination
 was committed before it. ::
 
     {"event": "commit", "destination": "p/d", "kind": "changes", "generation": 1, "after": 4, "through": 7,
-     "item": "…", "token": "…"}                     what a stamped snapshot says (docs/reference/stamps.md)
+     "item": "…", "token": "…", "snapshot": 12, "path": "direct", "looked": 11}
+                                                    what a stamped snapshot says (docs/reference/stamps.md)
     {"event": "sent", "destination": "p/d", "item": "…", "kind": "changes", "generation": 1, "expected": 4,
      "after": 4, "through": 7, "pinned": false}     a work item
     {"event": "answer", "destination": "p/d", "item": "…", "outcome": "gap", "generation": 1, "position": 5,
      "through": null, "since": 2}                   its answer
+
+``snapshot`` is the commit's number in its lake, and may be missing. A commit without ``path`` is the extension's; one
+of the direct path may tell which snapshot was the newest when the applier ``looked``.
 
 ``since`` is how many of its destination's commits had surely been there when the item was sent: none if nobody knows.
 """
@@ -43,6 +47,9 @@ class Committed(Event):
     after: int
     through: int
     token: str
+    snapshot: int | None = None
+    path: Literal["direct", "extension"] = "extension"
+    looked: int | None = None
 
 
 class Sent(Event):

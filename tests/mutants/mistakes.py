@@ -12,7 +12,9 @@ from typing import Any
 
 import duckdb
 
+from services.applier import health_sweep
 from services.applier.apply import (
+    carry,
     decide,
     feed,
     fence,
@@ -34,15 +36,20 @@ from services.applier.worker import answer_files
 from services.applier.worker.in_flight import Numbered
 from services.applier.worker.task_run import Run
 from services.cli.verify import comparison, expected_rows, registered_destinations
-from services.control.page import entry_form
+from services.control.operations.destination_service import DestinationService
+from services.control.page import entry_form, live
 from services.control.view import destination_status
+from services.control.view.destination_status import View
 from services.control.view.frontier import Frontiers
 from services.control.web import middleware
-from services.control.web.guard import Asked, Asker, Denied, Guard
-from services.reader.messaging.status_repetition import Repeater
-from services.reader.planner.change_index import Ledger
+from services.control.web.guard import Asked, Caller, Denied, Guard
+from services.reader.messaging.status_repetition import StatusRepetition
+from services.reader.planner import waiting_queue
+from services.reader.planner.change_index import ChangeIndex
+from services.reader.planner.destination_state import DestinationState
+from services.reader.planner.scheduling import Draft
 from services.reader.source import row_counter
-from services.reader.source.source_poller import Watch
+from services.reader.source.source_poller import SourcePoller
 from shared.config import catalogs, libpq_words, secrets
 from shared.config.limits import Limits
 from shared.config.path_overlap import Paths
@@ -50,12 +57,15 @@ from shared.contracts.errors import ViaduckError
 from shared.contracts.messages import Destination, WorkItem
 from shared.contracts.ranges import Range
 from shared.kafka import settings
+from shared.kafka.follower import Follower
 from shared.lake import attach, catalog, engine, failure, pruning, spill
 from shared.lake.catalog import CatalogReader
+from shared.lake.health import HealthReader, TableHealth
 from shared.lake.pool import OpenLake
 from shared.lake.pruning import Layout
+from shared.lake.remembered import Remembered
 from shared.lake.sql import ident
-from tests.mutants import replayed
+from tests.mutants import direct, replayed
 from tests.mutants.mistake import Mistake
 from tests.mutants.mistake import put as _put
 
@@ -190,6 +200,11 @@ def _one_folder() -> None:
     _put(spill, "folder", lambda: shared)
 
 
+def _folder_unseen() -> None:
+    """Never look whether a folder is still there once it is locked."""
+    _put(spill, "_is_there", lambda *_: True)
+
+
 def _two_zeros() -> None:
     _put(row_counter, "spelled", lambda expression, _: f"CAST({expression} AS VARCHAR)")
 
@@ -224,9 +239,9 @@ def _no_generation_check() -> None:
 def _decide_without_generation() -> None:
     decided = decide.decide
 
-    def careless(cursor: Cursor | None, item: WorkItem, buried: int = 0) -> Decision:
+    def careless(cursor: Cursor | None, item: WorkItem, dropped_generation: int = 0) -> Decision:
         same = item if cursor is None else item.model_copy(update={"generation": cursor.generation})
-        return decided(cursor, same, buried)
+        return decided(cursor, same, dropped_generation)
 
     _put(decide, "decide", careless)
 
@@ -309,6 +324,25 @@ def _any_history() -> None:
     _put(fence, "origin", lambda lake_uuid, _: lake_uuid)
 
 
+def _remember_by_numbers() -> None:
+    """Take what an attached lake remembers of a snapshot for what that number means now."""
+
+    def holds(self: Remembered, catalog: CatalogReader) -> bool:
+        return catalog.present(0).inlined == self._inlined
+
+    _put(Remembered, "holds", holds)
+
+
+def _commit_what_came() -> None:
+    """Never count what came into a destination's instance."""
+    _put(carry, "require_all", lambda *_: None)
+
+
+def _load_side_by_side() -> None:
+    """Let two threads load one version of a lake's schema."""
+    _put(OpenLake, "begin", lambda _, con: con.execute("BEGIN"))
+
+
 def _prove_as_it_was_made() -> None:
     _put(comparison, "read_whole", lambda _: None)
 
@@ -333,13 +367,30 @@ def _narrow_the_statistics() -> None:
     _put(maintenance, "_leave_dead_rows", _rewritten)
 
 
+def _count_dead_rows() -> None:
+    made = HealthReader._look
+
+    def whole(*given: Any) -> list[TableHealth]:
+        return [replace(each, rows=each.rows + each.dead_rows) for each in made(*given)]
+
+    _put(HealthReader, "_look", whole)
+
+
+def _ask_the_silent() -> None:
+    _put(health_sweep, "SILENT", "no type of an error")
+
+
+def _health_of_another_life() -> None:
+    _put(View, "health_of", lambda self, name: self.health.get(name))
+
+
 def _rewrite_beside_what_is_inlined() -> None:
     _put(maintenance, "_flush", lambda *_: None)
     _put(maintenance, "_leave_dead_rows", _rewritten)
 
 
 def _believe_options_of_an_earlier_life() -> None:
-    _put(transaction, "settle_here", lambda *_, **__: None)
+    _put(transaction, "reload_options", lambda *_, **__: None)
 
 
 def _believe_every_proxy() -> None:
@@ -349,14 +400,14 @@ def _believe_every_proxy() -> None:
 
 def _every_token_for_all() -> None:
     """Forget which pipelines a token is for."""
-    _put(Asker, "sees", lambda _self, _pipeline: True)
+    _put(Caller, "sees", lambda _self, _pipeline: True)
 
 
 def _throttle_first() -> None:
     """Count wrong tokens before looking whether the token is a valid one."""
     judge = Guard.judge
 
-    def throttled(self: Guard, asked: Asked) -> Asker | Denied:
+    def throttled(self: Guard, asked: Asked) -> Caller | Denied:
         given = self._given(asked)
         return self._failed(asked) if given and self._failures.too_many(asked.address) else judge(self, asked)
 
@@ -373,11 +424,11 @@ def _show_what_was_typed() -> None:
 
 
 def _believe_what_was_forgotten() -> None:
-    _put(Ledger, "knows", lambda *_: True)
+    _put(ChangeIndex, "knows", lambda *_: True)
 
 
 def _old_looks_are_news() -> None:
-    _put(Watch, "is_late", lambda *_: False)
+    _put(SourcePoller, "is_late", lambda *_: False)
 
 
 def _late_pages_are_news() -> None:
@@ -385,11 +436,25 @@ def _late_pages_are_news() -> None:
 
 
 def _say_parks_once() -> None:
-    _put(Repeater, "_gather", lambda *_: None)
+    _put(StatusRepetition, "_gather", lambda *_: None)
 
 
 def _lag_of_nothing() -> None:
     _put(destination_status, "_lag_seconds", lambda *_: 0.0)
+
+
+def _any_reseed() -> None:
+    """Take every table for one of ours."""
+    _put(DestinationService, "is_ours", lambda *_: True)
+
+
+def _streams_outlive_tokens() -> None:
+    """Never ask again who follows a stream."""
+
+    async def allowed(_: object) -> bool:
+        return True
+
+    _put(live, "is_still_allowed", allowed)
 
 
 def _any_variable() -> None:
@@ -418,6 +483,23 @@ def _any_place() -> None:
     _put(Paths, "clash", lambda *_: None)
 
 
+def _age_counts_for_nothing() -> None:
+    """Let those who wait for room go by name."""
+    place_of = waiting_queue.place_of
+
+    def by_name(tracked: DestinationState, draft: Draft) -> waiting_queue.Place:
+        place = place_of(tracked, draft)
+        first, _, name = place.order
+        return place._replace(order=(first, waiting_queue._LONG_AGO, name))
+
+    _put(waiting_queue, "place_of", by_name)
+
+
+def _wait_for_silence() -> None:
+    """Believe the broker alone of where a partition ends."""
+    _put(Follower, "_note_read", lambda *_: None)
+
+
 MISTAKES = (
     Mistake("apply-events", "apply the feed's events", _apply_events,
             (APPLY, "-k", "test_changes_end_equal and sqlite or test_a_reinserted_key and sqlite")),
@@ -437,6 +519,8 @@ MISTAKES = (
             (HOSTILE, "-k", "bucket and sqlite")),
     Mistake("one-folder", "all instances of a process spill into one folder", _one_folder,
             ("tests/fast/shared/lake/test_spill.py", "-k", "side_by_side")),
+    Mistake("folder-unseen", "who has locked a folder has it, whatever was swept before that", _folder_unseen,
+            ("tests/fast/shared/lake/test_spill.py", "-k", "between_a_folder")),
     Mistake("two-zeros", "routing values counted by whatever text they have", _two_zeros,
             ("tests/fast/reader/source/test_lake_source.py", "-k", "both_zeros")),
     Mistake("carry-any-text", "rows with words that DuckLake replaces", _carry_any_text,
@@ -482,6 +566,12 @@ MISTAKES = (
             ("tests/lake/test_hazards.py", "-k", "h1")),
     Mistake("narrow-statistics", "rewrite files, which narrows what old snapshots are held against",
             _narrow_the_statistics, ("tests/lake/test_upkeep.py", "-k", "stock_reader and sqlite")),
+    Mistake("dead-rows-live", "a lake's rows are what its files hold, deleted or not", _count_dead_rows,
+            ("tests/lake/test_health.py", "-k", "figures_are and sqlite")),
+    Mistake("ask-the-silent", "a silent database is waited for once for each of its lakes", _ask_the_silent,
+            ("tests/fast/applier/test_health_sweep.py", "-k", "silent")),
+    Mistake("health-of-another-life", "a lake's figures outlive its generation", _health_of_another_life,
+            ("tests/fast/control/view/test_lake_health.py", "-k", "another_life")),
     Mistake("rewrite-beside-inlined", "rewrite files whose deletes are still in the catalog",
             _rewrite_beside_what_is_inlined, ("tests/lake/test_upkeep.py", "-k", "before_others and sqlite")),
     Mistake("options-of-an-earlier-life", "options are read when a lake is attached, and never again",
@@ -492,6 +582,12 @@ MISTAKES = (
             ("tests/lake/test_identity.py", "-k", "another_one and sqlite")),
     Mistake("any-history", "a snapshot is its number", _any_history,
             ("tests/lake/test_identity.py", "-k", "written_anew and sqlite")),
+    Mistake("remember-by-numbers", "what is attached knows a history by its snapshots' numbers", _remember_by_numbers,
+            ("tests/lake/test_identity.py", "-k", "source_open_from and deleted and sqlite")),
+    Mistake("commit-what-came", "rows that were lost on their way are not missed", _commit_what_came,
+            (APPLY, "-k", "lost_on_its_way and sqlite and touched")),
+    Mistake("load-side-by-side", "threads load a lake's schema side by side", _load_side_by_side,
+            ("tests/fast/shared/lake/test_pool.py", "-k", "one_thread_at_a_time")),
     Mistake("prove-as-made", "a proof reads no more files than DuckLake believes it has to", _prove_as_it_was_made,
             ("tests/lake/test_compare.py", "-k", "TestLayouts")),
     Mistake("prove-by-name", "a proof takes a column for its name", _prove_by_name,
@@ -517,7 +613,15 @@ MISTAKES = (
             ("tests/fast/control/page/test_pages.py", "-k", "never_comes_back")),
     Mistake("never-reached-is-exact", "what nobody knows of lags by nothing", _lag_of_nothing,
             ("tests/fast/control/page/test_pages.py", "-k", "never_reached")),
+    Mistake("any-reseed", "a reseed is harmless whatever the table holds", _any_reseed, (GUARD, "-k", "never_filled")),
+    Mistake("streams-outlive-tokens", "who was let in once stays in", _streams_outlive_tokens,
+            ("tests/fast/control/page/test_live.py", "-k", "stream_ends")),
+    Mistake("wait-for-silence", "a topic has been read once the broker finds nothing more", _wait_for_silence,
+            ("tests/fast/shared/kafka/test_follower.py", "-k", "never_rests")),
+    Mistake("age-counts-for-nothing", "those who wait for room go by name", _age_counts_for_nothing,
+            ("tests/fast/reader/planner/test_in_flight_limits.py", "-k", "longest")),
     *replayed.MISTAKES,
+    *direct.MISTAKES,
     Mistake("believe-what-was-forgotten", "counts that were forgotten prove that nothing changed",
             _believe_what_was_forgotten, ("tests/fast/reader/planner/test_plan.py", "-k", "counted_for_again")),
     Mistake("old-looks-are-news", "who was exact at the last look is exact now", _old_looks_are_news,

@@ -45,6 +45,10 @@ def _answer_probes() -> None:
     put(known_positions, "has_passed", has_passed)
 
 
+def _nothing_is_outrun() -> None:
+    put(KnownPositions, "is_outrun", lambda *_: False)
+
+
 def _keep_the_highest() -> None:
     right = KnownPositions._raise_or_lower
 
@@ -126,6 +130,8 @@ MISTAKES = (
     Mistake("nothing-is-passed", "old items are looked at, each of them", _passed(lambda *_: False),
             (REPLAYED, "-k", "thousands or backlog_of_old")),
     Mistake("remembered-probes", "a probe is answered from memory", _answer_probes, (REPLAYED, "-k", "probes_are")),
+    Mistake("old-probes-are-fresh", "a probe is looked at, whatever its reader has asked for since", _nothing_is_outrun,
+            (REPLAYED, "-k", "old_probe")),
     Mistake("remembered-highest", "a lower position is not believed", _keep_the_highest,
             (REPLAYED, "-k", "was_restored")),
     Mistake("remembered-for-ever", "positions of lost partitions stay known", _never_forget,

@@ -14,8 +14,6 @@ import socket
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -26,6 +24,7 @@ from tests.servers.kafka_security import Security, grant
 from tests.servers.machine import Image, Local, Machine, machine, run_to_end, wait_until_ready
 from tests.servers.ports import free_ports
 from tests.servers.proxy import Proxy
+from tests.servers.server import Server
 from tests.servers.way import Way, way
 
 IMAGE = f"apache/kafka:{VERSION}"
@@ -130,7 +129,7 @@ class Node:
         run_to_end(self._root, local, _image(arguments))
 
 
-class Kafka:
+class Kafka(Server):
     """A cluster. ``secured`` puts TLS, SCRAM passwords and ACLs in front of it; ``faulty`` gives its one node a second
     way in, through ``proxy``, for whoever is told ``faulty_bootstrap``."""
 
@@ -156,20 +155,12 @@ class Kafka:
         ]
         self._jvm: tuple[str, ...] | None = None
 
-    def __enter__(self) -> Self:
-        try:
-            if self.proxy is not None:
-                self.proxy.__enter__()
-            self.start()
-            if self.security is not None:
-                grant(self._admin(), self.security.user)
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
-        self.close()
+    def open(self) -> None:
+        if self.proxy is not None:
+            self.proxy.__enter__()
+        self.start()
+        if self.security is not None:
+            grant(self._admin(), self.security.user)
 
     @property
     def bootstrap(self) -> str:

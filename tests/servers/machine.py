@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import subprocess
@@ -11,18 +10,17 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 import psutil
 
-from shared.runtime.process import PR_SET_PDEATHSIG
+from shared.runtime.process import signal_at_parents_end
 from tests.servers.way import Way, way
 
 STOP_WITHIN_S = 20.0
 LOOK_EVERY_S = 0.05
-
-_LIBC = ctypes.CDLL(None)
 
 
 class Machine(Protocol):
@@ -147,7 +145,7 @@ class Process:
         if threading.current_thread() is not threading.main_thread():
             return None
         number = self._local.stop_by
-        return lambda: _LIBC.prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
+        return partial(signal_at_parents_end, number)
 
     def _end(self, how: signal.Signals) -> None:
         if self._process is None:

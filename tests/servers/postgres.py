@@ -18,8 +18,7 @@ import signal
 import subprocess
 import tempfile
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import psycopg
 import pytest
@@ -28,6 +27,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from tests.servers.machine import Image, Local, Machine, machine, run_to_end, wait_until_ready
 from tests.servers.ports import free_port
+from tests.servers.server import Server
 from tests.servers.way import Way, way
 
 VARIABLE = "VIADUCK_TEST_POSTGRES"
@@ -50,7 +50,7 @@ COUNTED = (
 )
 
 
-class Postgres:
+class Postgres(Server):
     """One server with a folder of its own. ``durable`` keeps fsync on, for tests that kill it."""
 
     def __init__(self, *, durable: bool = False, settings: dict[str, str] | None = None) -> None:
@@ -64,22 +64,14 @@ class Postgres:
         self._root: Path | None = None
         self._machine: Machine | None = None
 
-    def __enter__(self) -> Self:
+    def open(self) -> None:
         if self._given is not None:
             if self._asked:
                 _not_ours("has to be configured for this test")
             self.connect().close()
-            return self
-        try:
-            self._machine = self._prepared()
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
-        self.close()
+            return
+        self._machine = self._prepared()
+        self.start()
 
     def start(self) -> None:
         """Start, or start again after ``stop`` or ``kill``; returns once a connection succeeds."""

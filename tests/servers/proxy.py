@@ -43,6 +43,15 @@ _Waiting = asyncio.Queue[tuple[float, bytes]]
 """Chunks with the moment at which they may go on; an empty one is the end."""
 
 
+@dataclass(frozen=True)
+class _Ambush:
+    """What waits for COMMITs of transactions with a statement that ``holds`` this."""
+
+    holds: bytes
+    cut: bool = False
+    late_s: float | None = 0.0
+
+
 @dataclass(eq=False)
 class _Link:
     """One client's connection and ours to the server."""
@@ -51,19 +60,8 @@ class _Link:
     server: asyncio.StreamWriter | None = None
     asked: Client = field(default_factory=Client)
     answered: Server = field(default_factory=Server)
-    deaf: bool = False
+    met: _Ambush | None = None
     """The client hears no more: its COMMIT is under way, and only the server is to know how it went."""
-    cut: bool = False
-    """It knows that it was cut off."""
-
-
-@dataclass(frozen=True)
-class _Ambush:
-    """What waits for COMMITs of transactions with a statement that ``holds`` this."""
-
-    holds: bytes
-    cut: bool = False
-    late_s: float | None = 0.0
 
 
 class Proxy:
@@ -250,8 +248,8 @@ class Proxy:
                 await self._spring(link, self._ambush_for(link, chunk))
                 if writer.is_closing():
                     return
-            elif link.deaf:
-                self._settle_commit(link, chunk)
+            elif link.met is not None:
+                self._settle_commit(link, link.met, chunk)
                 continue
             allowed = self._allowed(len(chunk), to)
             writer.write(chunk[:allowed])
@@ -277,7 +275,7 @@ class Proxy:
     def _ambush_for(self, link: _Link, chunk: bytes) -> _Ambush | None:
         """What waits for a COMMIT in this chunk; it is then over."""
         for transaction in link.asked.commits(chunk):
-            if self._ambushes and not link.deaf and self._ambushes[0].holds in transaction:
+            if self._ambushes and link.met is None and self._ambushes[0].holds in transaction:
                 return self._ambushes.pop(0)
         return None
 
@@ -285,7 +283,7 @@ class Proxy:
         """Before the COMMIT goes on; afterwards it can't where the way to the server is closed."""
         if ambush is None:
             return
-        link.deaf, link.cut = True, ambush.cut
+        link.met = ambush
         if not ambush.cut:
             return
         self.commits_cut += 1
@@ -295,11 +293,16 @@ class Proxy:
         _end(link.client, by_rst=True)
         await asyncio.sleep(ambush.late_s)
 
-    def _settle_commit(self, link: _Link, chunk: bytes) -> None:
-        if link.answered.committed(chunk):
-            self.commits_lost += not link.cut
-            self.commits_arrived += link.cut
-            self._hang_up(link, by_rst=True)
+    def _settle_commit(self, link: _Link, ambush: _Ambush, chunk: bytes) -> None:
+        committed = link.answered.committed(chunk)
+        if committed is None:
+            return
+        if committed:
+            self.commits_lost += not ambush.cut
+            self.commits_arrived += ambush.cut
+        elif not ambush.cut:
+            self._ambushes.insert(0, ambush)  # a rival was quicker, so there was no commit to lose
+        self._hang_up(link, by_rst=True)
 
 
 def _end(writer: asyncio.StreamWriter, *, by_rst: bool) -> None:

@@ -13,14 +13,13 @@ import sysconfig
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import httpx
 import pytest
 
 from tests.servers.machine import Image, Local, Machine, machine, wait_until_ready
 from tests.servers.ports import free_ports
+from tests.servers.server import Server
 from tests.servers.way import Way, way
 
 IMAGE = "chrislusf/seaweedfs:4.48"
@@ -41,7 +40,7 @@ class Key:
         return cls(secrets.token_hex(10), secrets.token_hex(20))
 
 
-class S3:
+class S3(Server):
     """One store. ``admin`` may do everything, ``reader`` may read and list, and a ``Key.new()`` is unknown to it.
 
     With ``identities``, the store's own JSON, there are those instead.
@@ -55,17 +54,9 @@ class S3:
         self._ports = dict(zip(names, free_ports(len(names)), strict=True))
         self._machine: Machine | None = None
 
-    def __enter__(self) -> Self:
-        try:
-            self._machine = self._prepared()
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
-        self.close()
+    def open(self) -> None:
+        self._machine = self._prepared()
+        self.start()
 
     @property
     def port(self) -> int:

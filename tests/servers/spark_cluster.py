@@ -14,8 +14,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import httpx
 import psutil
@@ -24,12 +23,13 @@ from shared.runtime.code_archive import PACKAGES
 from shared.runtime.java import java_home
 from tests.servers.machine import Local, Process, tree, wait_until_ready
 from tests.servers.ports import free_ports
+from tests.servers.server import Server
 
 READY_WITHIN_S = 120.0
 WORKER_MEMORY = "900m"
 
 
-class SparkCluster:
+class SparkCluster(Server):
     """``environ`` is the workers' own, on top of a bare one: what a cluster's machines know of us and no more."""
 
     def __init__(self, workers: int = 2, environ: Mapping[str, str] | None = None) -> None:
@@ -42,19 +42,11 @@ class SparkCluster:
             self._worker(number, *pair) for number, pair in enumerate(zip(ports[::2], ports[1::2], strict=True))
         ]
 
-    def __enter__(self) -> Self:
-        try:
-            self._master.start()
-            for worker in self._workers:
-                worker.start()
-            wait_until_ready(self._master, "Spark", lambda: self.alive() == len(self._workers), READY_WITHIN_S)
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
-        self.close()
+    def open(self) -> None:
+        self._master.start()
+        for worker in self._workers:
+            worker.start()
+        wait_until_ready(self._master, "Spark", lambda: self.alive() == len(self._workers), READY_WITHIN_S)
 
     @property
     def master(self) -> str:

@@ -190,6 +190,11 @@ class Fleet:
         """Whether each service says so itself, but for those that nobody starts again."""
         return all(member.is_ready() for member in self.members.values() if not member.held)
 
+    def complaints(self) -> str:
+        """What the services that are not ready say of themselves."""
+        waited_for = [member for member in self.members.values() if not member.held and not member.is_ready()]
+        return "; ".join(f"{each.name}: {each.problems() or 'does not answer'}" for each in waited_for) or "all are now"
+
     def destinations(self) -> list[dict[str, Any]]:
         """The status of each destination; empty while control does not answer."""
         try:

@@ -98,8 +98,12 @@ class Observer:
         with self._site.connected(destination) as con:
             return _held(con)
 
-    def ask_status(self, parked: Iterable[str] = (), *, reachable: bool = True) -> None:
-        """Run ``viaduck status`` and hold its exit code against what it shows, and against the truth."""
+    def ask_status(self, parked: Iterable[str] = (), *, reachable: bool = True, unusable: str | None = None) -> None:
+        """Run ``viaduck status`` and hold its exit code against what it shows, and against the truth.
+
+        ``unusable``: a pipeline that control does not serve. The destinations of the other one must be shown all the
+        same, and of this one why.
+        """
         command = [sys.executable, "-m", "services.cli.main", "status", "-c", str(self._site.file), "--json"]
         ended = subprocess.run(
             command, check=False, capture_output=True, text=True, timeout=ENDS_WITHIN_S, env=self._site.environ
@@ -111,7 +115,10 @@ class Observer:
         if ended.returncode == UNREACHABLE:
             self._said.append(f"`viaduck status` can't ask a control that answers: {ended.stderr.strip()}")
             return
-        self._said += contradictions(ended.returncode, list(map(json.loads, ended.stdout.splitlines())), parked)
+        shown = list(map(json.loads, ended.stdout.splitlines()))
+        self._said += contradictions(ended.returncode, shown, parked, unusable=unusable is not None)
+        if not shown or (unusable or "") not in ended.stderr:
+            self._said.append(f"`viaduck status` shows {len(shown)} destinations, and says: {ended.stderr.strip()}")
 
     def lies(self) -> list[str]:
         """What was shown since the last call and is not true; each kind of lie once, with how often."""

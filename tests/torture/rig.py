@@ -116,7 +116,10 @@ class FaultRig:
 
     def wait_until_ready(self, timeout_s: float = HEALED_WITHIN_S) -> None:
         """Of faults of which nobody has died: every service says again that it is ready. Raises ``TimeoutError``."""
-        self.healed_s.append(self.fleet.wait_until("all services to be ready", self.fleet.are_ready, timeout_s))
+        try:
+            self.healed_s.append(self.fleet.wait_until("all services to be ready", self.fleet.are_ready, timeout_s))
+        except TimeoutError as late:
+            raise TimeoutError(f"{late}; {self.fleet.complaints()}") from None
 
     def wait_for(self, wanted: set[str], head: int, timeout_s: float = HEALED_WITHIN_S) -> float:
         """Seconds until these destinations are known to be exact at ``head``. Raises ``TimeoutError``."""

@@ -41,6 +41,9 @@ MOST_ADDED = 2
 WORDY = 0.01
 """How often a text is one that no destination can hold."""
 
+RECOVERY_RATE = 0.2
+"""Of the steps of a history whose source is restored."""
+
 SORTS = "SET SORTED BY"
 
 
@@ -60,12 +63,20 @@ def random_history(
 
 
 def strange_history(
-    rng: Random, *, steps: int, append_only: bool = False, expire: bool = False, recovers: bool = False
+    rng: Random,
+    *,
+    steps: int,
+    append_only: bool = False,
+    expire: bool = False,
+    recovers: bool = False,
+    recovery_rate: float = RECOVERY_RATE,
 ) -> History:
     """A history in which destinations may park: columns are dropped and added again under their name, texts come that
-    can't be carried, and with ``recovers`` the source is restored from a backup or replaced by another lake."""
+    can't be carried, and with ``recovers`` the source is restored from a backup or replaced by another lake, in so
+    many of its steps as ``recovery_rate`` says."""
     shape = strange_shape(rng, append_only=append_only)
-    generator = Generator(rng, shape, expire=expire, replaces=True, recovers=recovers)
+    rate = recovery_rate if recovers else 0.0
+    generator = Generator(rng, shape, expire=expire, replaces=True, recovery_rate=rate)
     return History(shape, tuple(generator.step() for _ in range(steps)))
 
 
@@ -73,12 +84,12 @@ class Generator:
     """Makes one step after another, each fitting the table as the steps before have left it."""
 
     def __init__(
-        self, rng: Random, shape: Shape, *, expire: bool = False, replaces: bool = False, recovers: bool = False
+        self, rng: Random, shape: Shape, *, expire: bool = False, replaces: bool = False, recovery_rate: float = 0.0
     ) -> None:
         self.rng = rng
         self.shape = shape
         self.model = Model(shape.columns)
-        self.expire, self.replaces, self.recovers = expire, replaces, recovers
+        self.expire, self.replaces, self.recovery_rate = expire, replaces, recovery_rate
         self.backup: Model | None = None
         self.last: Step | None = None
         self.sorts = self.replaced = False
@@ -91,7 +102,7 @@ class Generator:
     def _step(self) -> Step:
         if _deletes(self.last) and self.rng.random() < 0.25:
             return Upkeep(Chore.REWRITE)  # what was deleted is to be gone for good
-        if self.recovers and self.rng.random() < 0.2:
+        if self.recovery_rate and self.rng.random() < self.recovery_rate:
             return self._recovery()
         return self._upkeep() if self.rng.random() < 0.3 else self._transaction()
 
@@ -128,7 +139,8 @@ class Generator:
 
     def _number(self, chore: Chore) -> int:
         if chore is Chore.INLINING:
-            return self.rng.choice([0, 0, 2, 10, 50])
+            rows = self.rng.choice([0, 0, 2, 10, 50])
+            return 0 if self.replaced else rows  # H22
         return 4 if chore is Chore.EXPIRE else self.rng.randrange(1000)
 
     # -- transactions -------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
+import psycopg
 
 from tests.world.duck import name, quote
 
@@ -37,8 +38,12 @@ class Lake:
 
     @property
     def exists(self) -> bool:
-        """Whether a SQLite catalog has been made."""
-        return Path(self.catalog.removeprefix("sqlite:")).exists()
+        """Whether its catalog has been made."""
+        if self.is_sqlite:
+            return Path(self.catalog.removeprefix("sqlite:")).exists()
+        with psycopg.connect(self.catalog.removeprefix("postgres:")) as con:
+            table = name(self.metadata_schema or "public", "ducklake_snapshot")
+            return con.execute("SELECT to_regclass(%s) IS NOT NULL", [table]).fetchall()[0][0] is True
 
     @property
     def is_local(self) -> bool:

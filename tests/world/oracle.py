@@ -67,7 +67,7 @@ def check_all(
         by_lake.setdefault(destination.lake, []).append(destination)
     findings = []
     for lake, mine in by_lake.items():
-        if head is None and lake.is_sqlite and not lake.exists:
+        if head is None and not lake.exists:
             continue  # its tenants were parked before anything was made, and need not be anywhere
         with opened(con, lake) as alias:
             for one in mine:

@@ -13,12 +13,14 @@ from shared.contracts.messages import SeedMode
 from tests.world.history import History, random_history, strange_history
 from tests.world.lake import Lake, attach, detach, metadata, opened
 from tests.world.oracle import check_all, check_source
+from tests.world.places import Folders, Places
 from tests.world.recovery import Past, Recovery
 from tests.world.service_view import Receiver, Run, forget_lakes, receiver, run_here, source_table
 from tests.world.source import SourceLake
 from tests.world.unreliable_transport import UnreliableTransport
 
 SHORTEST, LONGEST = 5, 13
+FOLDERS = Folders()
 
 
 @dataclass
@@ -35,46 +37,65 @@ class Life:
         return "\n".join([f"seed {self.seed}: {self.mode}, {self.history.shape}", *self.log, *self.wrong])
 
 
-def play(con: duckdb.DuckDBPyConnection, seed: int, run: Run = run_here, *, strange: bool = False) -> Life:
+def play(
+    con: duckdb.DuckDBPyConnection, seed: int, run: Run = run_here, *, strange: bool = False, places: Places = FOLDERS
+) -> Life:
     """Live through the history of ``seed``. ``run`` does a task; by default the applier's function in this process.
 
-    ``strange``: with layouts, hostile texts, giants, encrypted lakes, and a source that may be restored, for which
-    nobody in another process may have its catalog attached.
+    ``strange``: with layouts, hostile texts, giants, encrypted lakes, and a source that may be restored. Where
+    ``places`` do not stay warm, nobody in another process may have its catalog attached then.
     """
     rng = Random(seed)
     append_only, expire = rng.random() < 0.2, rng.random() < 0.1
     steps = rng.randint(SHORTEST, LONGEST)
     if strange:
-        recovers = rng.random() < 0.25 and not expire
-        history = strange_history(rng, steps=steps, append_only=append_only, expire=expire, recovers=recovers)
+        recovers = rng.random() < places.recovers and not expire
+        history = strange_history(
+            rng,
+            steps=steps,
+            append_only=append_only,
+            expire=expire,
+            recovers=recovers,
+            recovery_rate=places.recovery_rate,
+        )
     else:
         history = random_history(rng, steps=steps, append_only=append_only, expire=expire, replaces=True)
     modes = [SeedMode.SCAN, SeedMode.SCAN, SeedMode.REPLAY] + ([] if append_only else [SeedMode.LATEST])
     life = Life(seed, history, rng.choice(modes))
     with tempfile.TemporaryDirectory(prefix="viaduck-life-") as folder:
         try:
-            _live(con, Path(folder), rng, life, run, encrypts=strange)
+            _live(con, Path(folder), rng, life, run, places, encrypts=strange)
         finally:
             forget_lakes()
+            places.clear()
     return life
 
 
-def _live(con: duckdb.DuckDBPyConnection, folder: Path, rng: Random, life: Life, run: Run, *, encrypts: bool) -> None:
-    place = Lake.in_folder(folder / "source", encrypted=encrypts and rng.random() < 0.1)
+def _live(
+    con: duckdb.DuckDBPyConnection,
+    folder: Path,
+    rng: Random,
+    life: Life,
+    run: Run,
+    places: Places,
+    *,
+    encrypts: bool,
+) -> None:
+    place = places.lake(folder / "source", encrypted=encrypts and rng.random() < 0.1)
     source, pasts = SourceLake(con, place, life.history.shape), list[Past]()
     source.create()
     try:
         receivers = _receivers(
-            folder, source, life.mode, left_out=rng.randint(0, 1), encrypted=encrypts and rng.random() < 0.15
+            folder, source, life.mode, places, left_out=rng.randint(0, 1), encrypted=encrypts and rng.random() < 0.15
         )
         transport = UnreliableTransport(rng, source, source_table(source.lake, source.shape), receivers, run, life.log)
         for step in life.history.steps:
             if isinstance(step, Recovery):
-                pasts += _recover(source, step, transport)
+                pasts += _recover(source, step, transport, stays_warm=places.stays_warm)
             else:
                 source.run(step)
             life.log.append(f"source {source.truth.head}: {step}")
-            if rng.random() < 0.5:
+            if rng.random() < places.acts:
                 transport.act()
         transport.settle()
         for stays in (False, True):
@@ -87,9 +108,10 @@ def _live(con: duckdb.DuckDBPyConnection, folder: Path, rng: Random, life: Life,
         source.close()
 
 
-def _recover(source: SourceLake, step: Recovery, transport: UnreliableTransport) -> list[Past]:
+def _recover(source: SourceLake, step: Recovery, transport: UnreliableTransport, *, stays_warm: bool) -> list[Past]:
     """Back up, restore or replace the source; returns the history that is no more, if one ended."""
-    forget_lakes()
+    if not stays_warm:
+        forget_lakes()
     kept = {Recovery.RESTORE: source.backup[1], Recovery.REPLACE: -1}.get(step, source.truth.head)
     before, lakes = source.truth.copy(), {one.promised.lake for one in transport.receivers}
     source.run(step)
@@ -105,14 +127,14 @@ def _newest(con: duckdb.DuckDBPyConnection, lake: Lake) -> int:
         return int(con.execute(f"SELECT max(snapshot_id) FROM {snapshots}").fetchall()[0][0])
 
 
-def _receivers(folder: Path, source: SourceLake, mode: SeedMode, left_out: int, *, encrypted: bool) -> list[Receiver]:
+def _receivers(
+    folder: Path, source: SourceLake, mode: SeedMode, places: Places, left_out: int, *, encrypted: bool
+) -> list[Receiver]:
     """One destination for each tenant, or for all but the first: the first two tenants share a lake.
 
     ``encrypted``: their owner has made the lakes of the first two, and their files are encrypted.
     """
-    lakes = {
-        number: Lake.in_folder(folder / f"lake {number}", encrypted=encrypted and number == 1) for number in (1, 2)
-    }
+    lakes = {number: places.lake(folder / f"lake {number}", encrypted=encrypted and number == 1) for number in (1, 2)}
     if encrypted:
         attach(source.con, "owned", lakes[1], create=True)
         detach(source.con, "owned")

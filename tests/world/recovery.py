@@ -7,6 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Protocol
+
+import psycopg
+from psycopg.sql import SQL, Identifier
 
 from tests.world.lake import Lake
 from tests.world.truth import Truth
@@ -33,6 +37,20 @@ class Past:
     ended: Mapping[Lake, int]
 
 
+class Catalog(Protocol):
+    """A lake's catalog as its operator keeps a copy of it, and puts it back."""
+
+    def keep(self) -> None: ...
+
+    def put_back(self) -> None: ...
+
+    def remove(self) -> None: ...
+
+
+def catalog_of(lake: Lake) -> Catalog:
+    return CatalogFile(lake) if lake.is_sqlite else CatalogSchema(lake)
+
+
 class CatalogFile:
     """The SQLite catalog of a lake that nobody has attached."""
 
@@ -50,3 +68,40 @@ class CatalogFile:
     def remove(self) -> None:
         for ending in ("", "-wal", "-shm"):
             Path(f"{self._file}{ending}").unlink(missing_ok=True)
+
+
+class CatalogSchema:
+    """A lake's metadata schema on Postgres, put back in one transaction, as ``pg_restore --clean`` does.
+
+    Connections stay as they are: an applier that has the lake attached goes on with it.
+    """
+
+    def __init__(self, lake: Lake) -> None:
+        if lake.metadata_schema is None:
+            raise ValueError(f"{lake} has no schema of its own")
+        self._words = lake.catalog.removeprefix("postgres:")
+        self._schema, self._backup = lake.metadata_schema, f"{lake.metadata_schema}_backup"
+
+    def keep(self) -> None:
+        self._copy(self._schema, self._backup)
+
+    def put_back(self) -> None:
+        self._copy(self._backup, self._schema)
+
+    def remove(self) -> None:
+        with psycopg.connect(self._words) as con:
+            _drop(con, self._schema)
+
+    def _copy(self, of: str, to: str) -> None:
+        with psycopg.connect(self._words) as con:
+            _drop(con, to)
+            con.execute(SQL("CREATE SCHEMA {}").format(Identifier(to)))
+            found = con.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", [of]).fetchall()
+            for (table,) in found:
+                there, here = Identifier(of, table), Identifier(to, table)
+                con.execute(SQL("CREATE TABLE {} (LIKE {} INCLUDING ALL)").format(here, there))
+                con.execute(SQL("INSERT INTO {} SELECT * FROM {}").format(here, there))
+
+
+def _drop(con: psycopg.Connection, schema: str) -> None:
+    con.execute(SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(Identifier(schema)))

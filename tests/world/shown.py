@@ -106,10 +106,15 @@ def lies(look: Look, past: Past, troubles: Iterable[Trouble] = ()) -> list[str]:
     return [*found, *_of_pipeline(look, past), *_of_gauges(look, past)]
 
 
-def contradictions(code: int, statuses: Sequence[Mapping[str, Any]], parked: Iterable[str] = ()) -> list[str]:
-    """What is wrong with an exit code of ``viaduck status`` beside its lines, and beside who is ``parked`` in truth."""
+def contradictions(
+    code: int, statuses: Sequence[Mapping[str, Any]], parked: Iterable[str] = (), *, unusable: bool = False
+) -> list[str]:
+    """What is wrong with an exit code of ``viaduck status`` beside its lines, and beside who is ``parked`` in truth.
+
+    ``unusable``: control does not serve one of the pipelines, for a reason that it knows.
+    """
     shown = {status["id"] for status in statuses if status["state"] == "parked"}
-    wanted = 1 if shown else 0
+    wanted = 1 if shown or unusable else 0
     found = [] if code == wanted else [f"`viaduck status` ends with {code}, and shows {sorted(shown)} as parked"]
     hidden = sorted(set(parked) - shown)
     return found + ([f"parked, and `viaduck status` shows something else: {hidden}"] if hidden else [])

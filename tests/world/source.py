@@ -14,7 +14,7 @@ from tests.world.duck import name
 from tests.world.history import Step
 from tests.world.lake import Lake, attach, detach, metadata
 from tests.world.model import Model
-from tests.world.recovery import CatalogFile, Recovery
+from tests.world.recovery import Recovery, catalog_of
 from tests.world.rows import minus, plain, rows_of
 from tests.world.shape import Shape
 from tests.world.statements import Transaction
@@ -90,9 +90,9 @@ class SourceLake:
         return [f"missing {row}" for row in minus(live, there)] + [f"extra {row}" for row in minus(there, live)]
 
     def _recover(self, step: Recovery) -> None:
-        """Nobody else may have the lake attached. What is true after it is what was at the backup, or nothing."""
+        """What is true after it is what was at the backup, or nothing."""
         self.close()
-        catalog = CatalogFile(self.lake)
+        catalog = catalog_of(self.lake)
         if step is Recovery.REPLACE:
             catalog.remove()
             self.truth.rewind(-1)

@@ -14,6 +14,7 @@ from tests.world.lake import Lake, metadata
 
 AUTHOR = "viaduck"
 KINDS = ("seed", "changes", "advance", "provision", "maintenance", "drop")
+PATHS = ("direct", "extension")
 UPKEEP_MARKS = ("inline_flush", "merge_adjacent", "rewrite_delete", "deleted_from_table")
 """What compaction leaves in ``changes_made``; a flush of deletes says ``deleted_from_table`` too."""
 
@@ -33,6 +34,11 @@ class Stamp:
     token: str
     deleted: int
     inserted: int
+    snapshot: int
+    path: str
+    """By which the commit came; a stamp that does not say so is the extension's."""
+    looked: int | None
+    """Of the direct path, where it is told: the newest snapshot of the lake when the applier looked."""
 
     @property
     def range(self) -> str:
@@ -105,7 +111,15 @@ def parse(commit: Commit) -> Stamp:
             raise BadStamp(f"{key} is {given.get(key)!r}, not a number")
     if given["kind"] not in KINDS or given["viaduck"] != 1:
         raise BadStamp(f"kind {given['kind']!r} of version {given['viaduck']!r} is unknown")
-    return Stamp(**{key: given[key] for key in (*TEXTS, *NUMBERS) if key != "viaduck"})
+    told = {key: given[key] for key in (*TEXTS, *NUMBERS) if key != "viaduck"}
+    return Stamp(**told, snapshot=commit.snapshot, **_path(given))
+
+
+def _path(given: dict[str, Any]) -> dict[str, Any]:
+    path, looked = given.get("commit", "extension"), given.get("looked")
+    if path not in PATHS or (looked is not None and (path != "direct" or type(looked) is not int)):
+        raise BadStamp(f"commit is {path!r} and looked is {looked!r}")
+    return {"path": path, "looked": looked}
 
 
 def _object(extra: str | None) -> dict[str, Any]:

@@ -186,7 +186,8 @@ class UnreliableTransport:
             )
         reason = answer.error.type if answer.error is not None and answer.outcome is Outcome.PARKED else ""
         held_up = reason == "value_not_carried"
-        receiver.held_up = held_up or (receiver.held_up and answer.outcome is not Outcome.APPLIED)
+        goes_on = answer.outcome is Outcome.APPLIED and item.generation == receiver.generation
+        receiver.held_up = held_up or (receiver.held_up and not goes_on)
         resumes = held_up and self.rng.random() < 0.5
         if reason and not resumes and receiver.cursor.generation == receiver.generation:
             receiver.begin_again(replace=True)

@@ -1,6 +1,6 @@
-"""Transactions under way in this process, so that one past its deadline can be ended from outside.
+"""Open transactions of this process, so that a transaction past its deadline can be ended from outside.
 
-Never in its COMMIT: one that is cut there may have been committed, and DuckLake deletes its files (H7).
+Never in its COMMIT: an interrupted COMMIT may have gone through, and DuckLake deletes its files (H7).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Attempt:
             if self._ended:
                 raise DestinationError(
                     "deadline_exceeded",
-                    "the transaction outlived its deadline and was ended (H6)",
+                    "the transaction exceeded its deadline and was ended (H6)",
                     "the destination is slow; it is tried again",
                 )
             self._committing = True
@@ -66,7 +66,7 @@ class Attempts:
                 self._under_way.discard(attempt)
 
     def end_overdue(self) -> int:
-        """How many were past their deadline, and are interrupted. One that waits for a socket goes on waiting."""
+        """Interrupt the transactions past their deadline and count them. A wait for a socket is not interrupted."""
         now_s = self._clock()
         with self._lock:
             return sum(attempt.end(now_s) for attempt in self._under_way)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import duckdb
 
 from services.applier.apply.reading import Reading
+from shared.contracts.errors import DestinationError
 from shared.lake.engine import release
 from shared.lake.sql import columns, path
 
@@ -28,8 +29,19 @@ def carry_touched(con: duckdb.DuckDBPyConnection, reading: Reading, number: int,
     keys = columns(tuple(f"k{i}" for i in range(len(reading.keys))))
     query = f"SELECT {keys} FROM {reading.memory('touched')} WHERE d = {number}"
     with _incoming(con, reading, query, count) as found:
-        con.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT {keys} FROM {found}")
+        made = con.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT {keys} FROM {found}").fetchall()
+    require_all(int(made[0][0]), count, "touched keys")
     return name
+
+
+def require_all(came: int, counted: int, what: str) -> None:
+    """Raises ``internal`` where not all has come that a reading holds: then none of it may be committed."""
+    if came != counted:
+        raise DestinationError(
+            "internal",
+            f"{came} of {counted} {what} came from the reading of the source; nothing was committed",
+            "unexpected: did anything else write to the folder of temporary files? It is tried again by itself",
+        )
 
 
 @contextlib.contextmanager

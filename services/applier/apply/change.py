@@ -8,13 +8,14 @@ from datetime import datetime
 from services.applier.apply import fence
 from services.applier.apply.reading import Counts, Reading
 from services.applier.model.task import Target
-from shared.contracts.messages import ItemKind, Outcome
+from shared.contracts.messages import CommitPath, ItemKind, Outcome
 from shared.lake.catalog import TableInfo
+from shared.lake.direct.eligibility import Reason
 
 
 @dataclass(frozen=True)
 class Applied:
-    """What became of one target."""
+    """What became of one target. ``reason`` tells why the extension committed and not Viaduck itself."""
 
     outcome: Outcome
     position: int | None
@@ -23,6 +24,8 @@ class Applied:
     inserted: int = 0
     rows_applied: int | None = None
     generation: int | None = None
+    commit: CommitPath | None = None
+    reason: Reason | None = None
 
 
 @dataclass

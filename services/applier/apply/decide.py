@@ -24,7 +24,7 @@ class Cursor:
     item: str
     rows_applied: int
     snapshot: int = 0
-    """Of the destination's lake: the one that committed this position."""
+    """The destination lake's snapshot that committed this position."""
 
 
 class Decision(StrEnum):
@@ -34,16 +34,16 @@ class Decision(StrEnum):
     FENCED = "fenced"
 
 
-def decide(cursor: Cursor | None, item: WorkItem, buried: int = 0) -> Decision:
-    """Whether ``item`` may be applied on top of ``cursor``, or where there is none after a drop in ``buried``.
+def decide(cursor: Cursor | None, item: WorkItem, dropped_generation: int = 0) -> Decision:
+    """Whether ``item`` may be applied on top of ``cursor``, or, without one, after a drop in ``dropped_generation``.
 
-    Positions of one generation only grow, so a position at or beyond the item's end means that this range is in the
-    table already, whoever put it there; a position that is neither there nor where the item begins is a gap.
+    Positions of one generation only grow. A position at or beyond the item's end means that this range is in the
+    table already, through any item; a position that is neither there nor where the item begins is a gap.
 
     TLA: ``Decide``.
     """
     if item.kind is ItemKind.SEED:
-        return _decide_seed(cursor, item, buried)
+        return _decide_seed(cursor, item, dropped_generation)
     if cursor is None:
         return Decision.GAP
     if cursor.generation != item.generation:
@@ -53,7 +53,7 @@ def decide(cursor: Cursor | None, item: WorkItem, buried: int = 0) -> Decision:
     return Decision.APPLY if cursor.position == item.expected else Decision.GAP
 
 
-def _decide_seed(cursor: Cursor | None, item: WorkItem, buried: int) -> Decision:
+def _decide_seed(cursor: Cursor | None, item: WorkItem, dropped_generation: int) -> Decision:
     """A seed begins a generation: it replaces an older life, and is done where its own life has begun.
 
     A drop takes the cursor away too, so a seed of the life that it ended must not find an empty place.
@@ -61,7 +61,7 @@ def _decide_seed(cursor: Cursor | None, item: WorkItem, buried: int) -> Decision
     TLA: ``DecideSeed``.
     """
     if cursor is None:
-        return Decision.APPLY if item.generation > buried else Decision.FENCED
+        return Decision.APPLY if item.generation > dropped_generation else Decision.FENCED
     if cursor.generation < item.generation:
         return Decision.APPLY
     return Decision.ALREADY_APPLIED if cursor.generation == item.generation else Decision.FENCED

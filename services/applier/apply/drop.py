@@ -1,7 +1,7 @@
-"""Takes a destination's table and cursor away, in one transaction that says so: the end of its last life.
+"""Removes a destination's table and cursor in one stamped transaction: the end of its last generation.
 
-Only what a cursor vouches for is dropped: without one the table is somebody else's. Whoever applies at the same time
-has written to a table that is gone, which is a conflict, or is done before and is dropped with the rest.
+A table is dropped only if a cursor belongs to it: without one it is another program's. A concurrent apply
+either conflicts, because its table is gone, or commits first and is dropped with the rest.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _try(con: duckdb.DuckDBPyConnection, pool: LakePool, lake: OpenLake, target:
     if not lake.catalog.has_table(SCHEMA, cursor_name(destination.pipeline, destination.destination)):
         return GONE
     try:
-        con.execute("BEGIN")
+        lake.begin(con)
         cursor = fence.read_cursor(con, lake.alias, destination)
         if cursor is None:
             return GONE

@@ -25,7 +25,7 @@ from shared.contracts.messages import ItemKind, SeedMode
 from shared.contracts.ranges import Range
 from shared.lake.catalog import Column, TableInfo, Touch
 from shared.lake.pool import OpenLake
-from shared.lake.pruning import MOST_BOUND, TEXT, among, is_harmless, may_prune, same
+from shared.lake.pruning import MOST_BOUND, TEXT, among, comparison, is_harmless, may_prune
 from shared.lake.routing_value import not_routed
 from shared.lake.runs import insertion_runs
 from shared.lake.sql import ident, literal, path
@@ -211,7 +211,7 @@ class Feed:
         table = self._lake.catalog.table(self._source.schema, self._source.table, at)
         if table is None:
             name = f"{self._source.schema}.{self._source.table}"
-            hint = "create the table again, or correct source.table; it is tried again by itself"
+            hint = "create the table again, or correct source.table; it is tried again automatically"
             raise SourceError("source_behind", f"the source has no table {name} at snapshot {at}", hint)
         self._tables[at] = table
         return table
@@ -233,6 +233,7 @@ class Feed:
             f"SELECT column_name, column_type FROM (DESCRIBE SELECT * FROM {self._path} AT (VERSION => {through:d}))"
         ).fetchall()
         table = self._table(through)
+        self._lake.remembered.saw(through, table.at)
         columns = tuple(Column(name, declared, _default_of(table, name)) for name, declared in described)
         layout = self._lake.catalog.layout(self._source.schema, self._source.table, through)
         keys = self._routing.key_columns
@@ -352,13 +353,13 @@ class Feed:
     def _same_routing(self, reading: Reading, left: str, right: str) -> str:
         """The join on the routing column: plain, so that files are left out, where these may be believed (H16, H17).
 
-        Of a text only where each file holds one: a stranger's row makes the statistics of its file lie to all others.
+        For text only where each file holds one value: one tenant's row makes the statistics of its file wrong for all.
         """
         field = self._routing.field
         declared = reading.type_of(field)
         harmless = declared == TEXT and field.lower() in reading.layout.single and self._all_harmless(reading)
         prune = may_prune(declared, reading.layout, harmless=harmless)
-        return same(f"{left}.{ident(field)}", f"{right}.r", declared, prune=prune)
+        return comparison(f"{left}.{ident(field)}", f"{right}.r", declared, prune=prune)
 
     def _all_harmless(self, reading: Reading) -> bool:
         found = self._con.execute(f"SELECT bool_and({is_harmless('r')}) FROM {reading.memory('targets')}").fetchall()

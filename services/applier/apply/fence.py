@@ -14,10 +14,12 @@ import duckdb
 
 from services.applier.apply.decide import Cursor
 from shared.contracts.errors import DestinationError
-from shared.contracts.messages import Destination, WorkItem
+from shared.contracts.messages import ADOPTABLE, MOST, CommitPath, Destination, WorkItem
+from shared.contracts.ranges import NOT_SEEDED
 from shared.lake.catalog import CatalogReader, TableInfo
-from shared.lake.cursor import SCHEMA, cursor_name, kept, origin, told
+from shared.lake.cursor import SCHEMA, cursor_name, kept, origin, require_intact, told
 from shared.lake.sql import path
+from shared.lake.stamp import read_stamp
 from shared.lake.table import require_table
 
 COLUMNS = """
@@ -28,6 +30,11 @@ COLUMNS = """
 
 WHERE = {"seed": "at {through}", "maintenance": "at {through}", "advance": "to {through}"}
 """In words, for kinds that read no range: an advance has ``after`` and ``through`` alike."""
+
+
+UNUSABLE = (
+    duckdb.CatalogException, duckdb.BinderException, duckdb.OutOfRangeException, duckdb.ConversionException,
+)  # fmt: skip
 
 
 class CursorMoved(Exception):
@@ -61,6 +68,7 @@ class Stamp:
     token: str
     deleted: int
     inserted: int
+    commit: CommitPath = CommitPath.EXTENSION
 
     def extra_info(self) -> str:
         return json.dumps(
@@ -76,6 +84,7 @@ class Stamp:
                 "token": self.token,
                 "deleted": self.deleted,
                 "inserted": self.inserted,
+                "commit": self.commit.value,
             }
         )
 
@@ -104,51 +113,67 @@ def read_cursor(con: duckdb.DuckDBPyConnection, alias: str, destination: Destina
         ).fetchall()
     except duckdb.CatalogException:
         return None
+    except duckdb.BinderException:
+        raise _damaged(destination, "has other columns than Viaduck gives it") from None
     if len(rows) != 1:
-        raise DestinationError(
-            "cursor_damaged",
-            f"the cursor of {destination.key} has {len(rows)} rows instead of one",
-            "somebody else wrote to the schema _viaduck; reseed the destination",
-        )
-    cursor = Cursor(*rows[0])
+        raise _damaged(destination, f"has {len(rows)} rows instead of one")
+    return intact(Cursor(*rows[0]), destination)
+
+
+def intact(cursor: Cursor, destination: Destination) -> Cursor:
+    """A cursor as its row holds it → what it says. Raises ``cursor_damaged`` for values that Viaduck never writes."""
+    most = max(ADOPTABLE, destination.generation)
+    counts = ((cursor.generation, 1, most), (cursor.position, NOT_SEEDED, MOST), (cursor.rows_applied, 0, MOST))
+    texts = (cursor.table_uuid, cursor.routing_value, cursor.item, cursor.source_lake)
+    require_intact(destination.key, counts, texts, cursor.source_lake)
     return replace(cursor, routing_value=told(cursor.routing_value))
 
 
-def buried_in(catalog: CatalogReader, destination: Destination) -> int:
+def _damaged(destination: Destination, how: str) -> DestinationError:
+    return DestinationError(
+        "cursor_damaged",
+        f"the cursor of {destination.key} {how}",
+        "another program wrote to the schema _viaduck; reseed the destination",
+    )
+
+
+def dropped_generation_in(catalog: CatalogReader, destination: Destination) -> int:
     """The generation in which the destination's data was dropped last, as the stamps of the snapshots tell that took
     its cursor's table away; 0 if it never was."""
     ended = catalog.dropped_at(SCHEMA, cursor_name(destination.pipeline, destination.destination))
-    said = (json.loads(text) for text in map(catalog.stamp_at, ended) if text is not None)
-    return max((each["generation"] for each in said if each["kind"] == "drop" and _speaks_of(each, destination)),
-               default=0)  # fmt: skip
-
-
-def _speaks_of(stamp: dict[str, Any], destination: Destination) -> bool:
-    return (stamp["pipeline"], stamp["destination"]) == (destination.pipeline, destination.destination)
+    names = destination.pipeline, destination.destination
+    said = (read_stamp(catalog.stamp_at(each)) for each in ended)
+    ours = (each for each in said if each is not None and each.kind == "drop" and each.speaks_of(*names))
+    return max((each.generation for each in ours if each.generation <= ADOPTABLE), default=0)
 
 
 def create_cursor(con: duckdb.DuckDBPyConnection, alias: str, move: Move) -> None:
     """Bring a cursor into being, only ever with its table: two first inserts would not conflict, two CREATEs do."""
-    target, source = move.destination, move.source
-    table = cursor_table(alias, target)
+    table = cursor_table(alias, move.destination)
     con.execute(f"CREATE SCHEMA IF NOT EXISTS {path(alias, SCHEMA)}")
     con.execute(f"CREATE TABLE {table} ({COLUMNS})")
     con.execute(
         f"INSERT INTO {table} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        [
-            target.pipeline,
-            target.destination,
-            move.item.generation,
-            move.through,
-            origin(source.lake_uuid, source.at),
-            source.table_id,
-            source.table_uuid,
-            kept(target.routing_value),
-            move.item.item,
-            move.rows,
-            datetime.now(UTC),
-        ],
+        list(row_of(move, 0, datetime.now(UTC)).values()),
     ).fetchall()
+
+
+def row_of(move: Move, rows_before: int, now: datetime) -> dict[str, Any]:
+    """The cursor's row once it has moved, by column."""
+    target, source = move.destination, move.source
+    return {
+        "pipeline": target.pipeline,
+        "destination": target.destination,
+        "generation": move.item.generation,
+        "position": move.through,
+        "source_lake": origin(source.lake_uuid, source.at),
+        "source_table_id": source.table_id,
+        "source_table_uuid": source.table_uuid,
+        "routing_value": kept(target.routing_value),
+        "item": move.item.item,
+        "rows_applied": rows_before + move.rows,
+        "updated_at": now,
+    }
 
 
 def move_cursor(con: duckdb.DuckDBPyConnection, alias: str, move: Move) -> None:
@@ -185,23 +210,13 @@ def _set_cursor(
     expected: str,
     expected_at: datetime | None = None,
 ) -> None:
-    target, source = move.destination, move.source
+    target = move.destination
     stored, bound = "generation || '/' || position || '/' || source_table_uuid || '/' || routing_value", [expected]
     if expected_at is not None:
         at = expected_at.isoformat()
         known = "CASE WHEN contains(source_lake, '@') THEN split_part(source_lake, '@', 2) ELSE ? END"
         stored, bound = f"{known} || '/' || {stored}", [at, f"{at}/{expected}"]
-    new = [
-        move.item.generation,
-        move.through,
-        origin(source.lake_uuid, source.at),
-        source.table_id,
-        source.table_uuid,
-        kept(target.routing_value),
-        move.item.item,
-        move.rows,
-        datetime.now(UTC),
-    ]
+    new = list(row_of(move, 0, datetime.now(UTC)).values())[2:]
     # One opaque expression: plain predicates make DuckLake fetch file statistics, four statements more.
     try:
         changed = con.execute(
@@ -210,7 +225,7 @@ def _set_cursor(
             f" rows_applied = {rows_before} + ?, updated_at = ? WHERE {stored} = ?",
             [*new, *bound],
         ).fetchall()[0][0]
-    except duckdb.CatalogException:  # the cursor is gone with its table
+    except UNUSABLE:  # gone with its table, of other columns, or full of what can't be added to: a look at it tells
         raise CursorMoved from None
     if changed != 1:
         raise CursorMoved

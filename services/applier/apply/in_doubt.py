@@ -1,4 +1,4 @@
-"""Commits whose outcome nobody heard: found by their token, checked for files that DuckLake may have deleted."""
+"""Commits with an unknown outcome: found by their token, checked for files that DuckLake may have deleted."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from shared.lake.table import require_table
 
 
 def committed_snapshot(lake: OpenLake, token: str) -> int | None:
-    """The snapshot that carries ``token``; None where no commit with it can be found, or so many came after it that
+    """The snapshot that carries ``token``; None if no commit with it is found, or so many came after it that
     only the cursor can tell.
 
-    Asked of the catalog itself on a fresh connection: the one that lost the acknowledgement knows nothing.
+    Asked of the catalog itself on a fresh connection: the connection that lost the acknowledgement knows nothing.
     TLA: ``ResolveUnknown``.
     """
     return lake.catalog.find_stamp(token)
@@ -52,11 +52,12 @@ def committed_files(
 
 
 def require_files(con: duckdb.DuckDBPyConnection, destination: Destination, files: Iterable[str]) -> None:
-    """Open every one of the ``files`` of the destination's table, outside of a transaction: one that is gone ends it.
+    """Open every one of the ``files`` of the destination's table, outside of a transaction: a missing file ends it.
 
-    Raises ``destination_damaged`` where one is gone (H7): when a Postgres catalog's COMMIT goes through and its
+    Raises ``destination_damaged`` if one is missing (H7): if a Postgres catalog's COMMIT goes through and its
     acknowledgement gets lost, DuckLake believes that it failed and deletes the files that it has just committed; every
-    reader of the table fails from then on. A bucket that is gone raises as what it is. TLA: ``Whole``.
+    reader of the table fails from then on. A missing bucket raises its own error. TLA: ``Whole``,
+    ``TellDamage``.
     """
     for file in files:
         if not _is_there(con, file):

@@ -18,8 +18,11 @@ from shared.lake.engine import release
 from shared.lake.pool import OpenLake
 from shared.lake.table import require_table
 
+SHOWN = 200
+"""Characters of a cursor's text that a message holds."""
+
 TimeOf = Callable[[int], datetime | None]
-"""When a snapshot of the source was committed; None where it is gone or nobody asked."""
+"""When a snapshot of the source was committed; None if it is gone or was not looked up."""
 
 
 def held_rows(lake: OpenLake, destination: Destination) -> int | None:
@@ -31,7 +34,7 @@ def held_rows(lake: OpenLake, destination: Destination) -> int | None:
         return None
     con, table = lake.cursor(), table_schema.table_path(lake.alias, destination)
     try:
-        con.execute("BEGIN")
+        lake.begin(con)
         require_table(con, table)
         return int(con.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0])
     except duckdb.IOException:
@@ -53,7 +56,7 @@ def require_same(cursor: Cursor, target: Target, source: TableInfo | None, time_
     if source is not None and cursor.table_uuid != source.table_uuid:
         raise DestinationError(
             "source_recreated",
-            f"the source table was dropped and created again: it was {cursor.table_uuid},"
+            f"the source table was dropped and created again: it was {cursor.table_uuid[:SHOWN]},"
             f" now it is {source.table_uuid}",
             "reseed the destination, or set routing.on_gap: reseed",
         )
@@ -62,10 +65,11 @@ def require_same(cursor: Cursor, target: Target, source: TableInfo | None, time_
     if cursor.routing_value != target.destination.routing_value:
         raise DestinationError(
             "routing_value_changed",
-            f"the destination holds the rows of {cursor.routing_value!r}, not of {target.destination.routing_value!r}",
+            f"the destination holds the rows of {cursor.routing_value[:SHOWN]!r}, not of"
+            f" {target.destination.routing_value[:SHOWN]!r}",
             "reseed the destination, or give it its old routing_value back",
         )
 
 
-def buried_in(lake: OpenLake, destination: Destination, cursor: Cursor | None) -> int:
-    return 0 if cursor is not None else fence.buried_in(lake.catalog, destination)
+def dropped_generation_in(lake: OpenLake, destination: Destination, cursor: Cursor | None) -> int:
+    return 0 if cursor is not None else fence.dropped_generation_in(lake.catalog, destination)

@@ -1,10 +1,10 @@
 """Keeps a destination's table readable: many applies leave many small files, and rows that lie dead in large ones.
 
 No row changes. What goes from the catalog to files, and rows that move to a new file, are stamped, since their
-snapshots are marked as if somebody had deleted rows; merging needs no stamp.
+snapshots are marked as if a user had deleted rows; merging needs no stamp.
 Dead rows are left behind by a plain delete and insert of the living: DuckLake's own rewrite narrows the statistics of
 the table to what is in it now, and every reader holds the past against them (H1). Ours is not the only one.
-Files that were replaced stay for whoever still reads them, until the lake's owner expires snapshots and cleans up.
+Replaced files stay for open readers, until the lake's owner expires snapshots and cleans up.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ SMALL_BYTES = 16_000_000
 
 DEAD_SHARE = 0.04
 """A file that has lost more of its rows is rewritten without them: one row in twenty-five, so that the file of a small
-apply, which can't be merged while a row of it is dead, does not stay for ever."""
+apply, which can't be merged while a row of it is dead, does not stay."""
 
 
 POSITIONS_KEPT = 1_000
 """Snapshots of the lake for which its cursors can still be looked back at."""
 
 
-def tidy(lake: OpenLake, target: Target, deadline_s: float) -> None:
+def maintain(lake: OpenLake, target: Target, deadline_s: float) -> None:
     """Write dead rows out of files, merge small ones, and forget old positions; what is done by then stays done.
 
-    First of all what is inlined goes to files, be it by somebody else: a flush that comes after shows deleted rows
+    Inlined rows go to files first, also those of another writer: a flush that comes after shows deleted rows
     again in the snapshots before (H13). Raises ``duckdb.Error``, and ``deadline_exceeded`` where moving rows took
     longer than a transaction may (H6).
     """
@@ -48,7 +48,8 @@ def tidy(lake: OpenLake, target: Target, deadline_s: float) -> None:
     try:
         _flush(con, lake, target)
         if _leave_dead_rows(con, lake, target, deadline_s):
-            _flush(con, lake, target)  # whoever lets the table be inlined has made few rows go there
+            _flush(con, lake, target)  # where inlining is allowed, few rows were inlined by this
+        lake.load(con)
         con.execute(
             "CALL ducklake_merge_adjacent_files(?, ?, schema => ?, max_file_size => ?)",
             [lake.alias, destination.table, destination.schema_name, SMALL_BYTES],
@@ -61,8 +62,8 @@ def tidy(lake: OpenLake, target: Target, deadline_s: float) -> None:
 def _forget_positions(con: duckdb.DuckDBPyConnection, lake: OpenLake, destination: Destination) -> None:
     """Delete the cursor's rows that are long dead from the catalog: each apply leaves one, and reads them all.
 
-    DuckLake has no way for that but a flush, which would bring the living row to a file. Nobody reads such rows who
-    does not look back at the cursor itself, further than ``POSITIONS_KEPT`` snapshots: conflicts are found by what
+    DuckLake has no way for that but a flush, which would bring the living row to a file. They are read only by
+    time travel of the cursor itself, further than ``POSITIONS_KEPT`` snapshots: conflicts are found by what
     snapshots say that they changed, and the row that counts never died.
     """
     dead = lake.catalog.head().snapshot - POSITIONS_KEPT
@@ -82,7 +83,7 @@ def _leave_dead_rows(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Tar
     if not worn or _hides_file_names(con, table):
         return False
     began = time.monotonic()
-    con.execute("BEGIN")
+    lake.begin(con)
     mine = "filename IN (SELECT unnest(?::VARCHAR[]))"
     inserted = con.execute(f"INSERT INTO {table} SELECT * FROM {table} WHERE {mine}", [worn]).fetchall()
     deleted = con.execute(f"DELETE FROM {table} WHERE {mine}", [worn]).fetchall()
@@ -125,11 +126,11 @@ def _flush(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target) -> No
     """Write inlined rows and deletes to files; where there are none, no snapshot comes of it.
 
     That drops the catalog's table for rows of the columns that were, which other workers remember (H12). So they are
-    made to look again: a comment, even the one that is there, is a new version of the schema.
+    made to look again: a comment, even the present one, is a new version of the schema.
     """
     destination = target.destination
     names = (destination.schema_name, destination.table)
-    con.execute("BEGIN")
+    lake.begin(con)
     _stamp(con, lake, target)
     if len(lake.catalog.inlined_into(*names)) > 1:
         con.execute(f"COMMENT ON TABLE {table_path(lake.alias, destination)} IS {_comment(con, lake, destination)}")

@@ -14,7 +14,7 @@ import duckdb
 from shared.contracts.errors import DestinationError, ViaduckError
 from shared.lake.catalog import Column, TableInfo
 from shared.lake.engine import release
-from shared.lake.pruning import PLAIN, Layout, may_prune, same
+from shared.lake.pruning import PLAIN, Layout, comparison, may_prune
 from shared.lake.sql import ident, path
 
 _numbers = itertools.count(1)
@@ -75,7 +75,7 @@ class Reading:
     def same_keys(self, left: str, right: str, layout: Layout, harmless: Sequence[bool]) -> str:
         """The join of a lake's rows ``left`` with touched keys ``right``; ``layout`` is that of the lake's table."""
         return " AND ".join(
-            same(
+            comparison(
                 f"{left}.{ident(name)}",
                 f"{right}.k{number}",
                 declared := self.type_of(name),

@@ -33,7 +33,7 @@ def refusal(
     if seen is not None and times.get(seen.snapshot) != seen.at:
         return SourceError(
             "source_behind",
-            f"the source's snapshot {seen.snapshot} is not the one that this item was planned by",
-            "nothing: it is planned anew",
+            f"the source's snapshot {seen.snapshot} is not the snapshot that this item was planned with",
+            "nothing: it is planned again",
         )
     return None

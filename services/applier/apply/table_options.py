@@ -30,10 +30,10 @@ def settle(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target) -> No
                 _make_table_of_inlined_deletes(con, lake, table_id)
 
 
-def settle_here(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target, *, was_open: bool) -> None:
-    """Know what the tables of the item's generation were told. A lake that ``was_open`` may have been so before that.
+def reload_options(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target, *, was_open: bool) -> None:
+    """Read the options of the item's generation again, if a lake that ``was_open`` may have been opened before them.
 
-    It would keep rows in the catalog, and the cursor by and by in files, where another worker made the tables anew.
+    Otherwise it would keep rows in the catalog, and later the cursor in files, after another worker created the tables.
     """
     if is_settled(lake, target):
         return
@@ -48,7 +48,7 @@ def is_settled(lake: OpenLake, target: Target) -> bool:
 
 def _set_limits(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target) -> None:
     for (schema, table), rows in ((_cursor(target.destination), CURSOR_INLINED_ROWS), (_data(target.destination), 0)):
-        with contextlib.suppress(duckdb.Error):
+        with lake.loading, contextlib.suppress(duckdb.Error):
             con.execute(
                 f"CALL {ident(lake.alias)}.set_option('data_inlining_row_limit', ?, schema => ?, table_name => ?)",
                 [rows, schema, table],
@@ -75,7 +75,7 @@ def _data(destination: Destination) -> tuple[str, str]:
 def _make_table_of_inlined_deletes(con: duckdb.DuckDBPyConnection, lake: OpenLake, table_id: int) -> None:
     """Make, empty, what DuckLake makes at the first delete that it inlines.
 
-    Every transaction looks for it, and one that is missing is looked for again each time: two joins of Postgres's own
+    Every transaction looks for it, and a missing table is looked for again each time: two joins of Postgres's own
     catalog for each table, a quarter of an apply.
     """
     schema = ident(lake.lake.schema)

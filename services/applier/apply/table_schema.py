@@ -54,7 +54,7 @@ def follow_columns(
         raise DestinationError(
             "table_mismatch",
             f"the table {destination.schema_name}.{destination.table} is gone from the destination",
-            "reseed the destination, which makes the table anew",
+            "reseed the destination, which creates the table again",
         )
     missing = missing_columns(have, wanted)
     if missing is None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import random
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import datetime
 from typing import TypeVar
 
@@ -16,20 +16,23 @@ import duckdb
 
 from services.applier.apply import fence, table_schema
 from services.applier.apply.attempts import Attempt, Attempts
-from services.applier.apply.carry import carry_touched, rows_of
+from services.applier.apply.carry import carry_touched, require_all, rows_of
 from services.applier.apply.change import Applied, Change
 from services.applier.apply.decide import Cursor, Decision, decide
+from services.applier.apply.direct_commit import DirectApplier
 from services.applier.apply.in_doubt import committed_files, committed_snapshot, require_files
-from services.applier.apply.lake_state import TimeOf, buried_in, held_rows, require_same, stored_cursor
-from services.applier.apply.maintenance import tidy
+from services.applier.apply.lake_state import TimeOf, dropped_generation_in, held_rows, require_same, stored_cursor
+from services.applier.apply.maintenance import maintain
 from services.applier.apply.reading import Reading, key_not_unique
-from services.applier.apply.table_options import is_settled, settle, settle_here, tables_of
+from services.applier.apply.table_options import is_settled, reload_options, settle, tables_of
 from services.applier.apply.unsupported_values import find_nul
 from services.applier.model.task import Limits, Target
 from shared.contracts.errors import DestinationError, ViaduckError
-from shared.contracts.messages import Destination, ItemKind, Outcome
+from shared.contracts.messages import CommitPath, Destination, ItemKind, Outcome
 from shared.contracts.ranges import NOT_SEEDED
 from shared.lake.catalog import TableInfo
+from shared.lake.direct.eligibility import ALWAYS_BY_EXTENSION, Reason
+from shared.lake.direct.lakes import DirectLakes
 from shared.lake.engine import release
 from shared.lake.failure import LakeAbsent, classify, loses_attachment, misses_file, was_refused
 from shared.lake.foreign_files import require_own_files
@@ -37,6 +40,7 @@ from shared.lake.pool import LakePool, OpenLake
 from shared.lake.pruning import UNBELIEVED, Layout
 from shared.lake.sql import columns as column_list
 from shared.lake.sql import path
+from shared.lake.stamp import read_stamp
 from shared.lake.table import require_table
 
 T = TypeVar("T")
@@ -62,7 +66,11 @@ class Applier:
         self._pool = pool
         self._limits = limits
         self._clock = clock
+        self._direct = DirectApplier(DirectLakes(limits.max_open_lakes, limits.memory_limit), limits.deadline_s, clock)
         self.attempts = Attempts(clock)
+
+    def close(self) -> None:
+        self._direct.close()
 
     def probe(self, target: Target, source: TableInfo | None = None, time_of: TimeOf = unknown) -> Applied:
         """Answer from the cursor, without writing anything and without making a lake that is not there.
@@ -91,7 +99,7 @@ class Applier:
                     lake.catalog.inlined_tables()
                     require_own_files(lake.catalog, lake.lake)
                     lake.inspect(*tables_of(target.destination), anew=True)
-                    tidy(lake, target, self._limits.deadline_s)
+                    maintain(lake, target, self._limits.deadline_s)
                 except (duckdb.Error, ViaduckError) as error:
                     self._pool.evict(lake)
                     refused = classify(error, f"merging the files of {target.destination.key}")
@@ -102,18 +110,43 @@ class Applier:
         return answer, refused
 
     def cursor(self, target: Target) -> Cursor | None:
-        """The stored cursor; None where there is none, be it that the lake itself is still to be made."""
+        """The stored cursor; None where there is none, for example because the lake does not exist yet."""
         try:
+            if self._limits.commit != "extension" and (seen := self._direct.cursor(target)) is not None:
+                return seen
             with self._use(target, sure=False) as lake:
                 return self._read(lake, "reading the cursor", lambda con: stored_cursor(con, lake, target.destination))
         except LakeAbsent:
             return None
 
     def apply(self, change: Change) -> Applied:
-        """Bring one change about, or say why not. A quicker writer only means another try, with a fresh look.
+        """Bring one change about, or say why not: directly where that can be done, else by the extension.
 
         Raises a ``ViaduckError`` with the reason when the destination can't go on.
         """
+        direct = self._apply_directly(change)
+        if isinstance(direct, Applied):
+            return direct
+        applied = self._apply_by_extension(change)
+        by_extension = CommitPath.EXTENSION if applied.outcome is Outcome.APPLIED else None
+        return replace(applied, commit=by_extension, reason=direct)
+
+    def _apply_directly(self, change: Change) -> Applied | Reason | None:
+        """Raises ``not_direct`` where the extension would have to commit, and was told not to."""
+        if change.is_seed or self._limits.commit == "extension":
+            return None
+        done = self._direct.apply(change)
+        if isinstance(done, Reason) and done not in ALWAYS_BY_EXTENSION and self._limits.commit == "direct":
+            raise DestinationError(
+                "not_direct",
+                f"the lake of {change.target.destination.key} can't be committed to directly: {done.value}",
+                "set applier.commit: auto, so that DuckLake's extension commits; docs/reference/configuration.md tells"
+                " what each reason means",
+            )
+        return done
+
+    def _apply_by_extension(self, change: Change) -> Applied:
+        """A quicker writer only means another try, with a fresh look."""
         for attempt in range(1, BUSY_TRIES + 1):
             was_open = self._pool.has_open(change.target.lake)
             try:
@@ -151,8 +184,8 @@ class Applier:
         began = self._clock()
         try:
             if not change.is_seed:
-                settle_here(con, lake, change.target, was_open=was_open)
-            con.execute("BEGIN")
+                reload_options(con, lake, change.target, was_open=was_open)
+            lake.begin(con)
             applied = self._seed(con, lake, change, token) if change.is_seed else self._move(con, lake, change, token)
             deadline_s = self._limits.deadline_of(change.target.item.kind)
             if self._clock() - began > deadline_s:
@@ -205,7 +238,7 @@ class Applier:
         item, destination, reading = change.target.item, change.target.destination, change.reading
         assert reading is not None  # noqa: S101 - a seed always carries the rows that it found, if only none
         seen = stored_cursor(con, lake, destination)
-        if decide(seen, item, buried_in(lake, destination, seen)) is not Decision.APPLY:
+        if decide(seen, item, dropped_generation_in(lake, destination, seen)) is not Decision.APPLY:
             raise fence.CursorMoved
         rows = change.counts.upserts
         if seen is None:
@@ -234,16 +267,22 @@ class Applier:
         sql = f"DELETE FROM {table} AS t USING {touched} AS x WHERE {same}"
         deleted = int(con.execute(sql).fetchall()[0][0])
         if deleted and reading.only_inserts:
-            self._refuse_second_row(con, change, reading, table, touched)
+            self._refuse_second_row(con, lake, change, reading, table, touched)
         return deleted
 
     def _refuse_second_row(
-        self, con: duckdb.DuckDBPyConnection, change: Change, reading: Reading, table: str, touched: str
+        self,
+        con: duckdb.DuckDBPyConnection,
+        lake: OpenLake,
+        change: Change,
+        reading: Reading,
+        table: str,
+        touched: str,
     ) -> None:
         """A range that only inserted met a key that is there already: two live rows, so the key is none."""
         shown = " || ', ' || ".join(f"coalesce(CAST(k{i} AS VARCHAR), 'NULL')" for i in range(len(reading.keys)))
         _rollback(con)
-        con.execute("BEGIN")
+        lake.begin(con)
         require_table(con, table)
         carry_touched(con, reading, change.number, change.counts.touched)
         same = reading.same_keys("t", "x", UNBELIEVED, change.counts.harmless_keys)
@@ -257,7 +296,9 @@ class Applier:
         table = table_schema.table_path(lake.alias, change.target.destination)
         names = column_list(tuple(column.name for column in reading.columns))
         with rows_of(con, reading, change.number, change.counts.upserts) as rows:
-            return int(con.execute(f"INSERT INTO {table} ({names}) SELECT {names} FROM {rows}").fetchall()[0][0])
+            inserted = int(con.execute(f"INSERT INTO {table} ({names}) SELECT {names} FROM {rows}").fetchall()[0][0])
+        require_all(inserted, change.counts.upserts, "rows")
+        return inserted
 
     def _stamp(
         self,
@@ -284,11 +325,13 @@ class Applier:
         position = NOT_SEEDED if cursor is None else cursor.position
         if target.item.kind is ItemKind.PROBE and cursor is None:
             return Applied(Outcome.ALREADY_APPLIED, position)
-        buried = buried_in(lake, target.destination, cursor)
-        decision = decide(cursor, target.item, buried)
+        dropped_generation = dropped_generation_in(lake, target.destination, cursor)
+        decision = decide(cursor, target.item, dropped_generation)
         if decision is Decision.FENCED:
             # After a drop: the first generation that may begin, for a control that does not know of the drop.
-            return Applied(Outcome.FENCED, position, generation=buried + 1 if cursor is None else cursor.generation)
+            return Applied(
+                Outcome.FENCED, position, generation=dropped_generation + 1 if cursor is None else cursor.generation
+            )
         if cursor is not None:
             require_same(cursor, target, source, time_of)
         if decision is Decision.APPLY:
@@ -303,7 +346,7 @@ class Applier:
             raise DestinationError(
                 "cursor_damaged",
                 f"the cursor of {target.destination.key} is gone, which was at {target.item.expected}",
-                "somebody else dropped it; reseed the destination",
+                "another program dropped it; reseed the destination",
             )
         self._require_last_files(lake, target.destination, cursor)
         if decision is Decision.GAP:
@@ -313,13 +356,13 @@ class Applier:
         return Applied(Outcome.ALREADY_APPLIED, position, rows_applied=cursor.rows_applied)
 
     def _require_last_files(self, lake: OpenLake, destination: Destination, cursor: Cursor) -> None:
-        """Tell no position whose files nobody has seen: its commit may have lost its acknowledgement, and they (H7).
+        """Report no position before its files were seen: a commit without acknowledgement may have lost them (H7).
 
-        Whoever committed it may have died before looking, and what comes next would bury the loss. Where the commit's
+        The process that committed it may have died before it looked, and a later commit would hide the loss. If its
         stamp was expired, every file of the table is looked at.
         """
-        said = lake.catalog.stamp_at(cursor.snapshot)
-        snapshot = cursor.snapshot if said is not None and json.loads(said)["item"] == cursor.item else None
+        said = read_stamp(lake.catalog.stamp_at(cursor.snapshot))
+        snapshot = cursor.snapshot if said is not None and said.item == cursor.item else None
         self._look_at_files(lake, destination, snapshot)
 
     def _look_at_files(self, lake: OpenLake, destination: Destination, snapshot: int | None) -> None:
@@ -366,7 +409,7 @@ class Applier:
         """Reads in one transaction, in which what is a table stays one."""
 
         def in_one(con: duckdb.DuckDBPyConnection) -> T:
-            con.execute("BEGIN")
+            lake.begin(con)
             try:
                 return work(con)
             finally:

@@ -1,8 +1,8 @@
-"""Rows that no destination can take as they are: a text in them would be changed, or break the COMMIT (H16).
+"""Rows that no destination can store as they are: a text in them would be changed, or break the COMMIT (H16).
 
-DuckLake writes the least and the greatest text of each column of a file into the text of its COMMIT, and replaces its
-own words in all of that. Which text is the least of a file changes with every merge, so such words are refused wherever
-they stand: the tenant parks, at once and by name, instead of failing for ever or having files that hide rows.
+DuckLake writes the smallest and the largest text of each column of a file into the text of its COMMIT, and replaces its
+own words in all of that. Which text is the smallest of a file changes with every merge, so such words are refused
+wherever they are: the tenant parks with that reason, instead of failing without end or having files that hide rows.
 """
 
 from __future__ import annotations

@@ -19,11 +19,11 @@ class Admission(StrEnum):
     FENCED = "fenced"
     """It belongs to an earlier life of its destination."""
     DROP = "drop"
-    """Its destination is paused, stopped or gone: nobody waits for an answer."""
+    """Its destination is paused, stopped or removed: no service waits for an answer."""
     PASSED = "passed"
     """Its destination's cursor is known to be beyond it, or it was answered itself (``screen``)."""
     REFUSED = "refused"
-    """It would take data away that nobody wants dropped. The wish begins another generation, so an item can't have
+    """It would drop data without control's word. That word begins another generation, so an item cannot have
     overtaken it."""
 
 

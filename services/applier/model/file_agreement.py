@@ -1,7 +1,7 @@
-"""That what a message says of a destination which the operator's file declares is what the file says.
+"""Checks that a message about a destination of the operator's file agrees with the file.
 
-Whoever may write to the topics (the holder of the signing key, anybody without one) could else turn a tenant's rows
-into another lake, while everybody shows the destination as running.
+Otherwise a client that may write to the topics (with the signing key, or any client without one) could redirect a
+tenant's rows to another lake, while the destination is shown as running.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import structlog
 
 from shared.config.loading import public_lake
 from shared.config.model import Config, FileDestination
-from shared.config.pipeline_files import is_copy
 from shared.contracts.errors import ConfigError, DestinationError
 from shared.contracts.messages import Destination, LakeRef
 from shared.lake.source import look
@@ -26,7 +25,7 @@ class Agreement:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._listed = {} if is_copy(config) else {each.id: each for each in config.destinations}
+        self._listed = {} if config.over_rest else {each.id: each for each in config.destinations}
 
     def require(self, destination: Destination) -> None:
         """Raises ``destination_differs`` where the file declares the destination, and otherwise."""
@@ -41,8 +40,8 @@ class Agreement:
                 "destination_differs",
                 f"the message about {destination.key} differs from {self._config.path.name}: {', '.join(differing)};"
                 " nothing is moved",
-                "let control and appliers have the same file (SIGHUP takes it over); if they have, somebody else wrote"
-                " the message: look at who may write to the destinations topic, and sign messages",
+                "let control and appliers have the same file (SIGHUP reloads it); if they have, the message is"
+                " forged: check which clients may write to the destinations topic, and sign messages",
             )
 
     def _differing(self, known: FileDestination, said: Destination) -> Iterator[str]:

@@ -50,6 +50,6 @@ def unknown(item: WorkItem, applier: str) -> Progress:
     error = DestinationError(
         "destination_unknown",
         f"generation {item.generation} of {item.key} is not on the destinations topic",
-        "control publishes it again by itself; is control running?",
+        "control publishes it again; check that control is running",
     )
     return failed(item, error, applier)

@@ -37,7 +37,7 @@ class OffsetLedger:
         return moved
 
     def forget(self, partitions: Iterable[Partition]) -> None:
-        """Another applier owns these now; what we still finish of them is committed by nobody, and harmless."""
+        """Another applier owns these now; items in work here are finished without a commit of offsets, harmlessly."""
         for partition in partitions:
             for kept in (self._open, self._next, self._committed):
                 kept.pop(partition, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from shared.config.catalogs import ResolvedLake
-from shared.config.model import Routing
+from shared.config.model import CommitChoice, Routing
 from shared.contracts.messages import Destination, ItemKind, Progress, WorkItem
 
 
@@ -27,7 +27,7 @@ class Target:
     destination: Destination
     lake: ResolvedLake
     looks_first: bool = False
-    """Nobody knows that the cursor is where the item expects it: it is looked at before the source is read."""
+    """It is unknown whether the cursor is where the item expects it: it is read before the source is."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,7 @@ class Limits:
     """A destination that has not come back for that long, while the others have, no longer holds them up: it is
     answered for, so that its status says so."""
     memory_limit: str = "1GB"
+    commit: CommitChoice = "auto"
 
     def deadline_of(self, kind: ItemKind) -> float:
         """Seconds after which a transaction is not committed any more (H6). A seed takes as long as its rows do."""

@@ -18,7 +18,7 @@ JUDGE_AFTER_S = 0.25
 """Long enough for the clocks to say something, short enough to be wide before a burst is over."""
 
 WIDER_ABOVE, NARROWER_BELOW = 0.15, 0.02
-"""Shares of the machine that nobody uses: with more to spare twice the width is tried, with less half of it."""
+"""Idle shares of the machine: above the first, the concurrency is doubled; below the second, it is halved."""
 
 MORE, AS_MUCH = 1.2, 0.9
 """What twice the width must finish of what there was before, to be kept, and what half of it must. In a container that
@@ -34,7 +34,7 @@ def unused_seconds() -> float:
     return (times.idle + getattr(times, "iowait", 0.0)) / (psutil.cpu_count() or 1)
 
 
-class Width:
+class AdaptiveConcurrency:
     """How wide to work, judged by what is finished, and by what the machine has left meanwhile."""
 
     def __init__(

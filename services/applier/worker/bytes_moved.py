@@ -31,7 +31,7 @@ class BytesMoved:
         self._gone = self._own = 0
 
     def __call__(self) -> int | None:
-        """Bytes since any beginning, without those of asking; None where nobody can tell."""
+        """Bytes since some starting point, without those of this call; None if unknown."""
         try:
             files = self._file_bytes()
             self._look_at_sockets()
@@ -54,7 +54,7 @@ class BytesMoved:
 
 
 def _counted(descriptor: Path) -> tuple[int, int] | None:
-    """The inode of a TCP socket, and its bytes; None for any other descriptor, or one that was closed meanwhile."""
+    """The inode of a TCP socket, and its bytes; None for other descriptors, and for those closed meanwhile."""
     with contextlib.suppress(OSError):
         found = SOCKET.fullmatch(str(descriptor.readlink()))
         if found is not None:

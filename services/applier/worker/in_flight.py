@@ -14,16 +14,16 @@ LOOK_AFTER_S = 1.0
 """Far longer than an apply takes. Who is at it for longer, while the process does next to nothing, only waits."""
 
 IDLE_BELOW = 0.05
-"""Of a core. A process that only waits uses less; one that writes uses more, on a busy machine too."""
+"""Of a core. A process that only waits uses less; a process that writes uses more, also on a busy machine."""
 
 SPINS_TIMES = 6
-"""A sort may use nothing but CPU for a while. One that does for so many times as long as one may stall only spins."""
+"""A sort may use only CPU for a while. A process that does so for this many times the stall limit is spinning."""
 
 Numbered = tuple[int, Target]
 Doing = Future[TargetResult | None]
 
 
-class UnderWay:
+class InFlight:
     """Used by the one thread that runs a task."""
 
     def __init__(
@@ -35,7 +35,7 @@ class UnderWay:
     ) -> None:
         """``clock`` and ``used``: seconds, and seconds of CPU that this process has used, from any beginning.
 
-        ``moved``: the bytes that it has moved, from any beginning; None where nobody can tell.
+        ``moved``: the bytes that it has moved, from any starting point; None if unknown.
         """
         self._clock = clock
         self._used = used
@@ -47,21 +47,21 @@ class UnderWay:
         self._targets: dict[Doing, Numbered] = {}
         self._silent: set[Doing] = set()
         self._came_s = self._moved_s = self._worked_s = clock()
-        """When the last one came back; when somebody last did, or bytes moved; the same, or CPU was used."""
+        """When the last apply returned; when one last did, or bytes moved; the same, or CPU was used."""
 
     def __len__(self) -> int:
         return len(self.begun)
 
     @property
     def silent(self) -> int:
-        """How many were under way when this process last did next to nothing for a moment, and still are."""
+        """How many were running when this process last did almost nothing for a moment, and still are."""
         return len(self._silent)
 
     def begin(self, doing: Doing, numbered: Numbered) -> None:
         self.begun[doing], self._targets[doing] = self._clock(), numbered
 
     def wait(self) -> list[tuple[int, TargetResult | None]]:
-        """Those that are done, as soon as one is; none after a moment in which nobody was."""
+        """The finished applies, as soon as there is one; none after a moment without."""
         used_s = self._used()
         done, _ = wait(self.begun, timeout=self._look_after_s, return_when=FIRST_COMPLETED)
         if done:
@@ -74,7 +74,7 @@ class UnderWay:
         return [(self._targets.pop(each)[0], each.result()) for each in done]
 
     def _look(self, *, uses_cpu: bool) -> None:
-        """What the process did in a moment in which nobody came back."""
+        """Record the activity of the process over a moment in which no apply returned."""
         moved, before = self._moved(), self._moved_bytes
         self._moved_bytes = moved
         moves = uses_cpu if moved is None else before is None or moved > before
@@ -86,10 +86,10 @@ class UnderWay:
             self._worked_s = self._clock()
 
     def has_stalled(self, stall_s: float, deadline_s: float) -> bool:
-        """Whether nobody has come back for so long, or all have been at it for so long, and nothing is done either.
+        """Whether no apply has returned for so long, or all have run for so long, without activity.
 
-        Who moves bytes makes progress, however slowly, and to begin anew makes nobody quicker: he has until
-        ``deadline_s``, after which his transaction would not be committed any more. Who only uses CPU has less.
+        An apply that moves bytes makes progress, however slowly, and a restart would not make it faster: it has until
+        ``deadline_s``, after which its transaction would not be committed. An apply that only uses CPU has less.
         """
         now_s = self._clock()
         took_s = now_s - min(self._came_s, max(self.begun.values()))
@@ -100,7 +100,7 @@ class UnderWay:
         return took_s >= max(stall_s, deadline_s)
 
     def left(self) -> list[tuple[int, Target, float]]:
-        """Each that is not done, and for how many seconds it has been under way."""
+        """Each unfinished apply, and for how many seconds it has been running."""
         now_s = self._clock()
         return [(*self._targets[each], now_s - began_s) for each, began_s in self.begun.items()]
 
@@ -108,19 +108,21 @@ class UnderWay:
 def unanswered(target: Target, seconds: float) -> DestinationError:
     """What is known of a destination that was left behind: for how long nothing came back, and not why."""
     on_postgres = target.lake.sqlite_file is None
-    holder = "pg_stat_activity and pg_locks show who holds a lock" if on_postgres else "who else holds its file?"
+    holder = (
+        "pg_stat_activity and pg_locks show who holds a lock" if on_postgres else "another process may hold its file"
+    )
     return DestinationError(
         "destination_unreachable",
-        f"{target.item.kind} of {target.destination.key} has been under way for {seconds:.0f} s,"
+        f"{target.item.kind} of {target.destination.key} has been running for {seconds:.0f} s,"
         " and its lake has not answered",
-        f"look at its catalog ({holder}), its store, and the way to both; it is tried again by itself",
+        f"look at its catalog ({holder}), its store, and the way to both; it is tried again automatically",
     )
 
 
 def crowded_out(target: Target, others: int, stall_s: float) -> DestinationError:
-    """Of a destination that nobody asked, because those before it never came back."""
+    """For a destination that was not reached, because the applies before it never returned."""
     return DestinationError(
         "deadline_exceeded",
-        f"it was not the turn of {target.destination.key}: {others} others of its job did not answer for {stall_s:g} s",
-        "look at the destinations that do not answer; this one is tried again by itself",
+        f"{target.destination.key} was not reached: {others} others of its job did not answer for {stall_s:g} s",
+        "check the destinations that do not answer; this one is tried again automatically",
     )

@@ -44,9 +44,9 @@ def run_tasks(tasks: Iterable[Task]) -> Iterable[TaskResult]:
 
 
 def _spare_what_stays() -> None:
-    """PySpark collects garbage after each task, and would search what imports have made, which never is any: 40 ms.
+    """PySpark collects garbage after each task; without this it would scan all imported objects each time: 40 ms.
 
-    DuckDB imports more when it is first given Arrow tables, so a look at the beginning is not enough.
+    DuckDB imports more with its first Arrow table, so one freeze at the start does not suffice.
     """
     if len(gc.get_objects()) > MANY_OBJECTS:
         gc.collect()

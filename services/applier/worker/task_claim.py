@@ -1,8 +1,8 @@
-"""Which of a job's tasks a worker process does: rather the one whose lakes it has open.
+"""Which of a job's tasks a worker process takes: preferably the task whose lakes it has open.
 
-Spark hands the tasks of a job to whichever Python workers come first. Were each bound to its destinations, every worker
-would come to open every lake: twice the connections and memory, and an attach costs as much as an apply. So on one
-machine each is given all of them and takes one, by making a file that nobody else can make then.
+Spark hands the tasks of a job to whichever Python workers come first. If each were bound to its destinations, every
+worker would eventually open every lake: twice the connections and memory, and an attach costs as much as an apply. So
+on one machine each worker sees all tasks and takes one by creating a file exclusively.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from services.applier.model.task import Task
 
 @dataclass(frozen=True)
 class Choice:
-    """One of ``tasks`` is to be done. Of several, each is left to whoever comes first; ``claims`` is their folder."""
+    """One of ``tasks`` is to be done. Several are taken by the first worker each; ``claims`` is their folder."""
 
     tasks: tuple[Task, ...]
     claims: str | None = None
 
 
 def claim(choice: Choice, suits: Callable[[Task], int]) -> Task:
-    """The task that ``suits`` most among those that nobody else has taken. Nobody else gets it then.
+    """The task that ``suits`` most among those that are not taken; it is then taken.
 
-    Raises ``RuntimeError`` where none is left: Spark has begun a task once more, and what the first try did is unknown.
+    Raises ``RuntimeError`` if none is left: Spark retried a task, and the effect of the first try is unknown.
     """
     if choice.claims is None:
         (task,) = choice.tasks
@@ -33,7 +33,7 @@ def claim(choice: Choice, suits: Callable[[Task], int]) -> Task:
     for number in sorted(range(len(choice.tasks)), key=lambda n: suits(choice.tasks[n]), reverse=True):
         if _is_ours(os.path.join(choice.claims, str(number))):  # noqa: PTH118 - the folder came as text
             return choice.tasks[number]
-    raise RuntimeError("every share of this job was begun before: one of its tasks did not end as it should")
+    raise RuntimeError("every share of this job was started before: one of its tasks did not end normally")
 
 
 def _is_ours(file: str) -> bool:

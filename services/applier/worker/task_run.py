@@ -24,7 +24,7 @@ from services.applier.model.grouping import groups_of
 from services.applier.model.immediate_answers import answer, failed
 from services.applier.model.task import Target, TargetResult, Task, TaskResult, WorkerReport
 from services.applier.worker.answer_files import AnswerFiles
-from services.applier.worker.in_flight import Numbered, UnderWay, crowded_out, unanswered
+from services.applier.worker.in_flight import InFlight, Numbered, crowded_out, unanswered
 from services.applier.worker.worker_state import Worker, worker
 from shared.contracts.errors import DestinationError, ViaduckError
 from shared.contracts.messages import ItemKind, Outcome
@@ -47,11 +47,11 @@ OF_THE_SOURCE = frozenset(
 """What is said of any lake and means, while the source is read, that no destination is to blame."""
 
 OF_ONE = frozenset({"internal", "value_refused"})
-"""What is said where nobody knows better: a row or a routing value of one destination may be what can't be read."""
+"""The types of errors that a row or a routing value of a single destination may cause in a shared read."""
 
 TURN_S = 30.0
-"""Applies of one task begin within so long, or as long as reading took: who waits for his turn is told nothing, and who
-is not answered for in time is sent again (``reader.confirm_within_seconds``)."""
+"""Applies of one task begin within this time, or as long as the read took: destinations that wait get no answer, and an
+item without an answer in time is sent again (``reader.confirm_within_seconds``)."""
 
 REST_S = TURN_S / 2
 """What is left goes on if it takes no longer than that: another job for it would read the source again."""
@@ -206,9 +206,9 @@ class Run:
             self._change(part, sparing=parts is not None)
 
     def _change(self, group: Sequence[Numbered], *, sparing: bool = False) -> None:
-        """Read the range once for the whole group; one that does not fit, sparingly, and in parts by routing value.
+        """Read the range once for the whole group; if it does not fit, sparingly, and in parts by routing value.
 
-        DuckDB pins 2,048 rows at a time wherever it keeps some, so very wide ones fail long before the disk is full.
+        DuckDB pins 2,048 rows at a time wherever it keeps some, so very wide rows fail long before the disk is full.
         """
         if self._is_late():
             self._postpone(group)
@@ -304,11 +304,11 @@ class Run:
     # -- many targets at once -----------------------------------------------------------------------------------------
 
     def _each(self, targets: Sequence[Numbered], work: Work) -> None:
-        """Run ``work`` for each target on the worker's threads. Who stalls is left behind, with an outcome.
+        """Run ``work`` for each target on the worker's threads. A stalled target is abandoned, with an outcome.
 
-        Nobody waits for one that waits for its catalog: the places of those that are silent are given to others.
+        No target waits for another target's catalog: the slots of silent ones are given to others.
         """
-        width, waiting, running = self.me.width, deque(targets), UnderWay()
+        width, waiting, running = self.me.width, deque(targets), InFlight()
         width.begin()
         while waiting or running:
             if waiting and self._is_late():
@@ -333,11 +333,11 @@ class Run:
             self._answer_early()
 
     def _answer_early(self, *, at_once: bool = False) -> None:
-        """Tell the driver of what is done, before a reading ``at_once``: nobody knows how long it takes."""
+        """Report finished targets to the driver; ``at_once`` before a read, whose duration is unknown."""
         try:
             self._files.leave(self.done, at_once=at_once)
         except OSError as error:
-            self.log.append(f"answers of a task that goes on could not be told before its end: {error}")
+            self.log.append(f"answers of a running task could not be reported before its end: {error}")
 
     def _is_late(self) -> bool:
         """Whether nothing more is to be begun. Every task gets something done, or none ever would."""
@@ -360,7 +360,7 @@ class Run:
             return None
         return self._result(number, target, applied, reading, time.perf_counter() - began)
 
-    def _leave_behind(self, stalled: UnderWay, never_begun: Iterable[Numbered]) -> None:
+    def _leave_behind(self, stalled: InFlight, never_begun: Iterable[Numbered]) -> None:
         """Give up waiting. The threads go on by themselves; whatever they still commit, the fence judges."""
         self.me.leave(
             stalled.begun,
@@ -405,6 +405,8 @@ class Run:
                 "upserted": counts.upserts,
                 "inserted": applied.inserted,
                 "rows_applied": applied.rows_applied,
+                "commit": applied.commit,
+                "commit_reason": applied.reason,
                 "seconds": {phase: round(spent, 6) for phase, spent in phases.items()},
             }
         )

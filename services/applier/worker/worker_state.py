@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from services.applier.apply.transaction import Applier
 from services.applier.model.task import Limits
-from services.applier.worker.adaptive_concurrency import Width
+from services.applier.worker.adaptive_concurrency import AdaptiveConcurrency
 from services.applier.worker.in_flight import Doing
 from services.applier.worker.wide_rows import Wide
 from shared.config.catalogs import ResolvedLake
@@ -30,17 +30,18 @@ class Worker:
         self.told = set[str]()
         """Notices that the log has been told."""
         self.wide = Wide(memory_of(limits.memory_limit))
-        self.width = Width(limits.threads, limits.most_threads)
+        self.width = AdaptiveConcurrency(limits.threads, limits.most_threads)
         self.threads = self._hired()
         self.reported_evictions = 0
 
     def close(self) -> None:
-        """Let go of everything. The lake of somebody who is left behind goes when he does."""
+        """Release everything. The lake of an abandoned apply is released when the apply ends."""
         self.threads.shutdown(wait=False, cancel_futures=True)
         self.pool.close()
+        self.applier.close()
 
     def leave(self, behind: Mapping[Doing, float], lakes: Iterable[ResolvedLake], deadline_s: float) -> None:
-        """Go on without those, with other threads and with their lakes opened anew.
+        """Continue without those, with other threads and with their lakes opened again.
 
         ``behind``: when each was begun, in monotonic seconds; ``deadline_s``: how long its transaction may take.
         """
@@ -86,10 +87,10 @@ def forget() -> None:
 
 
 def count_stuck() -> int:
-    """How many that were left behind are still at it past their deadline, and so can bring nothing about any more.
+    """How many abandoned applies still run past their deadline, and so can have no effect any more.
 
-    A transaction among them is interrupted. One that waits for a socket is not to be had: only the end of the process
-    takes from it what it holds.
+    A transaction among them is interrupted. A wait for a socket cannot be: only the end of the process
+    releases its resources.
     """
     for gone in [each for each in _left_behind if each.done()]:
         del _left_behind[gone]

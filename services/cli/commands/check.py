@@ -22,10 +22,12 @@ from services.cli.verify.registered_destinations import registry_url
 from shared.config.declared import Lakes
 from shared.config.deployment import Deployment
 from shared.config.model import Config, FileDestination
+from shared.config.path_overlap import Claim, Paths, claim_of
 from shared.config.secrets import told
 from shared.contracts.errors import ConfigError, DependencyError, SourceError, ViaduckError
 from shared.kafka.broker import Broker
 from shared.kafka.settings import KafkaSettings
+from shared.lake.attach import is_beside
 from shared.lake.catalog import CatalogReader
 from shared.lake.failure import LakeAbsent
 from shared.lake.source import look
@@ -48,8 +50,8 @@ class Finding:
 
 
 def main(deployment: Deployment) -> int:
-    """Check everything and say what was found. Returns the exit code; raises ``ConfigError`` for what the files must
-    say otherwise, be it that only a source shows it."""
+    """Check everything and report the findings. Returns the exit code; raises ``ConfigError`` for what has to be
+    changed in the files, also if only the source reveals it."""
     several = len(deployment.configs) > 1
     found: list[Finding] = []
     mistakes: list[str] = []
@@ -90,24 +92,57 @@ def _source(config: Config) -> Iterator[Finding]:
     yield Finding(name, True, f"at snapshot {seen.head.snapshot}; {routed}; keys: {keys}")
 
 
+@dataclass(frozen=True)
+class _Looked:
+    """A destination, and where its lake's files are if its own catalog alone says so."""
+
+    id: str
+    finding: Finding
+    claim: Claim | None = None
+    told: str | None = None
+
+
 def _destinations(config: Config) -> list[Finding]:
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(pool.map(lambda destination: _destination(config, destination), config.destinations))
+        found = list(pool.map(lambda destination: _destination(config, destination), config.destinations))
+    paths = Paths()
+    for each in found:
+        if each.claim is not None:
+            paths.add(each.claim)
+    return [_apart(each, paths) for each in found]
 
 
-def _destination(config: Config, destination: FileDestination) -> Finding:
+def _apart(looked: _Looked, paths: Paths) -> Finding:
+    """A catalog's owner may move its lake into another one's folder, which the keys of both may open."""
+    if looked.told is None or looked.claim is None:
+        return looked.finding
+    said = paths.clash(looked.claim)
+    if said is None:
+        only = f"only its catalog says that its files are at {looked.told}: write that as its data_path"
+        return replace(looked.finding, said=f"{looked.finding.said}; {only}")
+    return Finding(looked.finding.what, False, f"the data path {looked.told} that its catalog tells {said}",
+                   "write data_path for every destination, and ask the owner of this catalog")  # fmt: skip
+
+
+def _destination(config: Config, destination: FileDestination) -> _Looked:
     name = f"destination {destination.id}"
     try:
         lake = Lakes(config).listed(destination)
         with closing(CatalogReader(lake)) as catalog:
-            head = catalog.head().snapshot
+            head, told = catalog.head().snapshot, catalog.data_path()
     except LakeAbsent:
-        return Finding(name, True, "has no lake yet; its first seed makes one")
+        return _Looked(destination.id, Finding(name, True, "has no lake yet; its first seed creates one"))
     except LookupError:
-        return Finding(name, True, "has a catalog and no lake yet; its first seed makes one")
+        said = "has a catalog and no lake yet; its first seed creates one"
+        return _Looked(destination.id, Finding(name, True, said))
     except ViaduckError as error:
-        return Finding(name, False, error.message, error.hint)
-    return Finding(name, True, f"its lake is at snapshot {head}")
+        return _Looked(destination.id, Finding(name, False, error.message, error.hint))
+    where = destination.lake.model_copy(update={"data_path": lake.data_path or told})
+    undeclared = lake.data_path is None and not is_beside(told, lake)
+    return _Looked(
+        destination.id, Finding(name, True, f"its lake is at snapshot {head}"),
+        claim_of(destination.id, lake.identity, where), told if undeclared else None,
+    )  # fmt: skip
 
 
 def _state_dir(config: Config) -> Finding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,7 +10,7 @@ import typer
 
 from services.cli.commands.options import Id, IfMatch, Json, MaybeFile, Pipeline, Timeout, Url, Wait, end, target
 
-app = typer.Typer(help="Destinations: look at them, add them, change them, remove them.", no_args_is_help=True)
+app = typer.Typer(help="List, show, add, change and remove destinations.", no_args_is_help=True)
 
 WAIT_S = 600.0
 
@@ -22,9 +23,12 @@ def list_(
     pipeline: Pipeline = None,
     state: Annotated[str | None, typer.Option(help="Only those in this state.")] = None,
     prefix: Annotated[str | None, typer.Option(help="Only ids that begin with this.")] = None,
-    search: Annotated[str | None, typer.Option(help="Only where id or routing value hold this.")] = None,
+    search: Annotated[
+        str | None, typer.Option(help="Only destinations whose id or routing value contains this.")
+    ] = None,
     min_lag: Annotated[
-        float | None, typer.Option("--min-lag", metavar="SECONDS", min=0, help="Only what lags so much or more.")
+        float | None,
+        typer.Option("--min-lag", metavar="SECONDS", min=0, help="Only destinations with at least this lag."),
     ] = None,
     sort: Annotated[str | None, typer.Option(help="id, lag, -lag, position or -position.")] = None,
 ) -> None:
@@ -49,14 +53,14 @@ def show(id: Id, config: MaybeFile = None, url: Url = None, pipeline: Pipeline =
 @app.command()
 def add(
     id: Id,
-    routing_value: Annotated[str, typer.Option(help="Rows with this value go there.")],
+    routing_value: Annotated[str, typer.Option(help="The routing value of its rows.")],
     config: MaybeFile = None,
     url: Url = None,
     pipeline: Pipeline = None,
     catalog: Annotated[str | None, typer.Option(help="Its lake's catalog; no password.")] = None,
-    catalog_env: Annotated[str | None, typer.Option(help="Or the variable that holds it.")] = None,
+    catalog_env: Annotated[str | None, typer.Option(help="The variable with the catalog, instead.")] = None,
     metadata_schema: Annotated[str | None, typer.Option(help="The schema of DuckLake's own tables.")] = None,
-    data_path: Annotated[str | None, typer.Option(help="Where its data files go.")] = None,
+    data_path: Annotated[str | None, typer.Option(help="The path of its data files.")] = None,
     schema: Annotated[str | None, typer.Option(help="The schema of its table.")] = None,
     table: Annotated[str | None, typer.Option(help="Its table.")] = None,
     seed_mode: Annotated[str | None, typer.Option(help="scan, replay or latest.")] = None,
@@ -64,8 +68,8 @@ def add(
     set_: Annotated[
         list[str] | None, typer.Option("--property", metavar="NAME=VALUE", help="An S3 setting; may be repeated.")
     ] = None,
-    check: Annotated[bool, typer.Option(help="Look at its lake before anything is written.")] = True,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only look whether it could be added.")] = False,
+    check: Annotated[bool, typer.Option(help="Check its lake before anything is written.")] = True,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check only, without adding it.")] = False,
     if_match: IfMatch = None,
     wait: Wait = False,
     timeout: Timeout = WAIT_S,
@@ -93,11 +97,11 @@ def add(
 
 @app.command("import")
 def import_(
-    file: Annotated[Path, typer.Argument(metavar="NDJSON", help="One entry a line, id included.")],
+    file: Annotated[Path, typer.Argument(metavar="NDJSON", help="One entry per line, with its id.")],
     config: MaybeFile = None,
     url: Url = None,
     pipeline: Pipeline = None,
-    all_or_nothing: Annotated[bool, typer.Option("--all-or-nothing", help="Add none where one line fails.")] = False,
+    all_or_nothing: Annotated[bool, typer.Option("--all-or-nothing", help="Add none if one line fails.")] = False,
     json: Json = False,
 ) -> None:
     """Add or change thousands at once."""
@@ -132,40 +136,26 @@ def remove(
     )
 
 
-@app.command()
-def pause(
-    id: Id, config: MaybeFile = None, url: Url = None, pipeline: Pipeline = None, if_match: IfMatch = None,
-    json: Json = False,
-) -> None:  # fmt: skip
-    """Plan nothing for it until it is resumed."""
-    _switch("pause", id, config, url, pipeline, if_match, json)
+def _switching(action: Any) -> Callable[..., None]:
+    def switch(
+        id: Id, config: MaybeFile = None, url: Url = None, pipeline: Pipeline = None, if_match: IfMatch = None,
+        json: Json = False,
+    ) -> None:  # fmt: skip
+        from services.cli.output.status_table import show_one
+
+        asked = target(config, url)
+        show_one(asked.client.act(asked.pipeline(pipeline), id, action, if_match=if_match), json)
+
+    return switch
 
 
-@app.command()
-def resume(
-    id: Id, config: MaybeFile = None, url: Url = None, pipeline: Pipeline = None, if_match: IfMatch = None,
-    json: Json = False,
-) -> None:  # fmt: skip
-    """Go on after a pause, or try a parked one again."""
-    _switch("resume", id, config, url, pipeline, if_match, json)
-
-
-@app.command()
-def stop(
-    id: Id, config: MaybeFile = None, url: Url = None, pipeline: Pipeline = None, if_match: IfMatch = None,
-    json: Json = False,
-) -> None:  # fmt: skip
-    """Switch it off until it is restarted."""
-    _switch("stop", id, config, url, pipeline, if_match, json)
-
-
-@app.command()
-def restart(
-    id: Id, config: MaybeFile = None, url: Url = None, pipeline: Pipeline = None, if_match: IfMatch = None,
-    json: Json = False,
-) -> None:  # fmt: skip
-    """Go on from wherever it is, at once."""
-    _switch("restart", id, config, url, pipeline, if_match, json)
+for _action, _means in {
+    "pause": "Plan nothing for it until it is resumed.",
+    "resume": "Continue after a pause, or try a parked destination again.",
+    "stop": "Stop it until it is restarted.",
+    "restart": "Continue from its position at once.",
+}.items():
+    app.command(_action, help=_means)(_switching(_action))
 
 
 @app.command()
@@ -219,14 +209,26 @@ def history(
     end(show_list(asked.client.history(asked.pipeline(pipeline), id, limit), COMMITS, json))
 
 
-def _switch(
-    action: Any, id: str, config: list[Path] | None, url: str | None, pipeline: str | None, if_match: int | None,
-    json: bool,
-) -> None:  # fmt: skip
-    from services.cli.output.status_table import show_one
+@app.command()
+def health(
+    id: Annotated[str | None, typer.Argument(metavar="[ID]", help="Only this one; else all.")] = None,
+    config: MaybeFile = None,
+    url: Url = None,
+    pipeline: Pipeline = None,
+    sort: Annotated[
+        str, typer.Option(help="Figures with commas between them; a minus puts the largest first.")
+    ] = "-files,-old_bytes,-oldest_age",
+    limit: Annotated[int | None, typer.Option(min=1, help="How many at most.")] = None,
+    json: Json = False,
+) -> None:
+    """Show how lakes fare: files, rows, snapshots. Exit code 1 if one of those shown can't be looked at."""
+    from services.cli.output import lake_health
 
     asked = target(config, url)
-    show_one(asked.client.act(asked.pipeline(pipeline), id, action, if_match=if_match), json)
+    if id is not None:
+        end(lake_health.show_one(asked.client, asked.pipeline(pipeline), id, json))
+    chosen = [pipeline] if pipeline else asked.pipelines
+    end(lake_health.show_all(asked.client, chosen, sort, limit, json))
 
 
 def _pair(text: str) -> tuple[str, str]:

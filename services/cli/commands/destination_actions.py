@@ -80,7 +80,7 @@ def remove(
     if begun is not None:
         return follow(client, begun, wait_s, as_json)
     if not as_json:
-        print(f"{id} is forgotten; its data stays")
+        print(f"{id} is removed; its data stays")
     return DONE
 
 
@@ -112,7 +112,7 @@ def _until_running(client: Client, pipeline: str, id: str, wait_s: float) -> dic
 
 @contextmanager
 def progress(what: str, console: Console | None = None) -> Iterator[Tell]:
-    """On a terminal something moves meanwhile, on standard error: a bar from when somebody tells how far it is."""
+    """On a terminal, shows progress on standard error: a bar once a fraction is known."""
     console = console or Console(stderr=True)
     said = TextColumn("{task.description}", markup=False)
     columns = (SpinnerColumn(), said, BarColumn(), TaskProgressColumn(), TimeElapsedColumn())

@@ -8,7 +8,7 @@ import typer
 
 from services.cli.commands.options import Json, MaybeFile, Pipeline, Timeout, Url, Wait, end, target
 
-app = typer.Typer(help="Reseeds, rewinds and drops: how far they are.", no_args_is_help=True)
+app = typer.Typer(help="List and show reseeds, rewinds and drops.", no_args_is_help=True)
 
 WAIT_S = 600.0
 
@@ -18,7 +18,9 @@ def list_(
     config: MaybeFile = None,
     url: Url = None,
     pipeline: Pipeline = None,
-    destination: Annotated[str | None, typer.Option("--destination", metavar="ID", help="Of this one alone.")] = None,
+    destination: Annotated[
+        str | None, typer.Option("--destination", metavar="ID", help="Only of this destination.")
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, max=1_000, help="How many at most.")] = 100,
     json: Json = False,
 ) -> None:
@@ -31,7 +33,7 @@ def list_(
 
 @app.command()
 def show(
-    id: Annotated[str, typer.Argument(metavar="ID", help="As `viaduck operation list` shows it.")],
+    id: Annotated[str, typer.Argument(metavar="ID", help="The id that `viaduck operation list` shows.")],
     config: MaybeFile = None,
     url: Url = None,
     pipeline: Pipeline = None,

@@ -16,7 +16,7 @@ MaybeFile = Annotated[
     typer.Option("-c", "--config", metavar="FILE", help="A configuration file, or a folder of them; may be repeated."),
 ]
 Url = Annotated[str | None, typer.Option("--url", metavar="URL", help="Control's address, instead of a file.")]
-Pipeline = Annotated[str | None, typer.Option("--pipeline", metavar="NAME", help="Needed where there are several.")]
+Pipeline = Annotated[str | None, typer.Option("--pipeline", metavar="NAME", help="Required if there are several.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object per line, and nothing else on standard output.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait until it is done; exit code 1 if it fails.")]
 Timeout = Annotated[float, typer.Option("--timeout", metavar="SECONDS", min=0, help="With --wait: how long.")]
@@ -39,7 +39,7 @@ class Target:
         return list(self.named) or self.client.pipelines()
 
     def pipeline(self, given: str | None) -> str:
-        """The one that is meant."""
+        """The pipeline that the options select."""
         if given is not None:
             return given
         found = self.pipelines

@@ -9,13 +9,13 @@ import typer
 
 from services.cli.commands.options import Json, MaybeFile, Pipeline, Timeout, Url, Wait, end, target
 
-app = typer.Typer(help="Pipelines: look at them, put them, remove them.", no_args_is_help=True)
+app = typer.Typer(help="List, show, put and remove pipelines.", no_args_is_help=True)
 
 WAIT_S = 600.0
 Name = Annotated[str, typer.Argument(metavar="NAME")]
 
 Limit = Annotated[int, typer.Option(min=1, max=1_000, help="How many at most.")]
-OfDestination = Annotated[str | None, typer.Option("--destination", metavar="ID", help="Of this one alone.")]
+OfDestination = Annotated[str | None, typer.Option("--destination", metavar="ID", help="Only of this destination.")]
 
 
 @app.command("list")
@@ -30,7 +30,7 @@ def list_(config: MaybeFile = None, url: Url = None, json: Json = False) -> None
 
 @app.command()
 def show(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Needed where there are several.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Required if there are several.")] = None,
     config: MaybeFile = None,
     url: Url = None,
     pipeline: Pipeline = None,
@@ -46,10 +46,10 @@ def show(
 @app.command()
 def put(
     name: Name,
-    file: Annotated[Path, typer.Option("-f", "--file", metavar="FILE", help="What it is to be, in YAML or JSON.")],
+    file: Annotated[Path, typer.Option("-f", "--file", metavar="FILE", help="The document, in YAML or JSON.")],
     config: MaybeFile = None,
     url: Url = None,
-    check: Annotated[bool, typer.Option(help="Look at its source before anything is written.")] = True,
+    check: Annotated[bool, typer.Option(help="Check its source before anything is written.")] = True,
     wait: Wait = False,
     timeout: Timeout = WAIT_S,
     json: Json = False,

@@ -28,7 +28,7 @@ def put(client: Client, name: str, file: Path, *, check: bool, wait_s: float | N
 def remove(client: Client, name: str, as_json: bool) -> int:
     client.remove_pipeline(name)
     if not as_json:
-        print(f"{name} and its destinations are forgotten; their data stays")
+        print(f"{name} and its destinations are removed; their data stays")
     return DONE
 
 

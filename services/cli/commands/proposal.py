@@ -9,9 +9,9 @@ import typer
 
 from services.cli.commands.options import Json, MaybeFile, Pipeline, Url, end, target
 
-app = typer.Typer(help="Routing values without a destination: look at them, say yes or no.", no_args_is_help=True)
+app = typer.Typer(help="List, accept and dismiss routing values without a destination.", no_args_is_help=True)
 
-ProposalId = Annotated[str, typer.Argument(metavar="ID", help="As `list` shows it.")]
+ProposalId = Annotated[str, typer.Argument(metavar="ID", help="The id that `list` shows.")]
 
 
 class State(StrEnum):

@@ -24,11 +24,9 @@ class Scope(StrEnum):
 
 @app.command()
 def create(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Who it is for; it goes into the audit trail.")],
-    scope: Annotated[Scope, typer.Option(help="What it may do; each may do what those before it may.")] = Scope.WRITE,
-    pipeline: Annotated[
-        list[str] | None, typer.Option(help="The only pipeline that it may know of; may be given several times.")
-    ] = None,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A name for the audit trail.")],
+    scope: Annotated[Scope, typer.Option(help="Its rights; each scope includes the scopes before it.")] = Scope.WRITE,
+    pipeline: Annotated[list[str] | None, typer.Option(help="Limit it to this pipeline; may be repeated.")] = None,
     config: MaybeFile = None,
     url: Url = None,
     json: Json = False,
@@ -59,7 +57,7 @@ def list_(config: MaybeFile = None, url: Url = None, json: Json = False) -> None
 
 @app.command()
 def revoke(
-    id: Annotated[str, typer.Argument(metavar="ID", help="As `viaduck token list` shows it.")],
+    id: Annotated[str, typer.Argument(metavar="ID", help="The id that `viaduck token list` shows.")],
     config: MaybeFile = None,
     url: Url = None,
 ) -> None:
@@ -71,7 +69,7 @@ def revoke(
 
 
 def _registry(config: list[Path] | None, function: str, *arguments: str | list[str] | None) -> Any:
-    """Asks the registry itself: whoever can open it may do everything anyway."""
+    """Opens the registry itself: access to it includes every right anyway."""
     import importlib
 
     from services.cli.runtime.run_service import load_for

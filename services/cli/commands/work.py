@@ -8,10 +8,10 @@ import typer
 
 from services.cli.commands.options import Json, MaybeFile, Pipeline, Url, end, target
 
-app = typer.Typer(help="Work items and dead letters: look at them, send them again.", no_args_is_help=True)
+app = typer.Typer(help="List work items and dead letters, and send them again.", no_args_is_help=True)
 
 Limit = Annotated[int, typer.Option(min=1, max=1_000, help="How many at most.")]
-Destination = Annotated[str | None, typer.Option("--destination", metavar="ID", help="Of this one alone.")]
+Destination = Annotated[str | None, typer.Option("--destination", metavar="ID", help="Only of this destination.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count them.")]
 
 

@@ -1,4 +1,4 @@
-"""Lists of anything as a table for people or as JSON lines."""
+"""Lists as a table or as JSON lines."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ COMMITS = ("snapshot", "at", "kind", "generation", "after", "through", "deleted"
 CHANGES = ("at", "author", "destination", "deed", "generation", "version", "changes")
 OPERATIONS = ("id", "destination", "kind", "state", "generation", "to", "created_at", "finished_at")
 TOKENS = ("id", "name", "scope", "pipelines", "author", "created_at", "revoked_at", "revoked_by")
+LAKES = ("id", "files", "bytes", "rows", "small_file_share", "dead_rows", "snapshots", "oldest_at", "old_bytes",
+         "cleanup_files", "error")  # fmt: skip
 WORK = ("partition", "offset", "published_at", "destination", "kind", "generation", "after", "through", "state")
 PROPOSALS = ("id", "rows", "first_seen", "routing_value", "destination", "reason", "message")
 LETTERS = ("partition", "offset", "at", "topic", "by", "reason")

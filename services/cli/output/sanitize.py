@@ -1,4 +1,4 @@
-"""What anybody wrote, as a terminal may show it: routing values, ids and messages come from strangers."""
+"""Makes untrusted texts (routing values, ids, messages) safe to print on a terminal."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
+from viaduck_client import Rejected
 
 from services.cli.output.sanitize import cell
 from services.cli.runtime.client import Control
@@ -19,19 +20,30 @@ COLOURS = {"running": "green", "seeding": "cyan", "parked": "red", "paused": "ye
 
 
 def list_all(control: Control, pipelines: Sequence[str], as_json: bool, **filters: str) -> int:
-    """One line per destination. Returns the exit code: 1 if one is parked."""
-    found = [status for name in pipelines or control.pipelines() for status in control.destinations(name, **filters)]
+    """One line per destination. Returns the exit code: 1 if one is parked, or a pipeline can't be used."""
+    found: list[Status] = []
+    unusable: dict[str, Sequence[str]] = {}
+    names = pipelines or control.pipelines()
+    for name in names:
+        try:
+            found += control.destinations(name, **filters)
+        except Rejected:
+            unusable[name] = control.pipeline(name)["refused"]
+            if not unusable[name]:
+                raise
     if as_json:
         print_json(found)
     else:
         console().print(table_of(found) if found else "no destinations")
-        _print_notices(control, pipelines)
-    return 1 if any(status["state"] == "parked" for status in found) else 0
+        _print_notices(control, [name for name in names if name not in unusable])
+    for name, reasons in unusable.items():
+        console(stderr=True).print(cell(f"{name}: {'; '.join(reasons)}"))
+    return 1 if unusable or any(status["state"] == "parked" for status in found) else 0
 
 
 def _print_notices(control: Control, pipelines: Sequence[str]) -> None:
-    """What makes a source dear to read, and the statement that mends it."""
-    for name in pipelines or control.pipelines():
+    """Why a source is expensive to read, and the statement that corrects it."""
+    for name in pipelines:
         notice = (control.pipeline(name)["frontier"] or {}).get("notice")
         if notice is not None:
             console(stderr=True).print(cell(f"{name}: {notice}"))

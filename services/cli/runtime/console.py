@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 
 UNBOUNDED = 100_000
-"""Columns of what is no terminal: whoever reads it there has no use for cells that were cut or wrapped."""
+"""Columns if the output is not a terminal: cells in a file or pipe are not cut or wrapped."""
 
 
 def console(*, stderr: bool = False) -> Console:

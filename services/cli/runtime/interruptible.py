@@ -19,9 +19,9 @@ class Interruption:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """A signal that comes meanwhile interrupts at the end of the block.
+        """A signal that arrives in the block interrupts at its end.
 
-        Starting Spark is such a block: a JVM whose starter goes away in the middle of it lives on for ever.
+        Starting Spark is such a block: a JVM whose parent ends during its start never exits.
         """
         self._held = True
         try:

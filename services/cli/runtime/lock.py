@@ -23,7 +23,7 @@ class StateLock:
         self._file = state_dir / NAME
 
     def __enter__(self) -> Self:
-        """Raises ``ConfigError`` where somebody else holds it or the folder can't be written, ``DependencyError`` where
+        """Raises ``ConfigError`` if another process holds it or the folder is not writable, ``DependencyError`` if
         its disk is full."""
         try:
             _make_private(self._file.parent)
@@ -38,7 +38,7 @@ class StateLock:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        with suppress(OSError):  # whoever comes next asks the lock, not the text
+        with suppress(OSError):  # the next process asks the lock, not the text
             self._file.write_text(json.dumps({}))
         self._open.close()
 
@@ -50,8 +50,10 @@ class StateLock:
             raise refused(error, self._file.parent) from None
 
     def _taken(self) -> str:
-        pid = told(self._file.parent).get("pid", "that is just starting")
-        return f"state_dir: `viaduck up` runs on {self._file.parent} already (process {pid}); end it, or choose another"
+        pid = told(self._file.parent).get("pid", "that is starting")
+        return (
+            f"state_dir: `viaduck up` runs on {self._file.parent} already (process {pid}); stop it, or choose another"
+        )
 
 
 def refused(error: OSError, folder: Path) -> ConfigError | DependencyError:
@@ -69,7 +71,7 @@ def _make_private(folder: Path) -> None:
 
 
 def told(state_dir: Path) -> dict[str, Any]:
-    """What the holder says about itself: ``pid`` and ``url``; empty where nobody does."""
+    """What the holder wrote: ``pid`` and ``url``; empty without a holder."""
     try:
         found = json.loads((state_dir / NAME).read_text())
     except (OSError, ValueError):

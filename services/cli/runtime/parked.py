@@ -18,7 +18,7 @@ def parked(config: Config) -> dict[str, Problem]:
     control = control_of(config, TIMEOUT_S)
     try:
         found = control.destinations(config.pipeline)
-    except (ClientError, KeyError):  # nobody there, a stranger, or control of another pipeline
+    except (ClientError, KeyError):  # no control, another program, or control of another pipeline
         return {}
     finally:
         control.close()

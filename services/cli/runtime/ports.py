@@ -1,4 +1,4 @@
-"""Ports: ours to give, or somebody else's already."""
+"""Finds free TCP ports."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import socket
 from shared.contracts.errors import ConfigError
 
 BELOW_EPHEMERAL = range(15_000, 32_000)
-"""Nobody's outgoing connection is given one of these while the service that owns it is being restarted."""
+"""Not used for outgoing connections, so that a port stays free while the service that owns it restarts."""
 
 TRIES = 100
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port that nobody listens on now. Raises ``OSError`` where there is none."""
+    """A port without a listener. Raises ``OSError`` if there is none."""
     for _ in range(TRIES):
         port = random.choice(BELOW_EPHEMERAL)  # noqa: S311 - no secret
         with contextlib.suppress(OSError):
@@ -30,7 +30,7 @@ def require_free(host: str, port: int) -> None:
         _bind(host, port)
     except OSError as error:
         why = f"can't listen on {host}:{port} ({error.strerror})"
-        raise ConfigError([f"server.port: {why}; choose another, or end what listens there"]) from None
+        raise ConfigError([f"server.port: {why}; choose another, or stop the process that listens there"]) from None
 
 
 def _bind(host: str, port: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import subprocess
@@ -19,12 +18,10 @@ from viaduck_client import ClientError
 
 from services.cli.runtime.client import Control
 from shared.contracts.errors import DependencyError
-from shared.runtime.process import PR_SET_PDEATHSIG
+from shared.runtime.process import signal_at_parents_end
 
 END_WITHIN_S = 35.0
 """``up`` ends everything within 30 s of SIGTERM (docs/how-to/deploy.md); then it is killed, group and all."""
-
-_LIBC = ctypes.CDLL(None)
 
 
 class RunningViaduck:
@@ -55,7 +52,7 @@ class RunningViaduck:
                 stderr=log,
                 env=self._environ,
                 start_new_session=True,
-                preexec_fn=BEFORE_START,
+                preexec_fn=_end_with_parent,
             )
         return self
 
@@ -130,7 +127,7 @@ class RunningViaduck:
 
 def run_to_end(command: Sequence[str]) -> int:
     """The exit code of a command that shares our terminal. If we are interrupted it is asked to end, and waited for."""
-    with subprocess.Popen(command, start_new_session=True, preexec_fn=BEFORE_START) as process:
+    with subprocess.Popen(command, start_new_session=True, preexec_fn=_end_with_parent) as process:
         try:
             return process.wait()
         except BaseException:
@@ -151,7 +148,4 @@ def _kill_session(process: subprocess.Popen[bytes]) -> None:
 
 def _end_with_parent() -> None:
     """Runs in the child before it becomes another program: the kernel is to end it when this process is gone."""
-    _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-
-
-BEFORE_START = _end_with_parent if sys.platform == "linux" else None
+    signal_at_parents_end(signal.SIGTERM)

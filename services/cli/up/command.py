@@ -15,7 +15,7 @@ from services.cli.runtime.client import control_of, url_of
 from services.cli.runtime.lock import StateLock
 from services.cli.runtime.ports import require_free
 from services.cli.up.completion import BAD_CONFIGURATION, UNREACHABLE, Goal, worst
-from services.cli.up.outcome import Tally
+from services.cli.up.outcome import ProgressSummary
 from services.cli.up.process_specs import InForce, Ports, processes, take_copies, take_over
 from services.cli.up.progress import Progress, shown
 from services.cli.up.supervise import MOST_FAILURES, Supervisor
@@ -36,7 +36,7 @@ log = structlog.get_logger(__name__)
 TICK_S = 0.1
 ASK_EVERY_S = 0.5
 REFUSED_WITHIN_S = 3.0
-"""For ending what has not begun to work: Spark takes longer to start than anybody wants to wait for a typo."""
+"""For an end before any work has begun: Spark takes too long to start to wait for it because of a typo."""
 
 
 def main(places: Sequence[Path], *, once: bool = False, timeout_s: float | None = None, as_json: bool = False) -> int:
@@ -55,7 +55,7 @@ def main(places: Sequence[Path], *, once: bool = False, timeout_s: float | None 
         except DependencyError:
             if signals.ended_by is None:
                 raise
-            return signals.exit_code  # whoever waited for it does not want it any more
+            return signals.exit_code  # the caller has stopped waiting
         goals = goals_of(deployment) if once else []
         in_force = InForce(deployment)
         with shown(once) as progress, running(Supervisor(processes(in_force, ports), progress.output)) as supervisor:
@@ -95,7 +95,7 @@ def source_head(config: Config) -> int:
     except ViaduckError as error:
         raise DependencyError("source", error.message, error.hint) from None
     except LookupError as error:
-        raise DependencyError("source", str(error), "wait until its lake is made") from None
+        raise DependencyError("source", str(error), "wait until its lake exists") from None
 
 
 @contextmanager
@@ -186,7 +186,7 @@ class Run:
         return code
 
     def _hopeless(self) -> int | None:
-        """With ``--once``, a service that dies at every start would keep everybody waiting for ever."""
+        """With ``--once``, a service that dies at every start would make the command wait without end."""
         dead = self._supervisor.unable_to_live() if self._goals else None
         if dead is None:
             return None
@@ -203,7 +203,7 @@ class Run:
         return 1
 
     @property
-    def _tallies(self) -> list[Tally]:
+    def _tallies(self) -> list[ProgressSummary]:
         return [goal.tally for goal in self._goals if goal.tally is not None]
 
 

@@ -9,13 +9,13 @@ from typing import Any
 from viaduck_client import ClientError
 
 from services.cli.runtime.client import Control
-from services.cli.up.outcome import Tally, Verdict, reasons
+from services.cli.up.outcome import ProgressSummary, Verdict, reasons
 from shared.config.model import Config
 from shared.config.partition import assigned
 
 DONE, BEHIND, BAD_CONFIGURATION, UNREACHABLE = 0, 1, 2, 3
-GRAVITY = (DONE, BEHIND, UNREACHABLE, BAD_CONFIGURATION)
-"""Of several pipelines the gravest code is the command's."""
+SEVERITY = (DONE, BEHIND, UNREACHABLE, BAD_CONFIGURATION)
+"""Exit codes by severity: with several pipelines, the command returns the most severe one."""
 
 
 class Goal:
@@ -23,7 +23,7 @@ class Goal:
 
     def __init__(self, config: Config, head: int, code: int | None = None, why: Sequence[str] = ()) -> None:
         self.code = code
-        self.tally: Tally | None = None
+        self.tally: ProgressSummary | None = None
         self._config = config
         self._head = head
         self._why = list(why)
@@ -62,10 +62,12 @@ class Goal:
 def worst(codes: Sequence[int | None]) -> int | None:
     """None while one of them is not decided."""
     decided = [code for code in codes if code is not None]
-    return max(decided, key=GRAVITY.index) if len(decided) == len(codes) else None
+    return max(decided, key=SEVERITY.index) if len(decided) == len(codes) else None
 
 
-def ask(control: Control, config: Config, head: int, since: datetime) -> tuple[Mapping[str, Any], Tally | None]:
+def ask(
+    control: Control, config: Config, head: int, since: datetime
+) -> tuple[Mapping[str, Any], ProgressSummary | None]:
     """A pipeline, and how far the destinations of this instance's share are; nothing while control does not answer."""
     partition = config.instance.partition
     try:
@@ -74,7 +76,9 @@ def ask(control: Control, config: Config, head: int, since: datetime) -> tuple[M
     except ClientError:  # it is starting, or being started again
         return {}, None
     declared = frozenset(d.id for d in config.destinations if assigned(partition, d.id))
-    return found, Tally(head, found["source_snapshot"], found["settled"], _is_fresh(found, since), ours, declared)
+    return found, ProgressSummary(
+        head, found["source_snapshot"], found["settled"], _is_fresh(found, since), ours, declared
+    )
 
 
 def _is_fresh(pipeline: Mapping[str, Any], since: datetime) -> bool:

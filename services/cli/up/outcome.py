@@ -12,17 +12,17 @@ Status = Mapping[str, Any]
 SWITCHED_OFF = frozenset({"paused", "stopped", "removing"})
 
 GRACE_S = 30.0
-"""How long after everybody has reached the head to wait for a moment in which nothing is in flight; a busy source may
-never show one."""
+"""How long to wait for a moment without work in flight after all destinations have reached the head; a busy source may
+never have one."""
 
 
 @dataclass(frozen=True)
-class Tally:
-    """How far the destinations are, as seen at one moment.
+class ProgressSummary:
+    """The progress of all destinations at one moment.
 
-    ``head`` is the source's at the command's start, ``source_snapshot`` the one that the reader planned for.
-    ``settled``: nothing is in flight or about to be. ``fresh``: the reader has looked since the command started; a
-    broker may still hold what an earlier run said.
+    ``head`` is the source's at the command's start, ``source_snapshot`` the head that the reader planned for.
+    ``settled``: no work is in flight or due. ``fresh``: the reader has polled since the command started; a
+    broker may still have the reports of an earlier run.
     """
 
     head: int
@@ -54,7 +54,7 @@ class Tally:
 
     @property
     def given_up(self) -> bool:
-        """Everything that can move has moved, and somebody is not there."""
+        """All destinations that can move have moved, and at least one is not at the head."""
         return self.is_current and self.settled and bool(self.behind)
 
     def _reached(self, status: Status) -> bool:
@@ -68,7 +68,7 @@ class Verdict:
 
     reached_at: float | None = None
 
-    def code(self, tally: Tally, now: float) -> int | None:
+    def code(self, tally: ProgressSummary, now: float) -> int | None:
         if tally.given_up:
             return 1
         if not tally.all_reached:

@@ -13,7 +13,7 @@ from rich import progress as bars
 from rich.console import Console
 
 from services.cli.output.sanitize import legible
-from services.cli.up.outcome import Tally
+from services.cli.up.outcome import ProgressSummary
 from services.cli.up.supervise import STANDARD_ERROR
 from shared.runtime.background import Background
 
@@ -24,7 +24,7 @@ class Progress:
     output = STANDARD_ERROR
     """Where the processes' own output goes."""
 
-    def show(self, tallies: Sequence[Tally]) -> None:
+    def show(self, tallies: Sequence[ProgressSummary]) -> None:
         """Nothing to move."""
 
     def say(self, *lines: str) -> None:
@@ -57,7 +57,7 @@ class Bar(Progress):
         self._pump.stop(5.0)
         self._bars.stop()
 
-    def show(self, tallies: Sequence[Tally]) -> None:
+    def show(self, tallies: Sequence[ProgressSummary]) -> None:
         wanted, behind = (sum(map(len, each)) for each in zip(*((t.wanted, t.behind) for t in tallies), strict=True))
         description = f"to snapshot {', '.join(str(tally.head) for tally in tallies)}"
         self._bars.update(self._task, description=description, total=wanted, completed=wanted - behind)
@@ -73,7 +73,7 @@ class Bar(Progress):
                 handler.setStream(stream)
 
     def _copy(self, loop: Background) -> None:
-        """Until the last who writes is gone: a pipe that nobody reads would make them wait."""
+        """Until the last writer is gone: a pipe without a reader would block it."""
         for line in self._lines:
             loop.turned()
             self._console.print(line.rstrip("\n"), markup=False, highlight=False, soft_wrap=True)

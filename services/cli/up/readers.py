@@ -1,4 +1,4 @@
-"""The readers of several pipelines: a process for each, so that whatever happens to one is no other's business."""
+"""The readers of several pipelines: a process for each, so that pipelines are isolated from each other."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from shared.config.model import Config
 from shared.contracts.errors import ConfigError, DependencyError
 from shared.contracts.messages import UnreadableMessage
 from shared.kafka.follower import Follower
-from shared.kafka.pipeline_cache import Copying
+from shared.kafka.pipeline_cache import PipelineCache
 from shared.kafka.record import Record
 from shared.kafka.renewal import RenewalWatch
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topics import Topics
 from shared.runtime.http import OWN_PORT, ServiceServer, own_port
 from shared.runtime.metrics import merge
-from shared.runtime.metrics_access import Scraping
+from shared.runtime.metrics_access import MetricsAccess
 from shared.runtime.peers import SOURCE, Peers, source_check
 from shared.runtime.process import is_supervised
 from shared.runtime.signals import Signals
@@ -33,7 +33,7 @@ log = structlog.get_logger(__name__)
 
 TICK_S = 0.1
 ANSWER_WITHIN_S = 1.0
-"""Less than whoever asks us waits for."""
+"""Less than the timeout of a health check."""
 
 END_WITHIN_S = 20.0
 STOP_WITHIN_S = 2.0
@@ -70,7 +70,7 @@ def hearing(deployment: Deployment) -> Iterator[Callable[[], None]]:
         return
     settings = KafkaSettings.from_config(deployment.common)
     follower = Follower(settings, CLIENT, [Topics(settings.prefix).pipelines], urgent=False)
-    copying = Copying(deployment.copies, lambda: follower.level)
+    copying = PipelineCache(deployment.copies, lambda: follower.level)
     renewal = RenewalWatch(settings, f"{CLIENT}-renewal", lambda: _renew(copying, follower))
     follower.start(lambda record: _note(copying, record))
     renewal.start()
@@ -81,12 +81,12 @@ def hearing(deployment: Deployment) -> Iterator[Callable[[], None]]:
         follower.stop(STOP_WITHIN_S)
 
 
-def _renew(copying: Copying, follower: Follower) -> None:
+def _renew(copying: PipelineCache, follower: Follower) -> None:
     copying.renewed()
     follower.renew()
 
 
-def _note(copying: Copying, record: Record) -> None:
+def _note(copying: PipelineCache, record: Record) -> None:
     """What can't be read is dead-lettered by the applier, which follows the same topic."""
     try:
         copying.note(record)
@@ -184,7 +184,7 @@ class Readers:
         self._peers.point_to({name: f"http://127.0.0.1:{port}" for name, port in self._ports.items()})
 
     def _is_time_to_look(self) -> bool:
-        """Whether files that are left out may have been mended; nobody says so where they are again what they were."""
+        """Whether to read files again that were left out: a corrected file may be exactly what it was before."""
         if not self._in_force.deployment.left_out or time.monotonic() < self._look_at_s:
             return False
         self._look_at_s = time.monotonic() + LOOK_AGAIN_S
@@ -207,7 +207,7 @@ def _same_reader(old: Config, new: Config) -> bool:
 def _listening(config: Config, readers: Readers) -> ServiceServer:
     host, port = config.server.host, own_port(config.reader.port)
     try:
-        return ServiceServer(host, port, readers.exposition, readers.checks, Scraping.of(config))
+        return ServiceServer(host, port, readers.exposition, readers.checks, MetricsAccess.of(config))
     except OSError as error:
-        hint = "stop what listens there, or set another reader.port"
+        hint = "stop the process that listens there, or set another reader.port"
         raise DependencyError("http", f"can't listen on {host}:{port}: {error.strerror}", hint) from None

@@ -1,4 +1,4 @@
-"""Keeps processes running: one that dies is started again, later and later, and the others go on."""
+"""Keeps processes running: a process that dies is started again with a growing delay; the others continue."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def _always() -> bool:
 
 @dataclass(frozen=True)
 class Spec:
-    """A process to keep running. ``environ`` is asked at each start; one that ``needs`` others starts once they are
-    ready, and is started anew when one of them died."""
+    """A process to keep running. ``environ`` is called at each start. A process that ``needs`` others starts once they
+    are ready, and restarts when one of them died."""
 
     name: str
     command: Sequence[str]
@@ -123,7 +123,7 @@ class Child:
         log.info("process_started", process=self.spec.name, pid=self._process.pid)
 
     def look(self) -> bool:
-        """Whether the process died by itself since the last look; one that was asked to end has not."""
+        """Whether the process died unexpectedly since the last call."""
         if self._process is None:
             return False
         if self._kill_at is not None and self._clock() >= self._kill_at:
@@ -167,8 +167,8 @@ class Child:
 
 @contextmanager
 def _hangups_wait() -> Iterator[None]:
-    """A process that starts here begins with SIGHUP blocked: one that asked it to read the file again before it has a
-    handler would end it. ``shared.runtime.signals`` unblocks it."""
+    """A process that starts here begins with SIGHUP blocked: a reload before it has a handler would end it.
+    ``shared.runtime.signals`` unblocks it."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     try:
         yield
@@ -228,12 +228,12 @@ class Supervisor:
         leaving = {child.spec.name for child in self._leaving}
         for child in self._children.values():
             if child.spec.name in leaving:
-                continue  # whoever had its name, and port, is still there
+                continue  # the previous process of that name still has its port
             if child.is_due and all(self._children[name].is_ready for name in child.spec.needs):
                 child.start(self._output)
 
     def restart(self, *names: str) -> None:
-        """Start processes anew, in order, without counting it as a failure."""
+        """Restart processes in order, without counting it as a failure."""
         for name in names:
             self._children[name].terminate()
 

@@ -41,12 +41,12 @@ MAX_SHARE = 25
 
 
 def main(deployment: Deployment, ids: Sequence[str] = (), json: bool = False, pipeline: str | None = None) -> int:
-    """Compare all destinations, or those of ``ids``, and print what came of it. Returns the exit code.
+    """Compare all destinations, or those of ``ids``, and print the result. Returns the exit code.
 
-    Where nobody can tell which destinations there are beside the files', that is said, and it is no proof.
+    If destinations other than those of the files cannot be listed, that is reported, and the result is no proof.
 
-    Raises ``ConfigError`` for an unknown id and ``DependencyError`` where the source or Spark can't be had; where there
-    are several pipelines, one whose source is away is told of and the others are compared.
+    Raises ``ConfigError`` for an unknown id and ``DependencyError`` if the source or Spark is unavailable. With several
+    pipelines, an unavailable source is reported and the other pipelines are compared.
     """
     known = everything(deployment)
     configs = known.configs if pipeline is None else tuple(each for each in known.configs if each.pipeline == pipeline)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -25,6 +24,7 @@ from shared.lake.failure import LakeAbsent, classify
 from shared.lake.foreign_files import require_no_code, require_own_files
 from shared.lake.routing_value import spelled
 from shared.lake.sql import ident, path
+from shared.lake.stamp import read_stamp
 from shared.lake.table import is_table
 
 SOURCE, DESTINATION = "source", "destination"
@@ -211,10 +211,10 @@ class Comparison:
     def _seeded_at(self, cursor: Position) -> int | None:
         """The source snapshot that this generation began with, by the seed's stamp; None where the stamp is gone."""
         with closing(CatalogReader.attached(self.subject.lake, self.con, DESTINATION)) as catalog:
-            stamps = [json.loads(text) for text in catalog.stamps('"seed"')]
+            stamps = [stamp for text in catalog.stamps('"seed"') if (stamp := read_stamp(text)) is not None]
         life = (self.subject.pipeline, self.subject.destination, cursor.generation)
-        mine = [s for s in stamps if (s["pipeline"], s["destination"], s["generation"]) == life and s["kind"] == "seed"]
-        return max((int(stamp["through"]) for stamp in mine), default=None)
+        mine = [s for s in stamps if (s.pipeline, s.destination, s.generation) == life and s.kind == "seed"]
+        return max((stamp.through for stamp in mine), default=None)
 
     def _found(self, wanted: Sequence[Column]) -> str:
         """The destination's rows in the wanted columns. Raises ``table_mismatch`` unless it has exactly these.
@@ -225,14 +225,14 @@ class Comparison:
         table = path(DESTINATION, self.subject.schema, self.subject.table)
         if not is_table(self.con, DESTINATION, self.subject.schema, self.subject.table):
             name = f"{self.subject.schema}.{self.subject.table}"
-            hint = "somebody dropped it: reseed the destination"
+            hint = "the table was dropped: reseed the destination"
             raise DestinationError("table_mismatch", f"the destination has no table {name}", hint)
         have = self.con.execute(f"SELECT column_name, column_type FROM (DESCRIBE {table})").fetchall()
         if have != [(column.name, column.type) for column in wanted[: len(have)]]:
             raise DestinationError(
                 "table_mismatch",
                 f"the columns are ({_declared(have)}) instead of ({_declared([(c.name, c.type) for c in wanted])})",
-                "somebody altered the destination's table: reseed the destination",
+                "the destination's table was altered: reseed the destination",
             )
         here = [ident(name) for name, _ in have]
         return f"SELECT {', '.join([*here, *map(default_of, wanted[len(have) :])])} FROM {table}"

@@ -33,7 +33,7 @@ class Expected:
 
     columns: tuple[Column, ...]
     rows: str | None
-    """None where history is gone that could tell a row too many from one that was deleted at the source."""
+    """None if the history is gone that could tell a surplus row from a row deleted at the source."""
     required: str
     proven_at: int
     note: str = ""
@@ -86,8 +86,8 @@ class SourceSlice:
         if self.catalog.contiguous(since) and not any(touch.marks & MAINTENANCE for touch in touches):
             return ""
         return (
-            f"the source was looked at as of snapshot {since.after}, behind maintenance of it, which DuckLake does not"
-            " always show right (docs/explanation/hazards.md): let the destination catch up and verify again"
+            f"the source was read as of snapshot {since.after}, behind maintenance of it, which DuckLake does not"
+            " always show right (docs/explanation/hazards.md): let the destination catch up, then verify again"
         )
 
     def _changed_in(self, since: Range) -> bool:
@@ -109,7 +109,7 @@ class SourceSlice:
         """``latest``: each row that is there equals the source's, and those touched since the seed are there."""
         nothing = f"SELECT * FROM ({whole.required}) s WHERE false"
         if seeded_at is None or not self.catalog.contiguous(Range(seeded_at, position)):
-            note = "history since the seed has expired: rows that are there were compared, missing ones were not"
+            note = "history since the seed has expired: present rows were compared, missing rows were not"
             return replace(whole, required=nothing, note="; ".join(filter(None, (whole.note, note))))
         if seeded_at == position or not self._load_touched("since_seed", Range(seeded_at, position)):
             return replace(whole, required=nothing)
@@ -121,7 +121,9 @@ class SourceSlice:
     def _ever_inserted(self, position: int, seed_mode: SeedMode, seeded_at: int | None) -> Expected:
         columns = self.columns_at(position)
         if not self._history_reaches(seeded_at, position):
-            note = "history since the seed has expired: rows that the source has were looked for, others not judged"
+            note = (
+                "history since the seed has expired: rows of the source were searched for, other rows were not judged"
+            )
             must = self._rows(columns, position)
             if seed_mode is SeedMode.LATEST:
                 must = f"SELECT * FROM ({must}) s WHERE false"
@@ -155,7 +157,7 @@ class SourceSlice:
         return f"SELECT {known} FROM ({self._rows(self.columns_at(snapshot), snapshot)})"
 
     def _known_at(self, columns: Sequence[Column], snapshot: int) -> str:
-        """Columns as an older snapshot knows them; one that came later is its default for every row."""
+        """Columns as of an older snapshot; a column that was added later has its default in every row."""
         known = {column.name.lower() for column in self.columns_at(snapshot)}
         return ", ".join(ident(c.name) if c.name.lower() in known else default_of(c) for c in columns)
 

@@ -1,7 +1,7 @@
-"""Every destination of every pipeline: those of the files, and those that came over REST or appeared by themselves.
+"""Every destination of every pipeline: from the files, from REST and from discovery.
 
-Control is asked; where none answers, its registry is read. Where neither can be had nobody knows what else there is,
-and that is said.
+Control is asked; if it does not answer, its registry is read. If neither is available, the list is incomplete, and
+that is reported.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ def _read(con: Connection) -> Registered:
 
 
 def _as_read(spec: Mapping[str, Any]) -> Entry:
-    """The entry of one that was registered by a control that did not keep it as it was put."""
+    """The entry of a destination whose registration has no copy of the entry as written."""
     named = ("catalog", "catalog_env", "postgres_uri_env", "metadata_schema", "data_path", "properties")
     lake = {name: spec["lake"].get(name) for name in named}
     return {**lake, "schema": spec["schema_name"], "table": spec["table"], "seed_mode": spec["seed_mode"]}

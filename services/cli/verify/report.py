@@ -1,4 +1,4 @@
-"""What ``viaduck verify`` says: a table and the differences for people, one JSON object per destination for scripts."""
+"""The output of ``viaduck verify``: a table with the differences, or one JSON object per destination for scripts."""
 
 from __future__ import annotations
 

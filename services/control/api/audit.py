@@ -15,7 +15,7 @@ router = APIRouter(prefix="/v1/audit", tags=["audit"])
 @router.get("", responses=declared("not_found"))
 def list_incidents(request: Request, limit: Limit = DEFAULT_LIMIT, after: After = None) -> Page[Change]:
     """Tokens that were made and revoked, who logged in, what was refused and what was only validated, newest first."""
-    trail = sources_of(request).trail
+    trail = sources_of(request).audit_log
     if trail is None:
         raise Problem("not_found", "this control keeps no audit trail")
     found = trail.entries(limit + 1, read_number(after))

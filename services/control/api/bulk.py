@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from services.control.api.models import DestinationId, PipelineName
 from services.control.view.destination_status import State, View
-from services.control.web.context import CurrentAsker, CurrentDesk, PipelineView
+from services.control.web.context import CurrentCaller, CurrentDestinations, PipelineView
 from services.control.web.idempotency import IDEMPOTENT
 from services.control.web.problems import Problem, declared
 
@@ -32,14 +32,14 @@ class Which(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     ids: list[DestinationId] | None = Field(default=None, max_length=MOST_NAMED)
-    state: list[State] | None = Field(default=None, description="Those in one of these states")
+    state: list[State] | None = Field(default=None, description="Destinations in one of these states")
     reason: str | None = Field(
-        default=None, max_length=200, description="Those whose error is of this type, such as storage_refused"
+        default=None, max_length=200, description="Destinations with an error of this type, such as storage_refused"
     )
-    prefix: str | None = Field(default=None, max_length=200, description="Those whose id begins with this")
-    every: bool = Field(default=False, description="All of the pipeline")
+    prefix: str | None = Field(default=None, max_length=200, description="Destinations whose id begins with this")
+    every: bool = Field(default=False, description="All destinations of the pipeline")
     expected: int | None = Field(
-        default=None, ge=0, description="Do nothing (412) unless so many fit, as somebody has seen before"
+        default=None, ge=0, description="Do nothing (412) unless this many match, the number that the client has seen"
     )
 
     @property
@@ -65,8 +65,10 @@ class Acted(BaseModel):
 
     matched: int = Field(description="Destinations that fit")
     changed: int
-    refused: int = Field(description="Those that fit and are in no state for this, or went meanwhile")
-    destinations: list[str] = Field(description="Those that fit, by name")
+    refused: int = Field(
+        description="Matching destinations whose state does not allow the action, or that were removed meanwhile"
+    )
+    destinations: list[str] = Field(description="The matching destinations, by name")
 
 
 @router.post(
@@ -75,12 +77,12 @@ class Acted(BaseModel):
     responses=declared("not_found", "in_progress", "too_large", "precondition_failed"),
 )
 def act_on_many(
-    pipeline: PipelineName,  # noqa: ARG001 - view and desk are of it
+    pipeline: PipelineName,  # noqa: ARG001 - view and service are of it
     verb: Verb,
     which: Which,
     view: PipelineView,
-    desk: CurrentDesk,
-    asker: CurrentAsker,
+    service: CurrentDestinations,
+    caller: CurrentCaller,
 ) -> Acted:
     """Pause, resume, stop or restart all destinations that fit: all that are parked for one reason, say.
 
@@ -90,7 +92,7 @@ def act_on_many(
         raise Problem("invalid", "the body names no destinations", "give ids, state, reason or prefix, or every: true")
     wanted = sorted(which.of(view))
     if which.expected is not None and which.expected != len(wanted):
-        said = f"{len(wanted)} destinations fit, not {which.expected}; nothing was changed"
-        raise Problem("precondition_failed", said, "look at those that fit now, and ask again")
-    changed, refused = desk.act_all(wanted, verb.value, asker.name)
+        said = f"{len(wanted)} destinations match, not {which.expected}; nothing was changed"
+        raise Problem("precondition_failed", said, "list the matching destinations and send the request again")
+    changed, refused = service.act_all(wanted, verb.value, caller.name)
     return Acted(matched=len(wanted), changed=changed, refused=refused, destinations=wanted)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
@@ -18,16 +17,18 @@ from services.control.api.models import (
     Page,
     PipelineName,
     detail,
+    require_known,
 )
-from services.control.model.written_entry import as_put
+from services.control.model.declared import as_put
 from services.control.operations.destination_service import DestinationService
-from services.control.view.destination_status import Standing, State, Status, View, status
+from services.control.view.destination_status import State, Status, StatusSummary, View, status
 from services.control.view.observed_state import APPLYING
 from services.control.web.conditions import etag, sends
-from services.control.web.context import CurrentDesk, PipelineView
+from services.control.web.context import CurrentDestinations, PipelineView
 from services.control.web.paging import DEFAULT_LIMIT, page, read_number, write_number
-from services.control.web.problems import Problem, declared
+from services.control.web.problems import declared
 from shared.lake.catalog import Stamped
+from shared.lake.stamp import read_stamp
 
 # What comes from memory is answered on the event loop: a thread that computes would wait for the interpreter longer
 # than it computes, and make the loop wait at each of its sends.
@@ -35,6 +36,9 @@ router = APIRouter(prefix="/v1/pipelines/{pipeline}/destinations", tags=["destin
 
 Sort = Literal["id", "lag", "-lag", "position", "-position"]
 LONGEST_HISTORY = 200
+LONGEST_MESSAGE = 1_000
+"""Characters of a commit's message, which the lake's owner may have written."""
+
 STAMPED = ("kind", "generation", "after", "through", "item", "deleted", "inserted")
 UNKNOWN = float("inf")
 """Where a lag is not known yet, it is the worst."""
@@ -46,11 +50,15 @@ async def list_destinations(
     view: PipelineView,
     limit: Limit = DEFAULT_LIMIT,
     after: After = None,
-    state: Annotated[list[State] | None, Query(description="Only those in one of these states")] = None,
+    state: Annotated[list[State] | None, Query(description="Only destinations in one of these states")] = None,
     prefix: Annotated[str | None, Query(max_length=200, description="Only ids that begin with this")] = None,
-    search: Annotated[str | None, Query(max_length=200, description="Only where id or value hold this")] = None,
-    min_lag: Annotated[float | None, Query(ge=0, le=1e12, description="Only what lags so many seconds")] = None,
-    sort: Annotated[Sort, Query(description="By what to sort; a minus turns it round")] = "id",
+    search: Annotated[
+        str | None, Query(max_length=200, description="Only destinations whose id or routing value contains this")
+    ] = None,
+    min_lag: Annotated[
+        float | None, Query(ge=0, le=1e12, description="Only destinations that lag by at least this many seconds")
+    ] = None,
+    sort: Annotated[Sort, Query(description="The sort order; a minus reverses it")] = "id",
 ) -> Page[Status]:
     """The destinations of a pipeline, each with its status."""
     names = _named(view, prefix, search)
@@ -79,7 +87,7 @@ async def show_destination(
     response: Response,
 ) -> Detail:
     """A destination: its status, and what is registered of it. Its version is the ETag."""
-    shown = shown_detail(view, destination)
+    shown = detail(view, destination)
     response.headers["ETag"] = etag(shown.version)
     return shown
 
@@ -94,7 +102,7 @@ async def show_entry(
     response: Response,
 ) -> EntryShown:
     """A destination as it was put, and nothing else: change it, and PUT it to the destination with the ETag."""
-    held = view.destinations[_known(view, destination)]
+    held = view.destinations[require_known(view, destination)]
     response.headers["ETag"] = etag(held.version)
     return EntryShown.model_validate(as_put(held.declared))
 
@@ -106,38 +114,27 @@ async def show_status(
     view: PipelineView,
 ) -> Status:
     """The status of a destination alone."""
-    return status(view, _known(view, destination))
+    return status(view, require_known(view, destination))
 
 
 @router.get("/{destination}/history", responses=declared("not_found", "not_visible"))
 def list_history(
     pipeline: PipelineName,  # noqa: ARG001 - the view is of it
     destination: DestinationId,
-    desk: CurrentDesk,
+    service: CurrentDestinations,
     view: PipelineView,
     limit: Annotated[int, Query(ge=1, le=LONGEST_HISTORY, description="How many at most")] = 50,
     after: After = None,
 ) -> Page[Commit]:
     """What was applied, the newest first: read from the commits of the destination's own lake."""
-    found = desk.history(destination, limit + 1, read_number(after))
+    found = service.history(destination, limit + 1, read_number(after))
     following = write_number(found[limit - 1].snapshot) if len(found) > limit else None
     return Page(items=_commits(found[:limit], view, destination), next=following)
 
 
-def commits_of(desk: DestinationService, view: View, destination: str, limit: int) -> list[Commit]:
+def commits_of(service: DestinationService, view: View, destination: str, limit: int) -> list[Commit]:
     """The newest of a destination's own commits."""
-    return _commits(desk.history(destination, limit, None), view, destination)
-
-
-def shown_detail(view: View, destination: str) -> Detail:
-    return detail(status(view, _known(view, destination)), view.destinations[destination])
-
-
-def _known(view: View, destination: str) -> str:
-    if destination not in view.destinations:
-        hint = f"GET /v1/pipelines/{view.pipeline}/destinations lists those that there are"
-        raise Problem("not_found", f"the pipeline {view.pipeline} has no destination {destination}", hint)
-    return destination
+    return _commits(service.history(destination, limit, None), view, destination)
 
 
 def _named(view: View, prefix: str | None, search: str | None) -> list[str]:
@@ -149,7 +146,7 @@ def _named(view: View, prefix: str | None, search: str | None) -> list[str]:
     return [n for n in names if sought in n.casefold() or sought in held[n].declared.routing_value.casefold()]
 
 
-def _rank(each: Standing, sort: str) -> float:
+def _rank(each: StatusSummary, sort: str) -> float:
     if sort.endswith("lag"):
         rank = UNKNOWN if each.lag_seconds is None else each.lag_seconds
     else:
@@ -172,12 +169,9 @@ def _timed(commit: Commit, took: Mapping[tuple[int, int], float]) -> Commit:
 
 
 def _commit(stamped: Stamped, pipeline: str, destination: str) -> Commit | None:
-    """None for a commit of somebody else whose name only looks alike, or a stamp that is not ours."""
-    try:
-        said = json.loads(stamped.extra_info)
-        if (said["pipeline"], said["destination"]) != (pipeline, destination):
-            return None
-        figures = {name: said[name] for name in STAMPED}
-    except (ValueError, KeyError, TypeError):
+    """None for a commit by another writer whose name only looks alike, or for a stamp that is not Viaduck's."""
+    said = read_stamp(stamped.extra_info)
+    if said is None or not said.speaks_of(pipeline, destination):
         return None
-    return Commit(snapshot=stamped.snapshot, at=stamped.time, message=stamped.message, **figures)
+    message = (stamped.message or "")[:LONGEST_MESSAGE]
+    return Commit(snapshot=stamped.snapshot, at=stamped.time, message=message, **said.model_dump(include={*STAMPED}))

@@ -1,4 +1,4 @@
-"""``/healthz``, ``/readyz``, ``/metrics``: for whoever watches the process."""
+"""``/healthz``, ``/readyz``, ``/metrics``: for process supervisors and monitoring."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ router = APIRouter(tags=["health"])
 @router.get(
     "/healthz",
     response_model_exclude_none=True,
-    responses={503: {"model": Health, "description": "A loop of the process does not turn any more"}},
+    responses={503: {"model": Health, "description": "A loop of the process makes no progress"}},
 )
 async def healthz(response: Response) -> Health:
     """Whether the process turns. It waits for no thread: those may all be busy with lakes that do not answer."""

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from fastapi import Path, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidatorFunctionWrapHandler, model_validator
 
-from services.control.model.lifecycle import Registered
-from services.control.model.written_entry import OF_A_LAKE, as_put
+from services.control.model.declared import OF_A_LAKE, as_put
 from services.control.operations.destination_entry import EXAMPLE as ENTRY
+from services.control.operations.destination_entry import Entry
 from services.control.operations.long_operations import Operation
 from services.control.store.audit_log import Entry as TrailEntry
-from services.control.view.destination_status import EXAMPLE, PipelineStatus, Status
+from services.control.view.destination_status import EXAMPLE, PipelineStatus, Status, View, status
+from services.control.web import problems
 from services.control.web.paging import MAX_LIMIT
 from services.control.web.problems import FieldProblem
 from shared.contracts.messages import LakeRef, Problem, SeedMode
@@ -25,7 +27,7 @@ PipelineName = Annotated[str, Path(pattern=NAME, description="The pipeline's nam
 DestinationId = Annotated[str, Path(pattern=NAME, description="The destination's id", examples=["quacksworth-lake"])]
 Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="How many at most")]
 After = Annotated[
-    str | None, Query(max_length=1_000, description="`next` of the page before, as it is", examples=[None])
+    str | None, Query(max_length=1_000, description="`next` of the previous page, unchanged", examples=[None])
 ]
 
 
@@ -123,12 +125,14 @@ class EntryShown(BaseModel):
     seed_mode: str | None = None
 
 
-def detail(status: Status, held: Registered) -> Detail:
+def detail(view: View, destination: str) -> Detail:
+    """A destination as it is shown. Raises ``Problem`` where there is none of that id."""
+    held = view.destinations[require_known(view, destination)]
     declared = held.declared
     put = as_put(declared)
     as_it_was_put: dict[str, Any] = {name: put.get(name) for name in OF_A_LAKE}
     return Detail(
-        **status.model_dump(),
+        **status(view, destination).model_dump(),
         **as_it_was_put,
         properties=put.get("properties", {}),
         version=held.version,
@@ -143,6 +147,42 @@ def detail(status: Status, held: Registered) -> Detail:
     )
 
 
+def require_known(view: View, destination: str) -> str:
+    """``destination`` where there is one of that id. Raises ``Problem``."""
+    if destination not in view.destinations:
+        hint = f"GET /v1/pipelines/{view.pipeline}/destinations lists them"
+        raise problems.Problem("not_found", f"the pipeline {view.pipeline} has no destination {destination}", hint)
+    return destination
+
+
+ENTRY_KEYS = frozenset(field.alias or name for name, field in Entry.model_fields.items())
+READ_ONLY = frozenset(field.serialization_alias or name for name, field in Detail.model_fields.items()) - ENTRY_KEYS
+
+
+class PutEntry(Entry):
+    """The keys of a `destinations` entry of the configuration file (docs/reference/configuration.md).
+
+    What a GET of the destination answers may be sent back: fields that are read-only there change nothing, and are
+    refused where they differ from what is.
+    """
+
+    _shown: dict[str, Any] = PrivateAttr(default_factory=dict)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _apart(cls, given: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+        if not isinstance(given, dict):
+            return handler(given)
+        made = handler({name: value for name, value in given.items() if name not in READ_ONLY})
+        made._shown = {name: value for name, value in given.items() if name in READ_ONLY}
+        return made
+
+    @property
+    def shown(self) -> Mapping[str, Any]:
+        """The read-only fields that came with it."""
+        return self._shown
+
+
 class Rewind(BaseModel):
     """Where a new life is to begin."""
 
@@ -152,7 +192,7 @@ class Rewind(BaseModel):
 
 
 class OperationStatus(BaseModel):
-    """An action that takes longer than a request. ``failed`` may still succeed once the cause is mended."""
+    """An action that takes longer than a request. ``failed`` may still succeed once the cause is corrected."""
 
     id: str
     pipeline: str

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 
 from services.control.api.models import After, Limit, OperationStatus, Page, PipelineName, operation_status
-from services.control.web.context import CurrentDesk, PipelineView
+from services.control.web.context import CurrentDestinations, PipelineView
 from services.control.web.paging import DEFAULT_LIMIT, read_id, write_id
 from services.control.web.problems import Problem, declared
 
@@ -17,16 +17,16 @@ router = APIRouter(prefix="/v1/pipelines/{pipeline}/operations", tags=["operatio
 @router.get("", responses=declared("not_found"))
 def list_operations(
     pipeline: PipelineName,
-    desk: CurrentDesk,
+    service: CurrentDestinations,
     view: PipelineView,
     limit: Limit = DEFAULT_LIMIT,
     after: After = None,
-    destination: Annotated[str | None, Query(max_length=200, description="Of this destination alone")] = None,
+    destination: Annotated[str | None, Query(max_length=200, description="Only of this destination")] = None,
 ) -> Page[OperationStatus]:
     """The newest operations, the newest first."""
-    found = desk.operations.newest(limit + 1, destination, read_id(after, desk.operations.find))
+    found = service.operations.newest(limit + 1, destination, read_id(after, service.operations.find))
     following = write_id(found[limit - 1].id) if len(found) > limit else None
-    shown = [operation_status(pipeline, desk.now_of(each, view)) for each in found[:limit]]
+    shown = [operation_status(pipeline, service.now_of(each, view)) for each in found[:limit]]
     return Page(items=shown, next=following)
 
 
@@ -34,11 +34,11 @@ def list_operations(
 def show_operation(
     pipeline: PipelineName,
     operation: Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="Its id")],
-    desk: CurrentDesk,
+    service: CurrentDestinations,
     view: PipelineView,
 ) -> OperationStatus:
     """How far an operation is."""
-    found = desk.operations.find(operation)
+    found = service.operations.find(operation)
     if found is None:
         raise Problem("not_found", f"there is no operation {operation}", "GET …/operations lists the newest")
-    return operation_status(pipeline, desk.now_of(found, view))
+    return operation_status(pipeline, service.now_of(found, view))

@@ -20,18 +20,18 @@ from services.control.api.models import (
 )
 from services.control.api.read_only_fields import document_of
 from services.control.api.writes import unfit_problem
-from services.control.operations.input_validation import InvalidEntry
+from services.control.model.problems import InvalidEntry
 from services.control.operations.pipeline_entry import EXAMPLE
 from services.control.operations.pipeline_service import PipelineService
 from services.control.store.pipeline_store import Document
 from services.control.view.destination_status import PipelineStatus, View, pipeline_status
 from services.control.web.conditions import IfMatch, IfNoneMatch, etag, matching, sends
 from services.control.web.context import (
-    CurrentAsker,
-    CurrentDesk,
-    CurrentPipelineDesk,
+    CurrentCaller,
+    CurrentDestinations,
+    CurrentPipelines,
     CurrentViews,
-    served_of,
+    handle_of,
     sources_of,
     views_of,
 )
@@ -41,12 +41,12 @@ from services.control.web.problems import Problem, declared
 
 router = APIRouter(prefix="/v1/pipelines", tags=["pipelines"], route_class=StrictRoute)
 
-OfDestination = Annotated[str | None, Query(max_length=200, description="Of this destination alone")]
+OfDestination = Annotated[str | None, Query(max_length=200, description="Only of this destination")]
 PipelineEntry = Annotated[
     dict[str, Any],
     Body(
-        description="The keys of a configuration file that are the pipeline's own (docs/reference/configuration.md):"
-        " `source`, `routing`, `destinations` (which may come later), `template`, `appear`, `defaults`, `poll`,"
+        description="The keys of a configuration file that belong to the pipeline (docs/reference/configuration.md):"
+        " `source`, `routing`, `destinations` (which may be added later), `template`, `appear`, `defaults`, `poll`,"
         " `state`.",
         examples=[EXAMPLE],
     ),
@@ -56,13 +56,13 @@ CHANGING = ("declared_by_file", "precondition_failed", "too_large")
 
 @router.get("")
 def list_pipelines(
-    views: CurrentViews, request: Request, asker: CurrentAsker, limit: Limit = DEFAULT_LIMIT, after: After = None
+    views: CurrentViews, request: Request, caller: CurrentCaller, limit: Limit = DEFAULT_LIMIT, after: After = None
 ) -> Page[PipelineListed]:
     """All pipelines of this control that the token is for."""
-    desk = sources_of(request).pipeline_desk
-    over_rest = frozenset() if desk is None else frozenset(filter(asker.sees, desk.names))
+    service = sources_of(request).pipeline_service
+    over_rest = frozenset() if service is None else frozenset(filter(caller.sees, service.names))
     names, following = page([*views, *(over_rest - views.keys())], limit, after)
-    return Page(items=[_listed(name, views, desk) for name in names], next=following)
+    return Page(items=[_listed(name, views, service) for name in names], next=following)
 
 
 @router.get("/{pipeline}", responses={200: sends("ETag"), **declared("not_found")})
@@ -72,9 +72,9 @@ def show_pipeline(pipeline: PipelineName, request: Request, response: Response) 
 
 
 @router.get("/{pipeline}/document", responses={200: sends("ETag"), **declared("not_found")})
-def show_document(pipeline: PipelineName, desk: CurrentPipelineDesk, response: Response) -> dict[str, Any]:
+def show_document(pipeline: PipelineName, service: CurrentPipelines, response: Response) -> dict[str, Any]:
     """A pipeline that came over REST as it was put: change it, and PUT it to the pipeline with the ETag."""
-    document = desk.find(pipeline)
+    document = service.find(pipeline)
     if document is None:
         raise Problem(
             "not_found", f"there is no pipeline {pipeline} that came over REST", "GET /v1/pipelines lists all"
@@ -94,23 +94,23 @@ def show_document(pipeline: PipelineName, desk: CurrentPipelineDesk, response: R
 def put_pipeline(
     pipeline: PipelineName,
     document: PipelineEntry,
-    desk: CurrentPipelineDesk,
-    asker: CurrentAsker,
+    service: CurrentPipelines,
+    caller: CurrentCaller,
     request: Request,
     response: Response,
-    check: Annotated[bool, Query(description="Look at its source first")] = True,
+    check: Annotated[bool, Query(description="Check its source first")] = True,
     if_match: IfMatch = None,
     if_none_match: IfNoneMatch = None,
 ) -> PipelineDetail:
     """Create or change a pipeline. The same again changes nothing; what GET answers may be sent back."""
     same, new = matching(if_match), if_none_match is not None
-    kept = desk.find(pipeline)
+    kept = service.find(pipeline)
     present = None if kept is None else _detail(pipeline, request, kept)
     content = document_of(pipeline, document, present)
     if same is None and content is not document and isinstance(seen := document.get("version"), int):
         same = seen.__eq__
     try:
-        done = desk.put(pipeline, content, asker.name, same, check=check, new=new)
+        done = service.put(pipeline, content, caller.name, same, check=check, new=new)
     except InvalidEntry as unfit:
         raise unfit_problem(unfit) from None
     if done.created:
@@ -121,40 +121,40 @@ def put_pipeline(
 
 @router.delete("/{pipeline}", status_code=204, responses=declared("not_found", *CHANGING))
 def delete_pipeline(
-    pipeline: PipelineName, desk: CurrentPipelineDesk, asker: CurrentAsker, if_match: IfMatch = None
+    pipeline: PipelineName, service: CurrentPipelines, caller: CurrentCaller, if_match: IfMatch = None
 ) -> Response:
     """Stop and forget a pipeline that came over REST, with all its destinations. What they wrote stays."""
-    desk.remove(pipeline, asker.name, matching(if_match))
+    service.remove(pipeline, caller.name, matching(if_match))
     return Response(status_code=204)
 
 
 @router.get("/{pipeline}/audit", responses=declared("not_found"))
 def list_changes(
-    pipeline: PipelineName,  # noqa: ARG001 - the desk is of it
-    desk: CurrentDesk,
+    pipeline: PipelineName,  # noqa: ARG001 - the service is of it
+    service: CurrentDestinations,
     limit: Limit = DEFAULT_LIMIT,
     after: After = None,
     destination: OfDestination = None,
 ) -> Page[Change]:
     """Who did what to which destination, or to the pipeline itself, the newest first."""
-    found = desk.trail.entries(limit + 1, read_number(after), destination)
+    found = service.audit_log.entries(limit + 1, read_number(after), destination)
     following = write_number(found[limit - 1].id) if len(found) > limit else None
     return Page(items=[change(entry) for entry in found[:limit]], next=following)
 
 
 def _shown(pipeline: str, request: Request, response: Response) -> PipelineDetail:
-    desk = sources_of(request).pipeline_desk
-    document = None if desk is None else desk.find(pipeline)
+    service = sources_of(request).pipeline_service
+    document = None if service is None else service.find(pipeline)
     if document is None:
-        served_of(pipeline, request)  # or there is no such pipeline
+        handle_of(pipeline, request)  # or there is no such pipeline
     else:
         response.headers["ETag"] = etag(document.version)
     return _detail(pipeline, request, document)
 
 
 def _detail(pipeline: str, request: Request, document: Document | None) -> PipelineDetail:
-    desk, views = sources_of(request).pipeline_desk, views_of(request)
-    plain = {**_listed(pipeline, views, desk).model_dump(), "rebuilt": _rebuilt(views.get(pipeline))}
+    service, views = sources_of(request).pipeline_service, views_of(request)
+    plain = {**_listed(pipeline, views, service).model_dump(), "rebuilt": _rebuilt(views.get(pipeline))}
     if document is None:
         return PipelineDetail(**plain)
     return PipelineDetail(
@@ -170,14 +170,14 @@ def _rebuilt(view: View | None) -> RegistryRebuilt | None:
     return None if view is None or view.rebuilt is None else RegistryRebuilt(**vars(view.rebuilt))
 
 
-def _listed(pipeline: str, views: Mapping[str, View], desk: PipelineService | None) -> PipelineListed:
-    over_rest = desk is not None and desk.find(pipeline) is not None
-    return PipelineListed(**vars(_status(pipeline, views, desk)), managed_by="api" if over_rest else "file")
+def _listed(pipeline: str, views: Mapping[str, View], service: PipelineService | None) -> PipelineListed:
+    over_rest = service is not None and service.find(pipeline) is not None
+    return PipelineListed(**vars(_status(pipeline, views, service)), managed_by="api" if over_rest else "file")
 
 
-def _status(pipeline: str, views: Mapping[str, View], desk: PipelineService | None) -> PipelineStatus:
-    """Of one that is registered and can't run here, or does not yet, it is known why."""
+def _status(pipeline: str, views: Mapping[str, View], service: PipelineService | None) -> PipelineStatus:
+    """For a pipeline that is registered and does not run here, the reason is known."""
     if pipeline in views:
         return pipeline_status(views[pipeline])
-    trouble = () if desk is None else desk.trouble(pipeline)
+    trouble = () if service is None else service.trouble(pipeline)
     return pipeline_status(View(pipeline=pipeline, in_force=False, refused=trouble))

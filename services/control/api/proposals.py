@@ -5,16 +5,16 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, ConfigDict
 
 from services.control.api.models import After, Detail, Limit, Page, PipelineName
 from services.control.api.writes import shown_done, unfit_problem
 from services.control.model.policy import Reason
-from services.control.operations.input_validation import InvalidEntry
+from services.control.model.problems import InvalidEntry
 from services.control.store.proposals import Proposal, State
 from services.control.web.conditions import sends
-from services.control.web.context import CurrentArrivals, CurrentAsker
+from services.control.web.context import CurrentCaller, CurrentDiscovery, CurrentPipeline
 from services.control.web.idempotency import IDEMPOTENT
 from services.control.web.json_bodies import StrictRoute
 from services.control.web.paging import DEFAULT_LIMIT, page
@@ -29,7 +29,7 @@ ProposalId = Annotated[str, Path(pattern=PROPOSAL, description="Its id", example
 
 
 class ProposalShown(BaseModel):
-    """A routing value that has no destination: data from strangers, which may hold any character."""
+    """A routing value that has no destination: untrusted data, which may contain any character."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -69,16 +69,16 @@ class ProposalShown(BaseModel):
 @router.get("", responses=declared("not_found"))
 def list_proposals(
     pipeline: PipelineName,
-    arrivals: CurrentArrivals,
+    discovery: CurrentDiscovery,
     limit: Limit = DEFAULT_LIMIT,
     after: After = None,
     state: Annotated[Literal["open", "dismissed"], Query(description="Only those in this state")] = "open",
 ) -> Page[ProposalShown]:
     """Routing values without a destination, those with most rows first."""
-    found = {each.id: each for each in arrivals.waiting() if each.state == state}
+    found = {each.id: each for each in discovery.waiting() if each.state == state}
     keys, following = page([(-float(each.sighting.rows), each.id) for each in found.values()], limit, after)
     return Page(
-        items=[_shown(pipeline, found[name], arrivals.suggestion(found[name])) for _, name in keys], next=following
+        items=[_shown(pipeline, found[name], discovery.suggestion(found[name])) for _, name in keys], next=following
     )
 
 
@@ -87,36 +87,36 @@ def list_proposals(
     dependencies=IDEMPOTENT,
     status_code=201,
     responses={
-        201: {"description": "It is a destination.", **sends("ETag", "Location")},
+        201: {"description": "It is a destination now.", **sends("ETag", "Location")},
         **declared("not_found", "unsafe_value", "conflict", "in_progress"),
     },
 )
 def accept_proposal(
     pipeline: PipelineName,
     proposal: ProposalId,
-    arrivals: CurrentArrivals,
-    asker: CurrentAsker,
-    request: Request,
+    discovery: CurrentDiscovery,
+    caller: CurrentCaller,
+    handle: CurrentPipeline,
     response: Response,
 ) -> Detail:
     """Make it a destination by the template, checked like a PUT; neither pattern nor limits are asked."""
     try:
-        done = arrivals.accept(proposal, asker.name)
+        done = discovery.accept(proposal, caller.name)
     except InvalidEntry as unfit:
         raise unfit_problem(unfit) from None
     except DestinationError as error:
         raise Problem("check_failed", f"{error.type}: {error.message}", error.hint) from None
     response.headers["Location"] = f"/v1/pipelines/{pipeline}/destinations/{done.held.id}"
-    return shown_done(pipeline, request, response, done)
+    return shown_done(handle, response, done)
 
 
 @router.post("/{proposal}:dismiss", dependencies=IDEMPOTENT, responses=declared("not_found", "in_progress"))
 def dismiss_proposal(
-    pipeline: PipelineName, proposal: ProposalId, arrivals: CurrentArrivals, asker: CurrentAsker
+    pipeline: PipelineName, proposal: ProposalId, discovery: CurrentDiscovery, caller: CurrentCaller
 ) -> ProposalShown:
-    """Say that nobody wants it. It stays dismissed, however often it is seen, and may be accepted later."""
-    found = arrivals.dismiss(proposal, asker.name)
-    return _shown(pipeline, found, arrivals.suggestion(found))
+    """Dismiss a routing value. It stays dismissed, however often it is seen, and may be accepted later."""
+    found = discovery.dismiss(proposal, caller.name)
+    return _shown(pipeline, found, discovery.suggestion(found))
 
 
 def _shown(pipeline: str, proposal: Proposal, suggestion: str | None) -> ProposalShown:

@@ -5,48 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import PrivateAttr, ValidatorFunctionWrapHandler, model_validator
-
 from services.control.api.models import Detail, PipelineDetail
 from services.control.model.lifecycle import Refused
-from services.control.operations.destination_entry import Entry
 from services.control.view.destination_status import OFF
 from services.control.web.problems import FieldProblem, Problem, said
 
-ENTRY_KEYS = frozenset(field.alias or name for name, field in Entry.model_fields.items())
-READ_ONLY = frozenset(field.serialization_alias or name for name, field in Detail.model_fields.items()) - ENTRY_KEYS
 FIXED = {
     "pipeline": "the path names the pipeline",
-    "generation": "POST …:reseed or …:rewind begins a new life",
+    "generation": "POST …:reseed or …:rewind starts a new generation",
     "managed_by": "the file's destinations are changed in the file",
-    "rewound_to": "POST …:rewind begins a new life at a snapshot",
-    "lake": "change catalog, data_path, metadata_schema or properties beside it",
+    "rewound_to": "POST …:rewind starts a new generation at a snapshot",
+    "lake": "change catalog, data_path, metadata_schema or properties instead",
 }
-"""Read-only fields that somebody might want to change this way, and how it is done. The others change by themselves."""
-
-
-class PutEntry(Entry):
-    """The keys of a `destinations` entry of the configuration file (docs/reference/configuration.md).
-
-    What a GET of the destination answers may be sent back: fields that are read-only there change nothing, and are
-    refused where they differ from what is.
-    """
-
-    _shown: dict[str, Any] = PrivateAttr(default_factory=dict)
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _apart(cls, given: Any, handler: ValidatorFunctionWrapHandler) -> Any:
-        if not isinstance(given, dict):
-            return handler(given)
-        made = handler({name: value for name, value in given.items() if name not in READ_ONLY})
-        made._shown = {name: value for name, value in given.items() if name in READ_ONLY}
-        return made
-
-    @property
-    def shown(self) -> Mapping[str, Any]:
-        """The read-only fields that came with it."""
-        return self._shown
+"""Read-only fields that a client may try to change this way, with the way to change them. The rest change on their own.
+"""
 
 
 def require_unchanged(shown: Mapping[str, Any], pipeline: str, present: Detail | None, *, conditional: bool) -> None:
@@ -61,23 +33,23 @@ def require_unchanged(shown: Mapping[str, Any], pipeline: str, present: Detail |
         if name in shown and name in now and shown[name] != now[name]
     ]
     if "state" in shown and (shown["state"] in OFF) != (now.get("state") in OFF):
-        is_now = f"{now['state']} now" if present is not None else "for control to say"
+        is_now = f"{now['state']} now" if present is not None else "set by control"
         fields.append(FieldProblem(path="state", message=f"is read-only, and {is_now}; POST …:pause, …:resume, …:stop"))
     if fields:
         raise Problem("invalid", said(fields), fields=fields)
     if present is not None and not conditional and shown.get("version", present.version) != present.version:
         raise Refused(
-            "precondition_failed", f"{present.id} is at version {present.version} by now", "GET it again, decide again"
+            "precondition_failed", f"{present.id} is at version {present.version} now", "GET it again, then decide"
         )
 
 
 def document_of(pipeline: str, body: Mapping[str, Any], present: PipelineDetail | None) -> Mapping[str, Any]:
-    """The document of a PUT of a pipeline; of one that is sent back as GET showed it, what is in ``document``."""
+    """The document of a PUT of a pipeline; if the body is what GET returned, its ``document``."""
     if "document" not in body:
         return body
     document = body["document"]
     fields = [
-        FieldProblem(path=name, message="does not stand beside `document`")
+        FieldProblem(path=name, message="cannot be combined with `document`")
         for name in body
         if name not in PipelineDetail.model_fields
     ]

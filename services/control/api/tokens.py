@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from services.control.api.models import After, Limit, Page
 from services.control.store.tokens import Scope, Token, Tokens, fit
-from services.control.web.context import CurrentAsker, sources_of
+from services.control.web.context import CurrentCaller, sources_of
 from services.control.web.idempotency import IDEMPOTENT
 from services.control.web.json_bodies import StrictRoute
 from services.control.web.paging import DEFAULT_LIMIT, read_id, write_id
@@ -30,7 +30,7 @@ class NewToken(BaseModel):
     name: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
     scope: Scope = "read"
     pipelines: list[Name] | None = None
-    """The only ones that it may know of; null for all."""
+    """The pipelines that the token is limited to; null for all."""
 
     @model_validator(mode="after")
     def fits(self) -> Self:
@@ -68,17 +68,17 @@ def list_tokens(request: Request, limit: Limit = DEFAULT_LIMIT, after: After = N
 
 
 @router.post("", status_code=201, dependencies=IDEMPOTENT, responses=declared("in_progress", "too_large"))
-def create_token(wanted: NewToken, request: Request, asker: CurrentAsker) -> TokenMade:
+def create_token(wanted: NewToken, request: Request, caller: CurrentCaller) -> TokenMade:
     """Create a token."""
-    token, text = _tokens(request).create(wanted.name, wanted.scope, datetime.now(UTC), asker.name, wanted.pipelines)
+    token, text = _tokens(request).create(wanted.name, wanted.scope, datetime.now(UTC), caller.name, wanted.pipelines)
     return TokenMade(**_shown(token), token=text)
 
 
 @router.delete("/{token}", status_code=204, responses=declared("not_found"))
-def revoke_token(token: TokenId, request: Request, asker: CurrentAsker) -> Response:
+def revoke_token(token: TokenId, request: Request, caller: CurrentCaller) -> Response:
     """Revoke a token; every control refuses it within seconds."""
-    if not _tokens(request).revoke(token, datetime.now(UTC), asker.name):
-        raise Problem("not_found", f"there is no token {token} that is still valid", "GET /v1/tokens lists them")
+    if not _tokens(request).revoke(token, datetime.now(UTC), caller.name):
+        raise Problem("not_found", f"there is no token {token} that is valid", "GET /v1/tokens lists them")
     return Response(status_code=204)
 
 

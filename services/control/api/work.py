@@ -12,7 +12,7 @@ from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Fiel
 from services.control.api.models import Limit, Page, PipelineName
 from services.control.operations.replay_pacing import HIGHEST_RATE, USUAL_RATE
 from services.control.operations.work_items import MAX_SENT, Found, Sent, State, Which
-from services.control.web.context import CurrentAsker, CurrentWork
+from services.control.web.context import CurrentCaller, CurrentWork
 from services.control.web.idempotency import IDEMPOTENT
 from services.control.web.json_bodies import StrictRoute
 from services.control.web.paging import DEFAULT_LIMIT, Offset, read_spans, write_spans
@@ -32,7 +32,7 @@ SENDING = declared("not_found", "in_progress", "replay_running", "too_large")
 
 
 def _text(value: object) -> object:
-    """A number would be taken for seconds since 1970, and nobody means that."""
+    """A number would be read as seconds since 1970, which no client means."""
     if isinstance(value, str):
         return value
     raise ValueError("must be a time as text, with its zone")
@@ -44,7 +44,7 @@ Rest = Annotated[
     Query(
         max_length=LONGEST_CURSOR,
         pattern="^[A-Za-z0-9_-]*$",
-        description="`next` of the call before, as it is; the rest as in that call",
+        description="`next` of the previous call, unchanged; other parameters as in that call",
     ),
 ]
 Rate = Annotated[int, Field(strict=True, ge=1, le=HIGHEST_RATE, description="Messages a second")]
@@ -115,7 +115,7 @@ class SentAgain(BaseModel):
 
 
 class Letter(BaseModel):
-    """A message that nobody could read, and why."""
+    """A message that no service could read, and the reason."""
 
     partition: int
     offset: int
@@ -133,7 +133,7 @@ def list_work(
     pipeline: PipelineName,  # noqa: ARG001 - the work is of it
     work: CurrentWork,
     limit: Limit = DEFAULT_LIMIT,
-    destination: Annotated[str | None, Query(max_length=200, description="Of this destination alone")] = None,
+    destination: Annotated[str | None, Query(max_length=200, description="Only of this destination")] = None,
     state: Annotated[State | None, Query(description="Only those in this state")] = None,
 ) -> Page[ItemShown]:
     """The newest work items by their own time, and what became of each.
@@ -149,7 +149,7 @@ def replay_work(
     pipeline: PipelineName,  # noqa: ARG001
     which: Replay,
     work: CurrentWork,
-    asker: CurrentAsker,
+    caller: CurrentCaller,
     limit: Most = MAX_SENT,
     after: Rest = None,
 ) -> SentAgain:
@@ -160,7 +160,7 @@ def replay_work(
     """
     wanted = Which(**which.model_dump(exclude={"dry_run", "rate"}))
     rest = read_spans(after)
-    return _sent(work.replay(wanted, asker.name, dry_run=which.dry_run, most=limit, rest=rest, rate=which.rate))
+    return _sent(work.replay(wanted, caller.name, dry_run=which.dry_run, most=limit, rest=rest, rate=which.rate))
 
 
 @router.get("/dead-letters", responses=declared("not_found"))
@@ -169,7 +169,7 @@ def list_dead_letters(
     work: CurrentWork,
     limit: Limit = DEFAULT_LIMIT,
 ) -> Page[Letter]:
-    """Messages that nobody could read, the newest first by their own time. As for work, there is no following page."""
+    """Messages that no service could read, newest first by their own time. As for work, there is no following page."""
     return Page(items=[_letter(record, letter) for record, letter in work.dead_letters(limit)], next=None)
 
 
@@ -178,17 +178,17 @@ def redrive_dead_letters(
     pipeline: PipelineName,  # noqa: ARG001
     which: Redrive,
     work: CurrentWork,
-    asker: CurrentAsker,
+    caller: CurrentCaller,
     limit: Most = MAX_SENT,
     after: Rest = None,
 ) -> SentAgain:
-    """Send letters to where they came from; those that still can't be read come back.
+    """Send dead letters to where they came from; a letter that still cannot be read comes back.
 
-    One that has come back is left out unless it is named: as it was first it lies there, too.
+    A letter that has come back before is left out unless it is named, because its first copy is there, too.
     """
     rest = read_spans(after)
     sent = work.redrive(
-        which.partition, which.offset, asker.name, dry_run=which.dry_run, most=limit, rest=rest, rate=which.rate
+        which.partition, which.offset, caller.name, dry_run=which.dry_run, most=limit, rest=rest, rate=which.rate
     )
     return _sent(sent)
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from io import BytesIO
+from itertools import islice
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 
-from services.control.api.destinations import shown_detail
 from services.control.api.models import (
     Check,
     DestinationId,
@@ -19,25 +21,38 @@ from services.control.api.models import (
     Line,
     OperationStatus,
     PipelineName,
+    PutEntry,
     Rewind,
     Validation,
+    detail,
     operation_status,
 )
-from services.control.api.read_only_fields import PutEntry, require_unchanged
+from services.control.api.read_only_fields import require_unchanged
 from services.control.model.lifecycle import Refused, Registered
+from services.control.model.problems import InvalidEntry
 from services.control.operations.destination_entry import Entry
 from services.control.operations.destination_service import DestinationService, Done, Same, anything
-from services.control.operations.input_validation import InvalidEntry
 from services.control.web.conditions import IfMatch, IfNoneMatch, etag, matching, sends
-from services.control.web.context import CurrentAsker, CurrentDesk, desk_of, pipeline_view, require
+from services.control.web.context import (
+    CurrentCaller,
+    CurrentDestinations,
+    CurrentPipeline,
+    PipelineHandle,
+    destination_service_of,
+    require,
+    require_to_reseed,
+)
 from services.control.web.idempotency import IDEMPOTENT
-from services.control.web.json_bodies import StrictRoute, strictly
+from services.control.web.json_bodies import StrictRoute, members, strictly
+from services.control.web.middleware import MAX_BODY
 from services.control.web.problems import FieldProblem, Problem, declared, said
 
 PREFIX = "/v1/pipelines/{pipeline}/destinations"
 router = APIRouter(prefix="/v1/pipelines/{pipeline}", tags=["destinations"], route_class=StrictRoute)
 
 MAX_LINES = 10_000
+MOST_ENDS = 10 * MAX_LINES
+"""Of lines, empty ones among them."""
 LINES = "".join(
     json.dumps({"id": f"{value}-lake", "routing_value": value, "catalog": f"sqlite:/lakes/{value}.sqlite"}) + "\n"
     for value in ("quacksworth", "mallard")
@@ -64,36 +79,36 @@ def put_destination(
     pipeline: PipelineName,
     destination: DestinationId,
     entry: PutEntry,
-    desk: CurrentDesk,
-    asker: CurrentAsker,
-    request: Request,
+    service: CurrentDestinations,
+    caller: CurrentCaller,
+    handle: CurrentPipeline,
     response: Response,
-    check: Annotated[bool, Query(description="Look at its lake first")] = True,
+    check: Annotated[bool, Query(description="Check its lake first")] = True,
     if_match: IfMatch = None,
     if_none_match: IfNoneMatch = None,
 ) -> Detail:
     """Create or change a destination. The same again changes nothing; what GET answers may be sent back."""
     if entry.shown:
-        view = pipeline_view(pipeline, request)
-        present = shown_detail(view, destination) if destination in view.destinations else None
+        view = handle.view()
+        present = detail(view, destination) if destination in view.destinations else None
         require_unchanged(entry.shown, pipeline, present, conditional=if_match is not None)
     try:
-        done = desk.put(destination, entry, asker.name, _same(if_match), check=check, new=if_none_match is not None)
+        done = service.put(destination, entry, caller.name, _same(if_match), check=check, new=if_none_match is not None)
     except InvalidEntry as unfit:
         raise unfit_problem(unfit) from None
     if done.created:
         response.status_code = 201
         response.headers["Location"] = f"/v1/pipelines/{pipeline}/destinations/{destination}"
-    return shown_done(pipeline, request, response, done)
+    return shown_done(handle, response, done)
 
 
 @router.delete("/destinations/{destination}", status_code=204, responses={**STARTED, **declared(*CHANGING)})
 def delete_destination(
     pipeline: PipelineName,
     destination: DestinationId,
-    desk: CurrentDesk,
-    asker: CurrentAsker,
-    data: Annotated[Literal["keep", "drop"], Query(description="What becomes of its table and cursor")] = "keep",
+    service: CurrentDestinations,
+    caller: CurrentCaller,
+    data: Annotated[Literal["keep", "drop"], Query(description="What happens to its table and cursor")] = "keep",
     if_match: IfMatch = None,
 ) -> Response:
     """Remove a destination. With `data=drop` its table and cursor are taken away first, which takes a while.
@@ -101,82 +116,79 @@ def delete_destination(
     That needs the scope `drop`.
     """
     if data == "drop":
-        require(asker, "drop", "to drop a destination's table")
-    done = desk.remove(destination, asker.name, _same(if_match), drop=data == "drop")
+        require(caller, "drop", "to drop a destination's table")
+    done = service.remove(destination, caller.name, _same(if_match), drop=data == "drop")
     return Response(status_code=204) if done.operation is None else _begun(pipeline, done)
 
 
-@router.post("/destinations/{destination}/pause", include_in_schema=False)
-@router.post("/destinations/{destination}:pause", responses=ACTED, dependencies=IDEMPOTENT)
-def pause_destination(
-    pipeline: PipelineName, destination: DestinationId, desk: CurrentDesk, asker: CurrentAsker, request: Request,
-    response: Response, if_match: IfMatch = None,
-) -> Detail:  # fmt: skip
-    """Plan nothing for it until it is resumed. What is being applied now is finished."""
-    return shown_done(pipeline, request, response, desk.act(destination, "pause", asker.name, _same(if_match)))
+ACTIONS = {
+    "pause": "Plan nothing for it until it is resumed. An apply in progress is finished.",
+    "resume": "Continue after a pause, or try a parked destination again.",
+    "stop": "Stop it until it is restarted.",
+    "restart": "Continue from its position at once.",
+}
+"""Actions that are done at once, each at a verb with a colon and, for older clients, with a slash."""
 
 
-@router.post("/destinations/{destination}/resume", include_in_schema=False)
-@router.post("/destinations/{destination}:resume", responses=ACTED, dependencies=IDEMPOTENT)
-def resume_destination(
-    pipeline: PipelineName, destination: DestinationId, desk: CurrentDesk, asker: CurrentAsker, request: Request,
-    response: Response, if_match: IfMatch = None,
-) -> Detail:  # fmt: skip
-    """Go on after a pause, or try a parked destination again."""
-    return shown_done(pipeline, request, response, desk.act(destination, "resume", asker.name, _same(if_match)))
+def _acting(action: str) -> Callable[..., Detail]:
+    def act(
+        pipeline: PipelineName,  # noqa: ARG001 - the handle is of it
+        destination: DestinationId,
+        service: CurrentDestinations,
+        caller: CurrentCaller,
+        handle: CurrentPipeline,
+        response: Response,
+        if_match: IfMatch = None,
+    ) -> Detail:
+        return shown_done(handle, response, service.act(destination, action, caller.name, _same(if_match)))
+
+    return act
 
 
-@router.post("/destinations/{destination}/stop", include_in_schema=False)
-@router.post("/destinations/{destination}:stop", responses=ACTED, dependencies=IDEMPOTENT)
-def stop_destination(
-    pipeline: PipelineName, destination: DestinationId, desk: CurrentDesk, asker: CurrentAsker, request: Request,
-    response: Response, if_match: IfMatch = None,
-) -> Detail:  # fmt: skip
-    """Switch it off until it is restarted."""
-    return shown_done(pipeline, request, response, desk.act(destination, "stop", asker.name, _same(if_match)))
-
-
-@router.post("/destinations/{destination}/restart", include_in_schema=False)
-@router.post("/destinations/{destination}:restart", responses=ACTED, dependencies=IDEMPOTENT)
-def restart_destination(
-    pipeline: PipelineName, destination: DestinationId, desk: CurrentDesk, asker: CurrentAsker, request: Request,
-    response: Response, if_match: IfMatch = None,
-) -> Detail:  # fmt: skip
-    """Go on from wherever it is, at once."""
-    return shown_done(pipeline, request, response, desk.act(destination, "restart", asker.name, _same(if_match)))
+for _action, _means in ACTIONS.items():
+    _route = partial(
+        router.add_api_route, endpoint=_acting(_action), methods=["POST"], name=f"{_action}_destination",
+        description=_means,
+    )  # fmt: skip
+    _route(f"/destinations/{{destination}}:{_action}", responses=ACTED, dependencies=IDEMPOTENT)
+    _route(f"/destinations/{{destination}}/{_action}", include_in_schema=False)
 
 
 @router.post("/destinations/{destination}/reseed", status_code=202, include_in_schema=False)
 @router.post("/destinations/{destination}:reseed", status_code=202, responses={**STARTED, **declared(*CHANGING)},
              dependencies=IDEMPOTENT)  # fmt: skip
 def reseed_destination(
-    pipeline: PipelineName, destination: DestinationId, desk: CurrentDesk, asker: CurrentAsker,
+    pipeline: PipelineName, destination: DestinationId, service: CurrentDestinations, caller: CurrentCaller,
     if_match: IfMatch = None,
 ) -> Response:  # fmt: skip
-    """Begin a new life with a scan of the source. It replaces whatever the table holds, in one transaction."""
-    return _begun(pipeline, desk.act(destination, "reseed", asker.name, _same(if_match)))
+    """Begin a new life with a scan of the source. It replaces whatever the table holds, in one transaction.
+
+    Where that may be rows that Viaduck did not write it needs the scope `drop`.
+    """
+    require_to_reseed(caller, service, destination)
+    return _begun(pipeline, service.act(destination, "reseed", caller.name, _same(if_match)))
 
 
 @router.post("/destinations/{destination}/rewind", status_code=202, include_in_schema=False)
 @router.post("/destinations/{destination}:rewind", status_code=202, dependencies=IDEMPOTENT,
              responses={**STARTED, **declared(*CHANGING, "in_progress", "not_retained")})  # fmt: skip
 def rewind_destination(
-    pipeline: PipelineName, destination: DestinationId, to: Rewind, desk: CurrentDesk, asker: CurrentAsker,
+    pipeline: PipelineName, destination: DestinationId, to: Rewind, service: CurrentDestinations, caller: CurrentCaller,
     if_match: IfMatch = None,
 ) -> Response:  # fmt: skip
     """Begin a new life at an older snapshot that the source still retains, and go on from there."""
-    return _begun(pipeline, desk.rewind(destination, to.to, asker.name, _same(if_match)))
+    return _begun(pipeline, service.rewind(destination, to.to, caller.name, _same(if_match)))
 
 
 @router.post(
     "/destinations:validate", dependencies=IDEMPOTENT, responses=declared("not_found", "in_progress", "too_large")
 )
-def validate_destination(pipeline: PipelineName, entry: Entry, desk: CurrentDesk) -> Validation:  # noqa: ARG001
+def validate_destination(pipeline: PipelineName, entry: Entry, service: CurrentDestinations) -> Validation:  # noqa: ARG001
     """Look at everything that a new destination needs, and write nothing. Its `id` must be in the body."""
     if entry.id is None:
         raise _invalid(FieldProblem(path="id", message="is missing"))
     try:
-        found = desk.validate(entry.id, entry)
+        found = service.validate(entry.id, entry)
     except InvalidEntry as unfit:
         raise unfit_problem(unfit) from None
     return Validation(valid=not any(each.ok is False for each in found), checks=[Check(**vars(each)) for each in found])
@@ -200,26 +212,24 @@ def validate_destination(pipeline: PipelineName, entry: Entry, desk: CurrentDesk
 async def import_destinations(
     pipeline: PipelineName,
     request: Request,
-    asker: CurrentAsker,
-    all_or_nothing: Annotated[bool, Query(description="Change nothing where one line fails")] = False,
+    caller: CurrentCaller,
+    all_or_nothing: Annotated[bool, Query(description="Change nothing if one line fails")] = False,
 ) -> Imported:
     """Create or change up to 10,000 destinations in one transaction, without looking at their lakes."""
-    desk = desk_of(pipeline, request)
+    service = destination_service_of(pipeline, request)
     if "json" not in request.headers.get("content-type", ""):
         hint = "send application/x-ndjson, or an array as application/json"
         raise Problem("not_acceptable", "the body must be NDJSON or JSON", hint)
     body = await request.body()
-    return await run_in_threadpool(_import, desk, body, asker.name, all_or_nothing)
+    return await run_in_threadpool(_import, service, body, caller.name, all_or_nothing)
 
 
-def _import(desk: DestinationService, body: bytes, author: str, all_or_nothing: bool) -> Imported:
-    lines = list(_lines(body))
-    if len(lines) > MAX_LINES:
-        raise Problem("too_large", f"{len(lines):,} lines are more than {MAX_LINES:,}", "send them in parts")
+def _import(service: DestinationService, body: bytes, author: str, all_or_nothing: bool) -> Imported:
+    lines = list(_lines(_bounded(body)))
     good = [(number, entry) for number, entry in lines if isinstance(entry, Entry)]
     outcomes: dict[int, Line] = {number: bad for number, bad in lines if isinstance(bad, Line)}
     entries = [(entry.id or "", entry) for _, entry in good]
-    done = desk.put_all(entries, author, all_or_nothing=all_or_nothing, one_failed=bool(outcomes))
+    done = service.put_all(entries, author, all_or_nothing=all_or_nothing, one_failed=bool(outcomes))
     outcomes |= {number: _line(number, entry, each) for (number, entry), each in zip(good, done, strict=True)}
     failed = sum(each.status >= 400 for each in outcomes.values())
     applied = not (failed and all_or_nothing)
@@ -235,15 +245,27 @@ def _import(desk: DestinationService, body: bytes, author: str, all_or_nothing: 
     )
 
 
-def _lines(body: bytes) -> Iterator[tuple[int, Entry | Line]]:
+def _bounded(body: bytes) -> list[tuple[int, Any]]:
+    """Lines, or members, before any of them is looked into: there may be millions. Raises ``Problem``."""
+    found = list(islice(_each(body), MAX_LINES + 1))
+    if len(found) > MAX_LINES:
+        raise _too_many()
+    return found
+
+
+def _too_many() -> Problem:
+    return Problem("too_large", f"there are more than {MAX_LINES:,} lines", "send them in parts")
+
+
+def _lines(each: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Entry | Line]]:
     seen: set[str] = set()
-    for number, line in _each(body):
+    for number, line in each:
         entry = _entry(line)
         if not isinstance(entry, Entry):
             yield number, _failed(number, None, _invalid(*entry))
             continue
         if entry.id is None or entry.id in seen:
-            why = "is missing" if entry.id is None else f"{entry.id} is on a line before"
+            why = "is missing" if entry.id is None else f"{entry.id} is on an earlier line"
             yield number, _failed(number, entry.id, _invalid(FieldProblem(path="id", message=why)))
             continue
         seen.add(entry.id)
@@ -252,6 +274,8 @@ def _lines(body: bytes) -> Iterator[tuple[int, Entry | Line]]:
 
 def _entry(line: Any) -> Entry | list[FieldProblem]:
     """The entry of a line, or of a member of an array, or what is wrong with it."""
+    if isinstance(line, bytes) and len(line) > MAX_BODY:
+        return [FieldProblem(path="", message=f"is longer than {MAX_BODY:,} bytes")]
     try:
         return Entry.model_validate(strictly(line) if isinstance(line, bytes) else line)
     except ValidationError as error:
@@ -263,13 +287,14 @@ def _entry(line: Any) -> Entry | list[FieldProblem]:
 def _each(body: bytes) -> Iterator[tuple[int, Any]]:
     """Lines, or the members of an array, which no line is; counted from 1."""
     if not body.lstrip().startswith(b"["):
-        yield from ((number, line) for number, line in enumerate(body.splitlines(), 1) if line.strip())
+        if body.count(b"\n") > MOST_ENDS:
+            raise _too_many()
+        yield from ((number, line) for number, line in enumerate(BytesIO(body), 1) if line.strip())
         return
     try:
-        members = strictly(body)
+        yield from enumerate(members(body, MAX_BODY), 1)
     except (ValueError, RecursionError) as error:
         raise _invalid(FieldProblem(path="body", message=f"is no JSON array: {error}"[:200])) from None
-    yield from enumerate(members, 1)
 
 
 def _line(number: int, entry: Entry, outcome: Done | Refused | InvalidEntry) -> Line:
@@ -281,7 +306,7 @@ def _line(number: int, entry: Entry, outcome: Done | Refused | InvalidEntry) -> 
 
 
 def _held_back(line: Line) -> Line:
-    """One that nothing speaks against, of an import of which nothing was changed."""
+    """A valid line of an import that changed nothing."""
     return _failed(line.line, line.id, Problem("not_applied", "another line failed, so this one was not applied"))
 
 
@@ -306,10 +331,10 @@ def _same(if_match: str | None) -> Same:
     if accepts is None:
         return anything
 
-    def same(held: Registered) -> bool:
+    def holds_version(held: Registered) -> bool:
         return accepts(held.version)
 
-    return same
+    return holds_version
 
 
 def unfit_fields(unfit: InvalidEntry) -> list[FieldProblem]:
@@ -323,8 +348,8 @@ def unfit_problem(unfit: InvalidEntry) -> Problem:
     return Problem(kind, said(fields), fields=fields)
 
 
-def shown_done(pipeline: str, request: Request, response: Response, done: Done) -> Detail:
-    shown = shown_detail(pipeline_view(pipeline, request), done.held.id)
+def shown_done(handle: PipelineHandle, response: Response, done: Done) -> Detail:
+    shown = detail(handle.view(), done.held.id)
     response.headers["ETag"] = etag(shown.version)
     return shown
 

@@ -15,7 +15,7 @@ Changes: TypeAlias = dict[str, tuple[Any, Any]]
 _DECLARED = TypeAdapter(Declared)
 
 HIDDEN = frozenset({"identity", "written"})
-"""A digest that means nothing to anybody; and what the other fields say already."""
+"""A digest without meaning for a reader; and fields that repeat what others say."""
 
 
 def deed(before: Registered | None, after: Registered) -> str:

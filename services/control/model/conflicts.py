@@ -1,4 +1,4 @@
-"""Two destinations must not share a routing value, nor with anybody a lake and table, nor two lakes a place for files.
+"""Two destinations must not share a routing value, a lake and table, or a place for files.
 
 Values in, values out.
 """
@@ -11,7 +11,7 @@ from dataclasses import replace
 from services.control.model.lifecycle import Declared
 from shared.config.path_overlap import Claim, Paths
 
-ADVICE = "write another catalog, schema or table"
+ADVICE = "choose another catalog, schema or table"
 
 Neighbour = tuple[str, Declared]
 """Another pipeline's name, and a destination of it."""
@@ -49,7 +49,7 @@ class UniquenessIndex:
             self._paths.discard(declared.claim)
 
     def clashes(self, declared: Declared) -> Iterator[tuple[str, str]]:
-        """Field and message of what ``declared`` shares with somebody else."""
+        """Field and message for each thing that ``declared`` shares with another destination."""
         other = self._values.get(declared.routing_value)
         if other is not None and other.id != declared.id:
             yield "routing_value", f"is that of {other.id} too; each routing value goes to one destination"
@@ -57,7 +57,7 @@ class UniquenessIndex:
         same = next((each for each in there if each.id != declared.id and declared.same_table(each)), None)
         if same is not None:
             yield "table", f"lake and table are those of {same.id} too; {ADVICE}"
-        yield from self._strange(declared)
+        yield from self._of_neighbours(declared)
         if declared.claim is not None and (said := self._paths.clash(declared.claim)) is not None:
             yield "data_path", said
 
@@ -65,7 +65,7 @@ class UniquenessIndex:
         if claim is not None:
             self._paths.add(claim)
 
-    def _strange(self, declared: Declared) -> Iterator[tuple[str, str]]:
+    def _of_neighbours(self, declared: Declared) -> Iterator[tuple[str, str]]:
         found = (self._elsewhere[place] for place in declared.places if place in self._elsewhere)
         pipeline, other = next(((name, each) for name, each in found if declared.same_table(each)), (None, None))
         if other is not None:

@@ -1,18 +1,39 @@
-"""The file's destinations as the registry holds them: routing values cast, secrets left out."""
+"""Destinations as they are declared: by a file, as the registry holds them; over REST, as a client puts them back.
+
+Of a file's, routing values are cast and secrets left out.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from services.control.model.lifecycle import Declared
 from shared.config.catalogs import ResolvedLake, resolve
 from shared.config.loading import public_lake
 from shared.config.model import Config, Routing
+from shared.config.path_overlap import Claim, claim_of
 from shared.contracts.errors import ViaduckError
 from shared.contracts.messages import LakeRef
+
+OF_A_LAKE = ("catalog", "catalog_env", "postgres_uri_env", "metadata_schema", "data_path")
+
+
+@dataclass(frozen=True)
+class DeclaredSource:
+    """``identity``: as that of a destination's lake. ``claim``: where its files are, as far as the file says."""
+
+    identity: str
+    claim: Claim | None
+
+
+def declared_source(config: Config, lake: ResolvedLake) -> DeclaredSource:
+    known = config.source.lake.model_copy(update={"catalog": lake.catalog})
+    return DeclaredSource(digest_of(lake), claim_of("the source", digest_of(lake), known))
 
 
 def declarations(
@@ -57,3 +78,25 @@ def identity(lake: LakeRef, folder: Path, environ: Mapping[str, str]) -> str | N
 def digest_of(lake: ResolvedLake) -> str:
     """A lake's identity, opaque."""
     return hashlib.sha256(lake.identity.encode()).hexdigest()
+
+
+def as_put(declared: Declared) -> dict[str, Any]:
+    """The keys of a ``destinations`` entry, without the id. Putting it again changes nothing.
+
+    As it was written where it came over REST; of the file's, and of what an older control registered, as it was read.
+    """
+    return dict(declared.written) if declared.written is not None else _as_read(declared)
+
+
+def _as_read(declared: Declared) -> dict[str, Any]:
+    lake = declared.lake
+    given = {name: getattr(lake, name) for name in OF_A_LAKE}
+    return {
+        "routing_value": declared.routing_value,
+        **({"name": declared.name} if declared.name else {}),
+        **{name: value for name, value in given.items() if value is not None},
+        "schema": declared.schema_name,
+        "table": declared.table,
+        **({"properties": dict(lake.properties)} if lake.properties else {}),
+        "seed_mode": declared.seed_mode.value,
+    }

@@ -1,25 +1,25 @@
-"""A destination's lives: what the file, an operator and the appliers' answers do to what the registry holds.
+"""The lives of a destination: how the file, operators and answers of appliers change what the registry holds.
 
 ========================================  ==========================================================
-what happens                              what becomes of the destination
+what happens                              effect on the destination
 ========================================  ==========================================================
 declared for the first time               generation 1
-declared again after it was removed       the next generation: whatever the old life left is replaced
-another routing value, lake, schema,      the next generation: the rows that it holds are not the ones
-table or routing column                   that it should hold
-anything else declared anew               same generation, new revision: a parked one is tried again
-not declared any more                     removed; the generation stays, so that a later life fences this one
-paused, stopped                           same generation; nothing is planned for it
-resumed, restarted                        same generation, new revision: a parked one is tried again
+declared again after it was removed       the next generation, which replaces what the old one left
+another routing value, lake, schema,      the next generation: the destination holds other rows than
+table or routing column                   it should
+any other change of the declaration       same generation, new revision: a parked destination is tried again
+no longer declared                        removed; the generation stays, so that a later one fences this one
+paused, stopped                           same generation; no work is planned
+resumed, restarted                        same generation, new revision: a parked destination is tried again
 reseeded                                  the next generation, replacing what is there
 rewound                                   the next generation, which begins at an older snapshot of the source
 removed with its data                     the next generation, stopped, until an applier has dropped table and cursor
 ``destination_damaged``                   the next generation, replacing what is there
 history gone, source re-created           the same, where ``routing.on_gap`` is ``reseed``
-the cursor holds a later generation       that generation: the registry was lost, the lake remembers
+the cursor holds a later generation       that generation: the registry was lost, the lake was not
 ========================================  ==========================================================
 
-Values in, values out: whoever calls writes the result to the registry and publishes it.
+Values in, values out: the caller writes the result to the registry and publishes it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from typing import Any, Literal
 from shared.config.path_overlap import Claim, Paths, claim_of
 from shared.contracts.errors import ConfigError
 from shared.contracts.messages import (
-    MAX_GENERATION,
+    ADOPTABLE,
     DesiredState,
     Destination,
     ItemKind,
@@ -52,7 +52,7 @@ OnGap = Literal["park", "reseed"]
 
 @dataclass(frozen=True)
 class Declared:
-    """A destination as somebody wants it, without secrets."""
+    """A destination as a file or an operator declares it, without secrets."""
 
     id: str
     routing_value: str
@@ -67,7 +67,7 @@ class Declared:
     """The routing column, and whether keys are known: what "the rows of a routing value" means in this pipeline."""
     name: str = ""
     written: Mapping[str, Any] | None = field(default=None, hash=False)
-    """The entry as it was put over REST, for whoever wants to change it; it decides nothing."""
+    """The entry as it was put over REST, so that a client can change it; it decides nothing."""
 
     def same_lake(self, other: Declared) -> bool:
         """Two names of one catalog are the same lake; where control can't resolve one, only equal names are."""
@@ -133,7 +133,7 @@ class Registered:
     version: int = 0
     """The registry's count of changes when this one was written; 0 before it was."""
     appeared_at: datetime | None = None
-    """When it appeared by itself, by the template and the policy; None for what anybody asked for."""
+    """When it was discovered and created by the template and the policy; None if it was declared."""
     registry: int = field(default=0, compare=False)
     """When the registry that holds it began with its pipeline, in milliseconds since 1970."""
 
@@ -290,11 +290,12 @@ def _switched(held: Registered, desired: DesiredState, revision: Revision) -> Re
 
 
 def adopt(held: Registered, generation: int, revision: Revision) -> Registered:
-    """Go on as the life that the cursor is in. Never backwards, and never as far as garbage would have it.
+    """Continue as the generation of the cursor. Never backwards, and never so far that no generation could follow: no
+    message could hold it, and none behind it would be published.
 
     TLA: ``Adopts``.
     """
-    if not held.generation < generation <= MAX_GENERATION:
+    if not held.generation < generation <= ADOPTABLE:
         return held
     return replace(held, generation=generation, revision=revision)
 

@@ -1,18 +1,18 @@
-"""What becomes of a routing value without a destination: proposed to an operator, or made a destination at once.
+"""Decides about a routing value without a destination: propose it to an operator, or create a destination at once.
 
 ========================  ==================================================================
 reason                    why
 ========================  ==================================================================
-``unsafe``                no safe name can be made of it (``names``)
-``removed``               an operator removed its destination: it must not come back by itself
-``taken``                 the id that it would get is another value's
-``similar``               another id, or another waiting value, differs from it by case alone
+``unsafe``                no safe name can be derived from it (``safe_names``)
+``removed``               an operator removed its destination: it must not return without a request
+``taken``                 its id belongs to another routing value
+``similar``               it differs from another id, or from another waiting value, only by case
 ``not_allowed``           it does not match ``appear.allow``
-``asks``                  the policy is to ask
-``full``                  as many as ``appear.total`` allows have appeared and are there
-``hour_full``             as many as ``appear.per_hour`` allows have appeared within the hour
-``failed``                it was tried, and something stands against it (said by whoever tried)
-``allowed``               nothing stands against it: it is made
+``asks``                  the policy is to propose
+``full``                  ``appear.total`` destinations were created already
+``hour_full``             ``appear.per_hour`` destinations were created within the hour
+``failed``                an attempt to create it failed (reported by the caller)
+``allowed``               no rule is against it: it is created
 ========================  ==================================================================
 
 Values in, values out. Limits are counted from what the registry holds, so that restarts and other controls keep them.
@@ -39,7 +39,7 @@ AUTHOR = "policy"
 HOUR = timedelta(hours=1)
 
 UNSAFE = (
-    f"no safe name can be made of it ({RULE}); to take it in, PUT a destination with an id of your own and this"
+    f"no safe name can be derived from it ({RULE}); to include it, PUT a destination with an id of your own and this"
     " routing value"
 )
 
@@ -73,7 +73,7 @@ class Decision:
 
 
 @dataclass(frozen=True)
-class Standing:
+class RegistrySummary:
     """What is registered, as far as it matters here."""
 
     living: frozenset[str]
@@ -88,12 +88,12 @@ class Standing:
     """Those that did within the last hour, removed ones too."""
 
 
-def standing(held: Iterable[Registered], now: datetime) -> Standing:
+def standing(held: Iterable[Registered], now: datetime) -> RegistrySummary:
     everything = list(held)
     living = [each for each in everything if not each.removed]
     gone = [each for each in everything if each.removed]
     appeared = [each.appeared_at for each in everything if each.appeared_at is not None]
-    return Standing(
+    return RegistrySummary(
         living=frozenset(each.id for each in living),
         gone=frozenset(each.id for each in gone),
         folded=frozenset(each.id.casefold() for each in everything),
@@ -109,8 +109,10 @@ def twins(sightings: Iterable[Sighting]) -> frozenset[str]:
     return frozenset(name for name, count in names.items() if count > 1)
 
 
-def decide(sighting: Sighting, id: str | None, rules: Appear, there: Standing, twins: frozenset[str]) -> Decision:
-    """``id``: the one that the template makes of its safe name; None where there is no such name."""
+def decide(
+    sighting: Sighting, id: str | None, rules: Appear, there: RegistrySummary, twins: frozenset[str]
+) -> Decision:
+    """``id``: what the template derives from its safe name; None if there is no such name."""
     name = sighting.name
     if name is None or id is None:
         return Decision("unsafe", UNSAFE)
@@ -124,18 +126,20 @@ def decide(sighting: Sighting, id: str | None, rules: Appear, there: Standing, t
     return _within_limits(rules, there)
 
 
-def _in_the_way(sighting: Sighting, name: str, id: str, there: Standing, twins: frozenset[str]) -> Decision | None:
+def _in_the_way(
+    sighting: Sighting, name: str, id: str, there: RegistrySummary, twins: frozenset[str]
+) -> Decision | None:
     if id in there.living:
         return Decision("taken", f"the destination {id} has another routing value; PUT one with an id of your own")
     if id in there.gone or sighting.value in there.gone_values:
         return Decision("removed", "its destination was removed, and does not come back by itself; accept it if it may")
     if id.casefold() in there.folded or name.casefold() in twins:
-        said = "another destination, or another value that waits, differs from it by case alone"
-        return Decision("similar", f"{said}; accept the one that is meant")
+        said = "another destination, or another waiting value, differs from it only by case"
+        return Decision("similar", f"{said}; accept the intended one")
     return None
 
 
-def _within_limits(rules: Appear, there: Standing) -> Decision:
+def _within_limits(rules: Appear, there: RegistrySummary) -> Decision:
     if there.appeared >= rules.total:
         return Decision("full", f"{there.appeared} have appeared by themselves, and appear.total is {rules.total}")
     if there.appeared_lately >= rules.per_hour:

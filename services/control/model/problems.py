@@ -14,7 +14,7 @@ PAGE = "/docs/errors"
 
 @dataclass(frozen=True)
 class Kind:
-    """``means`` and ``hint`` are for whoever meets it; an answer may carry a better hint."""
+    """``means`` and ``hint`` are for the client; an answer may carry a better hint."""
 
     status: int
     title: str
@@ -24,41 +24,41 @@ class Kind:
 
 KINDS: dict[str, Kind] = {
     "not_found": Kind(
-        404, "Not found", "There is nothing at this path.", "The paths are listed in /openapi.json."
+        404, "Not found", "This path does not exist.", "The paths are listed in /openapi.json."
     ),
     "method_not_allowed": Kind(
-        405, "Method not allowed", "The path is there and does not take this method.", "See /openapi.json."
+        405, "Method not allowed", "The path exists and does not accept this method.", "See /openapi.json."
     ),
     "not_acceptable": Kind(
-        415, "Unsupported media type", "The body is of another kind than this path takes.", "Send application/json."
+        415, "Unsupported media type", "This path does not accept this content type.", "Send application/json."
     ),
     "invalid": Kind(
-        422, "Invalid request", "Something in the request can't be used; `fields` says what.",
+        422, "Invalid request", "A value in the request is not valid; `fields` names it.",
         "Correct the fields that are named.",
     ),
     "secret_in_request": Kind(
-        422, "A secret in the request", "A value holds a password or key, which must not travel.",
+        422, "A secret in the request", "A value contains a password or key, which requests must not contain.",
         "Name an environment variable instead: catalog_env, postgres_uri_env, or a property that ends in _env.",
     ),
     "not_allowed": Kind(
         422, "Not on the list",
-        "The server's configuration allows other hosts, paths, variables or connection words only.",
-        "Ask for it to be added to server.allowed_hosts, allowed_paths or allowed_variables, or for a variable.",
+        "The server's configuration does not allow this host, path, variable or connection word.",
+        "Have the operator add it to server.allowed_hosts, allowed_paths or allowed_variables.",
     ),
     "unsafe_value": Kind(
-        422, "No safe name", "No safe name can be made of this routing value, so the template can't be used for it.",
+        422, "No safe name", "No safe name can be derived from this routing value, so the template does not apply.",
         "PUT a destination with an id of your own and this routing value.",
     ),
     "key_reused": Kind(
-        422, "Key used before", "This Idempotency-Key came with another request within the hour.",
-        "Send a new request with a new key; the same one again exactly as it was.",
+        422, "Key used before", "This Idempotency-Key was used for another request within the hour.",
+        "Use a new key for a new request; repeat the old request unchanged.",
     ),
     "check_failed": Kind(
-        422, "A check failed", "The destination was looked at before anything was written, and it would not work.",
-        "Correct what `fields` names, or switch the checks off with ?check=false.",
+        422, "A check failed", "The destination was checked before anything was written, and the check failed.",
+        "Correct the named fields, or skip the checks with ?check=false.",
     ),
     "not_applied": Kind(
-        424, "Not applied", "Nothing is wrong with this line; another one of its all-or-nothing import failed.",
+        424, "Not applied", "This line is valid; another line of its all-or-nothing import failed.",
         "Correct the lines that failed and send all of them again.",
     ),
     "declared_by_file": Kind(
@@ -67,12 +67,12 @@ KINDS: dict[str, Kind] = {
         "Change the file and send SIGHUP, or take the entry out of it.",
     ),
     "one_file_alone": Kind(
-        409, "One file alone", "The services were started with one file, and then there is room for its pipeline only.",
+        409, "One file alone", "The services were started with one file, which allows its pipeline only.",
         "Start them with a folder of files (-c FOLDER), or with several.",
     ),
     "being_removed": Kind(
         409, "Being removed", "Its table and cursor are being dropped.",
-        "Wait until its operation is over; DELETE with data=keep forgets it at once.",
+        "Wait until its operation ends; DELETE with data=keep removes it at once.",
     ),
     "conflict": Kind(
         409, "Conflict", "The destination's state does not allow this.", "Look at its status first."
@@ -83,53 +83,52 @@ KINDS: dict[str, Kind] = {
     ),
     "replay_running": Kind(
         409, "Being sent again",
-        "Messages of this pipeline are being sent again already; one asker does so at a time.",
-        "Wait until that is over, or a few seconds where it was given up.",
+        "A replay of this pipeline is running; there is at most one at a time.",
+        "Wait until it ends, or a few seconds if its client gave up.",
     ),
     "not_visible": Kind(
-        409, "Not visible from here", "Control can't open this lake: what it takes is known to the appliers alone.",
+        409, "Not visible from here", "Control cannot open this lake: variables are set at the appliers only.",
         "Set the variable for control too, or look from where the appliers run.",
     ),
     "not_retained": Kind(
-        409, "Not retained", "The source no longer keeps that snapshot, or does not have it yet.",
-        "Choose a snapshot that it retains.",
+        409, "Not retained", "The source does not have this snapshot, or no longer retains it.",
+        "Choose a retained snapshot.",
     ),
     "precondition_failed": Kind(
-        412, "Changed meanwhile", "It was changed after you read it: If-Match names another version.",
-        "GET it again, and decide again.",
+        412, "Changed meanwhile", "It was changed after you read it: its version is not the one in If-Match.",
+        "GET it again, then decide.",
     ),
-    "too_large": Kind(413, "Too large", "The body is larger than this path takes.", "Send less at once."),
+    "too_large": Kind(413, "Too large", "The body exceeds this path's limit.", "Send fewer entries per request."),
     "unauthorized": Kind(
         401, "A token is needed", "The request has no valid token.",
         "Send Authorization: Bearer … with a token of `viaduck token create`.",
     ),
     "forbidden": Kind(
-        403, "Insufficient scope", "The token's scope does not allow this.", "Use a token of the scope that is named."
+        403, "Insufficient scope", "The token's scope does not allow this.", "Use a token with the named scope."
     ),
     "closed": Kind(
         403, "Closed",
-        "Control is reached from beyond this machine, directly or through a proxy, and has no token: only its health is"
-        " told.",
-        "Set server.token_env, or make a token with `viaduck token create`; without one, ask from this machine itself.",
+        "Control is reachable from other machines and has no token, so it serves only its health.",
+        "Set server.token_env, or create a token with `viaduck token create`; without one, connect from this machine.",
     ),
     "cross_site": Kind(
-        403, "From another site", "A browser sent this for a page of another site, or under a strange name.",
+        403, "From another site", "A browser sent this for a page of another site, or with a foreign host name.",
         "Open control's own page, under the name or address that it listens on; set server.public_url to the address"
         " of a proxy before it.",
     ),
     "too_many_failures": Kind(
-        429, "Too many failures", "The token is wrong, and so were too many before it.",
-        "Correct the token: a valid one is taken at once. For another guess, wait as long as Retry-After says.",
+        429, "Too many failures", "The token is wrong, after too many wrong ones.",
+        "Use a valid token, which is accepted at once, or wait as long as Retry-After says.",
     ),
     "too_many_streams": Kind(
-        503, "Too many event streams", "Too many pages are open that follow what happens.",
-        "Close some of them; a page without a stream shows what is, when it is loaded.",
+        503, "Too many event streams", "Too many event streams are open.",
+        "Close some of them. A page without a stream shows the state at the time of loading.",
     ),
     "unavailable": Kind(
-        503, "Unavailable", "Something that control depends on does not answer. Nothing has changed.",
-        "Try again; /readyz says what is missing. The data plane goes on meanwhile.",
+        503, "Unavailable", "A dependency of control does not answer. Nothing was changed.",
+        "Try again; /readyz names it. Replication continues meanwhile.",
     ),
-    "defect": Kind(500, "Unexpected", "Something went wrong that should not.", "See control's log."),
+    "defect": Kind(500, "Unexpected", "An unexpected error occurred.", "See control's log."),
 }  # fmt: skip
 
 BY_STATUS = {
@@ -145,3 +144,20 @@ BY_STATUS = {
 
 def uri(kind: str) -> str:
     return f"{PAGE}#{kind}"
+
+
+@dataclass(frozen=True)
+class FieldError:
+    """What is wrong with one field of an entry. ``kind`` is a key of ``KINDS``."""
+
+    path: str
+    message: str
+    kind: str = "invalid"
+
+
+class InvalidEntry(Exception):
+    """What was sent can't be used; with everything that is wrong with it."""
+
+    def __init__(self, faults: list[FieldError]) -> None:
+        super().__init__("; ".join(f"{fault.path}: {fault.message}" for fault in faults))
+        self.faults = faults

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from services.control.model.lifecycle import Declared, Registered, Revision
-from shared.contracts.messages import MAX_GENERATION, Destination, LakeRef, Progress, SeedMode
+from shared.contracts.messages import ADOPTABLE, Destination, LakeRef, Progress, SeedMode
 
 NOT_KEPT = (
     "names, authors and times of earlier changes, which destinations appeared by themselves, proposals,"
@@ -26,14 +26,14 @@ class Memory:
     pipeline: str
     wanted: dict[str, Destination] = field(default_factory=dict)
     generations: dict[str, int] = field(default_factory=dict)
-    """The highest that anybody spoke of, by destination."""
+    """The highest generation in any message, by destination."""
     unreadable: set[str] = field(default_factory=set)
     """Destinations whose last message can't be used."""
     _orders: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     """Of the latest message of each."""
 
     def note_destination(self, name: str, said: Destination | None) -> None:
-        """``said`` None: a tombstone, which nobody writes any more."""
+        """``said`` None: a tombstone, which current versions no longer write."""
         if said is None:
             return
         self._note_generation(name, said.generation)
@@ -52,7 +52,7 @@ class Memory:
         self._note_generation(progress.destination, progress.generation)
 
     def _note_generation(self, name: str, generation: int) -> None:
-        if 1 <= generation <= MAX_GENERATION:
+        if 1 <= generation <= ADOPTABLE:
             self.generations[name] = max(generation, self.generations.get(name, 0))
 
 
@@ -65,7 +65,7 @@ class Recalled:
 
 
 def recall(memory: Memory, slice_of: str, identity: Callable[[LakeRef], str | None], revision: Revision) -> Recalled:
-    """Whoever has no message any more is remembered as removed, for the generation alone."""
+    """Destinations without a message are remembered as removed, for their generation alone."""
     there = [
         _registered(said, memory.generations[name], slice_of, identity(said.lake), revision)
         for name, said in memory.wanted.items()

@@ -17,13 +17,13 @@ MAINTENANCE = "postgres"
 
 LIMITS = "-c statement_timeout=30000 -c lock_timeout=10000"
 
-WHO_MAY = "give the role of the catalog CREATEDB, or make the database yourself and accept the proposal"
+WHO_MAY = "give the role of the catalog CREATEDB, or create the database yourself and accept the proposal"
 
 
 def create_database(lake: ResolvedLake, mark: str, *, only_ours: bool) -> None:
-    """Make the database of ``lake`` unless it is there, and leave ``mark`` as its comment.
+    """Create the database of ``lake`` unless it exists, and leave ``mark`` as its comment.
 
-    With ``only_ours`` one that is there must bear the mark: another one is somebody's. Raises ``DestinationError``.
+    With ``only_ours`` an existing database must have that comment. Raises ``DestinationError``.
     """
     name = str(conninfo_to_dict(lake.conninfo).get("dbname") or "")
     if not name:
@@ -33,7 +33,7 @@ def create_database(lake: ResolvedLake, mark: str, *, only_ours: bool) -> None:
             if not _exists(con, name):
                 _make(con, name, mark)
             elif only_ours and _mark_of(con, name) != mark:
-                said = f"there is a database {name} already, which was not made for this destination"
+                said = f"the database {name} exists, and was not created for this destination"
                 raise DestinationError("invalid_destination", said, "accept the proposal if it may be used")
     except psycopg.errors.InsufficientPrivilege as error:
         raise DestinationError("access_denied", f"the database {name} can't be made: {error}", WHO_MAY) from None

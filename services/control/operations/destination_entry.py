@@ -1,28 +1,42 @@
-"""A destination as somebody asks for it over REST, brought to what the registry holds: checked like a file's entry.
+"""Converts a destination's entry from REST to what the registry holds; checks it like an entry of a file, against the
+source, the other destinations, and the lake itself.
 
-No secret may come this way: it would be kept in the registry and travel on the topic. Whatever only a look at other
-destinations, at the source or at the lake itself can tell is somebody else's (``clash``, ``desk``, ``probe``).
+Secrets are refused: they would be stored in the registry and published.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from services.control.model.conflicts import Neighbour, UniquenessIndex
 from services.control.model.declared import identity, slice_name
-from services.control.model.lifecycle import Declared
-from services.control.operations.input_validation import NOT_ALLOWED, FieldError, InvalidEntry, relative, secret
+from services.control.model.lifecycle import Declared, Refused, Registered
+from services.control.model.problems import FieldError, InvalidEntry
+from services.control.operations.preflight import Finding, Probe
+from services.control.operations.reconciler import Reconciler
+from shared.config.catalogs import SQLITE, CatalogRefused, has_password, parse_catalog
 from shared.config.config_errors import UNWRITABLE, Mistakes
 from shared.config.declared import Lakes, entry_lake
-from shared.config.lake_rules import World, check_lake
-from shared.config.limits import limits_of
+from shared.config.lake_rules import ConfigContext, check_lake, section_of, text_of
 from shared.config.model import Config
-from shared.config.pipeline_files import is_copy
+from shared.config.secrets import SECRET_PROPERTIES
+from shared.contracts.errors import DependencyError
 from shared.contracts.messages import Name, SeedMode
+from shared.lake.catalog import CatalogReader
+from shared.lake.source import SourceLook, canonical_values
 
 CATALOGS = ("catalog", "catalog_env", "postgres_uri_env")
+
+SECRET = "secret_in_request"  # noqa: S105 - the name of a problem
+NOT_ALLOWED = "not_allowed"
+RELATIVE = "a relative path, and there is no file that it could be relative to; write an absolute path"
+
+Section = Mapping[str, Any]
 
 Text = Annotated[str, Field(max_length=4_096)]
 Short = Annotated[str, Field(max_length=200)]
@@ -54,13 +68,9 @@ class Entry(BaseModel):
     properties: dict[Short, Value] = Field(default={}, max_length=50, repr=False)
     seed_mode: str | None = Field(default=None, pattern="^(scan|cdc_replay|replay|latest)$")
 
-    def text(self) -> str:
-        """The routing value as text, as a file would be read."""
-        return _text(self.routing_value)
-
 
 class Environment(dict[str, str]):
-    """Variables of this process; one that it has not is an applier's business, and stands for some lake or other."""
+    """Variables of this process. A variable that only the appliers have gets a placeholder."""
 
     def __missing__(self, key: str) -> str:
         return "dbname=unknown"
@@ -69,21 +79,23 @@ class Environment(dict[str, str]):
         return self[key] if key else default
 
 
-def declare_entry(id: str, entry: Entry, routing_value: str, config: Config, environ: Mapping[str, str]) -> Declared:
+def declare_entry(id: str, entry: Entry, routing_value: str, lakes: Lakes) -> Declared:
     """The registry's form of an entry. ``routing_value``: in the spelling of the routing column's type.
 
     Raises ``InvalidEntry``.
     """
-    section = _section(entry)
-    faults = list(_faults(id, entry, section, routing_value, config, environ))
-    if faults:
+    section, config = _section(entry), lakes.config
+    faults = [*_misnamed(id, entry), *(unquotable := [*_unwritable(entry), *secret(section, config.path.parent)])]
+    lake = None if unquotable else entry_lake(section, config)
+    if lake is not None:
+        faults += _unusable(section, dict(lakes.refusals(id, routing_value, lake)), lakes)
+    if faults or lake is None:
         raise InvalidEntry(faults)
-    lake, folder = entry_lake(section, config), config.path.parent
     return Declared(
         id=id,
         routing_value=routing_value,
         lake=lake,
-        identity=identity(lake, folder, environ),
+        identity=identity(lake, config.path.parent, lakes.environ),
         schema_name=entry.schema_name,
         table=entry.table or config.source.table,
         seed_mode=_seed_mode(entry, config),
@@ -109,35 +121,140 @@ def _seed_mode(entry: Entry, config: Config) -> SeedMode:
     return SeedMode.REPLAY if entry.seed_mode == "replay" else SeedMode(entry.seed_mode)
 
 
-def _faults(
-    id: str,
-    entry: Entry,
-    section: Mapping[str, Any],
-    routing_value: str,
-    config: Config,
-    environ: Mapping[str, str],
-) -> Iterator[FieldError]:
+def _misnamed(id: str, entry: Entry) -> Iterator[FieldError]:
     if entry.id is not None and entry.id != id:
         yield FieldError("id", f"is {entry.id!r}, and the path names {id!r}; leave it out")
-    written = {**entry.model_dump(by_alias=True), "routing_value": entry.text()}
-    unwritable = [key for key, value in written.items() if isinstance(value, str) and UNWRITABLE.search(value)]
-    yield from (FieldError(key, "holds a null character or half of a surrogate pair") for key in unwritable)
-    if unwritable or any(map(UNWRITABLE.search, [*section["properties"], *section["properties"].values()])):
-        yield from () if unwritable else [FieldError("properties", "hold a null character")]
-        return
-    secrets = list(secret(section, config.path.parent))
-    yield from secrets
-    if not secrets:
-        yield from _unusable(id, section, routing_value, config, environ)
 
 
-def _unusable(
-    id: str, section: Mapping[str, Any], routing_value: str, config: Config, environ: Mapping[str, str]
-) -> Iterator[FieldError]:
+def _unwritable(entry: Entry) -> Iterator[FieldError]:
+    """Texts that neither a registry nor a catalog can hold."""
+    written = {**entry.model_dump(by_alias=True), "routing_value": _text(entry.routing_value)}
+    faults = [
+        FieldError(key, "holds a null character or half of a surrogate pair")
+        for key, value in written.items()
+        if isinstance(value, str) and UNWRITABLE.search(value)
+    ]
+    properties = [*entry.properties, *map(_text, entry.properties.values())]
+    if not faults and any(map(UNWRITABLE.search, properties)):
+        faults = [FieldError("properties", "hold a null character")]
+    yield from faults
+
+
+def _unusable(section: Section, refused: Mapping[str, str], lakes: Lakes) -> Iterator[FieldError]:
     """What it may not name, then what is wrong with it; one for each field."""
-    refused = dict(Lakes(config, environ).refusals(id, routing_value, entry_lake(section, config)))
     yield from (FieldError(path, said, NOT_ALLOWED) for path, said in refused.items())
-    seen, mistakes = limits_of(config).visible(environ), Mistakes()
-    check_lake(section, "", World(Environment(seen), config.path.parent), mistakes)
+    config, seen, mistakes = lakes.config, lakes.limits.visible(lakes.environ), Mistakes()
+    check_lake(section, "", ConfigContext(Environment(seen), config.path.parent), mistakes)
     yield from (FieldError(path, text) for path, text in mistakes.items() if path not in refused)
-    yield from relative(section, seen) if is_copy(config) else ()
+    yield from relative(section, seen) if lakes.over_rest else ()
+
+
+def secret(section: Section, folder: Path) -> Iterator[FieldError]:
+    """Secrets among a lake's values. To be looked for first, so that no other message quotes one."""
+    for name in section_of(section, "properties"):
+        if name.lower() in SECRET_PROPERTIES:
+            yield FieldError(f"properties.{name}", f"is a secret; write {name}_env with a variable's name", SECRET)
+    catalog = text_of(section, "catalog")
+    try:
+        holds = catalog is not None and has_password(parse_catalog(catalog, folder))
+    except CatalogRefused:
+        return
+    if holds:
+        yield FieldError("catalog", "holds a password; name a variable (catalog_env)", SECRET)
+
+
+def relative(section: Section, environ: Mapping[str, str]) -> Iterator[FieldError]:
+    """Paths that every service would look for in a folder of its own: a pipeline that came over REST has no file."""
+    catalogs = [("catalog", text_of(section, "catalog"))]
+    catalogs += [(key, environ.get(text_of(section, key) or "")) for key in ("catalog_env", "postgres_uri_env")]
+    for key, catalog in catalogs:
+        kind, _, path = (catalog or "").strip().partition(":")
+        if f"{kind}:" == SQLITE and not path.strip().startswith("/"):
+            yield FieldError(key, f"{'is' if key == 'catalog' else 'its value is'} {RELATIVE}")
+    data_path = text_of(section, "data_path")
+    if data_path is not None and "://" not in data_path and not data_path.startswith("/"):
+        yield FieldError("data_path", f"is {RELATIVE}")
+
+
+class EntryChecks:
+    """One pipeline's. Raises ``DependencyError`` while the source is unknown."""
+
+    def __init__(
+        self, reconciler: Reconciler, environ: Mapping[str, str], neighbours: Callable[[], Iterable[Neighbour]]
+    ) -> None:
+        """``neighbours``: the destinations of the pipelines beside this one."""
+        self._reconciler = reconciler
+        self._environ = environ
+        self._neighbours = neighbours
+
+    def declared(self, entries: Sequence[tuple[str, Entry]]) -> list[Declared]:
+        found = self.each_declared(entries)
+        for each in found:
+            if isinstance(each, InvalidEntry):
+                raise each
+        return [each for each in found if isinstance(each, Declared)]
+
+    def each_declared(self, entries: Sequence[tuple[str, Entry]]) -> list[Declared | InvalidEntry]:
+        source, written = self._source(), [_text(entry.routing_value) for _, entry in entries]
+        values = canonical_values(source.routing.type, [text if "\x00" not in text else "" for text in written])
+        lakes = Lakes(self._reconciler.config, self._environ)
+        return [
+            self._one(id, entry, value, source, lakes)
+            for (id, entry), value in zip(entries, values, strict=True)  # noqa: A001
+        ]
+
+    def _one(
+        self, id: str, entry: Entry, value: str | None, source: SourceLook, lakes: Lakes
+    ) -> Declared | InvalidEntry:
+        """``value``: in the spelling of the routing column's type; None where it is no value of it."""
+        faults: list[FieldError] = []
+        if value is None:
+            faults.append(FieldError("routing_value", f"is no {source.routing.type}, as {source.routing.name} is"))
+        try:
+            declared = declare_entry(id, entry, _text(entry.routing_value) if value is None else value, lakes)
+        except InvalidEntry as unfit:
+            return InvalidEntry([*faults, *unfit.faults])
+        if self._is_source(declared):
+            faults.append(FieldError("table", "is the source's own table; choose another catalog, schema or table"))
+        return InvalidEntry(faults) if faults else declared
+
+    def _is_source(self, declared: Declared) -> bool:
+        known, own = self._reconciler.source, self._reconciler.config.source
+        names = (declared.schema_name.lower(), declared.table.lower())
+        same_name = names == (own.schema_name.lower(), own.table.lower())
+        return same_name and known is not None and declared.identity == known.identity
+
+    def require_retained(self, snapshot: int) -> None:
+        config = self._reconciler.config
+        with closing(CatalogReader(self._source().lake)) as catalog:
+            head = catalog.head().snapshot
+            table = catalog.table(config.source.schema_name, config.source.table, head)
+            born = head if table is None else table.begin_snapshot
+            if snapshot > head or snapshot < born or not catalog.exists(snapshot):
+                oldest = catalog.oldest_since(born)
+                raise Refused(
+                    "not_retained", f"the source has no snapshot {snapshot} of its table", f"choose {oldest} to {head}"
+                )
+
+    def probe(self) -> Probe:
+        return Probe(self._reconciler.config, self._source().table.columns, self._environ)
+
+    def _source(self) -> SourceLook:
+        if self._reconciler.seen is None:
+            raise DependencyError("source", "the source was not polled yet", "try again; /readyz says what is wrong")
+        return self._reconciler.seen
+
+    def uniqueness(self, held: Mapping[str, Registered]) -> UniquenessIndex:
+        living = (each.declared for each in held.values() if not each.removed)
+        source = self._reconciler.source
+        return UniquenessIndex(living, self._neighbours(), None if source is None else source.claim)
+
+
+def require_passed(findings: Sequence[Finding]) -> None:
+    faults = [
+        FieldError(each.check, f"{each.type}: {each.message}; {each.hint}", "check_failed")
+        for each in findings
+        if each.ok is False
+    ]
+    if faults:
+        raise InvalidEntry(faults)

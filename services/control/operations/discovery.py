@@ -13,11 +13,11 @@ from datetime import UTC, datetime
 import structlog
 
 from services.control.model.lifecycle import Declared, Refused, Registered
-from services.control.model.policy import AUTHOR, UNSAFE, Decision, Sighting, Standing, decide, standing, twins
+from services.control.model.policy import AUTHOR, UNSAFE, Decision, RegistrySummary, Sighting, decide, standing, twins
+from services.control.model.problems import InvalidEntry
 from services.control.operations.database_provisioning import create_database
 from services.control.operations.destination_service import DestinationService, Done
 from services.control.operations.entry_template import entry_of, id_of
-from services.control.operations.input_validation import InvalidEntry
 from services.control.operations.reconciler import Reconciler
 from services.control.store.proposals import Proposal, Proposals
 from services.control.view.status_store import StatusStore
@@ -36,7 +36,7 @@ PAUSE_S = 1.0
 """Between two looks: readers that have much to tell must not make the registry busy."""
 
 LOOK_AGAIN_S = 60.0
-"""A limit per hour makes room, and a file may be taken over, though nobody offers anything."""
+"""Room under the limit per hour, or a file taken over, may allow more although no new value was offered."""
 
 TRY_AGAIN_S = 300.0
 """After a failure, which may have cost a time-out."""
@@ -44,42 +44,42 @@ TRY_AGAIN_S = 300.0
 MOST_FAILURES = 5
 """In one look; the others have to wait for the next one."""
 
-LATER = Decision("failed", "not tried yet: several before it failed; it is tried by itself")
+LATER = Decision("failed", "not tried yet, after several failures; it is tried automatically")
 
 Clock = Callable[[], datetime]
 Require = Callable[[Mapping[str, Registered]], None]
 
 
-class Arrivals:
+class Discovery:
     """One pipeline's. May be used from several threads."""
 
     def __init__(
         self,
-        keeper: Reconciler,
-        board: StatusStore,
-        desk: DestinationService,
+        reconciler: Reconciler,
+        status_store: StatusStore,
+        service: DestinationService,
         proposals: Proposals,
         environ: Mapping[str, str],
         now: Clock = lambda: datetime.now(UTC),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._keeper = keeper
-        self._board = board
-        self._desk = desk
+        self._reconciler = reconciler
+        self._status_store = status_store
+        self._service = service
         self.proposals = proposals
         self._environ = environ
         self._now = now
         self._clock = clock
         self._failed: dict[str, tuple[float, Decision]] = {}
         self._is_waiting = False
-        self._loop = Background(f"arrivals {board.pipeline}", self._run)
+        self._loop = Background(f"arrivals {status_store.pipeline}", self._run)
 
     def start(self) -> None:
         self._loop.start()
 
     def tell_to_stop(self) -> None:
         self._loop.stopped.set()
-        self._board.offered.set()
+        self._status_store.offered.set()
 
     def stop(self, timeout_s: float = 3.0) -> None:
         self.tell_to_stop()
@@ -88,8 +88,8 @@ class Arrivals:
     def _run(self, loop: Background) -> None:
         while not loop.stopped.is_set():
             loop.turned()
-            self._board.offered.wait(LOOK_AGAIN_S)
-            self._board.offered.clear()
+            self._status_store.offered.wait(LOOK_AGAIN_S)
+            self._status_store.offered.clear()
             self._look_or_wait()
             loop.stopped.wait(PAUSE_S)
 
@@ -100,7 +100,7 @@ class Arrivals:
             if not self._is_waiting:
                 log.warning("discovery_delayed", error=str(error), hint=error.hint)
             self._is_waiting = True
-            self._board.offered.set()
+            self._status_store.offered.set()
         else:
             self._is_waiting = False
 
@@ -108,12 +108,14 @@ class Arrivals:
 
     def look(self) -> None:
         """Meet everything that waits, by the policy as it is now. Raises ``DependencyError``."""
-        config = self._keeper.config
+        config = self._reconciler.config
         is_off = config.appear.policy == "off" or not config.template.is_given
-        if is_off or not self._board.file_in_force:  # else what the file declares may look as if it were nobody's
+        if (
+            is_off or not self._status_store.file_in_force
+        ):  # without it, declared values look as if they had no destination
             return
         known, routed = self.proposals.all(), self._routed()
-        seen = _merged([*(each.sighting for each in known.values()), *map(_sighting, self._board.offers())])
+        seen = _merged([*(each.sighting for each in known.values()), *map(_sighting, self._status_store.offers())])
         shut = routed | {each.id for each in known.values() if each.state == "dismissed"}
         decided = self._decided(config, [each for each in seen if each.id not in shut])
         made = {each.id for each, decision in decided if decision.creates}
@@ -172,7 +174,7 @@ class Arrivals:
         return done
 
     def dismiss(self, id: str, author: str | None) -> Proposal:
-        """Remember that nobody wants it. Raises ``Refused`` and ``DependencyError``."""
+        """Remember that it was dismissed. Raises ``Refused`` and ``DependencyError``."""
         found = self.proposals.dismiss(self._there(id).id, author, self._now())
         return self._there(id) if found is None else found
 
@@ -183,20 +185,20 @@ class Arrivals:
 
     def suggestion(self, proposal: Proposal) -> str | None:
         """The id of the destination that accepting it would make; None where none can be made."""
-        template = self._keeper.config.template
+        template = self._reconciler.config.template
         return id_of(template, proposal.sighting.name) if template.is_given else None
 
     def _there(self, id: str) -> Proposal:
         found = self.proposals.find(id)
         if found is None:
-            raise Refused("not_found", f"there is no proposal {id}", "GET …/proposals lists those that there are")
+            raise Refused("not_found", f"there is no proposal {id}", "GET …/proposals lists them")
         return found
 
     # -- making one ---------------------------------------------------------------------------------------------------
 
     def _create(self, sighting: Sighting, author: str | None, require: Require, appeared_at: datetime | None) -> Done:
         """``appeared_at`` None: an operator wants it."""
-        config, name = self._keeper.config, sighting.name
+        config, name = self._reconciler.config, sighting.name
         template, wanted = config.template, id_of(config.template, name)
         if not template.is_given:
             raise Refused("invalid", "the file has no template", "write the section template, or PUT a destination")
@@ -207,24 +209,24 @@ class Arrivals:
             self._prepare(config, declared, only_ours=appeared_at is not None)
 
         entry = entry_of(template, name, sighting.value, config.path.parent)
-        return self._desk.admit(wanted, entry, author, prepare, require, appeared_at)
+        return self._service.admit(wanted, entry, author, prepare, require, appeared_at)
 
     def _require(self, held: Mapping[str, Registered], sighting: Sighting, twins: frozenset[str]) -> None:
         """The limits hold at the moment of the change, whichever control makes it."""
-        config = self._keeper.config
+        config = self._reconciler.config
         there = standing(held.values(), self._now())
         decision = decide(sighting, id_of(config.template, sighting.name), config.appear, there, twins)
         if not decision.creates:
             raise _Otherwise(decision)
 
     def _prepare(self, config: Config, declared: Declared, *, only_ours: bool) -> None:
-        """Make its database; and by itself let nothing begin in a lake that is there: a name may be somebody else's."""
+        """Create its database. Automatic creation refuses a lake that exists: it may belong to another tenant."""
         if config.template.create_database:
             lake = Lakes(config, self._environ).catalog(declared.id, declared.routing_value, declared.lake)
             mark = f"made by Viaduck for {config.pipeline}/{declared.id}"
             create_database(lake, mark, only_ours=only_ours and PLACEHOLDER in (config.template.catalog or ""))
-        if only_ours and self._has_own_lake(config) and self._desk.is_strange(declared):
-            said = "there is a lake already where its own would be"
+        if only_ours and self._has_own_lake(config) and self._service.is_foreign(declared):
+            said = "a lake exists already at its place"
             raise DestinationError("invalid_destination", said, "accept the proposal if it may be used")
 
     def _has_own_lake(self, config: Config) -> bool:
@@ -232,12 +234,12 @@ class Arrivals:
         is_postgres = resolve(_public(config.template), self._environ, config.path.parent).sqlite_file is None
         return has_own_lake(section, is_postgres=is_postgres)
 
-    def _standing(self) -> Standing:
-        return standing(self._keeper.held.values(), self._now())
+    def _standing(self) -> RegistrySummary:
+        return standing(self._reconciler.held.values(), self._now())
 
     def _routed(self) -> set[str]:
         """Digests of the routing values that have a destination."""
-        living = (each.declared for each in self._keeper.held.values() if not each.removed)
+        living = (each.declared for each in self._reconciler.held.values() if not each.removed)
         return {value_digest(each.routing_value) for each in living}
 
 

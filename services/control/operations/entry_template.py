@@ -1,4 +1,4 @@
-"""A template and a safe name → the entry of a destination, as somebody might PUT it. Values in, values out."""
+"""A template and a safe name → the entry of a destination, as for a PUT. Values in, values out."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from psycopg.conninfo import conninfo_to_dict
 from pydantic import ValidationError
 
+from services.control.model.problems import FieldError, InvalidEntry
 from services.control.operations.destination_entry import Entry
-from services.control.operations.input_validation import FieldError, InvalidEntry
 from shared.config.catalogs import POSTGRES, CatalogRefused, parse_catalog
 from shared.config.model import PLACEHOLDER, Template
 from shared.config.template_rules import LONGEST_NAME, filled

@@ -25,7 +25,7 @@ State = Literal["running", "succeeded", "failed", "superseded"]
 
 @dataclass(frozen=True)
 class Operation:
-    """``failed``: its destination is parked, which an operator may mend; ``superseded``: a later life has begun."""
+    """``failed``: its destination is parked, and an operator may correct that; ``superseded``: a later life began."""
 
     id: str
     destination: str
@@ -93,7 +93,7 @@ class Operations:
             return [_operation(row) for row in rows]
 
     def open(self) -> list[Operation]:
-        """Those that nobody has seen the end of."""
+        """Operations whose end was not recorded."""
         with self._database.transaction() as con:
             rows = con.execute(
                 select(operations).where(operations.c.pipeline == self._pipeline, operations.c.finished_at.is_(None))
@@ -101,7 +101,7 @@ class Operations:
             return [_operation(row) for row in rows]
 
     def finish(self, over: list[Operation], at: datetime) -> None:
-        """Keep how operations ended; whoever sees it first."""
+        """Record how operations ended; the first control to notice does so."""
         with self._database.transaction() as con:
             for each in over:
                 self._finish(con, each, at)

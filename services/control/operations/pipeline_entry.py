@@ -1,4 +1,4 @@
-"""A pipeline as somebody asks for it over REST: checked by the rules that check a file, and by those for strangers."""
+"""Checks a pipeline's document from REST by the rules for files and by those for untrusted input."""
 
 from __future__ import annotations
 
@@ -10,14 +10,8 @@ from typing import Any
 from services.control.model.conflicts import Neighbour, UniquenessIndex
 from services.control.model.declared import declarations
 from services.control.model.lifecycle import Declared
-from services.control.operations.input_validation import (
-    NOT_ALLOWED,
-    FieldError,
-    InvalidEntry,
-    Section,
-    relative,
-    secret,
-)
+from services.control.model.problems import FieldError, InvalidEntry
+from services.control.operations.destination_entry import NOT_ALLOWED, Section, relative, secret
 from shared.config.config_errors import Mistakes, join, quoted
 from shared.config.deployment import NOT_ITS_OWN, OF_THE_DEPLOYMENT, Deployment
 from shared.config.document import from_json

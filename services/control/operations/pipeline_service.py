@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 from services.control.model.conflicts import Neighbour
 from services.control.model.lifecycle import Refused
-from services.control.operations.input_validation import InvalidEntry
+from services.control.model.problems import InvalidEntry
 from services.control.operations.pipeline_entry import Look, clash_faults, declare_pipeline, source_faults
-from services.control.store.pipeline_store import Document, Documents, same_content
+from services.control.store.pipeline_store import Document, PipelineStore, same_content
 from shared.config.deployment import Deployment
 from shared.lake.source import look
 
@@ -26,7 +26,7 @@ Same = Callable[[int], bool]
 
 
 class Running(Protocol):
-    """The part of ``services.control.pipeline_manager.Fleet`` that is used here."""
+    """The part of ``services.control.pipeline_manager.PipelineManager`` that is used here."""
 
     @property
     def room(self) -> bool: ...
@@ -45,7 +45,9 @@ class Put:
 
 
 class PipelineService:
-    def __init__(self, documents: Documents, running: Running, environ: Mapping[str, str], look: Look = look) -> None:
+    def __init__(
+        self, documents: PipelineStore, running: Running, environ: Mapping[str, str], look: Look = look
+    ) -> None:
         self._documents = documents
         self._running = running
         self._environ = environ
@@ -57,11 +59,11 @@ class PipelineService:
         return [name for name in self._documents.all if self.find(name) is not None]
 
     def find(self, pipeline: str) -> Document | None:
-        """What is registered of a pipeline; None for one of a file, or of nobody."""
+        """The registered document of a pipeline; None for an unknown pipeline or one of a file."""
         return None if self._is_of_a_file(pipeline) else self._documents.find(pipeline)
 
     def trouble(self, pipeline: str) -> tuple[str, ...]:
-        """What keeps control from running one that is registered."""
+        """The reasons why control cannot run a registered pipeline."""
         return self._running.deployment.withheld.get(pipeline, ())
 
     def put(
@@ -92,7 +94,7 @@ class PipelineService:
             before.append(known)
             if new and known is not None:
                 hint = "leave If-None-Match out to change it"
-                raise Refused("precondition_failed", f"{pipeline} is there already", hint)
+                raise Refused("precondition_failed", f"{pipeline} exists already", hint)
             _require_same(pipeline, known, same)
 
         kept = self._documents.put(pipeline, content, author, require)
@@ -116,7 +118,7 @@ class PipelineService:
         if self._is_of_a_file(pipeline):
             raise _of_a_file(pipeline)
         if not self._running.room:
-            said = f"there is no room for {pipeline} beside the one file"
+            said = f"{pipeline} cannot run beside a single file"
             raise Refused(
                 "one_file_alone", said, "start the services with a folder of files (-c FOLDER), or with several"
             )
@@ -141,5 +143,5 @@ def _require_same(pipeline: str, known: Document | None, same: Same | None) -> N
         said = f"there is no {pipeline} that came over REST"
         raise Refused("precondition_failed", said, "leave If-Match out to create it")
     if not same(known.version):
-        said = f"{pipeline} is at version {known.version} by now"
-        raise Refused("precondition_failed", said, "GET it again, and decide again")
+        said = f"{pipeline} is at version {known.version} now"
+        raise Refused("precondition_failed", said, "GET it again, then decide")

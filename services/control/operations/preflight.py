@@ -1,6 +1,6 @@
-"""Looks at a destination's lake before anything is written: would a seed work?
+"""Checks a destination's lake before anything is written: would a seed work?
 
-What control can't see, because a variable is set at the appliers only, is said to be unchecked and stops nobody.
+What control cannot check, because a variable is set only at the appliers, is reported as unchecked and blocks nothing.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Probe:
             return [Finding("catalog", None if unknown else False, said, error.hint, error.type)]
         return list(self._look(declared, lake))
 
-    def is_strange(self, declared: Declared) -> bool:
+    def is_foreign(self, declared: Declared) -> bool:
         """Whether a lake is there already in which a destination has no cursor. Raises ``ViaduckError``."""
         resolved = self._lakes.catalog(declared.id, declared.routing_value, declared.lake)
         try:
@@ -74,7 +74,7 @@ class Probe:
                 yield Finding("catalog", True, f"holds a lake at snapshot {head}")
                 yield self._table(declared, catalog, head)
                 told = catalog.data_path()
-                if data_path is None and lake.strange and not is_beside(told, lake):
+                if data_path is None and lake.untrusted and not is_beside(told, lake):
                     refused = undeclared(told, lake)
                     yield Finding("data_path", False, refused.message, refused.hint, refused.type)
                     return
@@ -89,19 +89,19 @@ class Probe:
     def _absent(self, lake: ResolvedLake) -> Finding:
         file = lake.sqlite_file
         if file is None:
-            return Finding("catalog", True, "can be reached and holds no lake yet; its first seed makes one")
-        return _written("catalog", file.parent, "there is no lake yet; its first seed makes one")
+            return Finding("catalog", True, "can be reached and holds no lake yet; its first seed creates one")
+        return _written("catalog", file.parent, "there is no lake yet; its first seed creates one")
 
     def _table(self, declared: Declared, catalog: CatalogReader, head: int) -> Finding:
         name = f"{declared.schema_name}.{declared.table}"
         found = catalog.table(declared.schema_name, declared.table, head)
         if found is None:
-            return Finding("table", True, f"there is no {name} yet; its first seed makes it")
+            return Finding("table", True, f"there is no {name} yet; its first seed creates it")
         ours = catalog.has_table(SCHEMA, cursor_name(self._config.pipeline, declared.id))
         if ours:
             return Finding("table", True, f"{name} is ours")
         if [(c.name, c.type) for c in found.columns] != [(c.name, c.type) for c in self._columns]:
-            hint = "make its columns equal in name, type and order, or choose another table"
+            hint = "give it columns with equal names, types and order, or choose another table"
             return Finding("table", False, f"{name} has other columns than the source", hint, "table_mismatch")
         if catalog.has_rows(declared.schema_name, declared.table):
             hint = "empty or rename it, or choose another table"
@@ -123,7 +123,7 @@ class Probe:
 
     def _s3(self, path: str, lake: ResolvedLake) -> Finding:
         if not {"s3_access_key_id", "s3_secret_access_key"} <= lake.properties.keys():
-            return Finding("data_path", None, "not checked: no keys are given, the appliers' surroundings decide")
+            return Finding("data_path", None, "not checked: no keys are given, the appliers' environment decides")
         try:
             self._bucket(path, lake.properties).probe()
         except S3Refused as refused:

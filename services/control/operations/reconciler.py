@@ -1,4 +1,4 @@
-"""Keeps the registry, the board and the topic in step with the file and with what the appliers answer."""
+"""Keeps the registry, the status store and the topic in step with the file and with what the appliers answer."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 import structlog
 
 from services.control.model.conflicts import Neighbour, UniquenessIndex
-from services.control.model.declared import declarations
+from services.control.model.declared import DeclaredSource, declarations, declared_source
 from services.control.model.lifecycle import OnGap, Registered, Revision, all_removed, answer, reconcile
 from services.control.store import registry
-from services.control.store.destination_topic import Announcer
+from services.control.store.destination_topic import DestinationPublisher
 from services.control.store.registry import Registry
 from services.control.view.status_store import StatusStore
 from shared.config.model import Config
@@ -29,18 +29,18 @@ Decide = Callable[[Mapping[str, Registered], Revision], Collection[Registered]]
 
 
 class Reconciler:
-    """May be used from several threads. What it changes is in the registry first, then on the board, then published.
+    """Thread-safe. A change is in the registry first, then in the status store, then published.
 
-    Other controls may change the same registry. Each publishes whatever it sees change, whoever did it: so the last
-    word of every one of them is the registry's, in whatever order their messages reach the topic.
+    Other controls may change the same registry. Each publishes every change that it sees, its own or not. The last
+    message of every control is therefore the registry's state, in whatever order messages reach the topic.
     """
 
     def __init__(
         self,
         config: Config,
         registry: Registry,
-        board: StatusStore,
-        announcer: Announcer,
+        status_store: StatusStore,
+        announcer: DestinationPublisher,
         environ: Mapping[str, str] = os.environ,
         look: Look = look,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -50,7 +50,7 @@ class Reconciler:
         self.config = config
         self._neighbours = neighbours
         self._registry = registry
-        self._board = board
+        self._status_store = status_store
         self._announcer = announcer
         self._environ = environ
         self._look = look
@@ -59,6 +59,8 @@ class Reconciler:
         self._lock = threading.RLock()
         self.seen: SourceLook | None = None
         """The source as it was when the file was taken over; None before."""
+        self.source: DeclaredSource | None = None
+        """The same as one of the lakes that must not overlap."""
 
     @property
     def held(self) -> Mapping[str, Registered]:
@@ -98,7 +100,7 @@ class Reconciler:
         Raises ``ConfigError``, ``SourceError`` and ``DependencyError``; then nothing has changed.
         """
         seen = self._look(config, self._environ)
-        self.seen = seen
+        self.seen, self.source = seen, declared_source(config, seen.lake)
         declared = declarations(config, seen.routing_values, self._environ)
         taken = UniquenessIndex((), self._neighbours())
         clashes = [f"destinations: {each.id}: {said}" for each in declared for _, said in taken.clashes(each)]
@@ -108,7 +110,7 @@ class Reconciler:
         revision = self._revision("file")
         self._change(lambda held: reconcile(held, declared, revision, touched), revision)
         self.config = config
-        self._board.file_in_force = True
+        self._status_store.file_in_force = True
 
     def withdraw(self) -> None:
         """The file is gone, and so is all that it declared. Raises ``DependencyError``; then nothing has changed."""
@@ -122,13 +124,13 @@ class Reconciler:
 
     def react(self) -> None:
         """Do what the answers ask for. Raises ``DependencyError``; then the same is asked again."""
-        asks = self._board.take_asks()
+        asks = self._status_store.take_asks()
         if not any(self._wants(each) for each in asks.values()):
             return
         try:
             self._meet(asks)
         except DependencyError:
-            self._board.put_back(asks)
+            self._status_store.put_back(asks)
             raise
 
     def _meet(self, asks: Mapping[str, Progress]) -> None:
@@ -161,13 +163,13 @@ class Reconciler:
         if held is before:
             return []
         self._hold(held)
-        changed = [each for each in held.values() if each is not before.get(each.id)]
+        changed = [each for id, each in held.items() if each is not before.get(id)]  # noqa: A001
         self._announcer.announce(changed)
         return changed
 
     def _hold(self, held: Mapping[str, Registered]) -> None:
         self._held = held
-        self._board.hold(held)
+        self._status_store.hold(held)
 
     def _revision(self, author: str | None) -> Revision:
         return Revision(uuid.uuid4().hex, self._now(), author)

@@ -18,7 +18,7 @@ HIGHEST_RATE = 5_000
 """Messages a second. Appliers work repeated items off several times as fast."""
 
 CALL_TAKES_S = 5.0
-"""A call sends no more than what goes out within so long, so that it is answered before anybody stops waiting."""
+"""A call sends only what goes out within this time, so that it is answered before the client stops waiting."""
 
 CONTINUES_WITHIN_S = 5.0
 """How long the turn is kept for who was told that more is left."""
@@ -56,16 +56,16 @@ class Turn:
 
     @contextmanager
     def taken(self, rest: Spans | None) -> Iterator[Callable[[Spans | None], None]]:
-        """The turn, for a call that begins at ``rest``; calling what is given keeps it for one that goes on there.
+        """The turn for a call that begins at ``rest``; calling the yielded function keeps it for the next call.
 
-        Raises ``Refused`` while somebody else has it.
+        Raises ``Refused`` while another call has the turn.
         """
         with self._lock:
             if self._is_anothers(rest):
                 raise Refused(
                     "replay_running",
-                    "messages of this pipeline are being sent again already",
-                    "Wait until that is over, or a few seconds where it was given up.",
+                    "a replay of this pipeline is running",
+                    "Wait until it ends, or a few seconds if its client gave up.",
                 )
             self._busy, self._kept = True, None
         left: list[Spans] = []

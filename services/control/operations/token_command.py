@@ -15,7 +15,7 @@ from shared.contracts.errors import ConfigError
 
 
 def create(config: Config, name: str, scope: Scope, pipelines: Collection[str] | None = None) -> dict[str, Any]:
-    """The new token as the REST interface shows it, its text included. Raises ``ConfigError`` for one that can't be."""
+    """The new token as the REST interface shows it, its text included. Raises ``ConfigError`` for invalid arguments."""
     try:
         fit(name, scope, pipelines)
     except ValueError as error:

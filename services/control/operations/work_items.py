@@ -12,17 +12,19 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Literal, Protocol, TypeVar
 
 import structlog
 
 from services.control.operations.replay_pacing import USUAL_RATE, Turn, most_of_a_call, paced
-from services.control.store.audit_log import WHOLE, Trail
+from services.control.store.audit_log import WHOLE, AuditLog
 from services.control.view.destination_status import View
 from shared.contracts.errors import DependencyError
 from shared.contracts.messages import DeadLetter, ItemKind, UnreadableMessage, WorkItem
 from shared.kafka.dead_letter import MAX_PAYLOAD
 from shared.kafka.record import Record
+from shared.kafka.sender import FlushingSender
 from shared.kafka.topics import Topics
 
 log = structlog.get_logger(__name__)
@@ -44,21 +46,6 @@ class Reading(Protocol):
     def newest(self, topic: str, count: int) -> list[Record]: ...
     def spans(self, topic: str, since_ms: int | None = None) -> Spans: ...
     def within(self, topic: str, spans: Mapping[int, tuple[int, int]]) -> Iterator[Record]: ...
-
-
-class Sending(Protocol):
-    """The part of ``shared.kafka.publisher.Publisher`` that is used here."""
-
-    def send(
-        self,
-        topic: str,
-        key: str,
-        value: bytes | None,
-        headers: Mapping[str, str] | None = None,
-        on_delivery: Callable[[Exception | None], None] | None = None,
-    ) -> None: ...
-
-    def flush(self, timeout_s: float) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -134,9 +121,9 @@ class Work:
         pipeline: str,
         topics: Topics,
         reading: Reading,
-        sending: Sending,
+        sending: FlushingSender,
         view: Callable[[], View],
-        trail: Trail,
+        audit_log: AuditLog,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._pipeline = pipeline
@@ -144,7 +131,7 @@ class Work:
         self._reading = reading
         self._sending = sending
         self._view = view
-        self._trail = trail
+        self._trail = audit_log
         self._now = now
         self._turn = Turn()
 
@@ -175,12 +162,8 @@ class Work:
         ``rest`` of the call before goes on behind it. What lies behind the topic's end as of the first call is new,
         and none of them looks at it.
         """
-        if dry_run:
-            return self._replay(which, author, rest, most, None)
-        with self._turn.taken(rest) as keep:
-            sent = self._replay(which, author, rest, min(most, most_of_a_call(rate)), rate)
-            keep(sent.rest)
-            return sent
+        send = partial(self._replay, which, author, rest)
+        return send(most, None) if dry_run else self._in_turn(send, rest, most, rate)
 
     def _replay(self, which: Which, author: str, rest: Spans | None, most: int, rate: int | None) -> Sent:
         """``rate`` None: only count."""
@@ -200,7 +183,7 @@ class Work:
         return sent if rate is None else self._send(good, sent, author, "replayed", which.given, about or WHOLE, rate)
 
     def dead_letters(self, limit: int) -> list[tuple[Record, DeadLetter]]:
-        """The newest letters, the newest first: those of this pipeline, and those of which nobody can tell."""
+        """The newest letters, newest first: those of this pipeline, and those whose pipeline is unknown."""
         letters = list(self._letters(self._reading.newest(self._topics.dead_letter, max(limit, 1_000))))
         return sorted(letters, key=lambda each: each[1].at, reverse=True)[:limit]
 
@@ -215,16 +198,19 @@ class Work:
         rest: Spans | None = None,
         rate: int = USUAL_RATE,
     ) -> Sent:
-        """Send letters to where they came from. Of one that was cut, that nobody of ours sent, or of a topic that is
-        control's own, nothing.
+        """Send letters to where they came from. Skips letters that were cut, are not signed by a service of ours, or
+        belong to a topic of control.
 
-        ``rest`` and ``rate`` as for ``replay``. One that has come back is left out: it lies there as it was first, too.
-        Whoever names it by partition and offset means it all the same.
+        ``rest`` and ``rate`` as for ``replay``. A letter that has come back is left out, because its first copy is
+        there, too; naming its partition and offset sends it anyway.
         """
-        if dry_run:
-            return self._redrive(partition, offset, author, rest, most, None)
+        send = partial(self._redrive, partition, offset, author, rest)
+        return send(most, None) if dry_run else self._in_turn(send, rest, most, rate)
+
+    def _in_turn(self, send: Callable[[int, int], Sent], rest: Spans | None, most: int, rate: int) -> Sent:
+        """As many as go out within a call, and the turn for the next call."""
         with self._turn.taken(rest) as keep:
-            sent = self._redrive(partition, offset, author, rest, min(most, most_of_a_call(rate)), rate)
+            sent = send(min(most, most_of_a_call(rate)), rate)
             keep(sent.rest)
             return sent
 
@@ -272,7 +258,7 @@ class Work:
         return replace(sent, sent=confirmed)
 
     def _note_missing(self, deed: str, author: str, told: dict[str, Any], about: str) -> None:
-        """Whoever asked is told anyway."""
+        """The caller gets the answer anyway."""
         try:
             self._trail.note(f"{deed} in part", author, self._now(), told, about)
         except DependencyError as error:

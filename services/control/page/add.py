@@ -11,15 +11,15 @@ from starlette.concurrency import run_in_threadpool
 
 from services.control.api.models import DestinationId
 from services.control.api.writes import unfit_problem
+from services.control.model.declared import as_put
 from services.control.model.lifecycle import Refused, Registered
-from services.control.model.written_entry import as_put
+from services.control.model.problems import InvalidEntry
 from services.control.operations.destination_entry import Entry
-from services.control.operations.input_validation import InvalidEntry
 from services.control.page.entry_form import Filled, entry_of, filled_with, invalid, written_in
 from services.control.page.login import form
 from services.control.page.templates import answer
-from services.control.page.urls import base, desk_here, served
-from services.control.web.context import CurrentAsker
+from services.control.page.urls import base, handle_here, service_here
+from services.control.web.context import CurrentCaller
 from services.control.web.problems import FieldProblem, Problem, said
 from shared.contracts.errors import DependencyError, ViaduckError
 
@@ -32,11 +32,11 @@ def show_form(request: Request) -> HTMLResponse:
 
 
 @router.post("/add")
-async def add(request: Request, asker: CurrentAsker) -> Response:
-    desk, given = desk_here(request), written_in(await form(request))
+async def add(request: Request, caller: CurrentCaller) -> Response:
+    service, given = service_here(request), written_in(await form(request))
 
     def put(entry: Entry) -> None:
-        desk.put(entry.id or "", entry, asker.name, check=True, new=True)
+        service.put(entry.id or "", entry, caller.name, check=True, new=True)
 
     problem = await run_in_threadpool(_problem, put, given)
     if problem is not None:
@@ -51,14 +51,14 @@ def show_entry(destination: DestinationId, request: Request) -> HTMLResponse:
 
 
 @router.post("/destinations/{destination}/edit")
-async def edit(destination: DestinationId, request: Request, asker: CurrentAsker) -> Response:
-    desk, fields = desk_here(request), await form(request)
+async def edit(destination: DestinationId, request: Request, caller: CurrentCaller) -> Response:
+    service, fields = service_here(request), await form(request)
     given, seen = written_in(fields), fields.get("version", "")
     version = int(seen) if seen.isdecimal() and len(seen) < 19 else -1
     _held(request, destination)
 
     def put(entry: Entry) -> None:
-        desk.put(destination, entry, asker.name, lambda held: held.version == version, check=True)
+        service.put(destination, entry, caller.name, lambda held: held.version == version, check=True)
 
     problem = await run_in_threadpool(_problem, put, {**given, "id": destination})
     if problem is not None:
@@ -67,8 +67,8 @@ async def edit(destination: DestinationId, request: Request, asker: CurrentAsker
 
 
 def _held(request: Request, destination: str) -> Registered:
-    """One that can be changed here."""
-    held = served(request).view().destinations.get(destination)
+    """A destination that can be changed here."""
+    held = handle_here(request).view().destinations.get(destination)
     if held is None:
         raise Problem("not_found", f"there is no destination {destination}")
     if held.managed_by == "file":
@@ -101,11 +101,11 @@ def _taken() -> Problem:
 
 
 def _done(request: Request, destination: str) -> Response:
-    served(request).pane.forget()
+    handle_here(request).snapshots.forget()
     return RedirectResponse(f"{base(request)}/destinations/{destination}", 303)
 
 
 def _page(request: Request, filled: Filled, destination: str | None = None) -> HTMLResponse:
-    name = served(request).view().pipeline
+    name = handle_here(request).view().pipeline
     return answer(request, "add.html", filled.status, pipeline=name, base=base(request), form=filled.shown(),
                   destination=destination)  # fmt: skip

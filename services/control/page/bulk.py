@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
@@ -9,8 +11,8 @@ from starlette.concurrency import run_in_threadpool
 from services.control.page.live import MEANS, CurrentAsked
 from services.control.page.login import form
 from services.control.page.templates import answer
-from services.control.page.urls import base, desk_here, pipeline_here, served
-from services.control.web.context import CurrentAsker
+from services.control.page.urls import base, handle_here, pipeline_here, service_here
+from services.control.web.context import CurrentCaller
 from services.control.web.page_snapshot import Asked
 from services.control.web.problems import Problem
 
@@ -27,13 +29,13 @@ def confirm(action: str, request: Request, asked: CurrentAsked) -> HTMLResponse:
 
 
 @router.post("/all/{action}")
-async def act(action: str, request: Request, asked: CurrentAsked, asker: CurrentAsker) -> Response:
-    """Done only while as many fit as somebody has seen."""
-    seen, wanted = (await form(request)).get("count", ""), _wanted(request, asked)
-    if seen != str(len(wanted)):
+async def act(action: str, request: Request, asked: CurrentAsked, caller: CurrentCaller) -> Response:
+    """Done only while the same destinations match as the user has seen."""
+    seen, wanted = (await form(request)).get("seen", ""), _wanted(request, asked)
+    if seen != _digest(wanted):
         return await run_in_threadpool(_confirm, request, _known(action), asked, seen)
-    await run_in_threadpool(desk_here(request).act_all, wanted, _known(action), asker.name)
-    served(request).pane.forget()
+    await run_in_threadpool(service_here(request).act_all, wanted, _known(action), caller.name)
+    handle_here(request).snapshots.forget()
     return RedirectResponse(f"{base(request)}/", 303)
 
 
@@ -44,11 +46,16 @@ def _known(action: str) -> str:
 
 
 def _wanted(request: Request, asked: Asked) -> list[str]:
-    return sorted(served(request).pane.look().wanted(asked))
+    return sorted(handle_here(request).snapshots.look().wanted(asked))
+
+
+def _digest(names: list[str]) -> str:
+    """Equal for the same destinations, of which there may be thousands."""
+    return hashlib.sha256("\n".join(names).encode()).hexdigest()
 
 
 def _confirm(request: Request, action: str, asked: Asked, seen: str | None = None) -> HTMLResponse:
     wanted = _wanted(request, asked)
     return answer(request, "bulk.html", 200 if seen is None else 409, base=base(request), action=action,
                   means=MEANS[action], asked=asked, named=wanted[:NAMED], count=len(wanted), changed=seen is not None,
-                  query=asked.query(), pipeline=pipeline_here(request))  # fmt: skip
+                  seen=_digest(wanted), query=asked.query(), pipeline=pipeline_here(request))  # fmt: skip

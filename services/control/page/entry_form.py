@@ -1,4 +1,4 @@
-"""The form for a destination's entry: its fields, what somebody wrote into them, what speaks against it in place."""
+"""The form for a destination's entry: fields, values, and errors beside the fields that they are about."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ FIELDS = (*FIRST, *MORE)
 
 SEED_MODES = {
     "": "as the pipeline does",
-    "scan": "scan: all rows that are there now",
+    "scan": "scan: all present rows",
     "replay": "replay: from the oldest snapshot",
-    "latest": "latest: only what changes from now on",
+    "latest": "latest: only changes from now on",
 }
 ID_RULE = "1 to 200 letters, digits and . _ : @ + - with a letter or digit first"
 HERE = Path("/")
@@ -32,7 +32,7 @@ HERE = Path("/")
 
 @dataclass(frozen=True)
 class Filled:
-    """The form as somebody has filled it in, with what speaks against it."""
+    """The form with the user's values and the errors of each field."""
 
     values: Mapping[str, str] = field(default_factory=dict)
     problem: Problem | None = None
@@ -79,7 +79,7 @@ def filled_with(entry: Mapping[str, Any], version: int) -> Filled:
 
 
 def written_in(fields: Mapping[str, str]) -> dict[str, str]:
-    """What somebody wrote into the form; what was left empty is left out."""
+    """The values of the form; empty fields are left out."""
     return {name: text for name, text in fields.items() if name in FIELDS and text.strip()}
 
 
@@ -106,7 +106,7 @@ def _properties(text: str) -> dict[str, str]:
         if not line.strip():
             continue
         if not sign or not name.strip() or name.strip() in found:
-            why = "has a name that stands above" if sign and name.strip() else "is not name = value"
+            why = "has a name that has its own field above" if sign and name.strip() else "is not name = value"
             fields = [FieldProblem(path="properties", message=f"line {number} {why}")]
             raise Problem("invalid", said(fields), fields=fields)
         found[name.strip()] = value.strip()
@@ -133,5 +133,5 @@ def _may_be_secret(name: str, text: str) -> bool:
         return False
     try:
         return has_password(parse_catalog(text, HERE))
-    except CatalogRefused:  # nobody can tell what is in it
+    except CatalogRefused:  # the content is unknown
         return True

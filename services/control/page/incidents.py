@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
 
 from services.control.page.templates import answer
-from services.control.web.context import CurrentAsker, require, sources_of
+from services.control.web.context import CurrentCaller, require, sources_of
 from services.control.web.page_snapshot import ROWS
 from services.control.web.paging import read_number, write_number
 from services.control.web.problems import Problem
@@ -18,10 +18,10 @@ router = APIRouter(include_in_schema=False)
 
 @router.get("/deployment/audit", response_class=HTMLResponse)
 def show_incidents(
-    request: Request, asker: CurrentAsker, after: Annotated[str | None, Query(max_length=1_000)] = None
+    request: Request, caller: CurrentCaller, after: Annotated[str | None, Query(max_length=1_000)] = None
 ) -> HTMLResponse:
-    require(asker, "admin", "to see the deployment's audit trail")
-    trail = sources_of(request).trail
+    require(caller, "admin", "to see the deployment's audit trail")
+    trail = sources_of(request).audit_log
     if trail is None:
         raise Problem("not_found", "this control keeps no audit trail")
     entries = trail.entries(ROWS + 1, read_number(after or None))

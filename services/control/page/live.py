@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
+from itertools import count
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -15,17 +16,19 @@ from services.control.api.destinations import commits_of
 from services.control.api.models import Commit, DestinationId
 from services.control.api.writes import unfit_fields
 from services.control.model.lifecycle import Refused, permitted
+from services.control.model.problems import InvalidEntry
 from services.control.operations.destination_service import ACTIONS, DestinationService
-from services.control.operations.input_validation import InvalidEntry
 from services.control.operations.long_operations import Operation
 from services.control.page.entry_form import Filled
 from services.control.page.login import form
 from services.control.page.templates import HEADERS, answer, render, visitor
 from services.control.page.truncation import OVERVIEW, PIPELINES, ROWS, event, fitted
-from services.control.page.urls import base, served
+from services.control.page.urls import base, handle_here
+from services.control.view import lake_health
 from services.control.view.destination_status import MOVING, Status, View
-from services.control.web.context import CurrentAsker, asker_of, require, sources_of
-from services.control.web.page_snapshot import SORTS, STATES, Asked, PageSnapshot, Pane, Shown, Sort, shown_as
+from services.control.web.context import CurrentCaller, caller_of, require, require_to_reseed, sources_of
+from services.control.web.middleware import is_still_allowed
+from services.control.web.page_snapshot import SORTS, STATES, Asked, PageSnapshot, Shown, SnapshotCache, Sort, shown_as
 from services.control.web.paging import page
 from services.control.web.problems import Problem, said
 from services.control.web.streams import EventStream
@@ -33,6 +36,9 @@ from shared.contracts.errors import DependencyError, ViaduckError
 
 EVERY_S = 1.0
 PING_EVERY = 15
+JUDGED_EVERY = 5
+"""Polls of a stream after which the right of its client is checked again."""
+
 COMMITS = 50
 OPERATIONS = 5
 """Of a destination, the newest, of which those that are not over are shown."""
@@ -42,13 +48,13 @@ MOST_PIPELINES = 25
 overview, router = APIRouter(include_in_schema=False), APIRouter(include_in_schema=False)
 
 MEANS = {
-    "pause": "Nothing is planned for it until it is resumed. What is being applied now is finished. Its data stays.",
-    "resume": "It goes on from where it is; if it is parked, it is tried again.",
-    "stop": "It is switched off until it is restarted. Its data stays.",
-    "restart": "It goes on from wherever it is, at once.",
-    "reseed": "A new life begins: one scan of the source replaces whatever its table holds, in one transaction.",
-    "rewind": "A new life begins at an older snapshot that the source still retains, and goes on from there.",
-    "remove": "It is forgotten. Its table and data stay, unless you choose to drop them: that can't be undone.",
+    "pause": "No work is planned until it is resumed. An apply in progress is finished. Its data stays.",
+    "resume": "It continues from its position; if it is parked, it is tried again.",
+    "stop": "It is stopped until it is restarted. Its data stays.",
+    "restart": "It continues from its position at once.",
+    "reseed": "A new generation starts: one scan of the source replaces all rows of its table, in one transaction.",
+    "rewind": "A new generation starts at an older snapshot that the source still retains, and continues from there.",
+    "remove": "It is removed. Its table and data stay, unless you choose to drop them, which cannot be undone.",
 }
 BULK = {
     "running": ("pause", "stop"),
@@ -96,20 +102,20 @@ async def all_events(request: Request, asked: CurrentAsked) -> StreamingResponse
 
 @router.get("/", response_class=HTMLResponse)
 async def show_list(request: Request, asked: CurrentAsked) -> HTMLResponse:
-    glance = _pane(request).look()
-    rows, following = glance.rows(asked)
+    page_snapshot = _snapshots(request).look()
+    rows, following = page_snapshot.rows(asked)
     return answer(
         request,
         "list.html",
-        pipeline=glance.pipeline,
-        fitting=len(glance.wanted(asked)),
+        pipeline=page_snapshot.pipeline,
+        fitting=len(page_snapshot.wanted(asked)),
         base=base(request),
-        overview=_overview(glance),
-        rows=_rows(glance, rows),
+        overview=_overview(page_snapshot),
+        rows=_rows(page_snapshot, rows),
         form=Filled().shown(),
         destination=None,
         bulk=_bulk(asked),
-        reasons=[name for name, _ in glance.reasons],
+        reasons=[name for name, _ in page_snapshot.reasons],
         asked=asked,
         states=STATES,
         sorts=SORTS,
@@ -121,41 +127,43 @@ async def show_list(request: Request, asked: CurrentAsked) -> HTMLResponse:
 
 @router.get("/events")
 async def list_events(request: Request, asked: CurrentAsked) -> StreamingResponse:
-    pane, place = _pane(request), base(request)
+    snapshots, place = _snapshots(request), base(request)
 
     def now() -> Mapping[str, str]:
-        glance = pane.look()
-        rows, _ = glance.rows(asked)
-        return {"overview": _overview(glance), "rows": _rows(glance, rows)}
+        page_snapshot = snapshots.look()
+        rows, _ = page_snapshot.rows(asked)
+        return {"overview": _overview(page_snapshot), "rows": _rows(page_snapshot, rows)}
 
     return _stream(request, (place, asked), now)
 
 
 @router.get("/pulse")
 def pulse(request: Request) -> JSONResponse:
-    return JSONResponse(served(request).pulse.columns)
+    return JSONResponse(handle_here(request).history.columns)
 
 
 @router.get("/destinations/{destination}", response_class=HTMLResponse)
 def show_one(destination: DestinationId, request: Request) -> HTMLResponse:
-    shown, desk, view = _status(request, destination), _desk(request), served(request).view()
+    shown, service, view = _status(request, destination), _service(request), handle_here(request).view()
     commits, unseen = _commits(request, destination)
-    open_now = [each for each in map(_looked_at(desk, view), desk.operations.newest(OPERATIONS, destination))
+    open_now = [each for each in map(_looked_at(service, view), service.operations.newest(OPERATIONS, destination))
                 if each.state in ("running", "failed")]  # fmt: skip
-    trail = desk.trail.entries(COMMITS, destination=destination)
+    trail = service.audit_log.entries(COMMITS, destination=destination)
     return answer(request, "detail.html", d=shown, **_facts(view, destination), commits=commits, unseen=unseen,
                   trail=trail, operations=open_now, actions=_permitted(view, shown), base=base(request),
                   grave=GRAVE)  # fmt: skip
 
 
-def _looked_at(desk: DestinationService, view: View) -> Callable[[Operation], Operation]:
-    return lambda operation: desk.now_of(operation, view)
+def _looked_at(service: DestinationService, view: View) -> Callable[[Operation], Operation]:
+    return lambda operation: service.now_of(operation, view)
 
 
 def _facts(view: View, destination: str) -> dict[str, Any]:
-    """Where it is, for ``facts.html``: never what is in a variable."""
+    """Where it is and how its lake fares, for ``facts.html``: never what is in a variable."""
     held = view.destinations.get(destination)
-    return {"held": held, "failing": destination in view.standings and view.standings[destination].failing}
+    failing = destination in view.standings and view.standings[destination].failing
+    lake = lake_health.shown(view.pipeline, destination, view.health_of(destination))
+    return {"held": held, "failing": failing, "health": lake}
 
 
 def _permitted(view: View, shown: Status) -> tuple[str, ...]:
@@ -166,13 +174,13 @@ def _permitted(view: View, shown: Status) -> tuple[str, ...]:
 
 @router.get("/events/destinations/{destination}")
 async def one_events(destination: DestinationId, request: Request) -> StreamingResponse:
-    pane, place, looks = _pane(request), base(request), visitor(request)
+    snapshots, place, looks = _snapshots(request), base(request), visitor(request)
 
     def now() -> Mapping[str, str]:
-        shown = pane.look().statuses.get(destination)
+        shown = snapshots.look().statuses.get(destination)
         if shown is None:
             return {"detail": "<p>It is removed.</p>", "actions": ""}
-        view = served(request).view()
+        view = handle_here(request).view()
         buttons = render("actions.html", d=shown, actions=_permitted(view, shown), base=place, grave=GRAVE,
                          who=looks)  # fmt: skip
         return {"detail": render("facts.html", d=shown, **_facts(view, destination)), "actions": buttons}
@@ -194,37 +202,39 @@ def confirm(destination: DestinationId, action: str, request: Request) -> HTMLRe
 
 
 @router.post("/destinations/{destination}/{action}")
-async def act(destination: DestinationId, action: str, request: Request, asker: CurrentAsker) -> Response:
+async def act(destination: DestinationId, action: str, request: Request, caller: CurrentCaller) -> Response:
     fields = await form(request)
     try:
         if action == "remove" and fields.get("drop") == "yes":
-            require(asker, "drop", "to drop a destination's table")
-        await run_in_threadpool(_act, _desk(request), destination, action, asker.name, fields)
+            require(caller, "drop", "to drop a destination's table")
+        if action == "reseed":
+            require_to_reseed(caller, _service(request), destination)
+        await run_in_threadpool(_act, _service(request), destination, action, caller.name, fields)
     except (Refused, ViaduckError, DependencyError) as error:
         refused = f"{error} {error.hint}"
     except InvalidEntry as unfit:
         refused = said(unfit_fields(unfit))
     else:
-        _pane(request).forget()
+        _snapshots(request).forget()
         place = base(request)
         return RedirectResponse(f"{place}/" if action == "remove" else f"{place}/destinations/{destination}", 303)
     return await run_in_threadpool(_confirm, request, destination, action, refused)
 
 
-def _act(desk: DestinationService, destination: str, action: str, author: str, fields: Mapping[str, str]) -> None:
+def _act(service: DestinationService, destination: str, action: str, author: str, fields: Mapping[str, str]) -> None:
     if action in ACTIONS:
-        desk.act(destination, action, author)
+        service.act(destination, action, author)
     elif action == "remove":
-        desk.remove(destination, author, drop=fields.get("drop") == "yes")
+        service.remove(destination, author, drop=fields.get("drop") == "yes")
     elif action == "rewind":
-        desk.rewind(destination, _number(fields.get("to", "")), author)
+        service.rewind(destination, _number(fields.get("to", "")), author)
     else:
         raise Problem("not_found", f"there is no action {action[:40]}")
 
 
 def _number(text: str) -> int:
     if not text.isdecimal() or len(text) > 18:
-        raise Refused("invalid", "a snapshot is a number", "write one that the source retains")
+        raise Refused("invalid", "a snapshot is a number", "enter a snapshot that the source retains")
     return int(text)
 
 
@@ -238,48 +248,55 @@ def _confirm(request: Request, destination: str, action: str, refused: str | Non
 
 
 def _bulk(asked: Asked) -> tuple[str, ...]:
-    """What can be done for all that are listed, where somebody has narrowed the list down to one state."""
+    """The actions for all listed destinations, if the list is filtered by one state."""
     return BULK.get(asked.state or "", ())
 
 
-def _overview(glance: PageSnapshot) -> Markup:
-    shown = {"pipeline": glance.pipeline, "worst": glance.worst, "pulse": glance.pulse, "states": glance.states,
-             "reasons": glance.reasons}  # fmt: skip
+def _overview(page_snapshot: PageSnapshot) -> Markup:
+    names = ("pipeline", "worst", "pulse", "states", "reasons")
+    shown = {name: getattr(page_snapshot, name) for name in names}
     return fitted("overview.html", OVERVIEW, **shown)
 
 
-def _rows(glance: PageSnapshot, rows: Sequence[Status]) -> Markup:
-    standings = glance.statuses.view.standings
-    shown = [(each, shown_as(standings[each.id])) for each in rows]
-    return fitted("rows.html", ROWS, destinations=shown, total=len(glance.statuses))
+def _rows(page_snapshot: PageSnapshot, rows: Sequence[Status]) -> Markup:
+    view = page_snapshot.statuses.view
+    shown = [(each, shown_as(view.standings[each.id]), _files(view, each.id)) for each in rows]
+    return fitted("rows.html", ROWS, destinations=shown, total=len(page_snapshot.statuses))
+
+
+def _files(view: View, destination: str) -> int | None:
+    known = view.health_of(destination)
+    return None if known is None or known.figures is None else known.figures.files
 
 
 def _pipelines(request: Request, asked: Asked) -> tuple[Markup, str | None]:
     there = sources_of(request).pipelines()
     names, following = page(there, MOST_PIPELINES, asked.after)
-    return fitted("pipeline_rows.html", PIPELINES, pipelines=[there[name].pane.look() for name in names]), following
+    return fitted(
+        "pipeline_rows.html", PIPELINES, pipelines=[there[name].snapshots.look() for name in names]
+    ), following
 
 
 def _commits(request: Request, destination: str) -> tuple[list[Commit], str | None]:
     """The newest commits, or why they can't be seen."""
     try:
-        return commits_of(_desk(request), served(request).view(), destination, COMMITS), None
+        return commits_of(_service(request), handle_here(request).view(), destination, COMMITS), None
     except (Refused, ViaduckError, DependencyError) as error:
         return [], f"{error} {error.hint}"
 
 
-def _pane(request: Request) -> Pane:
-    return served(request).pane
+def _snapshots(request: Request) -> SnapshotCache:
+    return handle_here(request).snapshots
 
 
-def _desk(request: Request) -> DestinationService:
-    desk = served(request).desk
-    assert desk is not None  # noqa: S101 - every pipeline of a running control has one
-    return desk
+def _service(request: Request) -> DestinationService:
+    service = handle_here(request).service
+    assert service is not None  # noqa: S101 - every pipeline of a running control has one
+    return service
 
 
 def _status(request: Request, destination: str) -> Status:
-    shown = _pane(request).look().statuses.get(destination)
+    shown = _snapshots(request).look().statuses.get(destination)
     if shown is None:
         raise Problem("not_found", f"there is no destination {destination}")
     return shown
@@ -287,16 +304,18 @@ def _status(request: Request, destination: str) -> Status:
 
 def _stream(request: Request, shown: Hashable, now: Callable[[], Mapping[str, str]]) -> StreamingResponse:
     """``now`` makes the parts of what is ``shown``, as HTML; it is the same for all who look at the same."""
-    headers, asker = {**HEADERS, "X-Accel-Buffering": "no"}, asker_of(request)
-    events = _events(request, (asker.pipelines, shown), now)
-    return EventStream(events, request.app.state.streams, asker.name, headers)
+    headers, caller = {**HEADERS, "X-Accel-Buffering": "no"}, caller_of(request)
+    events = _events(request, (caller.pipelines, shown), now)
+    return EventStream(events, request.app.state.streams, caller.name, headers)
 
 
 async def _events(request: Request, shown: Hashable, now: Callable[[], Mapping[str, str]]) -> AsyncIterator[bytes]:
-    """Each part when it has changed; a comment now and then, so that whoever went away is noticed."""
+    """Each part after it changed; a comment now and then, which reveals closed connections."""
     told: dict[str, bytes] = {}
     quiet = 0
-    while not await request.is_disconnected():
+    for look in count(1):
+        if await request.is_disconnected() or (look % JUDGED_EVERY == 0 and not await is_still_allowed(request)):
+            return
         parts = await request.app.state.once.soon(shown, lambda: _encoded(now()))
         changed = {name: event for name, event in parts.items() if told.get(name) != event}
         told |= changed

@@ -32,9 +32,9 @@ async def login(request: Request) -> Response:
     token = fields.get("token", "").strip()
     session = await run_in_threadpool(guard.login, token, address_of(request.scope, guard))
     if session is None:
-        refused = "That is no valid token, or too many wrong ones came from here."
+        refused = "This token is not valid, or too many wrong ones were sent from here."
         return answer(request, "login.html", 401, refused=refused, next=local(fields.get("next")))
-    request.state.asker = guard.asker(token)
+    request.state.caller = guard.caller(token)
     response = RedirectResponse(local(fields.get("next")), 303)
     response.set_cookie(
         guard.session, session, int(SESSION_FOR_S), httponly=True, samesite="strict", secure=guard.is_secure

@@ -11,12 +11,12 @@ from starlette.concurrency import run_in_threadpool
 from services.control.api.proposals import PROPOSAL
 from services.control.api.writes import unfit_fields
 from services.control.model.lifecycle import Refused
-from services.control.operations.discovery import Arrivals
-from services.control.operations.input_validation import InvalidEntry
+from services.control.model.problems import InvalidEntry
+from services.control.operations.discovery import Discovery
 from services.control.page.templates import answer
-from services.control.page.urls import base, served
+from services.control.page.urls import base, handle_here
 from services.control.store.proposals import State
-from services.control.web.context import CurrentAsker
+from services.control.web.context import CurrentCaller
 from services.control.web.page_snapshot import ROWS
 from services.control.web.paging import page
 from services.control.web.problems import Problem, said
@@ -39,38 +39,38 @@ def show_proposals(
 
 
 @router.post("/proposals/{proposal}/{action}")
-async def answer_one(proposal: ProposalId, action: str, request: Request, asker: CurrentAsker) -> Response:
+async def answer_one(proposal: ProposalId, action: str, request: Request, caller: CurrentCaller) -> Response:
     try:
-        place = await run_in_threadpool(_act, _arrivals(request), proposal, action, asker.name)
+        place = await run_in_threadpool(_act, _discovery(request), proposal, action, caller.name)
     except (Refused, ViaduckError, DependencyError) as error:
         refused = f"{error} {error.hint}"
     except InvalidEntry as unfit:
         refused = said(unfit_fields(unfit))
     else:
-        served(request).pane.forget()
+        handle_here(request).snapshots.forget()
         return RedirectResponse(f"{base(request)}{place}", 303)
     return await run_in_threadpool(_list, request, "open", None, refused)
 
 
-def _act(arrivals: Arrivals, proposal: str, action: str, author: str) -> str:
+def _act(discovery: Discovery, proposal: str, action: str, author: str) -> str:
     """Where to go on, below the pipeline's own pages."""
     if action == "accept":
-        return f"/destinations/{arrivals.accept(proposal, author).held.id}"
+        return f"/destinations/{discovery.accept(proposal, author).held.id}"
     if action == "dismiss":
-        arrivals.dismiss(proposal, author)
+        discovery.dismiss(proposal, author)
         return "/proposals"
     raise Problem("not_found", f"there is no action {action[:40]}")
 
 
 def _list(request: Request, state: State, after: str | None, refused: str | None = None) -> HTMLResponse:
-    arrivals = _arrivals(request)
-    found = {each.id: each for each in arrivals.waiting() if each.state == state}
+    discovery = _discovery(request)
+    found = {each.id: each for each in discovery.waiting() if each.state == state}
     keys, following = page([(-float(each.sighting.rows), each.id) for each in found.values()], ROWS, after)
     shown = [
         {
             "it": found[name],
             "value": quoted(found[name].sighting.value),
-            "destination": arrivals.suggestion(found[name]),
+            "destination": discovery.suggestion(found[name]),
         }
         for _, name in keys
     ]
@@ -79,8 +79,8 @@ def _list(request: Request, state: State, after: str | None, refused: str | None
                   refused=refused, base=base(request))  # fmt: skip
 
 
-def _arrivals(request: Request) -> Arrivals:
-    found = served(request).arrivals
+def _discovery(request: Request) -> Discovery:
+    found = handle_here(request).discovery
     if found is None:
         raise Problem("not_found", "this control has no proposals")
     return found

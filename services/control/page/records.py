@@ -11,7 +11,7 @@ from fastapi.responses import HTMLResponse
 
 from services.control.api.models import OperationStatus, operation_status
 from services.control.page.templates import answer
-from services.control.page.urls import base, desk_here, pipeline_here, served
+from services.control.page.urls import base, handle_here, pipeline_here, service_here
 from services.control.web.page_snapshot import ROWS
 from services.control.web.paging import read_id, read_number, write_id, write_number
 
@@ -38,17 +38,17 @@ def operation_rows(request: Request, destination: OfOne = "", after: After = Non
 
 @router.get("/audit", response_class=HTMLResponse)
 def show_audit(request: Request, destination: OfOne = "", after: After = None) -> HTMLResponse:
-    entries = desk_here(request).trail.entries(ROWS + 1, read_number(after or None), destination or None)
+    entries = service_here(request).audit_log.entries(ROWS + 1, read_number(after or None), destination or None)
     following = write_number(entries[ROWS - 1].id) if len(entries) > ROWS else None
     return answer(request, "audit.html", base=base(request), pipeline=pipeline_here(request), entries=entries[:ROWS],
                   destination=destination, following=following and _query(destination, following))  # fmt: skip
 
 
 def _operations(request: Request, destination: str, after: str | None) -> tuple[list[OperationStatus], str | None]:
-    desk, view = desk_here(request), served(request).view()
-    found = desk.operations.newest(ROWS + 1, destination or None, read_id(after, desk.operations.find))
+    service, view = service_here(request), handle_here(request).view()
+    found = service.operations.newest(ROWS + 1, destination or None, read_id(after, service.operations.find))
     following = write_id(found[ROWS - 1].id) if len(found) > ROWS else None
-    shown = [operation_status(view.pipeline, desk.now_of(each, view)) for each in found[:ROWS]]
+    shown = [operation_status(view.pipeline, service.now_of(each, view)) for each in found[:ROWS]]
     return shown, following and _query(destination, following)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,13 +15,13 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from services.control.web.caller import ANONYMOUS
-from services.control.web.context import asker_of, sources_of
+from services.control.web.context import caller_of, sources_of
 from services.control.web.guard import LOGIN
 from shared.runtime.version import build_version
 
 FOLDER = Path(__file__).parent
 
-# Names, routing values and errors are whatever somebody wrote: everything is escaped, without exception.
+# Names, routing values and errors are untrusted texts: everything is escaped, without exception.
 templates = Environment(
     loader=FileSystemLoader(FOLDER),
     autoescape=True,
@@ -29,6 +30,9 @@ templates = Environment(
     lstrip_blocks=True,
     auto_reload=False,
 )
+
+OF_ONE = re.compile(r"^/pipelines/[^/]+(?:/|$)")
+SECTIONS = frozenset({"proposals", "operations", "work", "dead letters", "audit", "health", "tokens"})
 
 NOT_KNOWN = "–"
 SECONDS, MINUTES, HOURS = 100, 100 * 60, 100 * 3600
@@ -65,6 +69,15 @@ def spent(seconds: float | None) -> str:
     return NOT_KNOWN if seconds is None else f"{seconds:,.2f} s"
 
 
+def size(number: float) -> str:
+    """Bytes, as few digits as one needs."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if number < 1000:
+            return f"{number:.0f} {unit}" if unit == "B" or number >= 100 else f"{number:.1f} {unit}"
+        number /= 1000
+    return f"{number:,.1f} TB"
+
+
 def moment(at: datetime) -> Markup:
     there = at.astimezone(UTC)
     return Markup('<time datetime="{}">{} UTC</time>').format(
@@ -87,7 +100,9 @@ def breakable(word: str) -> Markup:
     return Markup("_<wbr>").join(word.split("_"))
 
 
-templates.filters |= {each.__name__: each for each in (known, count, duration, ago, spent, moment, plainly, breakable)}
+templates.filters |= {
+    each.__name__: each for each in (known, count, duration, ago, spent, size, moment, plainly, breakable)
+}
 
 HEADERS = {
     "Content-Security-Policy": (
@@ -108,13 +123,25 @@ def answer(request: Request, name: str, status: int = 200, **values: Any) -> HTM
     """A whole page. ``base`` among the values: what the links of its pipeline's pages begin with."""
     who = visitor(request)
     alone = who.inside and len(sources_of(request).pipelines()) == 1
-    around: dict[str, Any] = {"base": "" if alone else None, "who": who, "build": build_version()}
+    around: dict[str, Any] = {
+        "base": "" if alone else None, "who": who, "build": build_version(), "section": section_of(request.url.path),
+    }  # fmt: skip
     return HTMLResponse(render(name, **{**around, **values}), status, headers=HEADERS)
+
+
+def section_of(path: str) -> str | None:
+    """Which entry of the bar on top a page belongs to; None for those of none."""
+    below = OF_ONE.sub("/", path)
+    first = below.split("/")[1]
+    if first in ("", "destinations", "add", "all"):
+        return "destinations"
+    named = {"deployment": "tokens"}.get(first, first.replace("-", " "))
+    return named if named in SECTIONS else None
 
 
 @dataclass(frozen=True)
 class Visitor:
-    """Whoever looks at a page, for the templates."""
+    """The user of a page, for the templates."""
 
     name: str
     may_write: bool
@@ -129,14 +156,14 @@ class Visitor:
 
 
 def visitor(request: Request) -> Visitor:
-    asker, logged_in = asker_of(request), request.app.state.guard.session in request.cookies
-    named = asker != ANONYMOUS
+    caller, logged_in = caller_of(request), request.app.state.guard.session in request.cookies
+    named = caller != ANONYMOUS
     asked = request.url.path + (f"?{request.url.query}" if request.url.query else "")
     here = quote(asked if request.method == "GET" else request.url.path, safe="")
     return Visitor(
-        name=asker.name,
-        may_write=asker.may("write"),
-        may_admin=asker.may("admin"),
+        name=caller.name,
+        may_write=caller.may("write"),
+        may_admin=caller.may("admin"),
         logged_in=logged_in and named,
         may_log_in=not named and request.app.state.guard.protected,
         inside=named or (request.url.path not in LOGIN and not hasattr(request.state, "turned_away")),

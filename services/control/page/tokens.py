@@ -15,8 +15,8 @@ from services.control.api.tokens import NewToken
 from services.control.page.login import form
 from services.control.page.templates import answer
 from services.control.store.tokens import RANK, Tokens
-from services.control.web.caller import Asker
-from services.control.web.context import CurrentAsker, require, sources_of
+from services.control.web.caller import Caller
+from services.control.web.context import CurrentCaller, require, sources_of
 from services.control.web.page_snapshot import ROWS
 from services.control.web.paging import read_id, write_id
 from services.control.web.problems import Problem
@@ -28,42 +28,42 @@ After = Annotated[str | None, Query(max_length=1_000)]
 
 
 @router.get("/tokens", response_class=HTMLResponse)
-def show_tokens(request: Request, asker: CurrentAsker, after: After = None) -> HTMLResponse:
-    return _page(request, asker, after=after or None)
+def show_tokens(request: Request, caller: CurrentCaller, after: After = None) -> HTMLResponse:
+    return _page(request, caller, after=after or None)
 
 
 @router.post("/tokens")
-async def create(request: Request, asker: CurrentAsker) -> Response:
+async def create(request: Request, caller: CurrentCaller) -> Response:
     fields = await form(request)
-    return await run_in_threadpool(_create, request, asker, fields)
+    return await run_in_threadpool(_create, request, caller, fields)
 
 
 @router.post("/tokens/{token}/revoke")
-def revoke(token: TokenId, request: Request, asker: CurrentAsker) -> Response:
-    require(asker, "admin", "to revoke a token")
-    if not _tokens(request).revoke(token, datetime.now(UTC), asker.name):
-        return _page(request, asker, refused="That token is not valid any more.", status=409)
+def revoke(token: TokenId, request: Request, caller: CurrentCaller) -> Response:
+    require(caller, "admin", "to revoke a token")
+    if not _tokens(request).revoke(token, datetime.now(UTC), caller.name):
+        return _page(request, caller, refused="This token is no longer valid.", status=409)
     return RedirectResponse("/tokens", 303)
 
 
-def _create(request: Request, asker: Asker, fields: Mapping[str, str]) -> HTMLResponse:
-    require(asker, "admin", "to make a token")
+def _create(request: Request, caller: Caller, fields: Mapping[str, str]) -> HTMLResponse:
+    require(caller, "admin", "to make a token")
     given = {"name": fields.get("name", ""), "scope": fields.get("scope", ""),
              "pipelines": fields.get("pipelines", "").split() or None}  # fmt: skip
     try:
         wanted = NewToken.model_validate(given)
     except ValidationError as error:
         refused = "; ".join(": ".join([*map(str, each["loc"]), each["msg"]]) for each in error.errors())
-        return _page(request, asker, refused=refused, status=422)
-    _, text = _tokens(request).create(wanted.name, wanted.scope, datetime.now(UTC), asker.name, wanted.pipelines)
-    return _page(request, asker, made=text)
+        return _page(request, caller, refused=refused, status=422)
+    _, text = _tokens(request).create(wanted.name, wanted.scope, datetime.now(UTC), caller.name, wanted.pipelines)
+    return _page(request, caller, made=text)
 
 
 def _page(
-    request: Request, asker: Asker, after: str | None = None, refused: str | None = None, made: str | None = None,
+    request: Request, caller: Caller, after: str | None = None, refused: str | None = None, made: str | None = None,
     status: int = 200,
 ) -> HTMLResponse:  # fmt: skip
-    require(asker, "admin", "to see tokens")
+    require(caller, "admin", "to see tokens")
     tokens = _tokens(request)
     found = tokens.all(ROWS + 1, read_id(after, tokens.find))
     following = write_id(found[ROWS - 1].id) if len(found) > ROWS else None

@@ -1,6 +1,6 @@
-"""Problems as pages: whoever uses a browser reads what went wrong, and finds the login where that is what is missing.
+"""Problems as pages: a browser shows what went wrong, and the login where a token is missing.
 
-Plain ASGI around everything else, so that it does not matter which part of control said no.
+Plain ASGI around everything else, so that it does not matter which part of control refused the request.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ def _page(scope: Scope, held: list[Message]) -> Response:
         return RedirectResponse(_login(scope), 303)
     told = json.loads(b"".join(message.get("body", b"") for message in held[1:]))
     state = scope.setdefault("state", {})
-    if "asker" not in state:  # the guard said no
-        state["asker"], state["turned_away"] = ANONYMOUS, True
+    if "caller" not in state:  # the guard said no
+        state["caller"], state["turned_away"] = ANONYMOUS, True
     page = answer(Request(scope), "trouble.html", status, problem=told, back=_stands_on(scope))
     kept = Headers(raw=held[0]["headers"])
     page.headers.update({name: kept[name] for name in ("allow", "retry-after") if name in kept})
@@ -80,7 +80,7 @@ def _page(scope: Scope, held: list[Message]) -> Response:
 
 
 def _leading_back(scope: Scope, message: Message) -> Message:
-    """Whoever is sent to the login from a page comes back to it."""
+    """A user who is sent to the login returns to the page afterwards."""
     if message["type"] == "http.response.start" and message["status"] == 303 and scope["path"] != "/":
         headers = MutableHeaders(scope=message)
         if headers.get("location") == LOGIN and scope["path"] not in (LOGIN, "/logout"):
@@ -94,7 +94,7 @@ def _login(scope: Scope) -> str:
 
 
 def _came_from(scope: Scope) -> str:
-    """The page that was asked for; of a form the one that it stands on."""
+    """The page of the request; for a form, the page that contains it."""
     if scope["method"] not in ("GET", "HEAD"):
         return _stands_on(scope)
     query = scope["query_string"].decode("latin-1")

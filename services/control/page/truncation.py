@@ -1,4 +1,4 @@
-"""How much an update of the page may weigh, and how texts that anybody wrote are cut so that it never weighs more."""
+"""Limits the size of an update of the page, and truncates untrusted texts to stay below it."""
 
 from __future__ import annotations
 

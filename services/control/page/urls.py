@@ -7,18 +7,18 @@ from urllib.parse import quote
 from fastapi import Request
 
 from services.control.operations.destination_service import DestinationService
-from services.control.web.context import PipelineHandle, served_of, sources_of
+from services.control.web.context import PipelineHandle, handle_of, sources_of
 from services.control.web.problems import Problem
 
 OF_ONE = "/pipelines/{pipeline}"
 """Where the pages of a pipeline are; those of the only one are at the root, too."""
 
 
-def served(request: Request) -> PipelineHandle:
+def handle_here(request: Request) -> PipelineHandle:
     """The pipeline that the path names, or the only one."""
     there, named = sources_of(request).pipelines(), request.path_params.get("pipeline")
     if named is not None:
-        return served_of(named, request)
+        return handle_of(named, request)
     if len(there) != 1:
         raise Problem("not_found", "there are several pipelines", "the page / has links to each")
     return next(iter(there.values()))
@@ -30,13 +30,13 @@ def base(request: Request) -> str:
     return "" if named is None else f"/pipelines/{quote(named, safe='')}"
 
 
-def desk_here(request: Request) -> DestinationService:
+def service_here(request: Request) -> DestinationService:
     """Where what is asked of the pipeline on this page is done."""
-    desk = served(request).desk
-    if desk is None:
+    service = handle_here(request).service
+    if service is None:
         raise Problem("not_found", "this pipeline can't be changed here")
-    return desk
+    return service
 
 
 def pipeline_here(request: Request) -> str:
-    return served(request).view().pipeline
+    return handle_here(request).view().pipeline

@@ -14,8 +14,8 @@ from starlette.concurrency import run_in_threadpool
 from services.control.operations.work_items import Sent, State, Which, Work
 from services.control.page.login import form
 from services.control.page.templates import answer
-from services.control.page.urls import base, pipeline_here, served
-from services.control.web.context import CurrentAsker
+from services.control.page.urls import base, handle_here, pipeline_here
+from services.control.web.context import CurrentCaller
 from services.control.web.page_snapshot import ROWS
 from services.control.web.paging import read_spans, write_spans
 from services.control.web.problems import Problem
@@ -27,11 +27,11 @@ router = APIRouter(include_in_schema=False)
 STATES: tuple[State, ...] = get_args(State)
 KINDS = tuple(kind.value for kind in ItemKind)
 SHOWN_PAYLOAD = 200
-Word = Annotated[str, Query(max_length=200)]
+QueryText = Annotated[str, Query(max_length=200)]
 
 
 @router.get("/work", response_class=HTMLResponse)
-def show_work(request: Request, destination: Word = "", state: Word = "") -> HTMLResponse:
+def show_work(request: Request, destination: QueryText = "", state: QueryText = "") -> HTMLResponse:
     wanted = next((each for each in STATES if each == state), None)
     found = _work(request).items(ROWS, Which(destination=destination or None), wanted)
     return answer(request, "work.html", base=base(request), pipeline=pipeline_here(request), items=found,
@@ -39,16 +39,16 @@ def show_work(request: Request, destination: Word = "", state: Word = "") -> HTM
 
 
 @router.get("/work/replay", response_class=HTMLResponse)
-def confirm_replay(request: Request, destination: Word = "", kind: Word = "") -> HTMLResponse:
+def confirm_replay(request: Request, destination: QueryText = "", kind: QueryText = "") -> HTMLResponse:
     return _replay_page(request, destination, kind)
 
 
 @router.post("/work/replay")
-async def replay(request: Request, asker: CurrentAsker) -> Response:
+async def replay(request: Request, caller: CurrentCaller) -> Response:
     fields = await form(request)
     which = _which(fields.get("destination", ""), fields.get("kind", ""))
     rest = read_spans(fields.get("after") or None)
-    sent = await run_in_threadpool(partial(_work(request).replay, which, asker.name, rest=rest))
+    sent = await run_in_threadpool(partial(_work(request).replay, which, caller.name, rest=rest))
     again = {name: fields.get(name, "") for name in ("destination", "kind")}
     return await run_in_threadpool(_sent_page, request, sent, "work items", "work", "work/replay", again)
 
@@ -63,11 +63,11 @@ def show_dead_letters(request: Request) -> HTMLResponse:
 
 
 @router.post("/dead-letters/redrive")
-async def redrive(request: Request, asker: CurrentAsker) -> Response:
+async def redrive(request: Request, caller: CurrentCaller) -> Response:
     fields = await form(request)
     place = _number(fields.get("partition")), _number(fields.get("offset"))
     rest = read_spans(fields.get("after") or None)
-    sent = await run_in_threadpool(partial(_work(request).redrive, *place, asker.name, rest=rest))
+    sent = await run_in_threadpool(partial(_work(request).redrive, *place, caller.name, rest=rest))
     again = {name: fields.get(name, "") for name in ("partition", "offset")}
     return await run_in_threadpool(
         _sent_page, request, sent, "dead letters", "dead-letters", "dead-letters/redrive", again
@@ -106,7 +106,7 @@ def _number(text: str | None) -> int | None:
 
 
 def _work(request: Request) -> Work:
-    work = served(request).work
+    work = handle_here(request).work
     if work is None:
         raise Problem("not_found", "this control does not see the work of this pipeline")
     return work

@@ -1,7 +1,7 @@
-"""What was tried and refused, who came in, and what was only looked at: in the audit trail, beside what was done.
+"""Audit entries of access: refused requests, logins and reads, beside the changes.
 
-Whoever floods control with wrong tokens does not fill the registry: so many entries a minute, the rest as a count, and
-the oldest go where there are too many.
+Wrong tokens in large numbers do not fill the registry: a limited number of entries a minute, a count of the rest, and
+the oldest entries removed when there are too many. Each kind has its own limit, so that a flood displaces no other.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import structlog
-from sqlalchemy import delete, select
+from sqlalchemy import Connection, delete, select
 
 from services.control.store.audit_log import SERVER, note
 from services.control.store.database import Database
@@ -30,6 +30,8 @@ Deed = Literal["logged_in", "login_failed", "token_refused", "refused", "validat
 PER_MINUTE = 60
 WINDOW_S = 60.0
 MOST_KEPT = 10_000
+"""Of each kind, as of ``PER_MINUTE``."""
+
 WRITE_EVERY_S = 1.0
 
 
@@ -43,7 +45,7 @@ class Incident:
     told: Mapping[str, Any]
 
 
-class Incidents:
+class AccessAudit:
     """Any thread may note something, and never waits. What can't be written is in the log alone."""
 
     def __init__(
@@ -58,17 +60,17 @@ class Incidents:
         self._lock = threading.Lock()
         self._waiting: list[Incident] = []
         self._left_out: Counter[str] = Counter()
-        self._room = PER_MINUTE
+        self._noted: Counter[str] = Counter()
         self._until = clock() + WINDOW_S
         self._loop = Background("incidents", self._run)
 
     def note(self, deed: Deed, author: str, told: Mapping[str, Any]) -> None:
         with self._lock:
             self._renew()
-            if self._room == 0:
+            if self._noted[deed] == PER_MINUTE:
                 self._left_out[deed] += 1
                 return
-            self._room -= 1
+            self._noted[deed] += 1
             self._waiting.append(Incident(deed, author, self._now(), told))
 
     def start(self) -> None:
@@ -100,17 +102,23 @@ class Incidents:
         """Another minute begins; what was left out of the last one is told in one entry."""
         if self._clock() < self._until:
             return
-        self._room, self._until = PER_MINUTE, self._clock() + WINDOW_S
+        self._noted.clear()
+        self._until = self._clock() + WINDOW_S
         if self._left_out:
             self._waiting.append(Incident("not_noted", "control", self._now(), dict(self._left_out)))
             self._left_out.clear()
 
     def _write(self, found: list[Incident]) -> None:
-        mine = (audit.c.pipeline == SERVER) & audit.c.deed.in_(get_args(Deed))
-        oldest = select(audit.c.id).where(mine).order_by(audit.c.id.desc()).offset(MOST_KEPT).limit(1)
         with self._database.transaction() as con:
             for each in found:
                 note(con, SERVER, each.deed, each.author, each.at, each.told)
-            last = con.execute(oldest).scalar()
-            if last is not None:
-                con.execute(delete(audit).where(mine, audit.c.id <= last))
+            for deed in {each.deed for each in found}:
+                _forget_oldest(con, deed)
+
+
+def _forget_oldest(con: Connection, deed: Deed) -> None:
+    mine = (audit.c.pipeline == SERVER) & (audit.c.deed == deed)
+    oldest = select(audit.c.id).where(mine).order_by(audit.c.id.desc()).offset(MOST_KEPT).limit(1)
+    last = con.execute(oldest).scalar()
+    if last is not None:
+        con.execute(delete(audit).where(mine, audit.c.id <= last))

@@ -79,7 +79,7 @@ def note_rebuilt(con: Connection, pipeline: str, rebuilt: Rebuilt, author: str |
     note(con, pipeline, REBUILT, author, rebuilt.at, told)
 
 
-class Trail:
+class AuditLog:
     """The trail of one pipeline. Raises ``DependencyError`` while the registry can't be used."""
 
     def __init__(self, database: Database, pipeline: str) -> None:

@@ -22,7 +22,7 @@ FILE = "registry.sqlite"
 BUSY_TIMEOUT_S = 10.0
 CONNECT_TIMEOUT_S = 3
 LIMITS = "-c statement_timeout=15000 -c lock_timeout=10000 -c idle_in_transaction_session_timeout=30000"
-"""A control that froze must not hold the others up for ever."""
+"""A control that is frozen must not block the others."""
 
 SCHEMA_LOCK = 7_641_904_331
 """An advisory lock: two controls that start at once must not both create the tables."""

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import Protocol
 
 from services.control.model.lifecycle import Registered
+from shared.kafka.sender import Sender
 
 GONE_FOR = timedelta(days=1)
 """How long it is repeated that a destination is gone. The topic itself never forgets it: no tombstone is written."""
 
 
-class Sender(Protocol):
-    """The part of ``shared.kafka.publisher.Publisher`` that is used here."""
-
-    def send(self, topic: str, key: str, value: bytes | None) -> None: ...
-
-
-class Announcer:
-    """A message that gets lost is sent again with the next round, so nobody waits for its delivery."""
+class DestinationPublisher:
+    """A lost message is sent again with the next round, so no caller waits for its delivery."""
 
     def __init__(self, sender: Sender, topic: str, pipeline: str) -> None:
         self._sender = sender
@@ -27,15 +21,16 @@ class Announcer:
         self._pipeline = pipeline
         self._first = True
         self._written: dict[str, tuple[Registered, str, bytes]] = {}
-        """Of each destination what was sent last: with thousands, writing it anew costs more than sending it."""
+        """The last message of each destination: with thousands, serializing it again costs more than sending it."""
 
     def announce(self, held: Iterable[Registered]) -> None:
         for each in held:
-            written = self._written.get(each.id)
+            name = each.id
+            written = self._written.get(name)
             if written is None or written[0] is not each:
                 message = each.message(self._pipeline)
                 written = each, message.key, message.to_bytes()
-                self._written[each.id] = written
+                self._written[name] = written
             self._sender.send(self._topic, *written[1:])
 
     def announce_all(self, held: Iterable[Registered], now: datetime) -> None:

@@ -1,8 +1,8 @@
-"""Answers to requests that carry an ``Idempotency-Key``: the same request again gets the same answer, once done.
+"""Answers to requests with an ``Idempotency-Key``: the same request gets the same answer again.
 
-Kept in the memory of one control, for ``KEPT_FOR_S`` and up to ``MOST`` answers and ``MOST_BYTES`` in all, the oldest
-going first: a retry within that time does nothing twice, a later one is a new request. Another control, and one that
-was started anew, knows nothing of them.
+Kept in the memory of one control, for ``KEPT_FOR_S`` and up to ``MOST`` answers and ``MOST_BYTES`` in total. The oldest
+are removed first. A retry within that time does nothing twice, a later one is a new request. Another control, or a
+restarted one, does not have them.
 """
 
 from __future__ import annotations
@@ -46,22 +46,22 @@ class Answers:
         self._held: OrderedDict[tuple[str, str], Held] = OrderedDict()
         self._bytes = 0
 
-    def begin(self, asker: str, key: str, print: str) -> Held | None:
+    def begin(self, caller: str, key: str, print: str) -> Held | None:
         """What is held of an earlier request with this key; None where this is the first, which is noted."""
         with self._lock:
             self._forget()
-            found = self._held.get((asker, key))
+            found = self._held.get((caller, key))
             if found is None:
-                self._held[asker, key] = Held(print, self._clock() + KEPT_FOR_S)
+                self._held[caller, key] = Held(print, self._clock() + KEPT_FOR_S)
             return found
 
-    def end(self, asker: str, key: str, answer: Kept | None) -> None:
+    def end(self, caller: str, key: str, answer: Kept | None) -> None:
         """Keep the answer; None where nothing happened, so that the next one is tried in earnest."""
         with self._lock:
-            held = self._held.pop((asker, key), None)
+            held = self._held.pop((caller, key), None)
             if held is None or answer is None:
                 return
-            self._held[asker, key] = Held(held.print, self._clock() + KEPT_FOR_S, answer)
+            self._held[caller, key] = Held(held.print, self._clock() + KEPT_FOR_S, answer)
             self._bytes += len(answer.body)
             self._forget()
 

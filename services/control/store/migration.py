@@ -20,7 +20,7 @@ SCRIPTS = Path(__file__).parents[1] / "migrations"
 def migrate(con: Connection) -> None:
     """Run what is missing, in the transaction that ``con`` is in. Raises ``DependencyError`` for a newer registry.
 
-    One that is up to date is only asked for its revision: control's role needs no right to change tables then.
+    A current registry is only asked for its revision, so control's role needs no right to change tables then.
     """
     found = MigrationContext.configure(con).get_current_revision()
     if found == HEAD:
@@ -35,7 +35,7 @@ def migrate(con: Connection) -> None:
 
 
 def scripts(con: Connection) -> Config:
-    """Alembic's configuration; there is no alembic.ini, because nobody runs it by hand."""
+    """Alembic's configuration; there is no alembic.ini, because Alembic is not run by hand."""
     config = Config()
     config.set_main_option("script_location", str(SCRIPTS))
     config.attributes["connection"] = con

@@ -15,11 +15,11 @@ from sqlalchemy import Connection, RowMapping, func, insert, select, text, updat
 
 from services.control.store.audit_log import WHOLE
 from services.control.store.database import Database
-from services.control.store.destination_topic import Sender
 from services.control.store.tables import audit, documents, pipelines
-from shared.config.pipeline_files import Copies
+from shared.config.pipeline_files import PipelineFiles
 from shared.contracts.errors import DependencyError
 from shared.contracts.messages import PipelineDocument
+from shared.kafka.sender import Sender
 
 log = structlog.get_logger(__name__)
 
@@ -54,17 +54,17 @@ def anything(_: Document | None) -> None:
     """Nothing is asked of it."""
 
 
-class Documents:
-    """May be used from several threads, and by several controls on one registry. Raises ``DependencyError``.
+class PipelineStore:
+    """Thread-safe, also with several controls on one registry. Raises ``DependencyError``.
 
-    What changes is in the registry first, then copied and published by each control that sees it, whoever did it: so
-    the last word of every one of them is the registry's.
+    A change is in the registry first, then copied and published by each control that sees it, its own or not: so
+    the last message of every control is the registry's state.
     """
 
     def __init__(
         self,
         database: Database,
-        copies: Copies,
+        copies: PipelineFiles,
         sender: Sender,
         topic: str,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -84,7 +84,7 @@ class Documents:
         return self._known
 
     def find(self, pipeline: str) -> Document | None:
-        """One that is there."""
+        """The document, unless it was removed."""
         found = self._known.get(pipeline)
         return None if found is None or found.content is None else found
 
@@ -102,7 +102,7 @@ class Documents:
                 self._announce(each)
 
     def mend(self) -> None:
-        """Make the copies what they should be: others may write to the folder. Those of nobody in the registry go."""
+        """Correct the copies, since others may write to the folder. Copies without a document are removed."""
         with self._lock:
             for each in self._known.values():
                 self._copy(each)
@@ -111,7 +111,7 @@ class Documents:
                 self._at_copies(partial(self._copies.remove, name))
 
     def announce_all(self) -> None:
-        """Those that are gone, too: somebody may have been away when they went."""
+        """Removed ones, too: a service may have been away when they were removed."""
         for each in self._known.values():
             self._announce(each)
 
@@ -122,7 +122,7 @@ class Documents:
         return self._change(pipeline, content, "there", author, require)
 
     def end(self, pipeline: str, state: State, author: str | None, require: Require = anything) -> Document:
-        """It is gone, whoever puts it again later. ``state``: why."""
+        """Mark the document as removed, even if it is put again later. ``state``: the reason."""
         return self._change(pipeline, None, state, author, require)
 
     def adopt(self, found: Iterable[PipelineDocument]) -> None:
@@ -156,7 +156,7 @@ class Documents:
         return after
 
     def _all(self, con: Connection) -> dict[str, Document]:
-        """Locked: whoever else wants to change something waits. SQLite has one writer anyway, since BEGIN."""
+        """Locks the rows: other changes wait. SQLite has one writer anyway, since BEGIN."""
         if con.dialect.name == "postgresql":
             con.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK})
         return {row["pipeline"]: _document(row) for row in con.execute(select(documents)).mappings()}

@@ -17,7 +17,7 @@ from services.control.store.tables import audit, pipelines, proposals
 State = Literal["open", "dismissed"]
 
 MOST_OPEN = 10_000
-"""Of one pipeline: strangers may send as many values as they like. Whoever finds no room is offered again."""
+"""Per pipeline, because the number of values is untrusted. Values above the limit are offered again later."""
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ class Registry:
     """
 
     def __init__(self, url: URL | Database, pipeline: str, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
-        """On a database of its own, or on one that others use too."""
+        """On a database for one pipeline, or on a shared one."""
         self.database = url if isinstance(url, Database) else Database(url, busy_timeout_s)
         self.pipeline = pipeline
         self._lock = threading.Lock()
@@ -73,7 +73,7 @@ class Registry:
             return self._held(con, *((0, None) if row is None else row))
 
     def count_on_from(self, began_ms: int, version: int) -> None:
-        """Let the next change be later than one that was published with these, by this registry before it was lost.
+        """Give the next change a later version than a message of this registry from before it was lost.
 
         ``began_ms``: when the registry that published it began with this pipeline, in milliseconds since 1970.
         """
@@ -89,10 +89,10 @@ class Registry:
             self._known, self._known_version = {}, -1
 
     def change(self, decide: Decide, revision: Revision, also: Also = nothing) -> Held:
-        """Write what ``decide`` makes of what is held, and return all that is held then.
+        """Write what ``decide`` returns for the current rows, and return all rows after that.
 
-        ``decide`` sees the truth: nobody else changes it before the write. What it raises undoes the transaction, and
-        so does what ``also`` raises, which is called where anything changes.
+        ``decide`` sees rows that no other transaction changes before the write. An exception of it undoes the
+        transaction, and so does one of ``also``, which is called if anything changes.
         """
         with self.database.transaction() as con:
             version, created_at = self._locked(con, revision)
@@ -144,8 +144,8 @@ class Registry:
 
     def _write(self, con: Connection, held: Held, changed: Held) -> None:
         for statement, rows in (
-            (UPDATE, [_row(self.pipeline, each) for each in changed.values() if each.id in held]),
-            (INSERT, [_row(self.pipeline, each) for each in changed.values() if each.id not in held]),
+            (UPDATE, [_row(self.pipeline, name, each) for name, each in changed.items() if name in held]),
+            (INSERT, [_row(self.pipeline, name, each) for name, each in changed.items() if name not in held]),
         ):
             if rows:
                 con.execute(statement, rows)
@@ -159,21 +159,21 @@ class Registry:
                     "version": each.version,
                     "at": revision.at,
                     "author": revision.author,
-                    "destination": each.id,
-                    "deed": deed(held.get(each.id), each),
+                    "destination": name,
+                    "deed": deed(held.get(name), each),
                     "generation": each.generation,
-                    "changes": json.dumps(changes(held.get(each.id), each)),
+                    "changes": json.dumps(changes(held.get(name), each)),
                 }
-                for each in changed.values()
+                for name, each in changed.items()
             ],
         )
 
 
-def _row(pipeline: str, held: Registered) -> dict[str, Any]:
+def _row(pipeline: str, id: str, held: Registered) -> dict[str, Any]:
     """Parameters of ``UPDATE`` and ``INSERT``; a destination that is written first is created at its revision."""
     return {
         "of_pipeline": pipeline,
-        "of_id": held.id,
+        "of_id": id,
         "spec": _DECLARED.dump_json(held.declared, exclude={"id", "routing_value"}).decode(),
         "routing_value": held.declared.routing_value,
         "generation": held.generation,

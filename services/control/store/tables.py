@@ -45,7 +45,7 @@ pipelines = Table(
     metadata,
     Column("name", String(NAME), primary_key=True),
     Column("created_at", Moment, nullable=False),
-    # Of its last change. Whoever changes something locks this row, so versions are committed in their order.
+    # Of its last change. Every change locks this row, so versions are committed in their order.
     Column("version", BigInteger, nullable=False, default=0, server_default="0"),
 )
 
@@ -97,7 +97,7 @@ proposals = Table(
     "proposals",
     metadata,
     Column("pipeline", String(NAME), primary_key=True),
-    # A digest of the routing value, which is data from strangers and never a key.
+    # A digest of the routing value, which is untrusted data and never a key.
     Column("id", String(32), primary_key=True),
     # As a JSON string in ASCII: Postgres takes no NUL. Only the beginning of a long value.
     Column("value", Text, nullable=False),

@@ -55,7 +55,7 @@ class Token:
 
     @property
     def author_name(self) -> str:
-        """Who did it, in the audit trail: what it is and its id, because anybody may be called anything."""
+        """The author in the audit trail: kind and id, because a name can be chosen freely."""
         return f"token {self.name[:SHOWN_NAME]} ({self.id})"
 
 
@@ -77,7 +77,7 @@ class Tokens:
         author: str | None = None,
         pipelines: Collection[str] | None = None,
     ) -> tuple[Token, str]:
-        """A new token, and its text, which nobody can tell again."""
+        """A new token and its text, which is not stored."""
         id, secret, salt = secrets.token_hex(8), secrets.token_urlsafe(32), secrets.token_hex(16)  # noqa: A001
         only = None if pipelines is None else frozenset(pipelines)
         token = Token(id, name, scope, salt, _digest(salt, secret), author, at, pipelines=only)
@@ -109,7 +109,7 @@ class Tokens:
             return [_token(row) for row in con.execute(found).mappings()]
 
     def find(self, id: str) -> Token | None:
-        """Also one that was revoked: none is ever forgotten."""
+        """A token, revoked or not: tokens are never deleted."""
         with self._database.transaction() as con:
             row = con.execute(select(tokens).where(tokens.c.id == id)).mappings().first()
         return None if row is None else _token(row)
@@ -124,7 +124,7 @@ class Tokens:
         return bool(self._valid())
 
     def check(self, text: str) -> Token | None:
-        """The token that ``text`` is; None for one that is none of ours, or was revoked."""
+        """The token with this text; None for an unknown or revoked token."""
         prefix, _, rest = text.partition("_")
         id, _, secret = rest.partition("_")  # noqa: A001
         token = self._valid().get(id)
@@ -138,7 +138,7 @@ class Tokens:
         return self._known
 
     def _look(self) -> None:
-        """While the registry is away, those that were valid are: else nobody could look at what is wrong."""
+        """While the registry is unavailable, the last known tokens stay valid; otherwise no user could diagnose it."""
         try:
             self._known = {each.id: each for each in self.all() if each.revoked_at is None}
             self._looked = True
@@ -162,7 +162,7 @@ def fit(name: str, scope: Scope, pipelines: Collection[str] | None) -> None:
     if not 1 <= len(name) <= NAME or not name.isprintable():
         raise ValueError(f"a token's name has 1 to {NAME} characters that can be seen")
     if name.casefold() in RESERVED:
-        raise ValueError(f"{name} means somebody else in the audit trail; choose another name")
+        raise ValueError(f"{name} is reserved for another author in the audit trail; choose another name")
     if pipelines is not None and not 1 <= len(pipelines) <= MOST_PIPELINES:
         raise ValueError(f"a token is for all pipelines, or for 1 to {MOST_PIPELINES} that are named")
     if pipelines is not None and scope == "admin":

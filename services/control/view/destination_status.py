@@ -13,7 +13,8 @@ from pydantic import BaseModel, ConfigDict
 
 from services.control.model.lifecycle import Registered
 from services.control.store.audit_log import Rebuilt
-from services.control.view.frontier import Published, Trusted, Whole, of
+from services.control.view.frontier import FrontierReport, Published, Trusted, of
+from services.control.view.lake_health import KnownHealth
 from services.control.view.observed_state import Seen
 from shared.contracts.messages import DesiredState, Lagging, Problem
 from shared.contracts.ranges import NOT_SEEDED
@@ -23,7 +24,7 @@ State = Literal["seeding", "running", "paused", "stopped", "parked", "removing"]
 
 
 OFF: frozenset[State] = frozenset({"paused", "stopped", "removing"})
-"""Nobody waits for those to be exact."""
+"""These are not expected to be exact."""
 
 MOVING: frozenset[State] = frozenset({"seeding", "running"})
 """Those are tried again by themselves."""
@@ -40,7 +41,7 @@ class Error(BaseModel):
     attempts: int | None = None
     """Failed tries in a row, as its reader counts them; null where no reader says."""
     next_try_at: datetime | None = None
-    """When it is tried again by itself, at the earliest; null while it is being tried, and where it waits for you."""
+    """The earliest time of the next try; null while it is being tried, and while it is parked."""
 
 
 EXAMPLE: dict[str, Any] = {
@@ -73,8 +74,8 @@ class Status(BaseModel):
     lag_snapshots: int | None
     """Source snapshots after ``known_through``; null while one of the two is not known, or its reader is silent."""
     lag_seconds: float | None
-    """Age of the oldest source snapshot with an unapplied change; null where nobody can say: before a reader has said
-    anything about it, or not for a while, and while it was never reached or its cursor has not told where it is."""
+    """Age of the oldest source snapshot with an unapplied change. Null while it is unknown: no reader has reported it
+    yet or for a while, the destination was never reached, or its cursor was not read."""
     rows_applied: int
     last_applied_at: datetime | None
     managed_by: Literal["file", "api"]
@@ -82,18 +83,18 @@ class Status(BaseModel):
 
 
 class FrontierStatus(BaseModel):
-    """How far the readers have looked, by the one that is furthest behind."""
+    """How far the readers have polled: the values of the reader that is furthest behind."""
 
     head: int
     cycle: int
     at: datetime
     error: Problem | None
     notice: str | None = None
-    """What makes the source dear to read, and the statement that mends it; nothing stands still for it."""
+    """Why the source is expensive to read, and the statement that corrects it; work goes on regardless."""
     looked_at: datetime | None = None
     """When the source was last looked at with success; null where it never was."""
     overdue: bool = False
-    """That is too long ago: how far anybody is behind is not known."""
+    """The last poll is too old: lags are unknown."""
 
 
 class PipelineStatus(BaseModel):
@@ -112,10 +113,10 @@ class PipelineStatus(BaseModel):
     """How many there are in each state, and the ``total``."""
 
 
-class Standing(NamedTuple):
-    """As much of a status as lists are filtered and sorted by and a pipeline is summed up by.
+class StatusSummary(NamedTuple):
+    """The part of a status that filters, sorting and a pipeline's summary need.
 
-    Thousands are made whenever somebody asks for such a list, so it is as cheap as can be.
+    Thousands are created for each such list, so it is cheap.
     """
 
     state: State
@@ -146,17 +147,24 @@ class View:
     """By id; removed ones left out."""
     seen: Mapping[str, Seen] = field(default_factory=dict)
     published: Published = field(default_factory=Published)
-    newest: tuple[Whole, ...] = ()
+    newest: tuple[FrontierReport, ...] = ()
     trusted: tuple[Trusted, ...] = ()
     appliers: Mapping[str, datetime] = field(default_factory=dict)
     """When each answered last."""
     unsure: frozenset[str] = frozenset()
-    """Readers whose word says nothing any more of how long anybody has been behind."""
+    """Readers whose last report no longer bounds any lag."""
+    health: Mapping[str, KnownHealth] = field(default_factory=dict)
+    source_health: KnownHealth | None = None
+
+    def health_of(self, id: str) -> KnownHealth | None:
+        """What the last looks at a destination's lake in its present life came to; None before the first."""
+        known, held = self.health.get(id), self.destinations.get(id)
+        return known if known is not None and held is not None and known.generation == held.generation else None
 
     @cached_property
     def source_snapshot(self) -> int | None:
-        """The source's head, as far as anybody said: a reader that has just started has not looked yet."""
-        heads = [whole.head for whole in self.newest]
+        """The source's head as reported by readers; a reader that has just started has not polled yet."""
+        heads = [report.head for report in self.newest]
         if not heads:
             return None
         return max([*heads, *(seen.position for seen in self.seen.values() if seen.position is not None)])
@@ -164,10 +172,10 @@ class View:
     @cached_property
     def looked_at(self) -> datetime | None:
         """When its source was last looked at with success, by the reader that did so last."""
-        return max((whole.looked_at for whole in self.newest if whole.looked_at is not None), default=None)
+        return max((report.looked_at for report in self.newest if report.looked_at is not None), default=None)
 
     @cached_property
-    def standings(self) -> Mapping[str, Standing]:
+    def standings(self) -> Mapping[str, StatusSummary]:
         """Of every destination."""
         head = self.source_snapshot
         return {name: _standing(self, name, held, head) for name, held in self.destinations.items()}
@@ -177,9 +185,9 @@ def status(view: View, id: str) -> Status:
     """Raises ``KeyError`` for a destination that there is none of."""
     held = view.destinations[id]
     seen = _of_this_life(view.seen.get(id), held)
-    word = of(view.trusted, id, held.generation)
+    trusted = of(view.trusted, id, held.generation)
     position = _snapshot(None if seen is None else seen.position)
-    known = _known_through(seen, word, id)
+    known = _known_through(seen, trusted, id)
     head = view.source_snapshot
     return Status(
         id=id,
@@ -190,12 +198,12 @@ def status(view: View, id: str) -> Status:
         position=position,
         known_through=known,
         source_snapshot=head,
-        lag_snapshots=_lag_snapshots(view, word, head, known),
-        lag_seconds=_lag_seconds(view, word, id, known),
+        lag_snapshots=_lag_snapshots(view, trusted, head, known),
+        lag_seconds=_lag_seconds(view, trusted, id, known),
         rows_applied=0 if seen is None or seen.rows_applied is None else seen.rows_applied,
         last_applied_at=None if seen is None else seen.last_applied_at,
         managed_by=held.managed_by,
-        error=_error(seen, held, None if word is None else word.whole.lagging.get(id)),
+        error=_error(seen, held, None if trusted is None else trusted.report.lagging.get(id)),
     )
 
 
@@ -206,7 +214,7 @@ def pipeline_status(view: View) -> PipelineStatus:
     return PipelineStatus(
         name=view.pipeline,
         source_snapshot=view.source_snapshot,
-        settled=responsible is not None and all(whole.settled for whole in responsible),
+        settled=responsible is not None and all(report.settled for report in responsible),
         caught_up=responsible is not None and all(each.exact for each in standings),
         frontier=_frontier(responsible or view.newest),
         refused=list(view.refused),
@@ -214,33 +222,32 @@ def pipeline_status(view: View) -> PipelineStatus:
     )
 
 
-def _responsible(view: View) -> tuple[Whole, ...] | None:
-    """The readers whose newest word counts for some destination; None while one of them has no reader that knows it,
-    or the one that does is silent.
+def _responsible(view: View) -> tuple[FrontierReport, ...] | None:
+    """The readers that are responsible for some destination; None if a destination has none, or has a silent one.
 
-    Nor is there one for destinations that the file holds and the registry does not yet.
-    Instances that are no more leave their last frontier behind; they are outrun by whoever took their share over.
+    Destinations of the file that are not in the registry yet have none either. An instance that has ended leaves its
+    last frontier behind; the newer frontier of its successor replaces it.
     """
     if not view.in_force:
         return None
     up_to_date = tuple(
         each
         for each in view.trusted
-        if each.whole in view.newest and each.whole.knows(view.published) and not _is_unsure(view, each)
+        if each.report in view.newest and each.report.knows(view.published) and not _is_unsure(view, each)
     )
     if not view.destinations:
-        return tuple(each.whole for each in up_to_date) or None
-    found: dict[str, Whole] = {}
+        return tuple(each.report for each in up_to_date) or None
+    found: dict[str, FrontierReport] = {}
     for held in view.destinations.values():
-        word = of(up_to_date, held.id, held.generation)
-        if word is None:
+        trusted = of(up_to_date, held.id, held.generation)
+        if trusted is None:
             return None
-        found[word.whole.instance] = word.whole
+        found[trusted.report.instance] = trusted.report
     return tuple(found.values())
 
 
-def _frontier(wholes: Iterable[Whole]) -> FrontierStatus | None:
-    last = min(wholes, key=lambda whole: (whole.head, whole.at), default=None)
+def _frontier(reports: Iterable[FrontierReport]) -> FrontierStatus | None:
+    last = min(reports, key=lambda report: (report.head, report.at), default=None)
     if last is None:
         return None
     return FrontierStatus(
@@ -254,33 +261,33 @@ def _frontier(wholes: Iterable[Whole]) -> FrontierStatus | None:
     )
 
 
-def _standing(view: View, id: str, held: Registered, head: int | None) -> Standing:
+def _standing(view: View, id: str, held: Registered, head: int | None) -> StatusSummary:
     seen = _of_this_life(view.seen.get(id), held)
-    word = of(view.trusted, id, held.generation)
-    known = _known_through(seen, word, id)
+    trusted = of(view.trusted, id, held.generation)
+    known = _known_through(seen, trusted, id)
     state = _state(held, seen, known)
     complaint = None if seen is None else _complaint(seen, held)
-    return Standing(
+    return StatusSummary(
         state,
         None if seen is None else _snapshot(seen.position),
-        _lag_seconds(view, word, id, known),
+        _lag_seconds(view, trusted, id, known),
         None if complaint is None else complaint.type,
-        state in OFF or (not _is_unsure(view, word) and _is_exact(word, known, head, id)),
+        state in OFF or (not _is_unsure(view, trusted) and _is_exact(trusted, known, head, id)),
     )
 
 
-def _is_exact(word: Trusted | None, known: int | None, head: int | None, id: str) -> bool:
-    if word is None or known is None or head is None:
+def _is_exact(trusted: Trusted | None, known: int | None, head: int | None, id: str) -> bool:
+    if trusted is None or known is None or head is None:
         return False
-    return known >= head and id not in word.whole.lagging
+    return known >= head and id not in trusted.report.lagging
 
 
 def _of_this_life(seen: Seen | None, held: Registered) -> Seen | None:
     return seen if seen is not None and seen.generation == held.generation else None
 
 
-def _known_through(seen: Seen | None, word: Trusted | None, id: str) -> int | None:
-    known = NOT_SEEDED if word is None else word.known_through(id)
+def _known_through(seen: Seen | None, trusted: Trusted | None, id: str) -> int | None:
+    known = NOT_SEEDED if trusted is None else trusted.known_through(id)
     for said in () if seen is None else (seen.position, seen.through):
         if said is not None and said > known:
             known = said
@@ -332,24 +339,24 @@ def _complaint(seen: Seen, held: Registered) -> Problem | None:
     return None if seen.error is None or _is_outdated(seen, held) else seen.error
 
 
-def _is_unsure(view: View, word: Trusted | None) -> bool:
+def _is_unsure(view: View, trusted: Trusted | None) -> bool:
     """Whether what a reader said last may be long past."""
-    return word is not None and word.whole.instance in view.unsure
+    return trusted is not None and trusted.report.instance in view.unsure
 
 
-def _lag_snapshots(view: View, word: Trusted | None, head: int | None, known: int | None) -> int | None:
-    """Nobody knows the source's head while its reader is silent, so 0 would be a lie."""
-    if head is None or known is None or _is_unsure(view, word):
+def _lag_snapshots(view: View, trusted: Trusted | None, head: int | None, known: int | None) -> int | None:
+    """Null while the reader is silent: the source's head is unknown then, so 0 would be wrong."""
+    if head is None or known is None or _is_unsure(view, trusted):
         return None
     return max(0, head - known)
 
 
-def _lag_seconds(view: View, word: Trusted | None, id: str, known_through: int | None) -> float | None:
-    """Of one that was never reached nobody knows what it lacks, so 0 would be a lie. So it would where the reader is
-    silent, or knows of other destinations than control has published."""
-    if word is None or _is_unsure(view, word):
+def _lag_seconds(view: View, trusted: Trusted | None, id: str, known_through: int | None) -> float | None:
+    """Null if the destination was never reached, the reader is silent, or it knows of other destinations than control
+    has published: the lag is unknown then, so 0 would be wrong."""
+    if trusted is None or _is_unsure(view, trusted):
         return None
-    lagging = word.whole.lagging.get(id)
+    lagging = trusted.report.lagging.get(id)
     if lagging is None:
         return 0.0
     return (lagging.lag_seconds or None) if known_through is None else lagging.lag_seconds

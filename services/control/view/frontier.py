@@ -1,8 +1,8 @@
-"""How far the readers have looked, put together from the pages that they publish.
+"""Combines the pages that readers publish into one frontier per reader.
 
-A frontier names the destinations that lag; silence about one means that it is exact at the head. That is only worth
-something if the reader knew of that destination, in its present life: so a frontier counts where its digest is the one
-of what control has published. While it is not (a destination was just added), the last one that was goes on counting,
+A frontier names the destinations that lag; a destination that it does not name is exact at the head. That holds only if
+the reader knew of the destination in its present generation: a frontier is trusted if its digest equals the digest of
+what control has published. Until it does (a destination was just added), the previous trusted frontier stays valid,
 because what was exact then still is.
 """
 
@@ -20,20 +20,20 @@ from shared.contracts.digest import digest
 from shared.contracts.messages import Frontier, Lagging, Problem, Share
 
 UNHEARD_AFTER_S = 20.0
-"""A reader says how far it is every five seconds: what one that was silent for so long said last may be long past."""
+"""A reader reports every five seconds; the last report of a reader that is silent for longer may be outdated."""
 
 LONGEST_DELAY = timedelta(seconds=300)
 """How long a page may be on its way before its producer gives it up: librdkafka's ``message.timeout.ms``."""
 
 HEARD_EVERY_S = 6.0
-"""A reader that speaks in time tells by itself when its look at the source is overdue; for one that does not, control
-counts on from that look."""
+"""A reader that reports in time says itself that its poll of the source is overdue; for another, control adds the time
+since that poll."""
 
 UNSURE_AFTER_S = 10.0
 """How long a frontier may go on counting while newer ones of its reader know of other destinations than control."""
 
 MAX_PAGES = 10_000
-"""More than that nobody publishes; it bounds what garbage on the topic can make us keep."""
+"""Readers publish fewer; it bounds the memory that garbage on the topic can use."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Published:
 
 
 @dataclass(frozen=True)
-class Whole:
+class FrontierReport:
     """All pages of one cycle of one reader."""
 
     instance: str
@@ -85,19 +85,19 @@ class Whole:
 class Trusted:
     """A frontier, and the generation of each destination that it speaks of."""
 
-    whole: Whole
+    report: FrontierReport
     generations: Mapping[str, int]
 
     def speaks_of(self, id: str, generation: int) -> bool:
-        return self.generations.get(id) == generation and holds(self.whole.share, id)
+        return self.generations.get(id) == generation and holds(self.report.share, id)
 
     def known_through(self, id: str) -> int:
-        lagging = self.whole.lagging.get(id)
-        return self.whole.head if lagging is None else lagging.known_through
+        lagging = self.report.lagging.get(id)
+        return self.report.head if lagging is None else lagging.known_through
 
     @property
     def order(self) -> tuple[int, datetime]:
-        return self.whole.head, self.whole.at
+        return self.report.head, self.report.at
 
 
 class Frontiers:
@@ -105,7 +105,7 @@ class Frontiers:
 
     def __init__(self) -> None:
         self._pages: dict[str, dict[int, Frontier]] = {}
-        self._wholes: dict[str, Whole] = {}
+        self._reports: dict[str, FrontierReport] = {}
         self._trusted: dict[str, Trusted] = {}
         self._said_s: dict[str, float] = {}
         """When each reader made its last page, by control's clock."""
@@ -122,26 +122,26 @@ class Frontiers:
         found = [pages.get(number) for number in range(page.pages)]
         complete = [other for other in found if other is not None and _cycle(page) == _cycle(other)]
         if len(complete) == page.pages:
-            self._wholes[page.instance] = _whole(complete)
+            self._reports[page.instance] = _report_of(complete)
             self._pages[page.instance] = {other.page: other for other in complete}
             self.trust(published)
 
     def unsure(self, now_s: float) -> frozenset[str]:
-        """Readers whose trusted frontier says nothing any more of how long anybody has been behind."""
+        """Readers whose trusted frontier no longer bounds any lag."""
         return frozenset(name for name in self._trusted if self._is_unsure(name, now_s))
 
     def _is_unsure(self, instance: str, now_s: float) -> bool:
-        whole, silent_s = self._wholes[instance], now_s - self._said_s[instance]
-        looked_s = silent_s + (whole.look_age_s or 0.0) if silent_s >= HEARD_EVERY_S else silent_s
-        if whole.overdue or looked_s >= UNHEARD_AFTER_S:
+        report, silent_s = self._reports[instance], now_s - self._said_s[instance]
+        looked_s = silent_s + (report.look_age_s or 0.0) if silent_s >= HEARD_EVERY_S else silent_s
+        if report.overdue or looked_s >= UNHEARD_AFTER_S:
             return True
-        outdated_s = (self._wholes[instance].at - self._trusted[instance].whole.at).total_seconds()
+        outdated_s = (self._reports[instance].at - self._trusted[instance].report.at).total_seconds()
         return outdated_s >= UNSURE_AFTER_S
 
     def _lateness_s(self, page: Frontier, now_s: float) -> float:
-        """How much longer a page took than the quickest one of its reader lately: what a broker held back is no news.
+        """How much longer a page took than the quickest recent page of its reader: a broker may have delayed it.
 
-        Clocks may differ, so of the first page that is heard nobody knows.
+        Clocks may differ, so the delay of the first page is unknown.
         """
         delay_s = now_s - page.at.timestamp()
         delays = self._delays.setdefault(page.instance, deque())
@@ -153,22 +153,22 @@ class Frontiers:
         return delay_s - delays[0][1]
 
     def _is_past(self, page: Frontier) -> bool:
-        """Whether its reader has said more since: partitions may have been added, or somebody sends old messages again.
+        """Whether its reader has reported more since: after added partitions, or when old messages are sent again.
 
-        Of two readers with one name both are heard.
+        Two readers with one name are both accepted.
         """
-        known = self._wholes.get(page.instance)
+        known = self._reports.get(page.instance)
         return known is not None and page.cycle < known.cycle and page.at <= known.at
 
     def trust(self, published: Published) -> None:
         """Remember which of the newest frontiers speak of what is published now."""
-        for instance, whole in self._wholes.items():
-            if whole.knows(published):
-                self._trusted[instance] = Trusted(whole, published.generations)
+        for instance, report in self._reports.items():
+            if report.knows(published):
+                self._trusted[instance] = Trusted(report, published.generations)
 
     @property
-    def newest(self) -> tuple[Whole, ...]:
-        return tuple(self._wholes.values())
+    def newest(self) -> tuple[FrontierReport, ...]:
+        return tuple(self._reports.values())
 
     @property
     def trusted(self) -> tuple[Trusted, ...]:
@@ -194,13 +194,13 @@ def of(trusted: Iterable[Trusted], id: str, generation: int) -> Trusted | None:
 
 
 def _cycle(page: Frontier) -> tuple[int, int, int, str]:
-    """What one cycle's pages share: the number alone may come again once a reader has started anew."""
+    """What the pages of one cycle share. The number alone repeats after a reader restarts."""
     return page.cycle, page.pages, page.head, page.revision
 
 
-def _whole(pages: list[Frontier]) -> Whole:
+def _report_of(pages: list[Frontier]) -> FrontierReport:
     first = pages[0]
-    return Whole(
+    return FrontierReport(
         instance=first.instance,
         cycle=first.cycle,
         head=first.head,
@@ -211,6 +211,6 @@ def _whole(pages: list[Frontier]) -> Whole:
         lagging=dict(ChainMap(*(page.lagging for page in pages))),
         error=next((page.error for page in pages if page.error is not None), None),
         notice=next((page.notice for page in pages if page.notice is not None), None),
-        look_age_s=first.look_age_seconds,
+        look_age_s=pages[-1].look_age_seconds,
         overdue=any(page.overdue for page in pages),
     )

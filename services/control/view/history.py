@@ -17,19 +17,24 @@ KEPT = 720
 
 @dataclass(frozen=True)
 class Sample:
-    """One look. ``lag_s``: of whoever is furthest behind of those that are meant to go on; None where nobody knows."""
+    """One measurement. ``lag_s``: the largest lag of all destinations that should move; None if it is unknown."""
 
     at: float
     lag_s: float | None = None
     unknown: int = 0
-    """How many are meant to go on and nobody knows how far they are behind."""
+    """How many of them have an unknown lag."""
     failing: int = 0
     parked: int = 0
     rows_per_s: float = 0.0
     in_flight: int = 0
 
+    @property
+    def worst_lag_s(self) -> float | None:
+        """What to show: 0 only where every one is known, or it would say of the unknown that they are exact."""
+        return self.lag_s if self.lag_s or not self.unknown else None
 
-class Pulse:
+
+class History:
     """Any thread may look, one feels it."""
 
     def __init__(self, view: Callable[[], View], clock: Callable[[], float] = time.time) -> None:

@@ -21,7 +21,7 @@ UNHAPPY = frozenset({Outcome.FAILED, Outcome.PARKED})
 
 @dataclass(frozen=True)
 class Seen:
-    """One life of a destination, as the progress topic tells it. Nothing is known of what nobody has said yet."""
+    """One generation of a destination, as reported on the progress topic. Unreported fields are None."""
 
     generation: int
     at: datetime
@@ -53,7 +53,7 @@ def is_past(seen: Seen | None, progress: Progress) -> bool:
 
 
 def after(seen: Seen | None, progress: Progress) -> Seen | None:
-    """``seen`` and one more answer. An older life's is ignored; a later life begins anew."""
+    """``seen`` with one more answer. An older generation is ignored; a later one replaces ``seen``."""
     if progress.outcome is Outcome.FENCED:
         return seen  # its generation is the cursor's, and it says nothing about our own life
     if seen is not None and progress.generation < seen.generation:

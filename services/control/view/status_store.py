@@ -10,17 +10,19 @@ from datetime import datetime
 
 from services.control.model.lifecycle import Registered
 from services.control.store.audit_log import Rebuilt
+from services.control.view import lake_health
 from services.control.view import observed_state as seen_
 from services.control.view.destination_status import View
 from services.control.view.frontier import Frontiers, Published
+from services.control.view.lake_health import KnownHealth
 from services.control.view.observed_state import Seen
-from shared.contracts.messages import Frontier, ItemKind, Offer, Offered, Outcome, Progress
+from shared.contracts.messages import Frontier, ItemKind, LakeHealth, Offer, Offered, Outcome, Progress, Told
 
 ASKING = frozenset({Outcome.PARKED, Outcome.FENCED})
 """Answers that may want something of the registry; so does every one to a ``drop``."""
 
 MOST_APPLIERS = 200
-"""Whoever reaches the broker may call himself anything."""
+"""Bounds the names that a client of the broker can make up."""
 
 
 class StatusStore:
@@ -32,7 +34,7 @@ class StatusStore:
         self.asked = threading.Event()
         """Set while there are answers that may want something of the registry."""
         self.file_in_force = False
-        """Whether the registry holds what the file declares; set by whoever takes the file over."""
+        """Whether the registry holds what the file declares; set by the component that reads the file."""
         self.refused: tuple[str, ...] = ()
         """What the source says against the file as it is now."""
         self._rebuilt: Rebuilt | None = None
@@ -40,6 +42,8 @@ class StatusStore:
         self._destinations: dict[str, Registered] = {}
         self._published = Published()
         self._seen: dict[str, Seen] = {}
+        self._health: dict[str, KnownHealth] = {}
+        self._source_health: KnownHealth | None = None
         self._frontiers = Frontiers()
         self._appliers: OrderedDict[str, datetime] = OrderedDict()
         """When each answered last, by its own clock; those that did so last."""
@@ -54,11 +58,13 @@ class StatusStore:
         """Show what the registry holds now."""
         live = {id: each for id, each in held.items() if not each.removed}  # noqa: A001
         published = Published(
-            {each.id: each.generation for each in live.values()}, {each.id: each.revision.id for each in live.values()}
+            {id: each.generation for id, each in live.items()},  # noqa: A001
+            {id: each.revision.id for id, each in live.items()},  # noqa: A001
         )
         gone = held.keys() - live.keys()
         with self._lock:
             self._seen = {id: each for id, each in self._seen.items() if id not in gone}  # noqa: A001
+            self._health = {id: each for id, each in self._health.items() if id not in gone}  # noqa: A001
             self._destinations, self._published, self._view = live, published, None
             self._frontiers.trust(published)
 
@@ -67,7 +73,7 @@ class StatusStore:
         with self._lock:
             self._rebuilt, self._view = rebuilt, None
 
-    def note(self, message: Progress | Frontier | Offer) -> None:
+    def note(self, message: Told) -> None:
         """Take in what an applier or a reader said; other pipelines' is ignored."""
         if message.pipeline != self.pipeline:
             return
@@ -78,6 +84,8 @@ class StatusStore:
             elif isinstance(message, Offer):
                 self._offers[message.instance] = message
                 self.offered.set()
+            elif isinstance(message, LakeHealth):
+                self._note_health(message)
             else:
                 self._note_progress(message)
 
@@ -115,8 +123,16 @@ class StatusStore:
                     trusted=self._frontiers.trusted,
                     appliers=dict(self._appliers),
                     unsure=unsure,
+                    health=dict(self._health),
+                    source_health=self._source_health,
                 )
             return self._view
+
+    def _note_health(self, said: LakeHealth) -> None:
+        if said.destination is None:
+            self._source_health = lake_health.after(self._source_health, said)
+        elif said.destination in self._destinations:
+            self._health[said.destination] = lake_health.after(self._health.get(said.destination), said)
 
     def _note_progress(self, progress: Progress) -> None:
         if progress.applier:

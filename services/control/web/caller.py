@@ -12,17 +12,17 @@ READING = frozenset({"GET", "HEAD", "OPTIONS"})
 ADMIN = ("/v1/tokens", "/v1/audit")
 OF_ONE = re.compile(r"/(?:v1/)?pipelines/([^/]+)")
 PIPELINE = re.compile(r"/v1/pipelines/[^/]*/?")
-"""Whoever puts a pipeline says what all services open, and with which of their variables."""
+"""A PUT of a pipeline decides what all services open, and with which of their variables."""
 
 
 @dataclass(frozen=True)
-class Asker:
-    """Somebody who may do something. ``name`` goes into the audit trail: nobody can choose one that is another's."""
+class Caller:
+    """An authenticated client. ``name`` goes into the audit trail, where no client can choose the name of another."""
 
     name: str
     scope: Scope
     pipelines: frozenset[str] | None = None
-    """The only ones that he may know of; None for all."""
+    """The pipelines that it is limited to; None for all."""
 
     def may(self, needed: Scope) -> bool:
         return RANK[self.scope] >= RANK[needed]
@@ -31,15 +31,15 @@ class Asker:
         return self.pipelines is None or pipeline in self.pipelines
 
 
-ANONYMOUS = Asker("anonymous", "read")
-LOCAL = Asker("loopback", "admin")
-OPERATOR = Asker("operator", "admin")
+ANONYMOUS = Caller("anonymous", "read")
+LOCAL = Caller("loopback", "admin")
+OPERATOR = Caller("operator", "admin")
 """Who has the token that the configuration names."""
 
 
-def holder(token: Token) -> Asker:
-    """Whoever sends a token; what the token is called says only what somebody wanted it for."""
-    return Asker(token.author_name, token.scope, token.pipelines)
+def holder(token: Token) -> Caller:
+    """The client with this token. The token's label is not an identity."""
+    return Caller(token.author_name, token.scope, token.pipelines)
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Asked:
 
     @property
     def pipeline(self) -> str | None:
-        """The one that the path names. A verb behind a colon belongs to the name here: no pipeline is called so."""
+        """The pipeline in the path. A verb behind a colon counts as part of the name: no pipeline has such a name."""
         found = OF_ONE.match(self.path)
         return None if found is None else found[1]
 

@@ -1,4 +1,4 @@
-"""Versions in headers: what somebody has seen, and only means to change as it was then."""
+"""Conditional requests: a version in a header limits a change to the state that the client has seen."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ ETAG = r'(W/)?"[0-9]{1,18}"'
 ETAGS = rf"^(\*|{ETAG}( *, *{ETAG})*)$"
 IfMatch = Annotated[
     str | None,
-    Header(alias="If-Match", pattern=ETAGS, description="The ETag that was seen: refused where it changed since"),
+    Header(alias="If-Match", pattern=ETAGS, description="The ETag that you have seen: refused if it changed since"),
 ]
 IfNoneMatch = Annotated[
     str | None,
-    Header(alias="If-None-Match", pattern=r"^\*$", description="`*`: refused where it is there already"),
+    Header(alias="If-None-Match", pattern=r"^\*$", description="`*`: refused if it exists already"),
 ]
 
 
@@ -36,7 +36,7 @@ def etag(version: int) -> str:
 
 
 def matching(if_match: str | None) -> Callable[[int], bool] | None:
-    """Whether a version is one that the asker has seen; None where that does not matter to him."""
+    """A check whether the client named a version; None if the client named none."""
     if if_match is None:
         return None
     if if_match == "*":

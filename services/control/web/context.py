@@ -9,16 +9,16 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from services.control.operations.destination_service import DestinationService
-from services.control.operations.discovery import Arrivals
+from services.control.operations.discovery import Discovery
 from services.control.operations.pipeline_service import PipelineService
 from services.control.operations.work_items import Work
-from services.control.store.access_audit import Incidents
-from services.control.store.audit_log import Trail
+from services.control.store.access_audit import AccessAudit
+from services.control.store.audit_log import AuditLog
 from services.control.store.tokens import Scope, Tokens
 from services.control.view.destination_status import View
-from services.control.view.history import Pulse
-from services.control.web.caller import Asker
-from services.control.web.page_snapshot import Pane
+from services.control.view.history import History
+from services.control.web.caller import Caller
+from services.control.web.page_snapshot import SnapshotCache
 from services.control.web.problems import Problem
 
 MOST_NAMED = 10
@@ -30,17 +30,17 @@ class PipelineHandle:
     def __init__(
         self,
         view: Callable[[], View],
-        desk: DestinationService | None = None,
+        service: DestinationService | None = None,
         work: Work | None = None,
-        pulse: Pulse | None = None,
-        arrivals: Arrivals | None = None,
+        history: History | None = None,
+        discovery: Discovery | None = None,
     ) -> None:
         self.view = view
-        self.desk = desk
+        self.service = service
         self.work = work
-        self.arrivals = arrivals
-        self.pulse = pulse or Pulse(view)
-        self.pane = Pane(view, self.pulse)
+        self.discovery = discovery
+        self.history = history or History(view)
+        self.snapshots = SnapshotCache(view, self.history)
 
 
 @dataclass(frozen=True)
@@ -51,37 +51,43 @@ class Sources:
     checks: Callable[[], Mapping[str, str | None]]
     metrics: Callable[[], str]
     tokens: Tokens | None = None
-    pipeline_desk: PipelineService | None = None
-    incidents: Incidents | None = None
-    trail: Trail | None = None
+    pipeline_service: PipelineService | None = None
+    incidents: AccessAudit | None = None
+    audit_log: AuditLog | None = None
     """Of what concerns no pipeline."""
 
-    def seen_by(self, asker: Asker) -> Sources:
+    def seen_by(self, caller: Caller) -> Sources:
         """Without the pipelines that a token is not for: for its holder there are no others."""
-        if asker.pipelines is None:
+        if caller.pipelines is None:
             return self
-        return replace(self, pipelines=lambda: {name: it for name, it in self.pipelines().items() if asker.sees(name)})
+        return replace(self, pipelines=lambda: {name: it for name, it in self.pipelines().items() if caller.sees(name)})
 
 
 def sources_of(request: Request) -> Sources:
     sources = request.app.state.sources
     assert isinstance(sources, Sources)  # noqa: S101 - ``build`` put it there
-    return sources.seen_by(asker_of(request))
+    return sources.seen_by(caller_of(request))
 
 
-def asker_of(request: Request) -> Asker:
-    asker = request.state.asker
-    assert isinstance(asker, Asker)  # noqa: S101 - the middleware put it there
-    return asker
+def caller_of(request: Request) -> Caller:
+    caller = request.state.caller
+    assert isinstance(caller, Caller)  # noqa: S101 - the middleware put it there
+    return caller
 
 
-def require(asker: Asker, scope: Scope, what: str) -> None:
-    """Raises ``Problem`` for whoever may not do what the guard can't see from outside."""
-    if not asker.may(scope):
-        raise Problem("forbidden", f"{what} needs a token with the scope {scope}; {asker.name} has {asker.scope}")
+def require(caller: Caller, scope: Scope, what: str) -> None:
+    """Raises ``Problem`` if the client lacks a right that the guard cannot check from the path."""
+    if not caller.may(scope):
+        raise Problem("forbidden", f"{what} needs a token with the scope {scope}; {caller.name} has {caller.scope}")
 
 
-def served_of(pipeline: str, request: Request) -> PipelineHandle:
+def require_to_reseed(caller: Caller, service: DestinationService, destination: str) -> None:
+    """Raises ``Problem`` where rows that Viaduck did not write would be replaced, and the asker may not drop them."""
+    if not service.is_ours(destination):
+        require(caller, "drop", "to reseed what Viaduck has not filled, which replaces whatever the table holds")
+
+
+def handle_of(pipeline: str, request: Request) -> PipelineHandle:
     """The pipeline that the path names."""
     there = sources_of(request).pipelines()
     served = there.get(pipeline)
@@ -91,56 +97,57 @@ def served_of(pipeline: str, request: Request) -> PipelineHandle:
     return served
 
 
-def pipeline_desk_of(request: Request) -> PipelineService:
+def pipeline_service_of(request: Request) -> PipelineService:
     """Where pipelines come and go."""
-    desk = sources_of(request).pipeline_desk
-    if desk is None:
+    service = sources_of(request).pipeline_service
+    if service is None:
         raise Problem("not_found", "this control's pipelines come from files alone")
-    return desk
+    return service
 
 
 def views_of(request: Request) -> Mapping[str, View]:
     return {name: served.view() for name, served in sources_of(request).pipelines().items()}
 
 
-def pipeline_view(pipeline: str, request: Request) -> View:
-    """The view of the pipeline that the path names."""
-    return served_of(pipeline, request).view()
-
-
-def desk_of(pipeline: str, request: Request) -> DestinationService:
-    """The desk of the pipeline that the path names."""
-    desk = served_of(pipeline, request).desk
-    if desk is None:
+def destination_service_of(pipeline: str, request: Request) -> DestinationService:
+    """The destination service of the pipeline that the path names."""
+    service = handle_of(pipeline, request).service
+    if service is None:
         raise Problem("not_found", f"there is no pipeline {pipeline} that can be changed")
-    return desk
+    return service
 
 
 def work_of(pipeline: str, request: Request) -> Work:
     """The work of the pipeline that the path names."""
-    work = served_of(pipeline, request).work
+    work = handle_of(pipeline, request).work
     if work is None:
         raise Problem("not_found", f"there is no pipeline {pipeline} whose work can be seen")
     return work
 
 
-def arrivals_of(pipeline: str, request: Request) -> Arrivals:
+def discovery_of(pipeline: str, request: Request) -> Discovery:
     """What appears in the pipeline that the path names."""
-    arrivals = served_of(pipeline, request).arrivals
-    if arrivals is None:
+    discovery = handle_of(pipeline, request).discovery
+    if discovery is None:
         raise Problem("not_found", f"there is no pipeline {pipeline} that has proposals")
-    return arrivals
+    return discovery
 
 
 async def _pipeline_view(pipeline: str, request: Request) -> View:
     """On the event loop: what a thread of its own would cost is more than the view does."""
-    return pipeline_view(pipeline, request)
+    return handle_of(pipeline, request).view()
 
 
+async def _handle(pipeline: str, request: Request) -> PipelineHandle:
+    """On the event loop, as above."""
+    return handle_of(pipeline, request)
+
+
+CurrentPipeline = Annotated[PipelineHandle, Depends(_handle)]
 CurrentViews = Annotated[Mapping[str, View], Depends(views_of)]
 PipelineView = Annotated[View, Depends(_pipeline_view)]
-CurrentDesk = Annotated[DestinationService, Depends(desk_of)]
-CurrentPipelineDesk = Annotated[PipelineService, Depends(pipeline_desk_of)]
+CurrentDestinations = Annotated[DestinationService, Depends(destination_service_of)]
+CurrentPipelines = Annotated[PipelineService, Depends(pipeline_service_of)]
 CurrentWork = Annotated[Work, Depends(work_of)]
-CurrentArrivals = Annotated[Arrivals, Depends(arrivals_of)]
-CurrentAsker = Annotated[Asker, Depends(asker_of)]
+CurrentDiscovery = Annotated[Discovery, Depends(discovery_of)]
+CurrentCaller = Annotated[Caller, Depends(caller_of)]

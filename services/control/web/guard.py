@@ -12,19 +12,19 @@ from services.control.model.problems import PAGE
 from services.control.store.tokens import Token
 from services.control.web.caller import ANONYMOUS, LOCAL, OPERATOR, READING, holder
 from services.control.web.caller import Asked as Asked
-from services.control.web.caller import Asker as Asker
+from services.control.web.caller import Caller as Caller
 from services.control.web.caller import Denied as Denied
 from services.control.web.throttle import WITHIN_S, Failures
 from shared.config.public_url import PublicUrl
 from shared.runtime.loopback import is_own_name
-from shared.runtime.metrics_access import Scraping, same_token
+from shared.runtime.metrics_access import MetricsAccess, same_token
 
 OPEN = frozenset({"/healthz", "/readyz"})
 METRICS = "/metrics"
 
 LOGIN = frozenset({"/login", "/logout", "/assets/page.css", "/assets/mark.svg", PAGE})
-"""What a browser needs before it can show a token, and what explains to everybody why one is needed. Nothing of it
-tells anything of what is served here."""
+"""What a browser needs before it can send a token, and the page that explains why a token is needed. It reveals nothing
+about this deployment."""
 
 SESSION_FOR_S = 12 * 3600.0
 MAX_SESSIONS = 1_000
@@ -39,7 +39,7 @@ class Known(Protocol):
     def check(self, text: str) -> Token | None: ...
 
 
-class Nobody:
+class NoTokens:
     """A control without a registry of tokens."""
 
     fresh = True
@@ -47,7 +47,7 @@ class Nobody:
     def any_valid(self) -> bool:
         return False
 
-    def check(self, text: str) -> Token | None:  # noqa: ARG002 - nobody is known
+    def check(self, text: str) -> Token | None:  # noqa: ARG002 - no token is known
         return None
 
 
@@ -61,17 +61,17 @@ class Guard:
         token: str | None = None,
         tokens: Known | None = None,
         public_url: PublicUrl | None = None,
-        scraping: Scraping | None = None,
+        scraping: MetricsAccess | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``token``: the one that the configuration names; it may do everything. ``loopback``: where it listens."""
+        """``token``: the configured one, with every right. ``loopback``: whether control listens there only."""
         self._token = token
-        self._tokens = tokens or Nobody()
+        self._tokens = tokens or NoTokens()
         self._clock = clock
         self._local = loopback and public_url is None
         self._loopback = loopback
         self.public_url = public_url
-        self._scraping = scraping or Scraping()
+        self._scraping = scraping or MetricsAccess()
         self._failures = Failures(clock)
         self._sessions: OrderedDict[str, tuple[str, float]] = OrderedDict()
 
@@ -90,27 +90,30 @@ class Guard:
         """Whether browsers come over TLS."""
         return self.public_url is not None and self.public_url.is_secure
 
-    def judge(self, asked: Asked) -> Asker | Denied:
+    def judge(self, asked: Asked) -> Caller | Denied:
         if asked.path in OPEN or self._scrapes(asked):
             return ANONYMOUS
         given = self._given(asked)
         if given is None:
             return self._unnamed(asked)
-        asker = self.asker(given)
-        if asker is None:
+        caller = self.caller(given)
+        if caller is None and asked.authorization is None:  # no guess: the session's token was revoked
+            self.logout(*asked.sessions)
+            return _unauthorized("the session's token is no longer valid")
+        if caller is None:
             return self._failed(asked)
         if asked.authorization is None and (foreign := self._foreign(asked)) is not None:
             return foreign
-        if not asker.may(asked.needs):
-            said = f"this needs a token with the scope {asked.needs}; {asker.name} has {asker.scope}"
+        if not caller.may(asked.needs):
+            said = f"this needs a token with the scope {asked.needs}; {caller.name} has {caller.scope}"
             return Denied("forbidden", said)
-        if asker.pipelines is not None and asked.path == METRICS:
-            return Denied("forbidden", "the metrics are of all pipelines, and this token is for some of them")
-        if asked.pipeline is not None and not asker.sees(asked.pipeline):
-            return Denied("not_found", f"there is no pipeline {asked.pipeline[:200]} that this token is for")
-        return asker
+        if caller.pipelines is not None and asked.path == METRICS:
+            return Denied("forbidden", "the metrics are of all pipelines, and this token is limited to some of them")
+        if asked.pipeline is not None and not caller.sees(asked.pipeline):
+            return Denied("not_found", f"there is no pipeline {asked.pipeline[:200]} that this token is valid for")
+        return caller
 
-    def asker(self, text: str) -> Asker | None:
+    def caller(self, text: str) -> Caller | None:
         """Whose token ``text`` is."""
         if self._token is not None and same_token(text, self._token):
             return OPERATOR
@@ -119,7 +122,7 @@ class Guard:
 
     def login(self, text: str, address: str) -> str | None:
         """A session's name for a valid token, which stays here; None for a wrong one."""
-        if self.asker(text) is None:
+        if self.caller(text) is None:
             self._failures.note(address)
             return None
         name = secrets.token_urlsafe(32)
@@ -153,12 +156,12 @@ class Guard:
     def _failed(self, asked: Asked) -> Denied:
         if self._failures.too_many(asked.address):
             again = {"Retry-After": str(int(WITHIN_S))}
-            return Denied("too_many_failures", "the token is not valid, and too many wrong ones came before", again)
+            return Denied("too_many_failures", "the token is not valid, after too many wrong ones", again)
         self._failures.note(asked.address)
         return _unauthorized("the token is not valid")
 
-    def _unnamed(self, asked: Asked) -> Asker | Denied:
-        """Nobody says who he is."""
+    def _unnamed(self, asked: Asked) -> Caller | Denied:
+        """A request without credentials."""
         if (foreign := self._foreign(asked)) is not None:
             return foreign
         local, protected = self._local and not asked.brought, self.protected
@@ -176,16 +179,16 @@ class Guard:
         if self.public_url is not None:
             return "this control has a public address (server.public_url) and no token"
         if self._loopback and asked.brought:
-            return "this came through a proxy, and control has no token"
+            return "this request came through a proxy, and control has no token"
         return "this control listens beyond loopback and has no token"
 
     def _foreign(self, asked: Asked) -> Denied | None:
-        """A browser must not act for a page of another site: cookies and the way to loopback are its, not the site's.
+        """Refuses requests that a page of another site makes the browser send with its cookies or from loopback.
 
-        Nor may it take a stranger's name for ours, which a page of his would be read under (DNS rebinding).
+        A foreign host name that points here is refused, too (DNS rebinding).
         """
         if not self._is_ours(asked.host):
-            return Denied("cross_site", f"{asked.host[:100]} is not a name that this control has")
+            return Denied("cross_site", f"{asked.host[:100]} is not a host name of this control")
         if asked.method in READING:
             return None
         if asked.site not in (None, "same-origin", "none"):

@@ -35,7 +35,7 @@ class HeadMiddleware:
 
 
 async def _until(told: asyncio.Event, answering: asyncio.Future[Any]) -> None:
-    """Wait for the headers; what else there is to send, a stream of events for ever, nobody wants."""
+    """Wait for the headers; the body, which may be an endless stream of events, is not needed."""
     waiting: asyncio.Future[Any] = asyncio.ensure_future(told.wait())
     try:
         await asyncio.wait({waiting, answering}, return_when=asyncio.FIRST_COMPLETED)

@@ -28,8 +28,8 @@ async def idempotency_key(
             min_length=1,
             max_length=LONGEST_KEY,
             pattern=r"^[\x21-\x7e]+$",
-            description="A name of your own for this request: sent again within the hour it gets the same answer, "
-            "and nothing is done twice",
+            description="A unique name for this request: repeated within the hour, it gets the same answer and "
+            "nothing is done twice",
         ),
     ] = None,
 ) -> None:
@@ -41,7 +41,7 @@ IDEMPOTENT = [Depends(idempotency_key)]
 
 
 class IdempotencyMiddleware:
-    """Behind the guard: a key is the asker's own, and whoever may not ask learns nothing of it."""
+    """Behind the guard: keys are separate for each client, and an unauthorized client learns nothing about them."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -58,12 +58,12 @@ class IdempotencyMiddleware:
             await document("too_large", str(error.detail))(scope, receive, send)
             return
         answers: Answers = scope["app"].state.answers
-        asker, fingerprint = scope["state"]["asker"].name, _fingerprint(scope, body)
-        held = answers.begin(asker, key, fingerprint)
+        caller, fingerprint = scope["state"]["caller"].name, _fingerprint(scope, body)
+        held = answers.begin(caller, key, fingerprint)
         if held is None:
-            await self._first(scope, body, send, answers, (asker, key))
+            await self._first(scope, body, send, answers, (caller, key))
         elif held.print != fingerprint:
-            said = "this key came with another request before"
+            said = "this key was used for another request"
             await document("key_reused", said)(scope, receive, send)
         elif held.answer is None:
             await document("in_progress", "the first request with this key is not answered yet")(scope, receive, send)

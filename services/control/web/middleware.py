@@ -10,12 +10,12 @@ from typing import Any
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.requests import cookie_parser
+from starlette.requests import Request, cookie_parser
 from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from services.control.store.access_audit import Deed, Incidents
-from services.control.web.caller import ANONYMOUS, READING, Asked, Asker, Denied
+from services.control.store.access_audit import AccessAudit, Deed
+from services.control.web.caller import ANONYMOUS, READING, Asked, Caller, Denied
 from services.control.web.guard import Guard
 from services.control.web.problems import document
 from shared.contracts.errors import DependencyError
@@ -39,7 +39,7 @@ HEADERS = {
 
 
 class GuardMiddleware:
-    """Stands before everything, so that a path which does not exist tells a stranger nothing either."""
+    """The outermost layer, so that a path that does not exist reveals nothing to an unauthorized client either."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -64,14 +64,23 @@ class GuardMiddleware:
             answer = document(verdict.kind, verdict.detail, headers=verdict.headers)
             await answer(scope, receive, sending)
             return
-        scope.setdefault("state", {})["asker"] = verdict
+        scope.setdefault("state", {})["caller"] = verdict
         limit = MAX_IMPORT if scope["path"].endswith("destinations:import") else MAX_BODY
         await self._app(scope, _limited(scope, receive, limit), sending)
 
 
-async def _judged(guard: Guard, asked: Asked) -> Asker | Denied:
+async def _judged(guard: Guard, asked: Asked) -> Caller | Denied:
     """On a thread of its own only where the registry has to be asked."""
     return guard.judge(asked) if guard.quick else await run_in_threadpool(guard.judge, asked)
+
+
+async def is_still_allowed(request: Request) -> bool:
+    """Whether the client of a running answer would be admitted with the same rights now."""
+    guard: Guard = request.app.state.guard
+    try:
+        return bool(await _judged(guard, asked_of(request.scope, guard)) == request.state.caller)
+    except DependencyError:
+        return False
 
 
 def _is_page(scope: Scope) -> bool:
@@ -114,7 +123,7 @@ def address_of(scope: Scope, guard: Guard) -> str:
 
 def _noting(scope: Scope, asked: Asked, send: Send) -> Send:
     """``send``, with an entry in the audit trail where the answer deserves one."""
-    incidents: Incidents | None = scope["app"].state.sources.incidents
+    incidents: AccessAudit | None = scope["app"].state.sources.incidents
 
     async def noting(message: Message) -> None:
         if incidents is not None and message["type"] == "http.response.start":
@@ -129,7 +138,7 @@ def _noting(scope: Scope, asked: Asked, send: Send) -> Send:
 def _deed(asked: Asked, status: int) -> Deed | None:
     if asked.path == "/login":
         return {303: "logged_in", 401: "login_failed"}.get(status) if asked.method == "POST" else None  # type: ignore[return-value]
-    if status in (401, 429) and (asked.authorization is not None or asked.sessions):
+    if status in (401, 429) and asked.authorization is not None:
         return "token_refused"
     if asked.method in READING:
         return None
@@ -139,8 +148,8 @@ def _deed(asked: Asked, status: int) -> Deed | None:
 
 
 def _author(scope: Scope) -> str:
-    asker = scope.get("state", {}).get("asker", ANONYMOUS)
-    return asker.name if isinstance(asker, Asker) else ANONYMOUS.name
+    caller = scope.get("state", {}).get("caller", ANONYMOUS)
+    return caller.name if isinstance(caller, Caller) else ANONYMOUS.name
 
 
 def _told(asked: Asked, status: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What the page shows, computed once a second for everybody who looks."""
+"""What the page shows, computed once a second for all its users."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from services.control.view.destination_status import (
     MOVING,
     OFF,
     PipelineStatus,
-    Standing,
     Status,
+    StatusSummary,
     View,
     pipeline_status,
     status,
 )
-from services.control.view.history import Pulse, Sample
+from services.control.view.history import History, Sample
+from services.control.view.lake_health import rank
 from services.control.web.paging import page
 
 FRESH_S = 1.0
@@ -32,16 +33,22 @@ UNKNOWN = "unknown"
 MOST_REASONS = 5
 """Why destinations are parked: so many kinds are told, those with most of them first."""
 
-Sort = Literal["id", "lag"]
+Sort = Literal["id", "lag", "files", "old_bytes", "oldest_age"]
 Shown = Literal["seeding", "running", "failing", "paused", "stopped", "parked", "removing"]
-"""A state as people see it: one that is tried again and again is neither seeding nor running to them."""
+"""A state as the page shows it: a destination that is retried is shown as neither seeding nor running."""
 STATES: tuple[Shown, ...] = ("seeding", "running", "failing", "paused", "stopped", "parked", "removing")
-SORTS: dict[Sort, str] = {"id": "name", "lag": "lag, the worst first"}
+SORTS: dict[Sort, str] = {
+    "id": "name",
+    "lag": "lag, worst first",
+    "files": "files, most first",
+    "old_bytes": "bytes that expiry frees",
+    "oldest_age": "oldest snapshot first",
+}
 
 
 @dataclass(frozen=True)
 class Asked:
-    """Which destinations somebody wants to see."""
+    """The filter and order of a list of destinations."""
 
     search: str = ""
     state: Shown | None = None
@@ -57,7 +64,7 @@ class Asked:
 
 
 class Statuses(Mapping[str, Status]):
-    """Every destination's status by id, made when somebody looks: of thousands, a page shows fifty."""
+    """Every destination's status by id, created on access: a page shows fifty of thousands."""
 
     def __init__(self, view: View) -> None:
         self.view = view
@@ -81,7 +88,7 @@ class PageSnapshot:
     worst: tuple[Status, ...]
     pulse: Sample
     states: Mapping[Shown, int]
-    """How many are in each, as people see it; those that nobody is in are left out."""
+    """How many are in each state, as the page shows it; without the states that are empty."""
     reasons: tuple[tuple[str, int], ...]
     """Why destinations are parked, and how many for each."""
 
@@ -91,7 +98,7 @@ class PageSnapshot:
         if asked.sort == "id":
             names, following = page(wanted, ROWS, asked.after)
         else:
-            keys, following = page([(-_badness(view.standings[name]), name) for name in wanted], ROWS, asked.after)
+            keys, following = page([(_rank(view, name, asked.sort), name) for name in wanted], ROWS, asked.after)
             names = [name for _, name in keys]
         return [self.statuses[name] for name in names], following
 
@@ -107,36 +114,36 @@ class PageSnapshot:
         ]
 
 
-class Pane:
+class SnapshotCache:
     """Any thread may look."""
 
-    def __init__(self, view: Callable[[], View], pulse: Pulse, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, view: Callable[[], View], history: History, clock: Callable[[], float] = time.monotonic) -> None:
         self._view = view
-        self._pulse = pulse
+        self._history = history
         self._clock = clock
         self._lock = threading.Lock()
         self._until = float("-inf")
-        self._glance: PageSnapshot | None = None
+        self._page_snapshot: PageSnapshot | None = None
 
     def look(self) -> PageSnapshot:
-        """The glance of this second. While one is made, everybody else is content with the one before."""
-        before = self._glance
+        """The snapshot of this second. While one thread computes it, the others get the previous one."""
+        before = self._page_snapshot
         if not self._lock.acquire(blocking=before is None):
             assert before is not None  # noqa: S101 - else we would have waited
             return before
         try:
-            glance = self._glance
-            if glance is None or self._clock() >= self._until:
-                self._glance = glance = self._fresh()
+            page_snapshot = self._page_snapshot
+            if page_snapshot is None or self._clock() >= self._until:
+                self._page_snapshot = page_snapshot = self._fresh()
                 self._until = self._clock() + FRESH_S
-            return glance
+            return page_snapshot
         finally:
             self._lock.release()
 
     def forget(self) -> None:
-        """Somebody has just changed something, and wants to see it."""
+        """After a change, so that its author sees it."""
         with self._lock:
-            self._glance = None
+            self._page_snapshot = None
 
     def _fresh(self) -> PageSnapshot:
         view = self._view()
@@ -152,17 +159,22 @@ class Pane:
             reasons[trouble or UNKNOWN] += number if state == "parked" else 0
         states = {each: counted[each] for each in STATES if counted[each]}
         return PageSnapshot(
-            pipeline_status(view), Statuses(view), shown, self._pulse.last, states,
+            pipeline_status(view), Statuses(view), shown, self._history.last, states,
             tuple(each for each in reasons.most_common(MOST_REASONS) if each[1]),
         )  # fmt: skip
 
 
-def shown_as(each: Standing) -> Shown:
+def shown_as(each: StatusSummary) -> Shown:
     return "failing" if each.failing else each.state
 
 
-def _badness(each: Standing) -> float:
-    """Parked ones before those that lag, those in trouble before the quiet; who is switched off is in nobody's way."""
+def _rank(view: View, name: str, sort: Sort) -> float:
+    """What comes first has the lowest."""
+    return -_badness(view.standings[name]) if sort == "lag" else rank(view.health_of(name), f"-{sort}")
+
+
+def _badness(each: StatusSummary) -> float:
+    """Parked destinations first, then failing ones, then by lag; paused and stopped ones last."""
     if each.state in OFF:
         return 0.0
     return 1e12 * (each.state == "parked") + 1e9 * (each.trouble is not None) + (each.lag_seconds or 0.0)

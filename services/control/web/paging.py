@@ -24,18 +24,37 @@ _SPANS = TypeAdapter(list[tuple[Annotated[int, Field(strict=True, ge=0, le=2**31
 
 Found = TypeVar("Found")
 Key = TypeVar("Key", str, tuple[float, str])
+Ranked = tuple[tuple[float, ...], str]
+"""By what a list is sorted before the name, and the name."""
 
 
 def page(names: Iterable[Key], limit: int, after: str | None) -> tuple[list[Key], str | None]:
-    """Up to ``limit`` of the keys in order, and the cursor behind the last of them; None where that is the end.
+    """Up to ``limit`` of the keys in order, and the cursor behind the last of them; None at the end.
 
-    A cursor stays good when names come and go. Raises ``Problem`` for one that is none of this list.
+    A cursor stays valid when names come and go. Raises ``Problem`` for a cursor of another list.
     """
     ordered = sorted(names)
     start = 0 if after is None else _start(ordered, after)
     found = list(islice(ordered, start, start + limit))
     more = start + limit < len(ordered)
     return found, _write(found[-1]) if more else None
+
+
+def ranked_page(ranked: Iterable[Ranked], ranks: int, limit: int, after: str | None) -> tuple[list[str], str | None]:
+    """As ``page``, of names that have so many ``ranks`` each."""
+    ordered = sorted(ranked)
+    start = 0 if after is None else bisect_right(ordered, _ranked(_decoded(after), ranks))
+    found = ordered[start : start + limit]
+    more = start + limit < len(ordered)
+    return [name for _, name in found], _write(found[-1]) if more else None
+
+
+def _ranked(found: Any, ranks: int) -> Ranked:
+    match found:
+        case [[*numbers], str() as name] if len(numbers) == ranks:
+            if all(isinstance(number, int | float) for number in numbers):
+                return tuple(map(_float, numbers)), name
+    raise _none_of_ours()
 
 
 def write_number(number: int) -> str:
@@ -90,7 +109,7 @@ def _start(ordered: list[Key], cursor: str) -> int:
     return bisect_right(ordered, after)
 
 
-def _write(key: str | tuple[float, str] | list[list[int]]) -> str:
+def _write(key: str | tuple[float, str] | Ranked | list[list[int]]) -> str:
     return base64.urlsafe_b64encode(json.dumps(key, separators=(",", ":")).encode()).decode().rstrip("=")
 
 
@@ -122,4 +141,4 @@ def _float(number: float) -> float:
 
 
 def _none_of_ours() -> Problem:
-    return Problem("invalid", "after: not a cursor of this list", "send `next` of the page before, as it is")
+    return Problem("invalid", "after: not a cursor of this list", "send `next` of the previous page, unchanged")

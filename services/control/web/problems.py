@@ -23,7 +23,7 @@ HEADERS: Mapping[int | str, dict[str, Any]] = {
     status: {"headers": {name: {"description": means, "schema": {"type": "string"}}}}
     for status, name, means in (
         (401, "WWW-Authenticate", "Bearer"),
-        (405, "Allow", "The methods that the path takes"),
+        (405, "Allow", "The methods that the path accepts"),
         (429, "Retry-After", "Seconds"),
         (503, "Retry-After", "Seconds"),
     )
@@ -31,7 +31,7 @@ HEADERS: Mapping[int | str, dict[str, Any]] = {
 VERB = re.compile(r"/destinations/[^/]+:[a-z]+$")
 MOST_FIELDS = 100
 LONGEST = 2_000
-"""Characters of a detail: it may quote what a stranger sent."""
+"""Characters of a detail: it may quote untrusted input."""
 
 
 class FieldProblem(BaseModel):
@@ -211,4 +211,4 @@ def _viaduck(_: Request, error: Exception) -> JSONResponse:
 
 
 def _unexpected(_: Request, __: Exception) -> JSONResponse:
-    return document("defect", "something unexpected went wrong")
+    return document("defect", "an unexpected error occurred")

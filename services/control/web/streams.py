@@ -24,7 +24,7 @@ class Streams:
     def check(self, whose: str) -> None:
         """Raises ``Problem`` where there is no room for another one."""
         if self._open.total() >= MOST or self._open[whose] >= MOST_OF_ONE:
-            said = f"{MOST_OF_ONE} event streams are open for one, or {MOST} for all"
+            said = f"{MOST_OF_ONE} event streams per client, or {MOST} in all, are open"
             problem = Problem("too_many_streams", said)
             problem.headers = {"Retry-After": "10"}
             raise problem
@@ -40,7 +40,7 @@ class Streams:
 
 
 class EventStream(StreamingResponse):
-    """Counted from its first byte until whoever follows it is gone, whichever way that ends."""
+    """Counted from its first byte until its client is gone, however it ends."""
 
     def __init__(self, events: AsyncIterator[bytes], streams: Streams, whose: str, headers: dict[str, str]) -> None:
         streams.check(whose)

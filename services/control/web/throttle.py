@@ -1,4 +1,4 @@
-"""Wrong tokens are counted. A valid one is never refused for them: whoever guesses is told to wait, nobody else."""
+"""Limits wrong tokens per client. A valid token is never refused for them, and other clients are not delayed."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from services.reader.messaging.work_publisher import WorkPublisher
-from services.reader.source.unrouted_values import Unknown
+from services.reader.source.unrouted_values import UnroutedValues
 from shared.contracts.messages import Offered
 
 PAUSE_S = 2.0
@@ -15,10 +15,10 @@ AGAIN_S = 60.0
 """An offer that still stands is made again: the last one may be lost, and control may think otherwise by now."""
 
 
-class Offering:
+class OfferPublisher:
     """Decides when it is time to offer, and offers."""
 
-    def __init__(self, unknown: Unknown, outlet: WorkPublisher) -> None:
+    def __init__(self, unknown: UnroutedValues, outlet: WorkPublisher) -> None:
         self._unknown = unknown
         self._outlet = outlet
         self._told: tuple[tuple[Offered, ...], bool] | None = None

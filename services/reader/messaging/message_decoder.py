@@ -57,7 +57,7 @@ class Unsaid:
 
 @dataclass(frozen=True, slots=True)
 class Renewed:
-    """The topics are others than before: whatever was under way is lost."""
+    """The topics were created again: everything in flight is lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ MOST_EVENTS = 50_000
 ROOM_WITHIN_S = 1.0
 
 
-class Inbox:
+class EventQueue:
     """A queue that signal handlers may put to as well."""
 
     def __init__(self, most: int = MOST_EVENTS, wait: Callable[[float], None] = time.sleep) -> None:
@@ -107,10 +107,12 @@ class Inbox:
 class Intake:
     """Records of the destinations and progress topics → events of one pipeline. Called on the follower's thread."""
 
-    def __init__(self, pipeline: str, topics: Topics, inbox: Inbox, unreadable: Callable[[Record, str], None]) -> None:
+    def __init__(
+        self, pipeline: str, topics: Topics, events: EventQueue, unreadable: Callable[[Record, str], None]
+    ) -> None:
         self._pipeline = pipeline
         self._topics = topics
-        self._inbox = inbox
+        self._events = events
         self._unreadable = unreadable
         self._orders: dict[str, tuple[int, int, int]] = {}
         """Of the latest message of each destination."""
@@ -122,7 +124,7 @@ class Intake:
             self._unreadable(record, str(error))
             return
         if event is not None:
-            self._inbox.put_read(event)
+            self._events.put_read(event)
 
     def _destination(self, record: Record) -> Event | None:
         if record.key is None:

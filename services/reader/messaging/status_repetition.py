@@ -1,7 +1,7 @@
-"""Says again where each destination stands: control may have lost it, with the broker or by itself.
+"""Repeats the status of each destination: control may have lost it, with the broker or on its own.
 
-An answer is published once, by whoever gives it. Where that message is lost, control would show a destination that
-waits for an operator as one that is being seeded, and never seed it anew where that is what the file asks for.
+An answer is published once. If that message is lost, control would show a parked destination as seeding, and would not
+reseed it where the file asks for that.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 
 from services.reader.messaging.work_publisher import WorkPublisher
-from services.reader.planner.actions import Word
-from services.reader.planner.destination_state import Tracked
+from services.reader.planner.actions import Republish
+from services.reader.planner.destination_state import DestinationState
 from shared.contracts.messages import ItemKind, Outcome
 
 TROUBLE_EVERY_S = 30.0
-"""What waits for somebody, or fails."""
+"""For destinations that are parked or fail."""
 
 ALL_EVERY_S = 600.0
 
@@ -23,7 +23,7 @@ MOST_A_TURN = 200
 """Thousands are said again in many turns, with answers heard in between."""
 
 
-class Repeater:
+class StatusRepetition:
     """Used by one thread. Holds names of destinations that are wanted, and nothing else."""
 
     def __init__(self, outlet: WorkPublisher, now_s: float) -> None:
@@ -49,7 +49,7 @@ class Repeater:
         """When ``tell`` has something to do again."""
         return float("-inf") if self._waiting else min(self._trouble_s, self._all_s)
 
-    def tell(self, tracked: Mapping[str, Tracked], now_s: float) -> None:
+    def tell(self, tracked: Mapping[str, DestinationState], now_s: float) -> None:
         """Publish what is due, up to a bound."""
         self._gather(tracked, now_s)
         for name in list(islice(self._waiting, MOST_A_TURN)):
@@ -57,7 +57,7 @@ class Repeater:
             if name in tracked and (word := said_of(tracked[name])) is not None:
                 self._outlet.repeat(word)
 
-    def _gather(self, tracked: Mapping[str, Tracked], now_s: float) -> None:
+    def _gather(self, tracked: Mapping[str, DestinationState], now_s: float) -> None:
         if now_s >= self._all_s:
             self._all_s = now_s + ALL_EVERY_S
             self.all(tracked)
@@ -67,15 +67,15 @@ class Repeater:
             self._undelivered.clear()
 
 
-def said_of(tracked: Tracked) -> Word | None:
-    """What the last answers add up to; None where one is on its way, or nobody has said anything yet."""
+def said_of(tracked: DestinationState) -> Republish | None:
+    """The sum of the last answers; None while an item is in flight, or before the first answer."""
     kind = ItemKind.DROP if tracked.spec.drop else ItemKind.ADVANCE
     if tracked.in_flight is not None:
         return None
     if tracked.parked is not None:
-        return Word(tracked, kind, Outcome.PARKED, tracked.parked)
+        return Republish(tracked, kind, Outcome.PARKED, tracked.parked)
     if tracked.spec.drop:
-        return Word(tracked, kind, Outcome.ALREADY_APPLIED) if tracked.dropped else None
+        return Republish(tracked, kind, Outcome.ALREADY_APPLIED) if tracked.dropped else None
     if tracked.trouble is not None:
-        return Word(tracked, kind, Outcome.FAILED, tracked.trouble)
-    return None if tracked.position is None else Word(tracked, kind, Outcome.ALREADY_APPLIED)
+        return Republish(tracked, kind, Outcome.FAILED, tracked.trouble)
+    return None if tracked.position is None else Republish(tracked, kind, Outcome.ALREADY_APPLIED)

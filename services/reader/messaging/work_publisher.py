@@ -8,15 +8,14 @@ from collections.abc import Callable
 import structlog
 
 from services.reader.messaging.message_decoder import Undelivered, Unsaid
-from services.reader.planner.actions import Action, Park, Send, Word
-from services.reader.planner.frontier import Standing, pages
+from services.reader.planner.actions import Action, Park, Republish, Send
+from services.reader.planner.frontier import Page
 from shared.contracts.messages import (
     Frontier,
     ItemKind,
     Offer,
     Offered,
     Outcome,
-    Problem,
     Progress,
     Share,
     WorkItem,
@@ -55,7 +54,7 @@ class WorkPublisher:
         else:
             self._park(action)
 
-    def repeat(self, word: Word) -> None:
+    def repeat(self, word: Republish) -> None:
         """Say once more where a destination stands. A failure keeps its time, so that the next try is not put off."""
         about = word.about
         at = about.told_at if word.outcome is Outcome.FAILED and about.told_at is not None else now()
@@ -79,28 +78,27 @@ class WorkPublisher:
 
         self._sender.send(self._topics.progress, progress.key, progress.to_bytes(), None, delivered)
 
-    def frontier(self, standing: Standing, cycle: int, error: Problem | None, age_s: float | None = None) -> None:
-        """Publish the pages of one cycle. ``age_s``: since the source was last looked at."""
-        parts = pages(standing.lagging)
-        for number, lagging in enumerate(parts):
-            page = Frontier(
-                pipeline=self._pipeline,
-                instance=self._instance,
-                cycle=cycle,
-                page=number,
-                pages=len(parts),
-                head=standing.head,
-                head_time=standing.head_time,
-                share=self._share,
-                revision=standing.revision,
-                lagging=lagging,
-                settled=standing.settled,
-                error=error,
-                notice=standing.notice,
-                look_age_seconds=None if age_s is None else round(age_s, 3),
-                overdue=standing.overdue,
-            )
-            self._sender.send(self._topics.progress, page.key, page.to_bytes())
+    def frontier(self, page: Page, cycle: int, age_s: float | None = None) -> None:
+        """Publish one page of a cycle. ``age_s``: since the source was last looked at."""
+        standing = page.standing
+        message = Frontier(
+            pipeline=self._pipeline,
+            instance=self._instance,
+            cycle=cycle,
+            page=page.number,
+            pages=page.pages,
+            head=standing.head,
+            head_time=standing.head_time,
+            share=self._share,
+            revision=standing.revision,
+            lagging=page.lagging,
+            settled=standing.settled,
+            error=page.problem,
+            notice=standing.notice,
+            look_age_seconds=None if age_s is None else round(age_s, 3),
+            overdue=standing.overdue,
+        )
+        self._sender.send(self._topics.progress, message.key, message.to_bytes())
 
     def offer(self, values: tuple[Offered, ...], more: bool) -> None:
         """Publish which routing values have no destination."""

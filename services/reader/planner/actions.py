@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from services.reader.planner.destination_state import Tracked
+from services.reader.planner.destination_state import DestinationState
 from services.reader.planner.scheduling import Draft
 from shared.contracts.messages import ItemKind, Outcome, Problem, Seen
 
@@ -33,10 +33,10 @@ class Park:
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class Republish:
     """Publish once more what became of a destination."""
 
-    about: Tracked
+    about: DestinationState
     kind: ItemKind
     outcome: Outcome
     problem: Problem | None = None

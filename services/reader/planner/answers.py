@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from services.reader.planner.destination_state import InFlight, Tracked
+from services.reader.planner.destination_state import DestinationState, InFlight
 from shared.contracts.messages import ItemKind, Outcome, Problem, Progress
 from shared.contracts.ranges import NOT_SEEDED
 
@@ -25,7 +25,7 @@ UNEXPLAINED = Problem(
 )
 
 
-def accept(tracked: Tracked, asked: InFlight, progress: Progress, now_s: float) -> Next:
+def accept(tracked: DestinationState, asked: InFlight, progress: Progress, now_s: float) -> Next:
     """Take over the answer to the item that was in flight. TLA: ``Accept``, ``Learns``."""
     if tracked.spec.drop and asked.kind is not ItemKind.DROP:
         return Next.GO_ON
@@ -53,7 +53,7 @@ def accept(tracked: Tracked, asked: InFlight, progress: Progress, now_s: float) 
             return Next.BACK_OFF
 
 
-def overhear(tracked: Tracked, progress: Progress, now_s: float) -> bool:
+def overhear(tracked: DestinationState, progress: Progress, now_s: float) -> bool:
     """Take over what an answer to another item, doubled, late or of another reader, still tells: a higher position.
 
     Whether it told anything. TLA: ``Accept``, ``Learns``.
@@ -67,7 +67,7 @@ def overhear(tracked: Tracked, progress: Progress, now_s: float) -> bool:
     return tracked.grow(progress.position, now_s) or is_ours
 
 
-def _at(tracked: Tracked, progress: Progress, now_s: float) -> Next:
+def _at(tracked: DestinationState, progress: Progress, now_s: float) -> Next:
     if progress.position is None:
         return Next.BACK_OFF
     exact = tracked.exact
@@ -77,8 +77,8 @@ def _at(tracked: Tracked, progress: Progress, now_s: float) -> Next:
     return Next.GO_ON
 
 
-def _gap(tracked: Tracked, asked: InFlight, progress: Progress, now_s: float) -> Next:
-    """The cursor is not where we thought: plan from where it is. One that is where we thought makes no sense: wait."""
+def _gap(tracked: DestinationState, asked: InFlight, progress: Progress, now_s: float) -> Next:
+    """The cursor is not at the expected position: plan from its own. If it is, the answer makes no sense: wait."""
     if progress.position is None:
         tracked.position = None
         return Next.BACK_OFF
@@ -86,7 +86,7 @@ def _gap(tracked: Tracked, asked: InFlight, progress: Progress, now_s: float) ->
     return Next.BACK_OFF if progress.position == asked.expected else Next.GO_ON
 
 
-def _fenced(tracked: Tracked, progress: Progress, now_s: float) -> Next:
+def _fenced(tracked: DestinationState, progress: Progress, now_s: float) -> Next:
     """A cursor of an older life is to be replaced by a seed; one of a later life means that control will tell us."""
     if progress.generation < tracked.spec.generation:
         tracked.learn(NOT_SEEDED, now_s)

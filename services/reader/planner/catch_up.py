@@ -11,17 +11,17 @@ MOST_BOUNDARIES = 8
 
 
 class CatchUp:
-    """Ten thousand destinations may stand at ten thousand positions: they are counted from a few boundaries.
+    """Counts changes for destinations at many positions from a few boundaries.
 
-    Whoever stands between two boundaries is served by the lower one; what was counted before its own position only
-    makes it look touched when it may not be, since an item still begins where the destination itself stands.
+    A destination between two boundaries uses the lower one. Changes before its own position may make it look touched
+    when it is not; an item still begins at the destination's own position.
     """
 
     def __init__(self) -> None:
         self._boundaries: list[int] = []
 
     def next(self, exact: Iterable[int], floor: int) -> Range | None:
-        """The range to be counted next, down from the floor; None if nobody stands below it."""
+        """The next range to count, down from the floor; None if no destination is below it."""
         waiting = sorted({snapshot for snapshot in exact if snapshot < floor})
         if not waiting:
             self._boundaries = []

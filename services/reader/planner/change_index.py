@@ -13,7 +13,7 @@ MOST_STEPS = 512
 """Beyond it neighbours are merged: a destination that lags for days must not cost memory for days."""
 
 MOST_COUNTS = 250_000
-"""Counts, of a value in a step each, beyond which only those of values that somebody still needs are kept."""
+"""Counts, of one value in one step each, above which only counts that a destination still needs are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +26,12 @@ class Ahead:
     pinned: bool
 
 
-class Ledger:
-    """Steps without a hole from ``floor`` to ``line``, the head that has been counted last.
+class ChangeIndex:
+    """Steps without a gap from ``floor`` to ``line``, the head that was counted last.
 
-    Polls add steps above the line. Destinations that are exact only below the floor (found so at a start, or resumed
-    after a long pause) have steps added under it. What nobody needs any more is trimmed, and where that is not enough
-    the counts of values that nobody lags with are forgotten: of those the ledger then says nothing about the past.
+    Polls add steps above the line. For destinations below the floor (found at a start, or resumed after a long pause)
+    steps are added below it. Steps that no destination needs are removed. If that does not suffice, the counts of
+    values that do not lag are removed, and the index then knows nothing about their past.
     """
 
     def __init__(self, at: int, segment_rows: int) -> None:
@@ -68,9 +68,9 @@ class Ledger:
         return exact >= self._known_from.get(value, self._thinned)
 
     def thin(self, lagging: Mapping[str, int]) -> None:
-        """Forget the counts that nobody needs: ``lagging`` has up to where each value is exact that is not at the line.
+        """Remove counts that are not needed: ``lagging`` has the position of each value that is not exact at the line.
 
-        The ledger does not ``know`` any more of whoever is found to stand further back than that later.
+        For a destination that turns out to be further back later, ``knows`` is false.
         """
         before = self._known_from
         self._known_from = {value: max(before.get(value, self._thinned), exact) for value, exact in lagging.items()}
@@ -82,7 +82,7 @@ class Ledger:
         self._most_counts = max(MOST_COUNTS, 2 * self._counts)
 
     def forget(self) -> None:
-        """Begin anew at the line: all is to be counted again under it, for whoever stands there."""
+        """Start again at the line: everything below it has to be counted again when needed."""
         self.trim(self.line)
         self._thinned, self._known_from = NOT_SEEDED, {}
         self._most_counts = MOST_COUNTS

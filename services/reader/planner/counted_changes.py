@@ -41,7 +41,7 @@ class Step:
 
 
 def nothing(range: Range, *, pinned: bool) -> Step:
-    """The step over a range in which the table was not changed for anybody."""
+    """The step over a range without changes."""
     return Step(range, {}, pinned=pinned)
 
 

@@ -26,7 +26,7 @@ class InFlight:
 
 
 @dataclass(slots=True)
-class Tracked:
+class DestinationState:
     """A destination of our share. Times are monotonic seconds of this process; snapshots are the source's."""
 
     spec: Destination
@@ -46,7 +46,7 @@ class Tracked:
     attempts: int = 0
     """Failures in a row."""
     resends: int = 0
-    """Items in a row that nobody answered in time."""
+    """Consecutive items without an answer in time."""
     not_before_s: float = 0.0
     settles_s: float = 0.0
     """Until then an applier may still go by what was said of it before: nothing parks it for good."""
@@ -89,7 +89,7 @@ class Tracked:
         return self.attempts >= MAX_ATTEMPTS
 
     def learn(self, position: int, now_s: float, rows_applied: int | None = None) -> None:
-        """Take over what the cursor said, be it less than we believed."""
+        """Adopt the position of the cursor, even if it is lower than expected."""
         self.rows_applied = rows_applied
         if position != self.position:
             self.since_s = now_s

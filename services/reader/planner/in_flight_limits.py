@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from services.reader.planner.destination_state import InFlight, Tracked
+from services.reader.planner.destination_state import DestinationState, InFlight
 from services.reader.planner.scheduling import Draft, Rules
 from services.reader.planner.waiting_queue import ROOMS, Room, Waiting
 from shared.contracts.messages import ItemKind
 
 MOST_UPKEEPS = 2
-"""Items of upkeep in flight at once: whoever waits for its turn takes changes meanwhile, so it is late for nothing."""
+"""Items of upkeep in flight at once. Destinations that wait for one get changes meanwhile."""
 
 MOST_PROBES = 1_000
 """Probes in flight at once: at a start with ten thousand destinations real work must find its way between them."""
 
 MOST_SEEDS = 200
-"""Seeds in flight at once, of which those that failed before are half at most: an applier answers for all seeds of a
-job together, and one that nobody answers for in time is sent again."""
+"""Seeds in flight at once; at most half of them are retries. An applier answers for all seeds of a job together, and
+an item without an answer in time is sent again."""
 
-Candidate = tuple[Tracked, Draft]
+Candidate = tuple[DestinationState, Draft]
 
 
 @dataclass
@@ -39,11 +39,11 @@ class Use:
         self.retried_rows += sign * taken.charge * taken.is_retry
 
 
-class Hold:
-    """The bounds on what is in flight over all destinations.
+class InFlightLimits:
+    """Limits the rows and items in flight over all destinations.
 
-    Changes and seeds have as much room each, so neither waits for the other. Of both, items of destinations that failed
-    before may take half at most: whoever is in trouble delays nobody else.
+    Changes and seeds have separate limits, so neither waits for the other. Destinations that failed before may use at
+    most half of each, so they do not delay the others.
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -61,10 +61,10 @@ class Hold:
         candidate_of: Callable[[str], Candidate | None],
         send: Callable[[Candidate], None],
     ) -> None:
-        """``send`` of those that wait who may go now, in each room by age.
+        """``send`` the waiting items that fit into each limit, oldest first.
 
-        Nobody overtakes one that has to wait for room, or a large one would never go; only whoever failed before waits
-        apart from the others, and after them. ``candidate_of``: what somebody waits for now; ``send`` must ``take``.
+        No item overtakes another that waits for room, or a large one would never be sent. Retries wait apart, after
+        the others. ``candidate_of`` returns what a destination waits for now; ``send`` must call ``take``.
         """
         for room in Room:
             for is_retry in (False, True):
@@ -79,7 +79,7 @@ class Hold:
         candidate_of: Callable[[str], Candidate | None],
         send: Callable[[Candidate], None],
     ) -> bool:
-        """Whether everybody of one queue could go."""
+        """Whether all items of one queue were sent."""
         while (name := waiting.first(room, is_retry=is_retry)) is not None:
             candidate = candidate_of(name)
             if candidate is None:
@@ -91,14 +91,14 @@ class Hold:
                 send(candidate)
         return True
 
-    def charge(self, tracked: Tracked, draft: Draft) -> int:
-        """What an item takes of the bound; a range that nobody counted takes a segment."""
+    def charge(self, tracked: DestinationState, draft: Draft) -> int:
+        """The rows that an item counts for; a range without counts takes a whole segment."""
         if draft.kind is ItemKind.PROBE:
             return 0
         rows = self._rules.segment_rows if draft.rows is None else draft.rows
         return min(rows, self._rules.max_rows_in_flight // 2) if tracked.attempts else rows
 
-    def take(self, item: str, tracked: Tracked, draft: Draft, until_s: float) -> InFlight:
+    def take(self, item: str, tracked: DestinationState, draft: Draft, until_s: float) -> InFlight:
         """Make room for an item that goes now."""
         charge, is_retry = self.charge(tracked, draft), tracked.attempts > 0
         taken = InFlight(item, draft.kind, draft.expected, draft.through, until_s, charge, is_retry)
@@ -112,7 +112,7 @@ class Hold:
         self._used[ROOMS.get(taken.kind, Room.CHANGES)].add(taken, sign)
         self.upkeeps += sign * (taken.kind is ItemKind.UPKEEP)
 
-    def _fits(self, room: Room, tracked: Tracked, draft: Draft) -> bool:
+    def _fits(self, room: Room, tracked: DestinationState, draft: Draft) -> bool:
         """Whether the item may go now. A single one always may, or what is larger than the bound would never go."""
         used = self._used[room]
         if room is Room.PROBES:
@@ -126,5 +126,5 @@ class Hold:
         return fits and (not tracked.attempts or used.retried_rows + charge <= most // 2)
 
 
-def _has_place_for_seed(used: Use, tracked: Tracked) -> bool:
+def _has_place_for_seed(used: Use, tracked: DestinationState) -> bool:
     return used.items < MOST_SEEDS and (not tracked.attempts or used.retried_items < MOST_SEEDS // 2)

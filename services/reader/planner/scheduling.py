@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from services.reader.planner.change_index import Ledger
-from services.reader.planner.destination_state import Tracked
+from services.reader.planner.change_index import ChangeIndex
+from services.reader.planner.destination_state import DestinationState
 from shared.contracts.messages import ItemKind, SeedMode
 from shared.contracts.ranges import NOT_SEEDED
 from shared.lake.column_history import Break
@@ -19,7 +19,7 @@ NEAR_OLDEST = 0.1
 class SourceState:
     """The source at its head, from metadata alone.
 
-    ``born`` is the snapshot that created the table, ``first`` the oldest retained one that has it, ``oldest`` the
+    ``born`` is the snapshot that created the table, ``first`` the oldest retained snapshot with it, ``oldest`` the
     lake's oldest retained one. ``lake`` and ``table`` identify lake and table.
     """
 
@@ -32,11 +32,11 @@ class SourceState:
     at: datetime
     """When ``head`` was committed, by the catalog's own clock."""
     history: int = 0
-    """Counts how often what had been seen was undone and written anew, as by a restore from a backup."""
+    """Counts how often the known history was replaced, as by a restore from a backup."""
     breaks: tuple[Break, ...] = ()
     """Positions from which the table's columns can't be followed to the head."""
     notice: str | None = None
-    """What makes the table dear to read, and the statement that mends it."""
+    """Why the table is expensive to read, and the statement that corrects it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Draft:
 
 
 def choose(
-    tracked: Tracked, sight: SourceState | None, ledger: Ledger | None, rules: Rules, now_s: float
+    tracked: DestinationState, sight: SourceState | None, index: ChangeIndex | None, rules: Rules, now_s: float
 ) -> Draft | None:
     """The next item of ``tracked``; None where there is nothing to do, or not yet.
 
@@ -82,16 +82,16 @@ def choose(
     if not tracked.is_running:
         return None
     if tracked.position is None:
-        return Draft(ItemKind.PROBE, through=ledger.line if ledger is not None else 0)
-    if sight is None or ledger is None:
+        return Draft(ItemKind.PROBE, through=index.line if index is not None else 0)
+    if sight is None or index is None:
         return None
     if tracked.position == NOT_SEEDED:
         return _seed(tracked, sight)
     position = tracked.position
-    return _changes(tracked, position, ledger) or _advance(tracked, position, sight, ledger, rules, now_s)
+    return _changes(tracked, position, index) or _advance(tracked, position, sight, index, rules, now_s)
 
 
-def _seed(tracked: Tracked, sight: SourceState) -> Draft | None:
+def _seed(tracked: DestinationState, sight: SourceState) -> Draft | None:
     if tracked.spec.seed_at is not None:
         return Draft(ItemKind.SEED, through=tracked.spec.seed_at, pinned=True)
     match tracked.spec.seed_mode:
@@ -103,24 +103,24 @@ def _seed(tracked: Tracked, sight: SourceState) -> Draft | None:
             return Draft(ItemKind.SEED, through=sight.head, rows=tracked.seed_rows) if tracked.sized else None
 
 
-def needs_size(tracked: Tracked) -> bool:
+def needs_size(tracked: DestinationState) -> bool:
     """Whether the rows that a seed of ``tracked`` will bring are still to be counted."""
     scans = tracked.spec.seed_mode is SeedMode.SCAN and tracked.spec.seed_at is None
     return scans and tracked.is_running and tracked.position == NOT_SEEDED and not tracked.sized
 
 
-def _changes(tracked: Tracked, position: int, ledger: Ledger) -> Draft | None:
-    ahead = ledger.ahead(tracked.exact, tracked.value)
+def _changes(tracked: DestinationState, position: int, index: ChangeIndex) -> Draft | None:
+    ahead = index.ahead(tracked.exact, tracked.value)
     if ahead is None:
         return None
     return Draft(ItemKind.CHANGES, position, ahead.after, ahead.through, ahead.rows, ahead.pinned)
 
 
 def _advance(
-    tracked: Tracked, position: int, sight: SourceState, ledger: Ledger, rules: Rules, now_s: float
+    tracked: DestinationState, position: int, sight: SourceState, index: ChangeIndex, rules: Rules, now_s: float
 ) -> Draft | None:
     exact = tracked.exact
-    if exact <= position or exact < ledger.floor:
+    if exact <= position or exact < index.floor:
         return None
     quiet_s = now_s - tracked.since_s
     strands = is_near_oldest(position, sight) and quiet_s >= rules.advance_pause_s
@@ -129,14 +129,14 @@ def _advance(
     return Draft(ItemKind.ADVANCE, position, exact, exact, 0)
 
 
-def needs_upkeep(tracked: Tracked, rules: Rules) -> bool:
+def needs_upkeep(tracked: DestinationState, rules: Rules) -> bool:
     """Whether its small files should be merged before anything else. One in trouble has other worries."""
     is_due = 0 < rules.upkeep_after <= tracked.applies
     return is_due and tracked.is_running and tracked.is_seeded and not tracked.attempts
 
 
-def upkeep(tracked: Tracked) -> Draft:
-    """For one that is seeded."""
+def upkeep(tracked: DestinationState) -> Draft:
+    """The upkeep of a seeded destination."""
     position = tracked.position or 0
     return Draft(ItemKind.UPKEEP, position, position, position, 0)
 
@@ -144,3 +144,9 @@ def upkeep(tracked: Tracked) -> Draft:
 def is_near_oldest(position: int, sight: SourceState) -> bool:
     """Whether expiry may soon take the snapshot of ``position``. Where snapshot 0 is still there nothing expires."""
     return sight.oldest > 0 and position - sight.oldest < NEAR_OLDEST * (sight.head - sight.oldest)
+
+
+def lowest_safe(sight: SourceState) -> float:
+    """The lowest position of which neither expiry, nor a change of the table, makes anything necessary now."""
+    near = sight.oldest + NEAR_OLDEST * (sight.head - sight.oldest) if sight.oldest > 0 else 0
+    return max([near, sight.born, *(broken.last + 1 for broken in sight.breaks)])

@@ -11,7 +11,7 @@ from datetime import datetime
 from shared.contracts.messages import Frontier, Share
 
 SILENT_AFTER_S = 30.0
-"""Readers publish a frontier every 5 s; one that was not heard for so long no longer counts."""
+"""Readers publish a frontier every 5 s; a reader that was silent for this long no longer counts."""
 
 
 class Sharing:
@@ -23,7 +23,7 @@ class Sharing:
         self._heard: dict[str, float] = {}
 
     def heard(self, frontier: Frontier, now_s: float, now: datetime | None = None) -> None:
-        """Take in another reader's frontier. ``now``: the wall clock, for one that may have lain on the topic."""
+        """Take in another reader's frontier. ``now``: the wall clock, if the message may be old."""
         age_s = 0.0 if now is None else max(0.0, (now - frontier.at).total_seconds())
         if frontier.instance < self._instance and frontier.share.mode == "explicit" and age_s < SILENT_AFTER_S:
             self._heard[frontier.instance] = now_s - age_s

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from services.reader.planner.destination_state import Tracked
+from services.reader.planner.destination_state import DestinationState
 from services.reader.planner.scheduling import SourceState
 from shared.contracts.errors import SourceError
 from shared.contracts.messages import Problem
@@ -16,7 +16,7 @@ CUT_OFF = (RECREATED, MOVED, "schema_change")
 RESEED = "reseed the destination; routing.on_gap: reseed does so by itself"
 
 
-def judge(tracked: Tracked, sight: SourceState, gone: Set[int] = frozenset()) -> Problem | None:
+def judge(tracked: DestinationState, sight: SourceState, gone: Set[int] = frozenset()) -> Problem | None:
     """What is wrong with going on from where ``tracked`` is; None if nothing is. ``gone``: snapshots that expired.
 
     An item in flight may have moved it already, so its answer comes first. TLA: ``Judge``.
@@ -33,7 +33,7 @@ def judge(tracked: Tracked, sight: SourceState, gone: Set[int] = frozenset()) ->
     return None
 
 
-def cannot_begin(tracked: Tracked, sight: SourceState, gone: Set[int] = frozenset()) -> Problem | None:
+def cannot_begin(tracked: DestinationState, sight: SourceState, gone: Set[int] = frozenset()) -> Problem | None:
     """What is wrong with beginning where an operator wants a life to begin; None if nothing is."""
     start = tracked.spec.seed_at
     if start is None or tracked.position != NOT_SEEDED or not tracked.is_running or tracked.in_flight is not None:
@@ -45,7 +45,7 @@ def cannot_begin(tracked: Tracked, sight: SourceState, gone: Set[int] = frozense
     return None
 
 
-def is_cut_off(tracked: Tracked, sight: SourceState | None) -> bool:
+def is_cut_off(tracked: DestinationState, sight: SourceState | None) -> bool:
     """Whether what is counted now tells nothing of the destination: it was filled from another table, from another
     history of it, or before its columns changed."""
     if tracked.parked is not None and tracked.parked.type in CUT_OFF:
@@ -53,15 +53,21 @@ def is_cut_off(tracked: Tracked, sight: SourceState | None) -> bool:
     return sight is not None and tracked.position is not None and tracked.position < sight.born
 
 
-def contradiction(tracked: Tracked, before: SourceState | None, sight: SourceState) -> Problem | None:
+def contradiction(tracked: DestinationState, before: SourceState | None, sight: SourceState) -> Problem | None:
     """What a fresh look at the source makes impossible; an older look than the destination's answer would not do."""
     if not tracked.is_seeded:
         return None
     if before is not None and before.lake != sight.lake:
-        return recreated("another lake is found where it was")
+        return recreated("another lake is at its place")
     if tracked.position is not None and tracked.position > sight.head:
         return undone(f"its head is snapshot {sight.head}, and this destination is at {tracked.position} already")
     return None
+
+
+def is_same_table(before: SourceState, sight: SourceState) -> bool:
+    """Whether two looks saw the same table, with the same columns."""
+    known = before.lake, before.table, before.born, before.breaks
+    return known == (sight.lake, sight.table, sight.born, sight.breaks)
 
 
 def undone(why: str) -> Problem:

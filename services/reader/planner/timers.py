@@ -8,7 +8,7 @@ SPARE = 1_000
 
 
 class Timers:
-    """The earliest time that each name is due. Whoever is looked at says anew what else it waits for."""
+    """The earliest time at which each name is due. A name that was taken is scheduled again by the caller."""
 
     def __init__(self) -> None:
         self._due: dict[str, float] = {}

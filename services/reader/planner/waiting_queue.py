@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Set
 from datetime import UTC, datetime
 from enum import Enum
 from typing import NamedTuple
 
-from services.reader.planner.destination_state import Tracked
+from services.reader.planner.destination_state import DestinationState
 from services.reader.planner.scheduling import Draft
 from shared.contracts.messages import ItemKind
 
@@ -36,7 +37,7 @@ class Place(NamedTuple):
     order: tuple[bool, datetime, str]
 
 
-def place_of(tracked: Tracked, draft: Draft) -> Place:
+def place_of(tracked: DestinationState, draft: Draft) -> Place:
     room = ROOMS.get(draft.kind, Room.CHANGES)
     order = draft.kind not in FIRST_IN_ROOM, tracked.waits_since or _LONG_AGO, tracked.name
     return Place(room, tracked.attempts > 0, order)
@@ -58,7 +59,12 @@ class Waiting:
     def __contains__(self, name: str) -> bool:
         return name in self._places
 
-    def put(self, tracked: Tracked, draft: Draft) -> bool:
+    @property
+    def names(self) -> Set[str]:
+        """All who wait, for those who ask about tens of thousands."""
+        return self._places.keys()
+
+    def put(self, tracked: DestinationState, draft: Draft) -> bool:
         """Let a destination wait, once. Returns whether it stands elsewhere now than it did before."""
         place = place_of(tracked, draft)
         if self._places.get(tracked.name) == place:

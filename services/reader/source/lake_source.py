@@ -151,7 +151,9 @@ class Source:
             if not self._maintained(Range(end, max(end, self._catalog.head().snapshot))):
                 return images
         raise SourceError(
-            "source_unreachable", f"maintenance kept coming while {range} was counted", "it is counted again by itself"
+            "source_unreachable",
+            f"maintenance kept coming while {range} was counted",
+            "it is counted again automatically",
         )
 
     def _maintained(self, range: Range) -> bool:
@@ -188,7 +190,7 @@ class Source:
 
     def _known(self) -> TableInfo:
         if self._table is None:
-            raise RuntimeError("nothing can be counted before the source was seen")
+            raise RuntimeError("nothing can be counted before the source was polled")
         return self._table
 
     def _routing(self) -> Column:
@@ -206,7 +208,7 @@ class Source:
             raise SourceError("source_gone", where, "create it again, or correct source.schema and source.table")
         routing = table.column(self._field)
         if routing is None:
-            said = f"the source table has no column {self._field} any more"
+            said = f"the source table no longer has a column {self._field}"
             raise SourceError("schema_change", said, "bring it back, or correct routing.field")
         if (why := not_routed(routing.name, routing.type)) is not None:
             raise SourceError("schema_change", why, "correct routing.field")
@@ -214,10 +216,10 @@ class Source:
 
 
 def is_undone(seen: Head, head: Head, oldest: int, at: datetime | None) -> bool:
-    """Whether ``seen``, once the head, is no part of the history that ends in ``head``: a source that was restored.
+    """Whether ``seen``, once the head, is not in the history that ends in ``head``: the source was restored.
 
-    ``at``: when the snapshot of that number was committed. One that was expired alone, from among retained ones, proves
-    nothing, and then whoever stands before it is asked anew.
+    ``at``: when the snapshot of that number was committed. A single snapshot that was expired from among retained ones
+    proves nothing; destinations at such a position are probed again.
     """
     if head.snapshot < seen.snapshot:
         return True
@@ -236,6 +238,6 @@ def _as_source() -> Iterator[None]:
     except SourceError:
         raise
     except LookupError as error:
-        raise SourceError("source_unreachable", f"the source: {error}", "wait until its lake is made") from None
+        raise SourceError("source_unreachable", f"the source: {error}", "wait until its lake exists") from None
     except ViaduckError as error:
         raise SourceError(AS_SOURCE.get(error.type, error.type), f"the source: {error.message}", error.hint) from None

@@ -16,6 +16,7 @@ from shared.lake.attach import attach, scanners
 from shared.lake.catalog import CatalogReader, Column
 from shared.lake.engine import connect, read_whole, release
 from shared.lake.failure import classify, loses_attachment
+from shared.lake.remembered import Remembered
 from shared.lake.routing_value import spelled
 from shared.lake.sql import ident, path
 
@@ -50,7 +51,7 @@ class Images:
         return sum(self.inserted.values()) + sum(self.deleted.values())
 
     def unrouted(self, routed: Collection[str]) -> int:
-        """Changed rows, an update counted once, of NULL and of values that nobody wants."""
+        """Changed rows of NULL and of values without a destination; an update counts once."""
         values = (self.inserted.keys() | self.deleted.keys()) - set(routed)
         return sum(max(self.inserted.get(value, 0), self.deleted.get(value, 0)) for value in values)
 
@@ -60,7 +61,7 @@ class Images:
 
 @dataclass(frozen=True)
 class Found:
-    """A routing value that nobody wants: its beginning, whether that is all of it, its SHA-256, its rows."""
+    """A routing value without a destination: its beginning, whether that is all of it, its SHA-256, its rows."""
 
     value: str
     whole: bool
@@ -69,7 +70,7 @@ class Found:
 
 
 class Counter:
-    """One connection, kept open. After an error it is built anew, since an instance may be lost for good (H4)."""
+    """One connection, kept open. After an error it is opened again, since an instance may be lost for good (H4)."""
 
     def __init__(self, lake: ResolvedLake, catalog: CatalogReader, schema: str, table: str) -> None:
         self._lake = lake
@@ -77,7 +78,7 @@ class Counter:
         self._schema = schema
         self._table = table
         self._con: duckdb.DuckDBPyConnection | None = None
-        self._inlined_tables: frozenset[str] = frozenset()
+        self._remembered: Remembered | None = None
 
     def changes(self, routing: Column, inserted: Sequence[Range], deleted: Sequence[Range]) -> Images:
         """What the feed shows of these ranges' insertions and deletions, by routing value.
@@ -93,10 +94,10 @@ class Counter:
         return _summed(self._counted(routing, [path(ALIAS, self._schema, self._table)], [[]]))
 
     def unknown(self, routing: Column, routed: Collection[str], most: int, longest: int) -> list[Found]:
-        """The present values of which nobody is among the ``routed``, up to ``most``, those with most rows first.
+        """Present values that are not ``routed``, up to ``most``, those with most rows first.
 
-        Grouped, cut to ``longest`` characters and limited by DuckDB, which can spill: there may be as many values, and
-        as long ones, as strangers like. Raises a ``ViaduckError``.
+        Grouped, cut to ``longest`` characters and limited by DuckDB, which can spill: the number and the length of
+        these values are untrusted. Raises a ``ViaduckError``.
         """
         column, source = spelled(ident(routing.name), routing.type), path(ALIAS, self._schema, self._table)
         grouped = f"SELECT {column} AS value, count(*) AS rows FROM {source} GROUP BY 1"
@@ -111,13 +112,13 @@ class Counter:
     def close(self) -> None:
         if self._con is not None:
             release(self._con)
-            self._con = None
+            self._con = self._remembered = None
 
     def _arguments(self, range: Range) -> list[str | int]:
         return [ALIAS, self._schema, self._table, *range.inclusive()]
 
     def _counted(self, routing: Column, relations: Sequence[str], bound: Sequence[list[str | int]]) -> list[Counts]:
-        """Rows by routing value of each, with what is bound in it; again, attached anew, where that may help."""
+        """Rows by routing value of each relation, with its bound values. Retried once on a new connection."""
         column = spelled(ident(routing.name), routing.type)
         statements = [f"SELECT {column}, count(*) FROM {relation} GROUP BY 1" for relation in relations]
         return self._trying(lambda: self._run(statements, bound))
@@ -150,8 +151,8 @@ class Counter:
         return counted
 
     def _fresh(self) -> duckdb.DuckDBPyConnection:
-        if self._con is not None and self._catalog.inlined_tables() != self._inlined_tables:
-            self._drop()  # H12
+        if self._remembered is not None and not self._remembered.holds(self._catalog):
+            self._drop()  # H12, H20
         return self._opened()
 
     def _classified(self, error: duckdb.Error) -> ViaduckError:
@@ -163,17 +164,18 @@ class Counter:
             read_whole(con)
             try:
                 attach(con, ALIAS, self._lake, read_only=True)
+                self._remembered = Remembered(self._lake, self._catalog)
             except BaseException:
                 release(con)
                 raise
-            self._con, self._inlined_tables = con, self._catalog.inlined_tables()
+            self._con = con
         return self._con
 
     def _drop(self) -> None:
         """Throw it away because it misbehaved."""
         with contextlib.suppress(duckdb.Error):
             self.close()
-        self._con = None
+        self._con = self._remembered = None
 
 
 def _summed(counted: Sequence[Counts]) -> Counts:

@@ -16,7 +16,7 @@ from services.reader.planner.frontier import CatalogTime
 from services.reader.planner.plan import Planner
 from services.reader.planner.scheduling import SourceState
 from services.reader.source.lake_source import Cut, Expired
-from services.reader.source.unrouted_values import Unknown
+from services.reader.source.unrouted_values import UnroutedValues
 from shared.contracts.errors import ViaduckError
 from shared.contracts.messages import Offered, Problem
 from shared.contracts.ranges import Range
@@ -38,7 +38,7 @@ LONGEST_PAUSE_S = 30.0
 """Between looks at a source that does not answer."""
 
 HEARD_WITHIN_S = 10.0
-"""How long counting waits for a first destination: rows of one that is being announced are not unrouted."""
+"""How long counting waits for a first destination: rows of a destination that is being announced are not unrouted."""
 
 
 class SourceLike(Protocol):
@@ -50,8 +50,8 @@ class SourceLike(Protocol):
     def unknown(self, routed: Collection[str]) -> tuple[list[Offered], bool]: ...
 
 
-class Watch:
-    """Looks every ``interval_s``; counts in bites in between, so that a long history keeps nobody waiting."""
+class SourcePoller:
+    """Polls every ``interval_s`` and counts in between in small parts, so that a long history delays no poll."""
 
     def __init__(
         self,
@@ -63,11 +63,11 @@ class Watch:
         now_s: float,
         *,
         counts_unrouted: Callable[[], bool],
-        unknown: Unknown | None = None,
+        unknown: UnroutedValues | None = None,
     ) -> None:
-        """``routes``: the routing value of each of the pipeline's destinations, of whatever share, as they are now.
+        """``routes``: returns the current routing value of each destination of the pipeline, in every share.
 
-        ``unknown``: where values without a destination are remembered; None where nobody asks for them.
+        ``unknown``: remembers values without a destination; None if discovery is off.
         """
         self._source = source
         self._planner = planner
@@ -101,8 +101,8 @@ class Watch:
         return None if self._head is None else self._head[0].snapshot, self.problem
 
     def overdue(self, now_s: float) -> str | None:
-        """What the source has not answered in time, while it is still being waited for. May be asked from any thread:
-        the one that waits can't tell."""
+        """What the source has not answered in time, while the poller waits for it. For any thread, since the waiting
+        thread cannot report."""
         due = self._due
         if due is None or now_s <= due[1]:
             return None
@@ -113,11 +113,18 @@ class Watch:
         return None if self._looked_s is None else max(0.0, now_s - self._looked_s)
 
     def is_late(self, now_s: float) -> bool:
-        """Whether the last look is so old that nobody knows any more what the source holds: it fails, or hangs."""
-        if self.overdue(now_s) is not None:
+        """Whether the last look is so old that the state of the source is unknown: looks fail, hang, or none began."""
+        if self.overdue(now_s) is not None or self.missed(now_s) is not None:
             return True
+        return self.problem is not None and self.age_s(now_s) is None
+
+    def missed(self, now_s: float) -> str | None:
+        """What no look has told for too long: the process stood still, or a count takes long. Any thread, since the
+        loop's own cannot report meanwhile."""
         age_s = self.age_s(now_s)
-        return self.problem is not None and (age_s is None or age_s > self._interval_s + LOOK_WITHIN_S)
+        if age_s is None or age_s <= self._interval_s + LOOK_WITHIN_S:
+            return None
+        return f"the source was last looked at {age_s:.0f} s ago"
 
     def catalog_time(self, now_s: float) -> CatalogTime | None:
         """By the catalog's own clock, as last read, plus what has passed since by ours."""
@@ -175,8 +182,8 @@ class Watch:
             self._sighted_s = now_s
 
     def _count_above(self, cut: Cut) -> None:
-        ledger = self._planner.ledger
-        if ledger is None or cut.range.after != ledger.line:
+        index = self._planner.index
+        if index is None or cut.range.after != index.line:
             self._above.clear()
             return
         step = self._source.count(cut, self._routes.values())
@@ -187,8 +194,8 @@ class Watch:
             self._unknown.note(step, self._routes.values())
 
     def _count_below(self, cut: Cut) -> None:
-        ledger = self._planner.ledger
-        if ledger is None or cut.range.through != ledger.floor:
+        index = self._planner.index
+        if index is None or cut.range.through != index.floor:
             self._below.clear()
             return
         self._planner.counted_below(self._source.count(cut, self._routes.values()))

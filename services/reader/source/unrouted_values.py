@@ -1,6 +1,6 @@
-"""Routing values that have no destination, as far as the reader remembers them: never more than so many.
+"""Remembers a limited number of routing values that have no destination.
 
-They are data from strangers, who may send as many as they like. Those that were seen last are remembered.
+Values are untrusted, and so is their number. The most recent ones are remembered.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LOOK_AGAIN_AFTER_S = 60.0
 """Between two looks at all values, where there were more than could be remembered."""
 
 
-class Unknown:
+class UnroutedValues:
     """Used by one thread. NULL never comes here: it goes nowhere."""
 
     def __init__(self, most: int = MOST_OFFERED) -> None:
@@ -60,7 +60,7 @@ class Unknown:
             self._add(value, rows, step.range.through)
 
     def offer(self, routed: Collection[str]) -> tuple[Offered, ...]:
-        """All of them, the one that was seen last at the end. Those that have a destination by now are forgotten."""
+        """All remembered values, the most recent last. Those that have a destination meanwhile are removed."""
         wanted, long = set(routed), {value_digest(value) for value in routed if len(value) > LONGEST_OFFERED}
         for each in list(self._known.values()):
             if each.value in wanted if each.whole else each.digest in long:

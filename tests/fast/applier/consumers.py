@@ -1,4 +1,4 @@
-"""Crews without Spark and without lakes: what they consume, hand over and answer is real, the applies are not."""
+"""Consumers without Spark and without lakes: what they consume, hand over and answer is real, the applies are not."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def camp(
 ) -> ApplierContext:
     return ApplierContext(
         name=name, settings=settings, topics=Topics(settings.prefix), publisher=publisher, directory=directory,
-        context=cast(SparkContext, Spark(on_task, lakes)), limits=Limits(), pipelines=lambda: 2, most_tasks=MOST_TASKS,
+        spark=cast(SparkContext, Spark(on_task, lakes)), limits=Limits(), pipelines=lambda: 2, most_tasks=MOST_TASKS,
         open_lakes=OpenLakes(local=False), broken=broken, unreadable=unreadable,
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""A crew that is driven by hand: no threads, no broker, no Spark; lakes are cursors that count looks."""
+"""A consumer that is driven by hand: no threads, no broker, no Spark; lakes are cursors that count looks."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Lakes:
 
 @dataclass
 class Sent:
-    """What the crew publishes, delivered at once."""
+    """What the consumer publishes, delivered at once."""
 
     answers: list[Progress] = field(default_factory=list)
 
@@ -87,7 +87,7 @@ class Replayed:
             self.broken.append, lambda *_: None, self.lakes,
         )  # fmt: skip
         (config,) = load_all([folder], {}).configs
-        self.crew = PipelineConsumer(config, shared, Metrics(PIPELINE))
+        self.consumer = PipelineConsumer(config, shared, Metrics(PIPELINE))
         self._offsets = itertools.count()
 
     def wants(self, name: str, position: int, **changes: Any) -> None:
@@ -102,30 +102,30 @@ class Replayed:
         self.directory.put(Record(record.topic, 0, 0, spec.key, spec.to_bytes()))
 
     def sends(self, *items: WorkItem, partition: int = 0) -> None:
-        self.crew._receive(
+        self.consumer._receive(
             [Record("work", partition, next(self._offsets), each.key, each.to_bytes()) for each in items]
         )
 
     def works_off(self) -> None:
         """Until nothing waits in any lane; the lanes take turns."""
-        while any(lane.queued for lane in self.crew._lanes.values()):
-            for lane in self.crew._lanes.values():
+        while any(lane.queued for lane in self.consumer._lanes.values()):
+            for lane in self.consumer._lanes.values():
                 self.turn(lane._lane)
-        self.crew._committable()
+        self.consumer._committable()
 
     def turn(self, lane: Lane) -> None:
         """One job of a lane, if something waits there."""
-        thread = self.crew._lanes[lane]
+        thread = self.consumer._lanes[lane]
         batch = thread._bite()
         if batch:
             thread._do(batch)
 
     def loses(self, *partitions: int) -> None:
-        self.crew._lose(frozenset(Partition("work", number) for number in partitions))
+        self.consumer._lose(frozenset(Partition("work", number) for number in partitions))
 
     @property
     def in_hand(self) -> int:
-        return self.crew._ledger.in_hand
+        return self.consumer._ledger.in_hand
 
     def outcomes(self) -> dict[str, list[Outcome]]:
         """By item."""

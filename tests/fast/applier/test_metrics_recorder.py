@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from services.applier.destination_cache import DestinationCache
-from services.applier.metrics_recorder import Measure, OpenLakes
+from services.applier.metrics_recorder import MetricsRecorder, OpenLakes
+from services.applier.model.admission import Admission
 from services.applier.model.grouping import Job
 from services.applier.model.task import TargetResult, TaskResult, WorkerReport
 from shared.contracts.errors import DestinationError
@@ -26,7 +27,7 @@ def answered(name: str) -> TaskResult:
 
 def test_destinations_that_were_removed_leave_no_series_behind_be_they_answered_for_afterwards() -> None:
     metrics, directory = Metrics("p"), DestinationCache()
-    measure = Measure(metrics, OpenLakes(local=False), lambda key: directory.get(key) is not None)
+    measure = MetricsRecorder(metrics, OpenLakes(local=False), lambda key: directory.get(key) is not None)
     job = Job("p", ItemKind.CHANGES, ())
     directory.put(wanted("p", "stays"))
     measure.job(job, [answered("stays")], 0.1)
@@ -43,3 +44,12 @@ def test_destinations_that_were_removed_leave_no_series_behind_be_they_answered_
         measure.job(job, [answered(f"life-{number}")], 0.1)  # its last item was still under way
     assert len(metrics.exposition().splitlines()) == before
     assert 'destination="stays"' in metrics.exposition()
+
+
+def test_items_that_are_finished_without_a_job_are_counted_by_reason() -> None:
+    metrics = Metrics("p")
+    measure = MetricsRecorder(metrics, OpenLakes(local=False), lambda _: True)
+    for admission in (Admission.PASSED, Admission.PASSED, Admission.FENCED):
+        measure.screened(admission)
+    assert 'viaduck_screened_items_total{pipeline="p",reason="passed"} 2.0' in metrics.exposition()
+    assert 'viaduck_screened_items_total{pipeline="p",reason="fenced"} 1.0' in metrics.exposition()

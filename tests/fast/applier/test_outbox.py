@@ -2,43 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
 from services.applier.model.immediate_answers import answer
 from services.applier.outbox import RESEND_AFTER_S, Outbox
 from shared.contracts.messages import ItemKind, Outcome, WorkItem
 from shared.kafka.work_consumer import Partition
+from tests.fast.fake_sender import FakeSender
 
 PLACE = (Partition("work", 0), 7)
 PROGRESS = answer(
     WorkItem(item="i", kind=ItemKind.PROBE, pipeline="p", destination="d", generation=1, through=1), Outcome.EMPTY, "me"
 )
 
-Report = Callable[[Exception | None], None]
-
-
-class Broker:
-    """A broker in memory that confirms, or refuses, when the test says so."""
-
-    def __init__(self) -> None:
-        self.sent: list[str] = []
-        self.reports: list[Report] = []
-
-    def send(
-        self,
-        topic: str,
-        key: str,
-        value: bytes | None,
-        headers: Mapping[str, str] | None = None,
-        on_delivery: Report | None = None,
-    ) -> None:
-        self.sent.append(key)
-        if on_delivery is not None:
-            self.reports.append(on_delivery)
-
 
 def test_nothing_is_done_before_its_progress_is_delivered() -> None:
-    broker = Broker()
+    broker = FakeSender(waits=True)
     outbox = Outbox(broker, "progress")
     outbox.send(PROGRESS, PLACE)
     assert outbox.delivered() == []
@@ -48,14 +25,14 @@ def test_nothing_is_done_before_its_progress_is_delivered() -> None:
 
 def test_progress_that_could_not_be_delivered_is_sent_again() -> None:
     now = [0.0]
-    broker = Broker()
+    broker = FakeSender(waits=True)
     outbox = Outbox(broker, "progress", clock=lambda: now[0])
     outbox.send(PROGRESS, PLACE)
     broker.reports[0](RuntimeError("broker away"))
     outbox.resend()
-    assert broker.sent == ["p/d"]
+    assert broker.keys == ["p/d"]
     now[0] += RESEND_AFTER_S
     outbox.resend()
-    assert broker.sent == ["p/d", "p/d"]
+    assert broker.keys == ["p/d", "p/d"]
     broker.reports[1](None)
     assert outbox.delivered() == [PLACE]

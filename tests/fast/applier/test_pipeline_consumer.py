@@ -1,4 +1,4 @@
-"""The crews of an applier: what one pipeline's source does holds up nobody else's items. On the embedded broker."""
+"""The consumers of an applier: what one pipeline's source does holds up nobody else's items. On the embedded broker."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Sources:
 
 
 class Applier:
-    """Two crews, of the pipelines ``fine`` and ``hung``, and what they said."""
+    """Two consumers, of the pipelines ``fine`` and ``hung``, and what they said."""
 
     def __init__(self, folder: Path, closing: ExitStack) -> None:
         for name in ("fine.yaml", "hung.yaml"):
@@ -86,11 +86,11 @@ class Applier:
         self.sources, self.directory = Sources(), DestinationCache()
         self.unreadable: list[tuple[str, str]] = []
         self.broken: list[Exception] = []
-        self.crews = self._crews(folder)
-        for crew in self.crews:
-            crew.start()
+        self.consumers = self._consumers(folder)
+        for consumer in self.consumers:
+            consumer.start()
 
-    def _crews(self, folder: Path) -> list[PipelineConsumer]:
+    def _consumers(self, folder: Path) -> list[PipelineConsumer]:
         deployment = load_all([folder], {})
         shared = camp(
             "test", self.settings, self.publisher, self.directory, self.sources.take, self.broken.append,
@@ -112,7 +112,7 @@ class Applier:
 
     @property
     def in_hand(self) -> int:
-        return sum(crew._ledger.in_hand for crew in self.crews)
+        return sum(consumer._ledger.in_hand for consumer in self.consumers)
 
     @property
     def waiting(self) -> list[str]:
@@ -125,22 +125,22 @@ class Applier:
         return [waiting.item.item for lane in self._lanes() for waiting in lane._repeated.values()]
 
     def _lanes(self) -> list[LaneThread]:
-        return [lane for crew in self.crews for lane in crew._lanes.values()]
+        return [lane for consumer in self.consumers for lane in consumer._lanes.values()]
 
     @property
     def received(self) -> int:
-        """By each of the crews, of all pipelines."""
-        return sum(following for crew in self.crews for following in crew._ledger._next.values())
+        """By each of the consumers, of all pipelines."""
+        return sum(following for consumer in self.consumers for following in consumer._ledger._next.values())
 
     def answered(self, *items: str) -> Callable[[], bool]:
         return lambda: set(items) <= {each.item for each in self.said}
 
     def close(self) -> None:
         self.sources.released.set()
-        for crew in self.crews:
-            crew.stop()
-        for crew in self.crews:
-            crew.join(WITHIN_S)
+        for consumer in self.consumers:
+            consumer.stop()
+        for consumer in self.consumers:
+            consumer.join(WITHIN_S)
 
 
 @pytest.fixture
@@ -279,13 +279,13 @@ def test_what_is_sent_again_while_its_turn_does_not_come_has_the_next(applier: A
 def test_another_source_takes_another_crew_where_it_came_over_rest_and_a_restart_where_a_file_says_it(
     applier: Applier, tmp_path: Path
 ) -> None:
-    crew, config = applier.crews[0], applier.crews[0]._config
+    consumer, config = applier.consumers[0], applier.consumers[0]._config
     polled = config.model_copy(update={"poll": Poll(interval_seconds=9)})
     elsewhere = config.model_copy(update={"source": config.source.model_copy(update={"table": "elsewhere"})})
-    assert (crew.take(polled), crew._config) == (True, polled)
-    assert (crew.take(elsewhere), crew._config) == (True, polled)
+    assert (consumer.take(polled), consumer._config) == (True, polled)
+    assert (consumer.take(elsewhere), consumer._config) == (True, polled)
     put = elsewhere.model_copy(update={"path": config.state_dir / "pipelines" / "fine.yaml"})
-    assert (crew.take(put), crew._config) == (False, polled)
+    assert (consumer.take(put), consumer._config) == (False, polled)
 
 
 def test_open_lakes_of_a_worker_count_once_for_the_pipeline_that_it_worked_for_last() -> None:

@@ -14,6 +14,7 @@ from bench.lakes import VARIABLES, Lake
 from bench.statements import ASKED_FIRST, NAMES, OTHER, spoken
 from bench.viaduck import entry, write_file
 from services.control.operations.destination_entry import Entry, declare_entry
+from shared.config.declared import Lakes
 from shared.config.loading import load
 
 GOOD = Requests(100, 0, 200.0, 10.0, 150.0)
@@ -86,4 +87,4 @@ def test_control_takes_the_tenants_that_a_case_adds(tmp_path: Path, variable: st
     config = load(write_file(tmp_path, source, {"early": early}, port=8080), {})
     written = Entry.model_validate(entry("acme", lake))
     environ = {} if variable is None else {variable: "postgres:dbname=acme password=secret"}
-    assert declare_entry("acme", written, "acme", config, environ).id == "acme"
+    assert declare_entry("acme", written, "acme", Lakes(config, environ)).id == "acme"

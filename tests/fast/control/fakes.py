@@ -21,7 +21,10 @@ class FakeTopic:
     name: str = "viaduck.destinations"
     sent: list[tuple[str, bytes | None]] = field(default_factory=list)
 
-    def send(self, topic: str, key: str, value: bytes | None) -> None:
+    def send(
+        self, topic: str, key: str, value: bytes | None, headers: object = None, on_delivery: object = None
+    ) -> None:
+        assert (headers, on_delivery) == (None, None)
         assert topic == self.name
         self.sent.append((key, value))
 

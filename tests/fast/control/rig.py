@@ -15,19 +15,19 @@ from sqlalchemy.engine import make_url
 from services.control.app import build, furnish
 from services.control.model.conflicts import Neighbour
 from services.control.operations.destination_service import DestinationService
-from services.control.operations.discovery import Arrivals
+from services.control.operations.discovery import Discovery
 from services.control.operations.long_operations import Operations
 from services.control.operations.pipeline_service import PipelineService
 from services.control.operations.reconciler import Reconciler
 from services.control.operations.work_items import Work
-from services.control.store.access_audit import Incidents
-from services.control.store.audit_log import SERVER, Trail
-from services.control.store.destination_topic import Announcer
-from services.control.store.pipeline_store import Documents
+from services.control.store.access_audit import AccessAudit
+from services.control.store.audit_log import SERVER, AuditLog
+from services.control.store.destination_topic import DestinationPublisher
+from services.control.store.pipeline_store import PipelineStore
 from services.control.store.proposals import Proposals
 from services.control.store.registry import Registry
 from services.control.store.tokens import Tokens
-from services.control.view.history import Pulse
+from services.control.view.history import History
 from services.control.view.status_store import StatusStore
 from services.control.web.context import PipelineHandle, Sources
 from services.control.web.guard import Guard
@@ -35,7 +35,7 @@ from shared.config import public_url
 from shared.config.deployment import Deployment
 from shared.contracts.digest import value_digest
 from shared.contracts.messages import LONGEST_OFFERED, Destination, Frontier, Offer, Offered, Outcome, Progress
-from shared.runtime.metrics_access import Scraping
+from shared.runtime.metrics_access import MetricsAccess
 from tests.fast.control.examples import PIPELINE, START, frontier, progress
 from tests.fast.control.fakes import FakeSource, FakeTopic
 from tests.fast.control.files import config, destination
@@ -58,16 +58,16 @@ def application(sources: Sources, guard: Guard) -> FastAPI:
 
 
 @dataclass
-class Fleet:
-    """As much of a fleet as the desk for pipelines needs: it takes up what is registered when it is told to."""
+class PipelineManager:
+    """As much of the manager as the pipeline service needs: it takes up what is registered when it is asked to."""
 
     deployment: Deployment
-    board: StatusStore
+    status_store: StatusStore
     room: bool = True
 
     def neighbours(self, pipeline: str) -> list[Neighbour]:
-        there = self.board.view().destinations.values()
-        return [(self.board.pipeline, each.declared) for each in there if pipeline != self.board.pipeline]
+        there = self.status_store.view().destinations.values()
+        return [(self.status_store.pipeline, each.declared) for each in there if pipeline != self.status_store.pipeline]
 
     def settle(self, pipeline: str) -> None:
         self.deployment = self.deployment.with_copies({})
@@ -86,12 +86,12 @@ class ControlRig:
     environ: dict[str, str] = field(default_factory=dict)
     source: FakeSource = field(default_factory=FakeSource)
     now: datetime = START
-    work: Callable[[StatusStore, Trail], Work] | None = None
+    work: Callable[[StatusStore, AuditLog], Work] | None = None
     pipeline: str = PIPELINE
     clock: Callable[[], float] = time.time
-    """The pulse's."""
+    """That of the history."""
     public_url: str | None = None
-    scraping: Scraping | None = None
+    scraping: MetricsAccess | None = None
     pipelines: Callable[[], Mapping[str, PipelineHandle]] | None = None
     closed: bool = False
 
@@ -101,36 +101,39 @@ class ControlRig:
         )
         self.registry = Registry(make_url(self.url or f"sqlite:///{self.folder}/registry.sqlite"), self.pipeline)
         self.registry.prepare()
-        self.board, self.topic = StatusStore(self.pipeline), FakeTopic()
-        announcer = Announcer(self.topic, "viaduck.destinations", self.pipeline)
-        self.keeper = Reconciler(
-            self.config, self.registry, self.board, announcer, self.environ, self.source.look, lambda: self.now
+        self.status_store, self.topic = StatusStore(self.pipeline), FakeTopic()
+        announcer = DestinationPublisher(self.topic, "viaduck.destinations", self.pipeline)
+        self.reconciler = Reconciler(
+            self.config, self.registry, self.status_store, announcer, self.environ, self.source.look, lambda: self.now
         )
         database = self.registry.database
         self.tokens, self.operations = Tokens(database), Operations(database, self.pipeline)
-        self.desk = DestinationService(
-            self.keeper, self.board, self.operations, Trail(database, self.pipeline), self.tokens, self.environ,
-            lambda: self.now,
+        self.service = DestinationService(
+            self.reconciler, self.status_store, self.operations, AuditLog(database, self.pipeline), self.tokens,
+            self.environ, lambda: self.now,
         )  # fmt: skip
-        self.arrivals = Arrivals(
-            self.keeper, self.board, self.desk, Proposals(database, self.pipeline), self.environ,
+        self.discovery = Discovery(
+            self.reconciler, self.status_store, self.service, Proposals(database, self.pipeline), self.environ,
             lambda: self.now, lambda: (self.now - START).total_seconds(),
         )  # fmt: skip
-        self.keeper.load()
-        self.keeper.apply(self.config)
-        work = None if self.work is None else self.work(self.board, self.desk.trail)
+        self.reconciler.load()
+        self.reconciler.apply(self.config)
+        work = None if self.work is None else self.work(self.status_store, self.service.audit_log)
         deployment = Deployment((self.folder,), (self.config,)).with_copies({})
-        self.fleet, self.pipelines_topic = Fleet(deployment, self.board), FakeTopic("viaduck.pipelines")
-        self.documents = Documents(
+        self.manager, self.pipelines_topic = (
+            PipelineManager(deployment, self.status_store),
+            FakeTopic("viaduck.pipelines"),
+        )
+        self.pipeline_store = PipelineStore(
             database, deployment.copies, self.pipelines_topic, "viaduck.pipelines", lambda: self.now
         )
-        self.pipeline_desk = PipelineService(self.documents, self.fleet, self.environ, self.source.look)
-        self.pulse = Pulse(self.board.view, self.clock)
-        self.served = PipelineHandle(self.board.view, self.desk, work, self.pulse, self.arrivals)
-        self.incidents = Incidents(database, lambda: self.now)
+        self.pipeline_service = PipelineService(self.pipeline_store, self.manager, self.environ, self.source.look)
+        self.history = History(self.status_store.view, self.clock)
+        self.handle = PipelineHandle(self.status_store.view, self.service, work, self.history, self.discovery)
+        self.incidents = AccessAudit(database, lambda: self.now)
         sources = Sources(
-            self.pipelines or (lambda: {self.pipeline: self.served}), dict, str, self.tokens, self.pipeline_desk,
-            self.incidents, Trail(database, SERVER),
+            self.pipelines or (lambda: {self.pipeline: self.handle}), dict, str, self.tokens, self.pipeline_service,
+            self.incidents, AuditLog(database, SERVER),
         )  # fmt: skip
         url = None if self.public_url is None else public_url.read(self.public_url)
         self.guard = Guard(
@@ -155,8 +158,8 @@ class ControlRig:
         self.offers([offered(value, number) for value, number in rows.items()])
 
     def offers(self, values: Sequence[Offered]) -> None:
-        self.board.note(Offer(pipeline=PIPELINE, instance="viaduck-0", values=tuple(values)))
-        self.arrivals.look()
+        self.status_store.note(Offer(pipeline=PIPELINE, instance="viaduck-0", values=tuple(values)))
+        self.discovery.look()
 
     def proposals(self, **params: str) -> dict[str, Any]:
         """What the interface lists, by routing value."""
@@ -165,9 +168,9 @@ class ControlRig:
 
     def said(self, message: Progress | Frontier) -> None:
         """An applier's or a reader's word arrives, and control does what it asks for."""
-        self.board.note(message)
-        self.keeper.react()
-        self.desk.close_operations()
+        self.status_store.note(message)
+        self.reconciler.react()
+        self.service.close_operations()
 
     def applied(self, id: str, generation: int, position: int) -> None:
         self.said(progress(Outcome.APPLIED, id, generation=generation, position=position))

@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from services.control.operations.work_items import Work
-from services.control.store.audit_log import Trail
+from services.control.store.audit_log import AuditLog
 from services.control.view.status_store import StatusStore
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.messages import Frontier, ItemKind, Lagging, Outcome, Problem, Progress
@@ -110,7 +110,7 @@ REFUSED = Problem(
 UNREACHABLE = Problem(
     type="destination_unreachable",
     message="the catalog of seeadler does not answer: connection timed out after 10 s",
-    hint="check its host and port, and that its database runs; it is tried again by itself",
+    hint="check its host and port, and that its database runs; it is tried again automatically",
     retryable=True,
 )
 
@@ -123,8 +123,8 @@ def busy_rig(folder: Path) -> ControlRig:
     broker.put(item("one", id=PARKED, published_at=now))
     broker.put(letter())
 
-    def work(board: StatusStore, trail: Trail) -> Work:
-        return Work(PIPELINE, TOPICS, broker, broker, board.view, trail)
+    def work(status_store: StatusStore, trail: AuditLog) -> Work:
+        return Work(PIPELINE, TOPICS, broker, broker, status_store.view, trail)
 
     rig = ControlRig(folder, now=now - 3 * HOUR, clock=lambda: moment[0], work=work)
     _register(rig, folder)
@@ -135,13 +135,13 @@ def busy_rig(folder: Path) -> ControlRig:
         _live(rig, beat, datetime.fromtimestamp(moment[0], UTC))
         if beat == BEATS - 40:
             _complain(rig, now)
-        rig.pulse.feel()
+        rig.history.feel()
     rig.now = now - timedelta(minutes=4)
     assert rig.http.post(f"{D}/{PAUSED}/pause").is_success
     moment[0] += 5.0
     _apply(rig, SHOWN, 3_120, BEATS, now)
     _look(rig, LAGGING, now)
-    rig.pulse.feel()
+    rig.history.feel()
     return rig
 
 
@@ -167,11 +167,11 @@ def _live(rig: ControlRig, beat: int, at: datetime) -> None:
 
 
 def _apply(rig: ControlRig, name: str, rows: int, beat: int, at: datetime, **word: Any) -> None:
-    seen = rig.board.view().seen.get(name)
+    seen = rig.status_store.view().seen.get(name)
     before = 0 if seen is None or seen.rows_applied is None else seen.rows_applied
     through = HEAD - (BEATS - beat)
     told: dict[str, Any] = {"outcome": Outcome.APPLIED, "position": through - 3, "through": through, **word}
-    rig.board.note(
+    rig.status_store.note(
         Progress(pipeline=PIPELINE, destination=name, item=f"{name}-{beat}", kind=ItemKind.CHANGES, generation=1,
                  rows_applied=before + rows, at=at, **told)
     )  # fmt: skip
@@ -190,14 +190,14 @@ def _look(rig: ControlRig, lagging: dict[str, float], at: datetime, head: int = 
     }
     behind[SEEDING] = Lagging(known_through=-1, lag_seconds=0.0, in_flight=True)
     word: Frontier = frontier(held, head=head, at=at)
-    rig.board.note(word.model_copy(update={"lagging": behind}))
+    rig.status_store.note(word.model_copy(update={"lagging": behind}))
 
 
 def _took(rig: ControlRig, number: int) -> None:
     """An applier says how long a commit took it."""
     phases = {"feed": 0.06 + 0.02 * math.sin(number / 3), "apply": 0.09 + 0.04 * math.sin(number * 1.7)}
     through = through_of(number)
-    rig.board.note(
+    rig.status_store.note(
         Progress(pipeline=PIPELINE, destination=SHOWN, item=f"i{number}", kind=ItemKind.CHANGES, generation=1,
                  outcome=Outcome.APPLIED, position=through, through=through, seconds=phases, at=rig.now)
     )  # fmt: skip

@@ -36,8 +36,8 @@ def life(rig: ControlRig, name: str) -> None:
 
 
 def held(rig: ControlRig) -> dict[str, int]:
-    parts = (rig.keeper, rig.board, rig.desk, rig.arrivals, rig.pulse, rig.tokens, rig.guard,
-             rig.incidents, rig.documents, rig.operations, rig.http.app.state.once,
+    parts = (rig.reconciler, rig.status_store, rig.service, rig.discovery, rig.history, rig.tokens, rig.guard,
+             rig.incidents, rig.pipeline_store, rig.operations, rig.http.app.state.once,
              rig.http.app.state.answers, rig.http.app.state.streams)  # fmt: skip
     found = {path: size for part in parts for path, size in sizes(part).items()}
     return {path: size for path, size in found.items() if not path.endswith(REGISTERED) and ".config." not in path}
@@ -48,16 +48,16 @@ def test_of_destinations_that_went_nothing_stays_but_what_the_registry_keeps(rig
     for number in range(LIVES):
         life(rig, f"life-{number}")
         rig.now += timedelta(hours=1)
-        rig.keeper.announce_all()
+        rig.reconciler.announce_all()
     rig.now += timedelta(days=2)
-    rig.keeper.announce_all()
+    rig.reconciler.announce_all()
     rig.add("last")
     assert {path: size for path, size in held(rig).items() if size > LIVES // 2} == {}
-    assert set(rig.keeper.held) == {"stays", "last", *(f"life-{number}" for number in range(LIVES))}
+    assert set(rig.reconciler.held) == {"stays", "last", *(f"life-{number}" for number in range(LIVES))}
 
 
 def test_lives_of_one_id_take_no_more_room_than_one(rig: ControlRig) -> None:
     for _ in range(LIVES // 3):
         life(rig, "again")
-    assert set(rig.keeper.held) == {"again"}
+    assert set(rig.reconciler.held) == {"again"}
     assert {path: size for path, size in held(rig).items() if size > LIVES // 4} == {}

@@ -112,17 +112,17 @@ def counting(**counts: float) -> Metrics:
     return metrics
 
 
-def board() -> StatusStore:
-    board = StatusStore(PIPELINE)
-    board.hold({"a": registered()})
-    board.note(progress(position=15))
-    board.note(frontier([registered()], head=17, lagging={"a": 15}))
-    return board
+def status_store() -> StatusStore:
+    status_store = StatusStore(PIPELINE)
+    status_store.hold({"a": registered()})
+    status_store.note(progress(position=15))
+    status_store.note(frontier([registered()], head=17, lagging={"a": 15}))
+    return status_store
 
 
 def page(answers: Answers, own: Metrics | None = None, names: Mapping[str, str] | None = None) -> str:
     with beside(answers, names) as peers:
-        return exposition([own or Metrics(PIPELINE)], peers, lambda: [board().view()])
+        return exposition([own or Metrics(PIPELINE)], peers, lambda: [status_store().view()], 500)
 
 
 def text(metrics: Metrics) -> httpx.Response:

@@ -16,12 +16,12 @@ def record(value: bytes | None) -> Record:
 
 
 def test_answers_and_frontiers_reach_the_board() -> None:
-    board, unreadable = StatusStore(PIPELINE), list[Record]()
-    board.hold({"a": registered()})
-    handle = handler(board.note, lambda record, _: unreadable.append(record))
+    status_store, unreadable = StatusStore(PIPELINE), list[Record]()
+    status_store.hold({"a": registered()})
+    handle = handler(status_store.note, lambda record, _: unreadable.append(record))
     handle(record(progress(position=15).to_bytes()))
     handle(record(frontier([registered()], head=17).to_bytes()))
-    assert (board.view().seen["a"].position, board.view().source_snapshot, unreadable) == (15, 17, [])
+    assert (status_store.view().seen["a"].position, status_store.view().source_snapshot, unreadable) == (15, 17, [])
 
 
 def test_a_tombstone_says_nothing() -> None:
@@ -32,10 +32,10 @@ def test_a_tombstone_says_nothing() -> None:
 
 @given(st.binary() | st.text().map(str.encode) | st.just(b'{"record":"frontier"}'))
 def test_garbage_is_put_aside_with_a_reason_and_stops_nobody(garbage: bytes) -> None:
-    board, reasons = StatusStore(PIPELINE), list[str]()
-    handle = handler(board.note, lambda _, reason: reasons.append(reason))
+    status_store, reasons = StatusStore(PIPELINE), list[str]()
+    handle = handler(status_store.note, lambda _, reason: reasons.append(reason))
     handle(record(garbage))
     handle(record(progress(position=15).to_bytes()))
     assert len(reasons) == 1
     assert reasons[0].startswith("not a ")
-    assert board.view().seen["a"].position == 15
+    assert status_store.view().seen["a"].position == 15

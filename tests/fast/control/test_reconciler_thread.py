@@ -14,7 +14,7 @@ from sqlalchemy.engine import make_url
 
 from services.control.operations.reconciler import Reconciler
 from services.control.reconciler_thread import Worker
-from services.control.store.destination_topic import Announcer
+from services.control.store.destination_topic import DestinationPublisher
 from services.control.store.registry import Registry
 from services.control.view.status_store import StatusStore
 from shared.config.loading import load
@@ -34,7 +34,7 @@ class ControlRig:
 
     folder: Path
     registry: Registry
-    board: StatusStore = field(default_factory=lambda: StatusStore(PIPELINE))
+    status_store: StatusStore = field(default_factory=lambda: StatusStore(PIPELINE))
     topic: FakeTopic = field(default_factory=FakeTopic)
     source: FakeSource = field(default_factory=FakeSource)
     failures: list[Exception] = field(default_factory=list)
@@ -43,10 +43,12 @@ class ControlRig:
 
     def start(self, *ids: str, repeat_every_s: float = 60.0, alone: bool = True) -> Worker:
         file = config(self.folder, [destination(each) for each in ids])
-        announcer = Announcer(self.topic, "viaduck.destinations", PIPELINE)
-        keeper = Reconciler(file, self.registry, self.board, announcer, {}, self.source.look)
-        keeper.load()
-        self.worker = Worker(keeper, self.board, repeat_every_s, self.failures.append, self._load, alone=alone)
+        announcer = DestinationPublisher(self.topic, "viaduck.destinations", PIPELINE)
+        reconciler = Reconciler(file, self.registry, self.status_store, announcer, {}, self.source.look)
+        reconciler.load()
+        self.worker = Worker(
+            reconciler, self.status_store, repeat_every_s, self.failures.append, self._load, alone=alone
+        )
         self.worker.start()
         return self.worker
 
@@ -91,7 +93,7 @@ def test_a_source_that_can_not_be_reached_is_waited_for_and_named(rig: ControlRi
     rig.source.error = UNREACHABLE
     worker = rig.start("a")
     eventually(lambda: worker.source_problem == UNREACHABLE.message)
-    assert not rig.board.view().in_force
+    assert not rig.status_store.view().in_force
     rig.source.error = None
     eventually(rig.published("a"))
     eventually(lambda: worker.source_problem is None)
@@ -128,7 +130,7 @@ def test_a_reloaded_file_that_the_source_refutes_leaves_the_old_one_in_force(rig
     rig.source.error = ConfigError(["destinations[0].routing_value: 'x' is no INTEGER"])
     rig.reload("b")
     eventually(lambda: rig.source.looks == 2)
-    eventually(lambda: rig.board.view().in_force)
+    eventually(lambda: rig.status_store.view().in_force)
     rig.source.error = None
     rig.reload("a", "c")
     eventually(rig.published("a", "c"))
@@ -161,7 +163,7 @@ def test_answers_are_met_while_the_source_can_not_be_reached(rig: ControlRig) ->
     rig.start("a")
     eventually(rig.published("a"))
     rig.source.error = UNREACHABLE
-    rig.board.note(progress(Outcome.PARKED, error=problem("destination_damaged")))
+    rig.status_store.note(progress(Outcome.PARKED, error=problem("destination_damaged")))
     eventually(lambda: rig.registry.destinations()["a"].generation == 2)
 
 

@@ -81,9 +81,9 @@ def test_what_could_not_be_recovered_stands_in_the_trail(
     restore(registries[0], settings, read)
     with closing(ControlRig(settings.path.parent, url=url_of(registries[0]))) as rig:
         (entry,) = rig.http.get(f"{V1}/audit?destination=the pipeline").json()["items"]
-        rebuilt = rig.desk.trail.rebuilt()
+        rebuilt = rig.service.audit_log.rebuilt()
         assert rig.http.get(V1).json()["rebuilt"] is None
-        rig.board.remember_rebuilt(rebuilt)
+        rig.status_store.remember_rebuilt(rebuilt)
         shown = rig.http.get(V1).json()["rebuilt"]
     assert (entry["author"], entry["version"]) == ("rebuild", 1)
     assert entry["changes"] == {
@@ -96,7 +96,7 @@ def test_a_registry_that_nobody_lost_says_nothing(registries: tuple[Registry, Re
     restore(registries[0], settings, Memory(PIPELINE))
     assert registries[0].destinations() == {}
     with closing(ControlRig(settings.path.parent, url=url_of(registries[0]))) as rig:
-        assert rig.desk.trail.rebuilt() is None
+        assert rig.service.audit_log.rebuilt() is None
 
 
 class TestAnOlderCopy:

@@ -43,7 +43,7 @@ class Running:
     process: subprocess.Popen[bytes] | None = None
     kept: dict[str, Destination | None] = field(default_factory=dict)
     letters: list[DeadLetter] = field(default_factory=list)
-    documents: list[PipelineDocument] = field(default_factory=list)
+    pipeline_store: list[PipelineDocument] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.settings = KafkaSettings(self.bootstrap, embedded=True, signing=SIGNING)
@@ -58,7 +58,7 @@ class Running:
         if record.topic == self.topics.dead_letter:
             self.letters.append(DeadLetter.from_bytes(record.value or b""))
         elif record.topic == self.topics.pipelines:
-            self.documents.append(PipelineDocument.from_bytes(record.value or b""))
+            self.pipeline_store.append(PipelineDocument.from_bytes(record.value or b""))
         elif record.value != BROKEN:
             name = (record.key or "").split("/")[1]
             said = Destination.from_bytes(record.value or b"")
@@ -95,7 +95,7 @@ class Running:
 
     def said(self, pipeline: str) -> list[PipelineDocument]:
         """What it published of a pipeline that came over REST."""
-        return [each for each in self.documents if each.pipeline == pipeline]
+        return [each for each in self.pipeline_store if each.pipeline == pipeline]
 
     def status(self, id: str) -> Any:
         return self.get(f"/v1/pipelines/events/destinations/{id}")

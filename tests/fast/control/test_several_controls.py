@@ -31,11 +31,11 @@ def test_what_one_changes_the_other_shows_and_publishes(rigs: tuple[ControlRig, 
     one, other = rigs
     one.add("a")
     assert other.http.get(f"{D}/a").status_code == 404
-    other.keeper.refresh()
+    other.reconciler.refresh()
     assert other.http.get(f"{D}/a").json()["version"] == one.http.get(f"{D}/a").json()["version"]
     assert other.topic.kept["a"] == one.topic.kept["a"]
     other.http.delete(f"{D}/a")
-    one.keeper.refresh()
+    one.reconciler.refresh()
     assert one.topic.kept["a"] is None
 
 
@@ -43,7 +43,7 @@ def test_an_etag_of_one_is_good_at_the_other_and_stale_after_its_change(rigs: tu
     one, other = rigs
     one.add("a")
     seen = {"If-Match": one.http.get(f"{D}/a").headers["etag"]}
-    other.keeper.refresh()
+    other.reconciler.refresh()
     assert other.http.post(f"{D}/a/pause", headers=seen).status_code == 200
     assert one.http.post(f"{D}/a/resume", headers=seen).status_code == 412
 
@@ -73,7 +73,7 @@ def play(rig: ControlRig, rng: Random) -> None:
             case 2:
                 rig.http.post(f"{D}/{name}/reseed")
             case 3:
-                rig.keeper.refresh()
+                rig.reconciler.refresh()
             case _:
                 rig.http.put(f"{D}/{name}?check=false", entry(name))
 
@@ -88,10 +88,10 @@ def test_five_hundred_random_changes_at_both_end_with_one_truth(rigs: tuple[Cont
         thread.join()
     one, other = rigs
     for rig in rigs:
-        rig.keeper.refresh()
+        rig.reconciler.refresh()
     assert one.registry.destinations() == other.registry.destinations()
     assert one.topic.kept == other.topic.kept
-    trail = [(each.version, each.destination, each.generation) for each in one.desk.trail.entries(10_000)]
+    trail = [(each.version, each.destination, each.generation) for each in one.service.audit_log.entries(10_000)]
     assert len({version for version, _, _ in trail}) == len(trail)
     for name in one.registry.destinations():
         lives = [generation for _, destination, generation in reversed(trail) if destination == name]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -11,11 +11,11 @@ from services.reader.planner.scheduling import SourceState
 from services.reader.source.lake_source import Cut, Expired
 from shared.contracts.digest import value_digest
 from shared.contracts.errors import SourceError, ViaduckError
-from shared.contracts.messages import Frontier, Offer, Offered, Progress, WorkItem, parse_progress
+from shared.contracts.messages import Frontier, Offer, Offered, Progress, Told, WorkItem, parse_progress
 from shared.contracts.ranges import Range
-from shared.kafka.record import Record
 from shared.lake.catalog import Head
 from shared.runtime.metrics import Metrics
+from tests.fast.fake_sender import FakeSender
 from tests.fast.reader.simulation import EPOCH, sight
 
 UNREACHABLE = SourceError("source_unreachable", "nobody answers", "start it")
@@ -94,24 +94,8 @@ class FakeSource:
 
 
 @dataclass
-class FakeSender:
-    """Keeps what is sent. With ``refuses`` nothing is delivered."""
-
-    sent: list[Record] = field(default_factory=list)
-    refuses: bool = False
-
-    def send(
-        self,
-        topic: str,
-        key: str,
-        value: bytes | None,
-        headers: Mapping[str, str] | None = None,
-        on_delivery: Callable[[Exception | None], None] | None = None,
-    ) -> None:
-        if not self.refuses:
-            self.sent.append(Record(topic, 0, len(self.sent), key, value, headers or {}))
-        if on_delivery is not None:
-            on_delivery(ConnectionError("refused") if self.refuses else None)
+class ReaderSender(FakeSender):
+    """What a reader sends, as messages."""
 
     @property
     def items(self) -> list[WorkItem]:
@@ -129,7 +113,7 @@ class FakeSender:
     def offers(self) -> list[Offer]:
         return [message for message in self._progress() if isinstance(message, Offer)]
 
-    def _progress(self) -> list[Progress | Frontier | Offer]:
+    def _progress(self) -> list[Told]:
         return [parse_progress(record.value or b"") for record in self.sent if record.topic.endswith(".progress")]
 
 

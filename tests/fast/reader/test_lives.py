@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services.reader.messaging.status_repetition import Repeater
+from services.reader.messaging.status_repetition import StatusRepetition
 from services.reader.messaging.status_reporter import StatusReporter
 from services.reader.messaging.work_publisher import WorkPublisher
 from services.reader.planner.change_index import MOST_COUNTS, MOST_STEPS
@@ -11,7 +11,7 @@ from shared.contracts.messages import ItemKind, Outcome, Share
 from shared.kafka.topics import Topics
 from shared.runtime.metrics import Metrics
 from tests.fast.growth import sizes
-from tests.fast.reader.fakes import FakeSender
+from tests.fast.reader.fakes import ReaderSender
 from tests.fast.reader.planner.test_plan import Reader
 from tests.fast.reader.simulation import spec
 
@@ -23,9 +23,9 @@ class Day:
 
     def __init__(self) -> None:
         self.reader = Reader(spec("away"))
-        self.metrics, self.sender = Metrics("p"), FakeSender(refuses=True)
+        self.metrics, self.sender = Metrics("p"), ReaderSender(refuses=True)
         outlet = WorkPublisher(self.sender, Topics("v"), "p", "viaduck-0", Share(), lambda _: None)
-        self.teller, self.repeater = StatusReporter(outlet, self.metrics, 1), Repeater(outlet, 0.0)
+        self.teller, self.repeater = StatusReporter(outlet, self.metrics, 1), StatusRepetition(outlet, 0.0)
         self.reader.saw(1)
         self.reader.probed(away=1)
         self.head = 1
@@ -72,7 +72,7 @@ def test_a_day_of_lives_leaves_nothing_in_the_reader() -> None:
     day = Day()
     for number in range(LIVES):
         day.life(f"life-{number}")
-    held = day.reader.planner.ledger
+    held = day.reader.planner.index
     assert held is not None
     assert held.counts <= MOST_COUNTS
     bounds = {"_steps": MOST_STEPS, "_ends": MOST_STEPS, "_heap": 2 * 2 + SPARE + 1}

@@ -12,17 +12,17 @@ import pytest
 
 from services.reader.loop import Loop, offers, sharing
 from services.reader.messaging import status_repetition, status_reporter
-from services.reader.messaging.message_decoder import Answered, Inbox, Reached, Removed, Renewed, Wanted, Woken
-from services.reader.messaging.partitioner import Spread
+from services.reader.messaging.message_decoder import Answered, EventQueue, Reached, Removed, Renewed, Wanted, Woken
+from services.reader.messaging.partitioner import Partitioner
 from services.reader.messaging.work_publisher import WorkPublisher
-from services.reader.planner.frontier import CatalogTime, Standing, standing
+from services.reader.planner.frontier import CatalogTime, ShareState, standing
 from services.reader.planner.plan import Planner
 from services.reader.planner.sharing import SILENT_AFTER_S
 from services.reader.source import source_poller
 from shared.contracts.messages import Frontier, ItemKind, Outcome, Problem, Progress, Share, WorkItem, now
 from shared.kafka.topics import Topics
 from shared.runtime.metrics import Metrics
-from tests.fast.reader.fakes import UNREACHABLE, FakeSender, FakeSource, sample
+from tests.fast.reader.fakes import UNREACHABLE, FakeSource, ReaderSender, sample
 from tests.fast.reader.lakes import config
 from tests.fast.reader.simulation import spec
 from tests.fast.waiting import eventually
@@ -32,11 +32,11 @@ class Reader:
     """A loop, and an applier that answers every item at once as if it had done it."""
 
     def __init__(self, folder: Path, **sections: Any) -> None:
-        self.source, self.sender, self.inbox, self.metrics = FakeSource(), FakeSender(), Inbox(), Metrics("p")
+        self.source, self.sender, self.inbox, self.metrics = FakeSource(), ReaderSender(), EventQueue(), Metrics("p")
         self.caught_up = threading.Event()
         made = config(folder, **{"poll": {"interval_seconds": 0.05}, **sections})
         outlet = WorkPublisher(self.sender, Topics("v"), "p", made.instance.id, Share(), self.inbox.put)
-        self.spread = Spread()
+        self.spread = Partitioner()
         self.loop = Loop(made, self.source, self.inbox, outlet, self.spread, self.metrics, self.caught_up)
         self.positions: dict[str, int] = {}
         self._answered = 0
@@ -122,11 +122,11 @@ def test_the_next_item_goes_out_with_the_answer_and_waits_for_no_poll(make_reade
 def test_who_has_nothing_new_to_tell_goes_through_all_destinations_for_no_poll(
     make_reader: Callable[..., Reader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks: list[float] = []
+    looks: list[str] = []
 
-    def counted(planner: Planner, now_s: float, catalog: CatalogTime | None, **known: bool) -> Standing:
-        looks.append(now_s)
-        return standing(planner, now_s, catalog, **known)
+    def counted(planner: Planner, catalog: CatalogTime | None, **known: bool) -> ShareState:
+        looks.append(planner.revision)
+        return standing(planner, catalog, **known)
 
     def looks_during(polls: int) -> int:
         began, before = sample(reader.metrics, "polls_total"), len(looks)
@@ -357,6 +357,7 @@ def test_while_the_source_does_not_answer_no_metric_tells_a_lag(
 ) -> None:
     """It said 0.0 for as long as the source's catalog was locked."""
     monkeypatch.setattr(source_poller, "LOOK_WITHIN_S", 0.05)
+    monkeypatch.setattr(status_reporter, "AT_LEAST_EVERY_S", 0.1)
     reader, released = make_reader(), threading.Event()
 
     def wait() -> None:
@@ -368,13 +369,39 @@ def test_while_the_source_does_not_answer_no_metric_tells_a_lag(
     eventually(lambda: 'dest_lag_seconds{destination="a"' in reader.loop.exposition())
     reader.source.on_call = wait
     try:
-        eventually(lambda: 'dest_lag_seconds{destination="a"' not in reader.loop.exposition())
+        eventually(lambda: LAGS.isdisjoint(series(reader.loop.exposition())))
         assert (reader.loop.look_age_s or 0.0) > 0.05
         assert sample(reader.metrics, "source_look_age_seconds") > 0.05
         assert reader.loop.source_problem is not None
     finally:
         released.set()
-    eventually(lambda: 'dest_lag_seconds{destination="a"' in reader.loop.exposition())
+    eventually(lambda: series(reader.loop.exposition()) >= LAGS)
+
+
+@pytest.mark.slow
+def test_a_reader_that_stood_still_tells_no_lag_of_before_until_it_has_looked_again(
+    make_reader: Callable[..., Reader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its page answers at once after a freeze, and before its loop has turned."""
+    monkeypatch.setattr(source_poller, "LOOK_WITHIN_S", 0.05)
+    monkeypatch.setattr(status_reporter, "AT_LEAST_EVERY_S", 0.1)
+    reader = make_reader()
+    reader.inbox.put(Wanted(spec("a")))
+    reader.start()
+    reader.settles(1)
+    eventually(lambda: series(reader.loop.exposition()) >= LAGS)
+    reader.loop.stop()
+    reader.inbox.put(Woken())
+    eventually(lambda: LAGS.isdisjoint(series(reader.loop.exposition())))
+    assert (reader.loop.source_problem or "").startswith("the source was last looked at")
+
+
+LAGS = {"viaduck_dest_lag_seconds", "viaduck_dest_lag_snapshots"}
+
+
+def series(exposition: str) -> set[str]:
+    """The names of what is told of any destination."""
+    return {line.partition("{")[0] for line in exposition.splitlines() if "destination=" in line}
 
 
 @pytest.mark.slow
@@ -382,6 +409,7 @@ def test_a_source_that_fails_for_too_long_makes_every_lag_unknown(
     make_reader: Callable[..., Reader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(source_poller, "LOOK_WITHIN_S", 0.2)
+    monkeypatch.setattr(status_reporter, "AT_LEAST_EVERY_S", 0.1)
     reader = make_reader()
     reader.inbox.put(Wanted(spec("a")))
     reader.start()

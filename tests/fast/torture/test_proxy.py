@@ -178,32 +178,74 @@ def query(text: str) -> bytes:
     return b"Q" + (len(body) + 4).to_bytes(4, "big") + body
 
 
-def prepared(text: str) -> bytes:
-    body = b"name\0" + text.encode() + b"\0" + b"\0\0"
-    return b"P" + (len(body) + 4).to_bytes(4, "big") + body
+def message(kind: bytes, body: bytes) -> bytes:
+    return kind + (len(body) + 4).to_bytes(4, "big") + body
+
+
+SYNC = message(b"S", b"")
+
+
+def prepared(text: str, name: str = "name") -> bytes:
+    return message(b"P", name.encode() + b"\0" + text.encode() + b"\0" + b"\0\0")
+
+
+def bound(*values: str, name: str = "name") -> bytes:
+    """Values for a prepared statement, and its execution."""
+    texts = b"".join(len(value).to_bytes(4, "big") + value.encode() for value in values)
+    return message(b"B", b"\0" + name.encode() + b"\0" + b"\0\0" + len(values).to_bytes(2, "big") + texts + b"\0\0")
+
+
+def extended(text: str) -> bytes:
+    return prepared(text) + bound() + SYNC
+
+
+def commits(client: Client, stream: bytes, size: int) -> list[bytes]:
+    pieces = (stream[start : start + size] for start in range(0, len(stream), size))
+    return [transaction for piece in pieces for transaction in client.commits(piece)]
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 1000])
 def test_a_commit_is_found_however_the_stream_is_cut(size: int) -> None:
     sent = [
-        *STARTUP, query("BEGIN"), query("INSERT INTO t VALUES ('commit')"), b"S\x00\x00\x00\x04", query("COMMIT"),
-        query("begin; update u set a = 1; commit;"), prepared("BEGIN"), prepared("DELETE FROM v"), prepared("Commit"),
+        *STARTUP, query("BEGIN"), query("INSERT INTO t VALUES ('commit')"), SYNC, query("COMMIT"),
+        query("begin; update u set a = 1; commit;"), extended("BEGIN"), extended("DELETE FROM v"), extended("Commit"),
         query("ROLLBACK"), query("SELECT 'commit'"),
     ]  # fmt: skip
-    stream, client = b"".join(sent), Client()
-    found = [
-        transaction
-        for start in range(0, len(stream), size)
-        for transaction in client.commits(stream[start : start + size])
-    ]
+    found = commits(Client(), b"".join(sent), size)
     assert [what in transaction for what, transaction in zip((b"into t", b"update u", b"from v"), found, strict=True)]
     assert all(b"into t" not in transaction for transaction in found[1:])
 
 
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_a_batch_outside_a_transaction_commits_with_its_sync_and_a_question_does_not(size: int) -> None:
+    write = "INSERT INTO t VALUES ($1)"
+    sent = [
+        *STARTUP, prepared("SELECT $1", "ask"), bound("first", name="ask"), SYNC,
+        prepared(write, "write"), bound("second", name="write"), bound("third", name="write"), SYNC,
+        bound("fourth", name="ask"), SYNC, bound("fifth", name="write"), SYNC,
+    ]  # fmt: skip
+    found = commits(Client(), b"".join(sent), size)
+    assert [[word in each for word in (b"first", b"second", b"third", b"fourth", b"fifth")] for each in found] == [
+        [False, True, True, False, False],
+        [False, False, False, False, True],
+    ]
+
+
+ANSWERS = {
+    b"C\x00\x00\x00\x0bCOMMIT\0": True,
+    b"C\x00\x00\x00\x0fINSERT 0 1\0C\x00\x00\x00\x0dSELECT 1\0": True,
+    b"C\x00\x00\x00\x0dROLLBACK\0": False,
+    b"C\x00\x00\x00\x0fINSERT 0 1\0E\x00\x00\x00\x05\0": False,
+}
+
+
 @pytest.mark.parametrize("size", [1, 3, 100])
-def test_only_the_acknowledgement_of_a_commit_is_one(size: int) -> None:
-    tag = b"C\x00\x00\x00\x0bCOMMIT\0"
-    before = b"C\x00\x00\x00\x0dDELETE 1\0" + b"Z\x00\x00\x00\x05T"
-    server = Server()
-    assert not any(server.committed(before[start : start + size]) for start in range(0, len(before), size))
-    assert any(server.committed(tag[start : start + size]) for start in range(0, len(tag), size))
+@pytest.mark.parametrize(("answer", "committed"), ANSWERS.items())
+def test_what_became_of_a_transaction_is_known_when_the_server_is_ready_again(
+    size: int, answer: bytes, committed: bool
+) -> None:
+    before, ready = b"C\x00\x00\x00\x0dDELETE 1\0" + b"Z\x00\x00\x00\x05T", b"Z\x00\x00\x00\x05I"
+    stream, server = before + answer + ready, Server()
+    told = [server.committed(stream[start : start + size]) for start in range(0, len(stream), size)]
+    assert told[-1] is committed
+    assert set(told[:-1]) <= {None}

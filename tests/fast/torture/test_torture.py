@@ -22,6 +22,7 @@ from tests.torture import table
 from tests.torture import verdict as verdicts
 from tests.torture.fault import Fault
 from tests.torture.faults import broker, catalogs, messages, network, processes
+from tests.torture.fleet import Fleet, Member
 from tests.torture.forged import FORGERIES, harmful
 from tests.torture.lags import Lags
 from tests.torture.points import Passed, Point
@@ -287,6 +288,21 @@ def test_every_trouble_of_the_network_meets_every_server(world: World, monkeypat
     assert {kind.partition(" ")[2] for kind in brief} == set(names)
     assert {kind.partition(" ")[0] for kind in brief} == {"kafka", "postgres", "source", "registry"}
     assert len(network.disturbed(world, 4 * len(names))) == 4 * len(names)  # type: ignore[arg-type]
+
+
+class TestFleet:
+    def test_what_is_not_ready_says_why_and_what_nobody_starts_again_is_not_waited_for(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A run ended because not all services were ready, and did not tell which."""
+        monkeypatch.setattr("tests.torture.fleet.free_port", lambda: 8001)
+        fleet = Fleet(tmp_path / "viaduck.yaml", tmp_path, 8000, {})
+        said = {"reader": ["source: not seen yet"], "applier-2": list[str]()}
+        monkeypatch.setattr(Member, "is_ready", lambda member: member.name in ("applier-1", "control"))
+        monkeypatch.setattr(Member, "problems", lambda member: said[member.name])
+        assert fleet.complaints() == "reader: ['source: not seen yet']; applier-2: does not answer"
+        fleet.members["reader"].held = fleet.members["applier-2"].held = True
+        assert fleet.complaints() == "all are now"
 
 
 class TestVerdict:

@@ -159,6 +159,10 @@ class TestExitCodes:
     def test_of_status_beside_its_lines(self, code: int, state: str, wrong: int) -> None:
         assert len(contradictions_(code, [status(state=state)])) == wrong
 
+    @pytest.mark.parametrize(("code", "wrong"), [(0, 1), (1, 0), (2, 1)])
+    def test_of_status_beside_a_pipeline_that_can_not_be_used(self, code: int, wrong: int) -> None:
+        assert len(contradictions_(code, [status()], unusable=True)) == wrong
+
     def test_somebody_parked_is_shown_as_such(self) -> None:
         (lie,) = contradictions_(0, [status(state="seeding")], parked=[A])
         assert A in lie

@@ -147,7 +147,7 @@ def _the_other_goes_on(rig: FaultRig, operator: Client, named: str) -> None:
     died = [each for each, starts in rig.fleet.starts().items() if starts > before[each]]
     if died:
         raise AssertionError(f"{', '.join(died)} died of a pipeline that can't be used")
-    rig.observer.ask_status()
+    rig.observer.ask_status(unusable=SECOND if named == SECOND_SOURCE else None)
 
 
 def _reaches(rig: FaultRig, operator: Client, orders: Orders) -> None:

@@ -18,8 +18,8 @@ from typing import Any
 
 FOLDER = "VIADUCK_TORTURE_POINTS"
 LOOK_AT_CLOCK_S = 0.1
-LONGEST_COMMIT_S = 0.012
-"""A kill during COMMIT falls at a random moment of about as long as one takes."""
+DIRECT_COMMIT_S, EXTENSIONS_COMMIT_S = 0.004, 0.012
+"""A kill during COMMIT falls at a random moment of about as long as one takes, by who commits."""
 
 
 def _take(point: str, destination: str = "") -> None:
@@ -52,61 +52,72 @@ def _family() -> list[Any]:
     return [driver, *driver.children(recursive=True)]
 
 
-def _before(owner: Any, name: str, point: str, when: Callable[..., bool] = lambda *_, **__: True) -> None:
+Passing = Callable[..., object]
+"""Is called with the arguments of the function at which a point lies."""
+
+
+def _wrap(owner: Any, name: str, before: Passing | None = None, after: Passing | None = None) -> None:
+    """``after`` is left out where the function raises."""
     wrapped = getattr(owner, name)
 
     def passing(*given: Any, **named: Any) -> Any:
-        if when(*given, **named):
-            _take(point)
-        return wrapped(*given, **named)
-
-    setattr(owner, name, passing)
-
-
-def _after(owner: Any, name: str, point: str, whose: Callable[..., str] = lambda *_, **__: "") -> None:
-    wrapped = getattr(owner, name)
-
-    def passing(*given: Any, **named: Any) -> Any:
+        if before is not None:
+            before(*given, **named)
         result = wrapped(*given, **named)
-        _take(point, whose(*given, **named))
+        if after is not None:
+            after(*given, **named)
         return result
 
     setattr(owner, name, passing)
 
 
-def _soon_after(owner: Any, name: str, point: str) -> None:
-    """The point is passed on a thread of its own, a moment after the function has returned."""
-    wrapped = getattr(owner, name)
+def _at(point: str) -> Passing:
+    return lambda *_, **__: _take(point)
+
+
+def _at_commit(destination: str, within_s: float) -> None:
+    """Before COMMIT; and during it, on a thread of its own, some time within what it takes."""
+    _take("before-commit", destination)
 
     def later() -> None:
-        time.sleep(random.uniform(0, LONGEST_COMMIT_S))
-        _take(point)
+        time.sleep(random.uniform(0, within_s))
+        _take("during-commit")
 
-    def passing(*given: Any, **named: Any) -> Any:
-        result = wrapped(*given, **named)
-        if (Path(os.environ[FOLDER]) / point).exists():
-            threading.Thread(target=later, daemon=True).start()
-        return result
+    if (Path(os.environ[FOLDER]) / "during-commit").exists():
+        threading.Thread(target=later, daemon=True).start()
 
-    setattr(owner, name, passing)
+
+def _at_offsets(_: Any, offsets: Any) -> None:
+    if offsets:
+        _take("before-offset-commit")
 
 
 def _plant() -> None:
     from services.applier.apply import fence
+    from services.applier.apply.direct_commit import DirectApplier
     from services.applier.apply.transaction import Applier
     from services.applier.outbox import Outbox
     from services.applier.worker.task_run import Run
     from shared.kafka.work_consumer import WorkConsumer
 
-    _after(Run, "_read", "after-read")
-    _before(Applier, "_try", "before-transaction")
+    _wrap(Run, "_read", after=_at("after-read"))
+    for who in (DirectApplier, Applier):
+        _wrap(who, "_try", before=_at("before-transaction"), after=_at("after-commit"))
+    _wrap(DirectApplier, "_look", after=_at("after-fence"))
     for move in ("move_cursor", "replace_cursor", "create_cursor"):
-        _after(fence, move, "after-fence")
-    _after(fence, "stamp", "before-commit", lambda con, alias, stamp: str(stamp.item.destination))
-    _soon_after(fence, "stamp", "during-commit")
-    _after(Applier, "_try", "after-commit")
-    _before(Outbox, "send", "before-progress")
-    _before(WorkConsumer, "commit", "before-offset-commit", lambda _, offsets: bool(offsets))
+        _wrap(fence, move, after=_at("after-fence"))
+    _wrap(
+        DirectApplier,
+        "_send",
+        before=lambda _, lake, change, *__: _at_commit(str(change.target.item.destination), DIRECT_COMMIT_S),
+    )
+    _wrap(
+        fence,
+        "stamp",
+        after=lambda con, alias, stamp: _at_commit(str(stamp.item.destination), EXTENSIONS_COMMIT_S),
+    )
+    _wrap(Outbox, "send", before=_at("before-progress"))
+    _wrap(WorkConsumer, "commit", before=_at_offsets)
 
 
 def _follow_clock() -> None:

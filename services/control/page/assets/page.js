@@ -2,6 +2,7 @@
 (() => {
   "use strict";
   const HEIGHT = 170, DAY_S = 86400;
+  const WHOLE = [...Array(10).keys()].flatMap((power) => [1, 2, 5].map((each) => each * 10 ** power));
   const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
   const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
   const day = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
@@ -18,13 +19,14 @@
     const look = { stroke: style.color, font: "12px " + style.fontFamily, ticks: { show: false } };
     const grid = { stroke: style.getPropertyValue("--line").trim(), width: 1 };
     const wide = (_, labels) => 14 + 7 * Math.max(0, ...(labels || []).map((each) => each.length));
+    const steps = "whole" in plot.dataset ? { incrs: WHOLE } : {};
     return {
       width: width(plot), height: HEIGHT, padding: [8, 14, 0, 4], cursor: { y: false },
       legend: { show: names.length > 1, live: false, markers: { width: 0, fill: (_, index) => colours[index - 1] } },
       scales: { y: { range: (_, __, most) => [0, Math.max(most * 1.05, 1)] } },
       axes: [
         { ...look, grid: { show: false }, values: times, space: 60, size: 28 },
-        { ...look, grid, size: wide, values: (_, found) => found.map((each) => compact.format(each)), space: 34 },
+        { ...look, ...steps, grid, size: wide, values: (_, found) => found.map((each) => compact.format(each)), space: 34 },
       ],
       series: [{}, ...names.map((label, index) => ({
         label, stroke: colours[index], fill: index ? undefined : colours[index] + "22", width: 1.5, spanGaps: true,

@@ -81,6 +81,8 @@ def test_a_probe_only_asks(stored: Cursor, through: int) -> None:
 
 
 @given(GENERATIONS, GENERATIONS, POSITIONS)
-def test_a_seed_of_a_life_that_was_dropped_does_not_bring_it_back(buried: int, generation: int, through: int) -> None:
-    decision = decide(None, item(ItemKind.SEED, generation, -1, through), buried)
-    assert decision is (Decision.APPLY if generation > buried else Decision.FENCED)
+def test_a_seed_of_a_life_that_was_dropped_does_not_bring_it_back(
+    dropped_generation: int, generation: int, through: int
+) -> None:
+    decision = decide(None, item(ItemKind.SEED, generation, -1, through), dropped_generation)
+    assert decision is (Decision.APPLY if generation > dropped_generation else Decision.FENCED)

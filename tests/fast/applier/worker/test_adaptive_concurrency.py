@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from services.applier.worker.adaptive_concurrency import CONTENT_S, Width, unused_seconds
+from services.applier.worker.adaptive_concurrency import CONTENT_S, AdaptiveConcurrency, unused_seconds
 
 FAR: Callable[[int], float] = lambda width: 2.0 * width  # noqa: E731 - what is finished a second
 NEAR: Callable[[int], float] = lambda width: 60.0  # noqa: E731
@@ -31,11 +31,13 @@ def watch() -> Watch:
 
 
 @pytest.fixture
-def width(watch: Watch) -> Width:
-    return Width(2, 32, lambda: watch.wall, lambda: watch.unused)
+def width(watch: Watch) -> AdaptiveConcurrency:
+    return AdaptiveConcurrency(2, 32, lambda: watch.wall, lambda: watch.unused)
 
 
-def judged(width: Width, watch: Watch, rate: Callable[[int], float], to_spare: float, *, times: int = 1) -> list[int]:
+def judged(
+    width: AdaptiveConcurrency, watch: Watch, rate: Callable[[int], float], to_spare: float, *, times: int = 1
+) -> list[int]:
     """The widths after each of so many seconds, in which ``rate`` of the width were finished."""
     widths = []
     for _ in range(times):
@@ -45,42 +47,44 @@ def judged(width: Width, watch: Watch, rate: Callable[[int], float], to_spare: f
     return widths
 
 
-def test_who_waits_for_far_catalogs_takes_on_more_and_more(width: Width, watch: Watch) -> None:
+def test_who_waits_for_far_catalogs_takes_on_more_and_more(width: AdaptiveConcurrency, watch: Watch) -> None:
     assert judged(width, watch, FAR, 0.9, times=5) == [4, 8, 16, 32, 32]
 
 
-def test_on_a_machine_with_nothing_to_spare_nobody_goes_wide(width: Width, watch: Watch) -> None:
+def test_on_a_machine_with_nothing_to_spare_nobody_goes_wide(width: AdaptiveConcurrency, watch: Watch) -> None:
     assert judged(width, watch, NEAR, 0.01, times=3) == [2, 2, 2]
 
 
-def test_where_more_brings_nothing_it_is_tried_once_in_a_while_and_given_up(width: Width, watch: Watch) -> None:
+def test_where_more_brings_nothing_it_is_tried_once_in_a_while_and_given_up(
+    width: AdaptiveConcurrency, watch: Watch
+) -> None:
     assert judged(width, watch, NEAR, 0.5, times=4) == [4, 2, 2, 2]
     watch.passes(CONTENT_S, 0.0)
     width.begin()
     assert judged(width, watch, NEAR, 0.5, times=3) == [4, 2, 2]
 
 
-def test_it_ends_where_more_brings_no_more(width: Width, watch: Watch) -> None:
+def test_it_ends_where_more_brings_no_more(width: AdaptiveConcurrency, watch: Watch) -> None:
     crowded: Callable[[int], float] = lambda width: min(2.0 * width, 18.0)  # noqa: E731
     assert judged(width, watch, crowded, 0.5, times=6) == [4, 8, 16, 8, 8, 8]
 
 
-def test_with_little_to_spare_nothing_changes(width: Width, watch: Watch) -> None:
+def test_with_little_to_spare_nothing_changes(width: AdaptiveConcurrency, watch: Watch) -> None:
     judged(width, watch, FAR, 0.9)
     assert judged(width, watch, FAR, 0.08, times=3) == [4, 4, 4]
 
 
-def test_who_was_wide_and_finishes_as_much_with_less_goes_back(width: Width, watch: Watch) -> None:
+def test_who_was_wide_and_finishes_as_much_with_less_goes_back(width: AdaptiveConcurrency, watch: Watch) -> None:
     judged(width, watch, FAR, 0.9, times=5)
     assert judged(width, watch, NEAR, 0.01, times=5) == [16, 8, 4, 2, 2]
 
 
-def test_who_is_wide_and_finishes_less_with_less_stays_wide(width: Width, watch: Watch) -> None:
+def test_who_is_wide_and_finishes_less_with_less_stays_wide(width: AdaptiveConcurrency, watch: Watch) -> None:
     judged(width, watch, FAR, 0.9, times=5)
     assert judged(width, watch, FAR, 0.01, times=4) == [16, 32, 32, 32]
 
 
-def test_a_moment_is_too_short_to_judge_by_but_moments_add_up(width: Width, watch: Watch) -> None:
+def test_a_moment_is_too_short_to_judge_by_but_moments_add_up(width: AdaptiveConcurrency, watch: Watch) -> None:
     watch.passes(0.125, 0.9)
     width.judge(5, full=True)
     assert width.now == 2
@@ -89,26 +93,28 @@ def test_a_moment_is_too_short_to_judge_by_but_moments_add_up(width: Width, watc
     assert width.now == 4
 
 
-def test_nothing_is_judged_before_every_place_had_its_turn(width: Width, watch: Watch) -> None:
+def test_nothing_is_judged_before_every_place_had_its_turn(width: AdaptiveConcurrency, watch: Watch) -> None:
     watch.passes(5.0, 0.9)
     width.judge(1, full=True)
     assert width.now == 2
 
 
-def test_places_that_nobody_needs_say_nothing(width: Width, watch: Watch) -> None:
+def test_places_that_nobody_needs_say_nothing(width: AdaptiveConcurrency, watch: Watch) -> None:
     for _ in range(5):
         watch.passes(1.0, 0.9)
         width.judge(4, full=False)
     assert width.now == 2
 
 
-def test_idleness_before_a_batch_says_nothing(width: Width, watch: Watch) -> None:
+def test_idleness_before_a_batch_says_nothing(width: AdaptiveConcurrency, watch: Watch) -> None:
     watch.passes(3600, 1.0)
     width.begin()
     assert judged(width, watch, NEAR, 0.01) == [2]
 
 
-def test_what_a_batch_had_on_trial_at_its_end_is_not_judged_by_the_next(width: Width, watch: Watch) -> None:
+def test_what_a_batch_had_on_trial_at_its_end_is_not_judged_by_the_next(
+    width: AdaptiveConcurrency, watch: Watch
+) -> None:
     judged(width, watch, NEAR, 0.9)
     width.begin()
     assert judged(width, watch, FAR, 0.05, times=2) == [4, 4]
@@ -119,7 +125,7 @@ def test_what_a_batch_had_on_trial_at_its_end_is_not_judged_by_the_next(width: W
 
 
 def test_most_is_never_less_than_least(watch: Watch) -> None:
-    wide = Width(4, 1, lambda: watch.wall, lambda: watch.unused)
+    wide = AdaptiveConcurrency(4, 1, lambda: watch.wall, lambda: watch.unused)
     assert judged(wide, watch, FAR, 0.9, times=3) == [4, 4, 4]
     assert wide.most == 4
 

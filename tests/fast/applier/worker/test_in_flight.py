@@ -7,7 +7,7 @@ from concurrent.futures import Future
 import pytest
 
 from services.applier.model.task import Target, TargetResult
-from services.applier.worker.in_flight import SPINS_TIMES, Doing, UnderWay, crowded_out, unanswered
+from services.applier.worker.in_flight import SPINS_TIMES, Doing, InFlight, crowded_out, unanswered
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.errors import POLICY, Action
 from shared.contracts.messages import DesiredState, Destination, ItemKind, LakeRef, SeedMode, WorkItem
@@ -36,8 +36,8 @@ class Watch:
             self.bytes += self.rate
         return self.bytes
 
-    def begin(self) -> UnderWay:
-        return UnderWay(lambda: self.wall, self.used, LOOK_AFTER_S, self.moved)
+    def begin(self) -> InFlight:
+        return InFlight(lambda: self.wall, self.used, LOOK_AFTER_S, self.moved)
 
 
 def target(catalog: str = "postgres:dbname=x") -> Target:
@@ -55,41 +55,41 @@ def watch() -> Watch:
 
 
 @pytest.fixture
-def under_way(watch: Watch) -> UnderWay:
+def in_flight(watch: Watch) -> InFlight:
     return watch.begin()
 
 
-def begin(under_way: UnderWay, number: int = 0) -> Doing:
+def begin(in_flight: InFlight, number: int = 0) -> Doing:
     doing: Future[TargetResult | None] = Future()
-    under_way.begin(doing, (number, target()))
+    in_flight.begin(doing, (number, target()))
     return doing
 
 
-def seconds_until_stalled(under_way: UnderWay, watch: Watch) -> float:
+def seconds_until_stalled(in_flight: InFlight, watch: Watch) -> float:
     began = watch.wall
-    while not under_way.has_stalled(STALL_S, DEADLINE_S):
-        assert under_way.wait() == []
+    while not in_flight.has_stalled(STALL_S, DEADLINE_S):
+        assert in_flight.wait() == []
     return watch.wall - began
 
 
-def test_who_waits_while_nothing_is_done_takes_nobodys_place(under_way: UnderWay) -> None:
-    stuck, other = begin(under_way, 0), begin(under_way, 1)
-    assert under_way.silent == 0
-    assert under_way.wait() == []
-    assert under_way.silent == 2
+def test_who_waits_while_nothing_is_done_takes_nobodys_place(in_flight: InFlight) -> None:
+    stuck, other = begin(in_flight, 0), begin(in_flight, 1)
+    assert in_flight.silent == 0
+    assert in_flight.wait() == []
+    assert in_flight.silent == 2
     other.set_result(None)
-    assert under_way.wait() == [(1, None)]
-    assert (under_way.silent, len(under_way)) == (1, 1)
+    assert in_flight.wait() == [(1, None)]
+    assert (in_flight.silent, len(in_flight)) == (1, 1)
     stuck.set_result(None)
-    assert under_way.wait() == [(0, None)]
-    assert (under_way.silent, len(under_way)) == (0, 0)
+    assert in_flight.wait() == [(0, None)]
+    assert (in_flight.silent, len(in_flight)) == (0, 0)
 
 
-def test_who_is_at_work_keeps_its_place(under_way: UnderWay, watch: Watch) -> None:
+def test_who_is_at_work_keeps_its_place(in_flight: InFlight, watch: Watch) -> None:
     watch.share = 0.9
-    begin(under_way)
-    assert under_way.wait() == []
-    assert under_way.silent == 0
+    begin(in_flight)
+    assert in_flight.wait() == []
+    assert in_flight.silent == 0
 
 
 @pytest.mark.parametrize(
@@ -103,37 +103,37 @@ def test_who_is_at_work_keeps_its_place(under_way: UnderWay, watch: Watch) -> No
 )
 def test_who_moves_bytes_has_until_the_deadline(watch: Watch, share: float, rate: int, given_up_after: float) -> None:
     watch.share, watch.rate = share, rate
-    under_way = watch.begin()
-    begin(under_way)
-    assert seconds_until_stalled(under_way, watch) == pytest.approx(given_up_after, abs=1.0)
+    in_flight = watch.begin()
+    begin(in_flight)
+    assert seconds_until_stalled(in_flight, watch) == pytest.approx(given_up_after, abs=1.0)
 
 
 @pytest.mark.parametrize(("share", "given_up_after"), [(0.0, STALL_S), (0.9, DEADLINE_S)])
 def test_where_nobody_can_tell_bytes_cpu_tells(watch: Watch, share: float, given_up_after: float) -> None:
     watch.share, watch.bytes = share, None
-    under_way = watch.begin()
-    begin(under_way)
-    assert seconds_until_stalled(under_way, watch) == pytest.approx(given_up_after, abs=1.0)
+    in_flight = watch.begin()
+    begin(in_flight)
+    assert seconds_until_stalled(in_flight, watch) == pytest.approx(given_up_after, abs=1.0)
 
 
 def test_who_spun_and_then_moves_bytes_is_at_work_again(watch: Watch) -> None:
     watch.share = 0.9
-    under_way = watch.begin()
-    begin(under_way)
+    in_flight = watch.begin()
+    begin(in_flight)
     while watch.wall < SPINS_TIMES * STALL_S - 5.0:
-        assert under_way.wait() == []
+        assert in_flight.wait() == []
     watch.rate, spun_s = 1, watch.wall
-    assert seconds_until_stalled(under_way, watch) == pytest.approx(DEADLINE_S - spun_s, abs=1.0)
+    assert seconds_until_stalled(in_flight, watch) == pytest.approx(DEADLINE_S - spun_s, abs=1.0)
 
 
-def test_one_that_stalls_has_done_so_since_it_was_begun(under_way: UnderWay, watch: Watch) -> None:
+def test_one_that_stalls_has_done_so_since_it_was_begun(in_flight: InFlight, watch: Watch) -> None:
     """Others that came back meanwhile make it wait no longer."""
-    begin(under_way, 0)
+    begin(in_flight, 0)
     while watch.wall < STALL_S:
-        begin(under_way, 1).set_result(None)
-        assert under_way.wait() == [(1, None)]
-    assert seconds_until_stalled(under_way, watch) <= 1.5 * STALL_S - STALL_S + 1.0
-    ((number, _, seconds),) = under_way.left()
+        begin(in_flight, 1).set_result(None)
+        assert in_flight.wait() == [(1, None)]
+    assert seconds_until_stalled(in_flight, watch) <= 1.5 * STALL_S - STALL_S + 1.0
+    ((number, _, seconds),) = in_flight.left()
     assert number == 0
     assert seconds == pytest.approx(1.5 * STALL_S, abs=1.0)
 

@@ -39,5 +39,5 @@ def test_a_task_that_spark_begins_once_more_finds_nothing_to_do(tmp_path: Path) 
     choice = Choice(TASKS[:2], str(tmp_path))
     for _ in range(2):
         claim(choice, lambda _: 0)
-    with pytest.raises(RuntimeError, match="begun before"):
+    with pytest.raises(RuntimeError, match="started before"):
         claim(choice, lambda _: 0)

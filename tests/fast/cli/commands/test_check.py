@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from services.cli.commands import check
 from services.cli.runtime.writable import require_writable
+from shared.config.catalogs import ResolvedLake
 from shared.config.deployment import load_all
 from shared.contracts.errors import ConfigError
+from shared.lake.attach import attach
+from shared.lake.engine import connect
 
 FILE = """
 source: {catalog: "sqlite:source.sqlite", data_path: "data", table: "events"}
@@ -114,3 +119,36 @@ def test_output_that_finds_no_room_ends_with_3_and_one_line() -> None:
         "standard output: No space left on device",
         "make room there, or name another place",
     ]
+
+
+def lake(folder: Path, name: str, data_path: str, tells: str | None = None) -> str:
+    """A lake, and its entry in the file. ``tells``: the data path that its owner then writes into its catalog."""
+    file = folder / f"{name}.sqlite"
+    with closing(connect()) as con:
+        attach(con, "lake", ResolvedLake(f"sqlite:{file}", data_path=data_path), read_only=False, create=True)
+    if tells is not None:
+        with closing(sqlite3.connect(file)) as catalog, catalog:
+            catalog.execute("UPDATE ducklake_metadata SET value = ? WHERE key = 'data_path'", [tells])
+    return f"  - {{id: {name}, routing_value: {name}, catalog: 'sqlite:{file}'}}\n"
+
+
+def test_a_catalog_that_moves_its_lake_into_anothers_folder_is_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What no file declares its owner may change: to a folder that the keys of both open."""
+    mine, theirs = f"{tmp_path}/mine/", f"{tmp_path}/theirs/"
+    file = written(tmp_path, "destinations:\n" + lake(tmp_path, "a", mine) + lake(tmp_path, "b", theirs))
+    check.main(load_all([file]))
+    calm = " ".join(capsys.readouterr().out.split())
+    assert f"only its catalog says that its files are at {theirs}: write that as its data_path" in calm
+    assert "destination b the data path" not in calm
+
+    for moved in (mine, f"{mine}deeper/", f"{tmp_path}/"):
+        (tmp_path / "b.sqlite").unlink()
+        declared = f"  - {{id: a, routing_value: a, catalog: 'sqlite:{tmp_path}/a.sqlite', data_path: '{mine}'}}\n"
+        file = written(tmp_path, "destinations:\n" + declared + lake(tmp_path, "b", theirs, moved))
+        assert check.main(load_all([file])) == check.UNREACHABLE
+        told = " ".join(capsys.readouterr().out.split())
+        assert "no destination b" in told, moved
+        assert "of a, which is another lake" in told, moved
+        assert "ok destination a" in told, "the file says where that is"

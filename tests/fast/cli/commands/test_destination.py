@@ -19,7 +19,7 @@ from services.cli.commands.destination_actions import progress as progress_bar
 from services.cli.commands.work import KINDS_HELP
 from services.cli.main import app
 from services.control.operations.work_items import Work
-from services.control.store.audit_log import Trail
+from services.control.store.audit_log import AuditLog
 from services.control.view.status_store import StatusStore
 from shared.contracts.errors import ConfigError
 from shared.contracts.messages import ItemKind, Outcome
@@ -27,6 +27,8 @@ from tests.fast.control.examples import PIPELINE, problem, progress
 from tests.fast.control.live_server import served
 from tests.fast.control.operations.test_work_items import TOPICS, FakeBroker, item, letter
 from tests.fast.control.rig import ControlRig, offered
+from tests.fast.control.view.test_lake_health import figures
+from tests.fast.control.view.test_lake_health import told as health_told
 from tests.fast.waiting import eventually
 
 
@@ -55,7 +57,7 @@ class Terminal:
 def terminal(tmp_path: Path) -> Iterator[Terminal]:
     broker = FakeBroker()
 
-    def work(board: StatusStore, trail: Trail) -> Work:
+    def work(board: StatusStore, trail: AuditLog) -> Work:
         return Work(PIPELINE, TOPICS, broker, broker, board.view, trail)
 
     sections = {
@@ -81,7 +83,7 @@ def test_a_destination_is_added_switched_shown_and_removed(terminal: Terminal) -
         assert switched["state"] == state
     assert [each["id"] for each in terminal.json("destination", "list", "--prefix", "a")] == ["a"]
     assert terminal.json("destination", "list", "--state", "paused") == []
-    assert "is forgotten" in terminal.run("destination", "remove", "a").stdout
+    assert "is removed" in terminal.run("destination", "remove", "a").stdout
     assert terminal.json("destination", "list") == []
 
 
@@ -161,7 +163,7 @@ def test_a_pipeline_is_put_from_a_file_shown_and_removed(terminal: Terminal, tmp
     assert [each["managed_by"] for each in terminal.json("pipeline", "list")] == ["file", "api"]
     with Client(terminal.url) as client:
         assert client.put_pipeline("orders", put["document"], check=False)["version"] == 1
-    assert "orders and its destinations are forgotten" in terminal.run("pipeline", "remove", "orders").stdout
+    assert "orders and its destinations are removed" in terminal.run("pipeline", "remove", "orders").stdout
     refused = terminal.fails("pipeline", "remove", "orders")
     assert isinstance(refused, Rejected)
     assert refused.kind == "not_found"
@@ -326,3 +328,30 @@ def test_the_first_token_is_made_in_the_registry_itself(
     terminal.run("token", "create", "deploy", "--scope", "read")
     terminal.run("token", "revoke", token["id"])
     assert isinstance(terminal.fails("token", "list"), Rejected)
+
+
+def test_the_health_of_lakes_is_shown_with_the_most_files_first(terminal: Terminal) -> None:
+    for name, files in (("a", 3), ("b", 9), ("c", 5)):
+        add(terminal, name, "--no-check")
+        terminal.rig.status_store.note(health_told(name, figures=figures(files=files)))
+    assert [each["id"] for each in terminal.json("destination", "health")] == ["b", "c", "a"]
+    assert [each["id"] for each in terminal.json("destination", "health", "--sort", "id", "--limit", "2")] == ["a", "b"]
+    (one,) = terminal.json("destination", "health", "a")
+    assert (one["files"], one["small_file_share"]) == (3, 0.3333)
+    shown = terminal.run("destination", "health").stdout
+    assert shown.index("\nb") < shown.index("\nc") < shown.index("\na")
+
+
+def test_a_lake_that_can_t_be_looked_at_makes_the_exit_code_1(terminal: Terminal) -> None:
+    add(terminal, "a", "--no-check")
+    terminal.rig.status_store.note(health_told("a", figures=None, error=problem("access_denied")))
+    assert "access_denied: it is access_denied" in terminal.run("destination", "health", code=1).stdout
+    assert terminal.json("destination", "health", "a", code=1)[0]["error"]["type"] == "access_denied"
+
+
+def test_a_sort_key_that_is_none_is_refused_with_those_that_there_are(terminal: Terminal) -> None:
+    refused = terminal.fails("destination", "health", "--sort", "size")
+    assert isinstance(refused, Rejected)
+    assert "size" in str(refused)
+    assert "small_file_share" in str(refused)
+    assert isinstance(terminal.fails("destination", "health", "nowhere"), Rejected)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from typer.testing import CliRunner
+from viaduck_client import Rejected
 
 from services.cli.main import app
 from tests.fast.cli.fake_control import FakeControl, serving, status
@@ -33,3 +35,34 @@ def test_nothing_is_told_of_a_source_that_is_not() -> None:
     with serving(FakeControl([status("a")])) as control:
         done = CliRunner().invoke(app, ["status", "--url", control.url])
     assert (done.exit_code, done.stderr) == (0, "")
+
+
+class Withholding(FakeControl):
+    """Serves ``events``, and of ``orders`` only why it can't be used."""
+
+    def answer(self, path: str, query: dict[str, list[str]]) -> tuple[int, dict[str, Any]]:
+        match path.strip("/").split("/"):
+            case ["v1", "pipelines"]:
+                return 200, {"items": [{"name": "events"}, {"name": "orders"}], "next": None}
+            case ["v1", "pipelines", "orders"]:
+                return 200, {
+                    "name": "orders",
+                    "refused": ["source.catalog_env: \x1b[1mORDERS is not set"],
+                    "frontier": None,
+                }
+        return super().answer(path, query)
+
+
+@pytest.mark.parametrize("words", [[], ["--json"]], ids=["table", "lines"])
+def test_a_pipeline_that_can_not_be_used_hides_none_of_the_others(words: list[str]) -> None:
+    with serving(Withholding([status("a"), status("b")])) as control:
+        done = CliRunner().invoke(app, ["status", "--url", control.url, *words])
+    assert done.exit_code == 1
+    assert all(each in done.stdout for each in ("a", "b"))
+    assert " ".join(done.stderr.split()) == "orders: source.catalog_env: \\x1b[1mORDERS is not set"
+
+
+def test_a_pipeline_that_is_not_there_is_refused_as_ever() -> None:
+    with serving(FakeControl([status("a")])) as control:
+        done = CliRunner().invoke(app, ["destination", "list", "--pipeline", "nobody", "--url", control.url])
+    assert isinstance(done.exception, Rejected)

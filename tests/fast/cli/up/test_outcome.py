@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from services.cli.up.outcome import GRACE_S, Tally, Verdict, reasons
+from services.cli.up.outcome import GRACE_S, ProgressSummary, Verdict, reasons
 
 PROBLEM = {"type": "access_denied", "message": "no", "hint": "grant", "retryable": False, "since": "…"}
 
@@ -11,11 +11,13 @@ def dest(id: str, state: str = "running", through: int | None = 7, error: Any = 
     return {"id": id, "state": state, "known_through": through, "error": error}
 
 
-def tally(*destinations: dict[str, Any], settled: bool = True, fresh: bool = True, source: int | None = 7) -> Tally:
-    return Tally(7, source, settled, fresh, destinations)
+def tally(
+    *destinations: dict[str, Any], settled: bool = True, fresh: bool = True, source: int | None = 7
+) -> ProgressSummary:
+    return ProgressSummary(7, source, settled, fresh, destinations)
 
 
-def code(*tallies: Tally, now: float = 0.0) -> int | None:
+def code(*tallies: ProgressSummary, now: float = 0.0) -> int | None:
     verdict = Verdict()
     return [verdict.code(each, now) for each in tallies][-1]
 
@@ -57,9 +59,9 @@ def test_what_the_reader_said_of_an_older_head_decides_nothing() -> None:
 
 
 def test_nothing_is_decided_before_control_knows_every_destination_of_the_file() -> None:
-    early = Tally(7, 7, True, True, [dest("a")], frozenset({"a", "b"}))
+    early = ProgressSummary(7, 7, True, True, [dest("a")], frozenset({"a", "b"}))
     assert code(early) is None
-    assert code(Tally(7, 7, True, True, [dest("a"), dest("b", "paused")], frozenset({"a", "b"}))) == 0
+    assert code(ProgressSummary(7, 7, True, True, [dest("a"), dest("b", "paused")], frozenset({"a", "b"}))) == 0
 
 
 def test_a_source_that_never_rests_does_not_keep_it_from_ending() -> None:

@@ -91,7 +91,7 @@ def test_nothing_is_done_to_all_by_leaving_the_filter_out(rig: ControlRig, body:
 def test_who_has_seen_other_numbers_changes_nothing(rig: ControlRig) -> None:
     before = rig.registry.destinations()
     refused = rig.http.post(f"{D}:resume", {"state": ["parked"], "expected": 2})
-    assert (refused.status_code, "3 destinations fit, not 2" in refused.text) == (412, True)
+    assert (refused.status_code, "3 destinations match, not 2" in refused.text) == (412, True)
     assert rig.registry.destinations() == before
     assert ask(rig, "resume", {"state": ["parked"], "expected": 3})["changed"] == 3
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from html import unescape
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from services.control.api.destinations import LONGEST_MESSAGE, _commits
 from services.control.api.models import Detail
 from services.control.app import build
 from services.control.model.lifecycle import Registered
@@ -23,9 +25,10 @@ from services.control.web.guard import Asked, Denied, Guard
 from services.control.web.paging import page
 from services.control.web.problems import ProblemDocument
 from shared.contracts.messages import Outcome
+from shared.lake.catalog import Stamped
 from shared.runtime.background import Heartbeat
 from shared.runtime.loopback import is_loopback
-from tests.fast.control.examples import PIPELINE, by_id, declared, frontier, problem, progress, registered
+from tests.fast.control.examples import PIPELINE, START, by_id, declared, frontier, problem, progress, registered
 from tests.fast.control.http import Http
 
 V1 = f"/v1/pipelines/{PIPELINE}"
@@ -37,12 +40,12 @@ def client(
     checks: Mapping[str, str | None] | None = None,
     view: Callable[[], Any] | None = None,
 ) -> Http:
-    board = StatusStore(PIPELINE)
-    board.file_in_force = True
-    board.hold(by_id(held))
-    board.note(progress(position=15, rows_applied=7))
-    board.note(frontier(held, head=17))
-    served = PipelineHandle(view or board.view)
+    status_store = StatusStore(PIPELINE)
+    status_store.file_in_force = True
+    status_store.hold(by_id(held))
+    status_store.note(progress(position=15, rows_applied=7))
+    status_store.note(frontier(held, head=17))
+    served = PipelineHandle(view or status_store.view)
     sources = Sources(lambda: {PIPELINE: served}, lambda: checks or {"broker": None}, lambda: "viaduck_up 1.0\n")
     return Http(build(sources, guard or Guard(loopback=True)))
 
@@ -142,12 +145,12 @@ def test_a_list_gives_a_hundred_unless_asked_otherwise() -> None:
 
 
 def test_a_list_is_filtered_and_sorted_and_paged_alike() -> None:
-    board = StatusStore(PIPELINE)
+    status_store = StatusStore(PIPELINE)
     held = [registered(name, declared=declared(name)) for name in ("ab", "ac", "b", "c")]
-    board.hold(by_id(held))
-    board.note(progress(Outcome.PARKED, "b", error=problem("access_denied")))
-    board.note(frontier(held, head=17, lagging={"ac": 15, "c": 15}))
-    http = client(view=board.view)
+    status_store.hold(by_id(held))
+    status_store.note(progress(Outcome.PARKED, "b", error=problem("access_denied")))
+    status_store.note(frontier(held, head=17, lagging={"ac": 15, "c": 15}))
+    http = client(view=status_store.view)
 
     def ids(query: str) -> list[str]:
         return [item["id"] for item in http.get(f"{V1}/destinations?{query}").json()["items"]]
@@ -321,11 +324,11 @@ HOSTILE = """<script>alert(1)</script><img src=x onerror=alert(1)>'"&{{ 7*7 }}{%
 
 
 def test_whatever_a_routing_value_or_an_error_holds_is_shown_as_text() -> None:
-    board = StatusStore(PIPELINE)
-    board.hold({"a": registered(declared=declared(routing_value=HOSTILE))})
+    status_store = StatusStore(PIPELINE)
+    status_store.hold({"a": registered(declared=declared(routing_value=HOSTILE))})
     error = problem().model_copy(update={"message": HOSTILE, "hint": HOSTILE, "type": HOSTILE})
-    board.note(progress(Outcome.PARKED, error=error))
-    html = client(view=board.view).get("/").text
+    status_store.note(progress(Outcome.PARKED, error=error))
+    html = client(view=status_store.view).get("/").text
     assert "<script>" not in html
     assert "<img" not in html
     assert "{{ 7*7 }}" in html
@@ -333,11 +336,11 @@ def test_whatever_a_routing_value_or_an_error_holds_is_shown_as_text() -> None:
 
 
 def test_the_page_shows_every_destination_with_its_state_position_lag_and_error() -> None:
-    board = StatusStore(PIPELINE)
-    board.hold(by_id([registered()]))
-    board.note(progress(Outcome.PARKED, position=15, error=problem("table_mismatch")))
-    board.note(frontier([registered()], head=17, lagging={"a": 15}))
-    html = client(view=board.view).get("/").text
+    status_store = StatusStore(PIPELINE)
+    status_store.hold(by_id([registered()]))
+    status_store.note(progress(Outcome.PARKED, position=15, error=problem("table_mismatch")))
+    status_store.note(frontier([registered()], head=17, lagging={"a": 15}))
+    html = client(view=status_store.view).get("/").text
     for shown in ("parked", ">15<", ">2<", "2.5 s", "it is table_mismatch", "do something", "<b>17</b>"):
         assert shown in html
 
@@ -370,13 +373,13 @@ def test_every_library_comes_with_its_licence() -> None:
 
 
 def test_the_list_can_be_searched_filtered_and_sorted() -> None:
-    board = StatusStore(PIPELINE)
+    status_store = StatusStore(PIPELINE)
     held = [registered("a"), registered("b", declared=declared("b", routing_value="München")), registered("c")]
-    board.hold(by_id(held))
-    board.note(progress(position=15))
-    board.note(progress(Outcome.PARKED, "c", error=problem("access_denied")))
-    board.note(frontier(held, head=17, lagging={"b": 15}))
-    http = client(view=board.view)
+    status_store.hold(by_id(held))
+    status_store.note(progress(position=15))
+    status_store.note(progress(Outcome.PARKED, "c", error=problem("access_denied")))
+    status_store.note(frontier(held, head=17, lagging={"b": 15}))
+    http = client(view=status_store.view)
 
     def shown(query: str) -> list[str]:
         return re.findall(r'<td class="name"><a href="destinations/(\w+)"', http.get(f"/?{query}").text)
@@ -397,3 +400,20 @@ def test_a_long_page_has_a_next_one() -> None:
     html = http.get("/").text
     link = unescape(re.findall(r'<a href="([^"]+)" rel="next"', html)[0])
     assert (html.count("<tr>"), http.get(link).text.count("<tr>")) == (51, 2)
+
+
+STAMP = {"pipeline": PIPELINE, "destination": "a", "kind": "changes", "generation": 1, "after": 1, "through": 2,
+         "item": "i", "deleted": 0, "inserted": 1}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["[" * 3_000, "[]", "null", json.dumps({**STAMP, "kind": None}), json.dumps({**STAMP, "inserted": "<b>"}),
+     json.dumps({**STAMP, "kind": "k" * 500}), json.dumps({**STAMP, "generation": 2**63}),
+     json.dumps({**STAMP, "through": 2**70}), json.dumps({**STAMP, "more": "x" * 10_000})],
+)  # fmt: skip
+def test_a_stamp_that_the_lakes_owner_wrote_breaks_no_page(said: str) -> None:
+    """It was a 500 of the destination's page, and of its history."""
+    good = Stamped(1, START, "m" * 5_000, json.dumps(STAMP))
+    found = _commits([Stamped(2, START, "m", said), good], StatusStore(PIPELINE).view(), "a")
+    assert [(each.snapshot, len(each.message)) for each in found] == [(1, LONGEST_MESSAGE)]

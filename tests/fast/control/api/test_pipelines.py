@@ -16,12 +16,12 @@ from sqlalchemy.engine import make_url
 
 from services.control.app import build
 from services.control.store.database import Database
-from services.control.store.pipeline_store import Documents
+from services.control.store.pipeline_store import PipelineStore
 from services.control.view.destination_status import View
 from services.control.view.status_store import StatusStore
 from services.control.web.context import PipelineHandle, Sources
 from services.control.web.guard import Guard
-from shared.config.pipeline_files import Copies
+from shared.config.pipeline_files import PipelineFiles
 from shared.contracts.messages import Outcome
 from shared.kafka.embedded import EmbeddedBroker
 from tests.fast.control.examples import by_id, declared, frontier, problem, progress, registered
@@ -49,7 +49,7 @@ def rigs(tmp_path: Path) -> Iterator[tuple[ControlRig, ControlRig]]:
 
 @pytest.fixture
 def http(rigs: tuple[ControlRig, ControlRig]) -> Http:
-    served = {each.pipeline: each.served for each in rigs}
+    served = {each.pipeline: each.handle for each in rigs}
     return Http(build(Sources(lambda: served, dict, str, rigs[0].tokens), Guard(loopback=True)))
 
 
@@ -107,7 +107,7 @@ def test_the_page_of_all_shows_what_is_in_flight_and_who_is_worst(
     orders.said(word.model_copy(update={"pipeline": "orders", "lagging": lagging}))
     error = problem("access_denied", retryable=False)
     orders.said(progress(Outcome.PARKED, "b", error=error).model_copy(update={"pipeline": "orders"}))
-    orders.pulse.feel()
+    orders.history.feel()
     row = http.get("/").text.split('href="pipelines/orders/"')[1].split("</tr>")[0]
     assert '<td class="number wide">2</td>' in row
     worst = row.index('href="pipelines/orders/destinations/b">b</a> <span class="parked">')
@@ -126,15 +126,15 @@ def test_the_page_of_all_has_pages_and_stays_small(tmp_path: Path) -> None:
 
 
 def crowded(pipeline: str) -> Callable[[], View]:
-    board = StatusStore(pipeline)
+    status_store = StatusStore(pipeline)
     held = [registered(declared=declared(f"{'x' * 190}{name}")) for name in "abc"]
-    board.hold(by_id(held))
+    status_store.hold(by_id(held))
     for each in held:
         said = progress(Outcome.PARKED, each.id, error=problem("access_denied"))
-        board.note(said.model_copy(update={"pipeline": pipeline}))
+        status_store.note(said.model_copy(update={"pipeline": pipeline}))
     trouble = problem().model_copy(update={"message": '"' * 9_000, "hint": "株" * 9_000})
-    board.note(frontier(held).model_copy(update={"pipeline": pipeline, "error": trouble}))
-    return board.view
+    status_store.note(frontier(held).model_copy(update={"pipeline": pipeline, "error": trouble}))
+    return status_store.view
 
 
 def test_an_action_on_a_pipeline_s_page_goes_back_to_that_page(http: Http, rigs: tuple[ControlRig, ControlRig]) -> None:
@@ -356,8 +356,10 @@ def test_a_removal_that_a_crash_cut_short_is_finished_at_the_next_start(running:
     running.end(signal.SIGKILL)
     state = running.folder / "state"
     with closing(Database(make_url(f"sqlite:///{state}/registry.sqlite"))) as database:
-        documents = Documents(database, Copies(state), FakeTopic("viaduck.pipelines"), "viaduck.pipelines")
-        documents.end("put", "deleted", "somebody")
+        pipeline_store = PipelineStore(
+            database, PipelineFiles(state), FakeTopic("viaduck.pipelines"), "viaduck.pipelines"
+        )
+        pipeline_store.end("put", "deleted", "somebody")
     running.serving_folder(running.folder / "files")
     eventually(lambda: running.kept["b"] is None)
     assert there(running) == [("one", "file")]

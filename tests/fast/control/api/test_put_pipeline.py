@@ -42,8 +42,8 @@ def faults(rig: ControlRig, sent: Any, path: str = P, kind: str = "invalid") -> 
     """What is said of which field; and that nothing changed."""
     answer = rig.http.put(path, sent)
     assert (answer.status_code, answer.json()["type"]) == (422, f"/docs/errors#{kind}"), answer.text
-    assert (rig.documents.all, rig.pipelines_topic.sent) == ({}, [])
-    assert rig.documents.is_new() is False  # the file's own pipeline is in it
+    assert (rig.pipeline_store.all, rig.pipelines_topic.sent) == ({}, [])
+    assert rig.pipeline_store.is_new() is False  # the file's own pipeline is in it
     return {field["path"]: field["message"] for field in answer.json()["fields"]}
 
 
@@ -55,8 +55,8 @@ def test_put_creates_shows_and_copies_a_pipeline(rig: ControlRig) -> None:
     assert said["document"] == document()
     shown = rig.http.get(P)
     assert (shown.json(), shown.headers["etag"]) == (said, '"1"')
-    assert rig.fleet.deployment.copies.read("orders") == Copy(document(), 1)
-    config = rig.fleet.deployment.of("orders")
+    assert rig.manager.deployment.copies.read("orders") == Copy(document(), 1)
+    config = rig.manager.deployment.of("orders")
     assert (config.source.table, config.server) == ("orders", rig.config.server)
 
 
@@ -82,7 +82,7 @@ def test_destinations_may_come_later(rig: ControlRig) -> None:
     sent = document()
     del sent["destinations"]
     assert rig.http.put(P, sent).status_code == 201
-    assert rig.fleet.deployment.of("orders").destinations == ()
+    assert rig.manager.deployment.of("orders").destinations == ()
 
 
 def test_an_etag_is_for_who_means_what_he_saw(rig: ControlRig) -> None:
@@ -99,7 +99,7 @@ def test_delete_forgets_it_and_only_once(rig: ControlRig) -> None:
     rig.http.put(P, document())
     assert rig.http.delete(P).status_code == 204
     assert (rig.http.get(P).status_code, rig.http.delete(P).status_code) == (404, 404)
-    assert rig.fleet.deployment.names == ("events",)
+    assert rig.manager.deployment.names == ("events",)
     assert rig.http.put(P, document()).status_code == 201
 
 
@@ -109,7 +109,7 @@ def test_what_a_file_declares_is_the_files(rig: ControlRig) -> None:
 
 
 def test_beside_one_file_alone_there_is_no_room(rig: ControlRig) -> None:
-    rig.fleet.room = False
+    rig.manager.room = False
     answer = rig.http.put(P, document())
     assert (answer.status_code, answer.json()["type"]) == (409, "/docs/errors#one_file_alone")
     assert "-c FOLDER" in answer.json()["hint"]
@@ -173,7 +173,7 @@ def test_a_relative_path_means_something_else_to_every_service(tmp_path: Path) -
             "source.catalog", "source.data_path", "template.catalog", "template.data_path",
             "destinations[0].catalog_env", "destinations[0].data_path",
         }  # fmt: skip
-        assert all("write the whole path" in each for each in said.values())
+        assert all("write an absolute path" in each for each in said.values())
 
 
 def test_only_what_the_lists_of_the_server_allow_may_be_named(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_a_table_of_another_pipeline_is_taken(rig: ControlRig) -> None:
     sent = document(destinations=[{"id": "x", "routing_value": "x", "catalog": theirs.catalog, "table": theirs.table}])
     assert faults(rig, sent) == {
         "destinations[0].table": "lake and table are those of filed in the pipeline events too;"
-        " write another catalog, schema or table"
+        " choose another catalog, schema or table"
     }  # fmt: skip
 
 
@@ -212,7 +212,7 @@ def test_what_is_no_document_is_refused(rig: ControlRig, body: str) -> None:
     answer = rig.http.request("PUT", P, content=body.encode(), headers={"content-type": "application/json"})
     assert answer.status_code == 422
     assert answer.headers["content-type"] == "application/problem+json"
-    assert rig.documents.all == {}
+    assert rig.pipeline_store.all == {}
 
 
 @pytest.mark.parametrize("name", [*(each for each in HOSTILE if each != "NULL"), *TOO_MUCH, "a/b", "%2e%2e", "é", ".."])
@@ -223,7 +223,7 @@ def test_a_name_is_a_name_or_nothing_and_no_file_comes_of_it(rig: ControlRig, na
         assert answer.status_code in (404, 405, 422)
         assert "set-cookie" not in answer.headers
     assert sorted(rig.folder.rglob("*")) == before
-    assert rig.documents.all == {}
+    assert rig.pipeline_store.all == {}
 
 
 PLACES = [
@@ -245,13 +245,13 @@ def test_a_value_is_kept_as_it_is_or_refused_by_its_field(rig: ControlRig, place
     answer = rig.http.request("PUT", P, content=json.dumps(sent).encode(), headers={"content-type": "application/json"})
     if answer.status_code == 201:
         assert rig.http.get(P).json()["document"] == sent
-        assert rig.fleet.deployment.withheld == {}
-        assert "orders" in rig.fleet.deployment.names
+        assert rig.manager.deployment.withheld == {}
+        assert "orders" in rig.manager.deployment.names
     else:
         assert answer.status_code == 422, answer.text
         assert any(each["path"].startswith(section) for each in answer.json()["fields"])
         assert len(answer.content) < 20_000
-        assert rig.documents.all == {}
+        assert rig.pipeline_store.all == {}
 
 
 @pytest.mark.parametrize("value", [*HOSTILE, *TOO_MUCH, "half \ud800"])
@@ -261,7 +261,7 @@ def test_a_key_is_a_key_or_nothing(rig: ControlRig, value: str) -> None:
         answer = rig.http.request("PUT", P, content=body, headers={"content-type": "application/json"})
         assert answer.status_code == 422, answer.text
         assert len(answer.content) < 40_000
-    assert rig.documents.all == {}
+    assert rig.pipeline_store.all == {}
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE"])
@@ -293,7 +293,7 @@ def test_one_that_can_not_run_here_is_listed_with_the_reason_and_can_be_removed(
 
 def test_what_is_put_into_a_pipeline_without_a_file_has_no_relative_path(rig: ControlRig, tmp_path: Path) -> None:
     rig.http.put(P, document())
-    rig.keeper.config = rig.fleet.deployment.of("orders")
+    rig.reconciler.config = rig.manager.deployment.of("orders")
     answer = rig.http.put(f"{V1}/destinations/x?check=false", entry("x", data_path="/data/x"))
     assert answer.status_code == 422
     assert [each["path"] for each in answer.json()["fields"]] == ["catalog"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -10,9 +12,12 @@ from typing import Any
 
 import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from services.control.store.idempotency_store import KEPT_FOR_S, MOST, MOST_BYTES, Answers, Kept
 from services.control.web.idempotency import NAME
+from services.control.web.json_bodies import FIRST_LOOK, members, strictly
 from shared.runtime.version import REVISION, build_version, version
 from tests.fast.control.live_server import served
 from tests.fast.control.rig import V1, ControlRig, D, entry
@@ -235,9 +240,9 @@ def test_what_can_be_no_key_is_refused(rig: ControlRig, bad: str) -> None:
 
 def test_a_failure_of_ours_is_not_kept_so_that_the_same_key_may_be_tried_again(rig: ControlRig) -> None:
     wanted = entry("late", id="late")
-    there, rig.keeper.seen = rig.keeper.seen, None  # the source has not been seen yet
+    there, rig.reconciler.seen = rig.reconciler.seen, None  # the source was not polled yet
     assert post(rig, f"{D}:validate", wanted, {NAME: "k"}).status_code == 503
-    rig.keeper.seen = there
+    rig.reconciler.seen = there
     assert post(rig, f"{D}:validate", wanted, {NAME: "k"}).status_code == 200
 
 
@@ -307,3 +312,60 @@ def test_an_import_takes_lines_or_an_array(rig: ControlRig) -> None:
     assert [(each["line"], each["status"]) for each in done["lines"]] == [(1, 201), (2, 201), (3, 422)]
     broken = rig.http.request("POST", f"{D}:import", content=b"[{", headers={"Content-Type": "application/json"})
     assert kind(broken) == "invalid"
+
+
+MILLIONS = (
+    b"1\n" * 1_000_000, b"\n" * 1_000_000, b"1\n" * 10_001, b"[" + b"{}," * 1_000_000 + b"{}]",
+    b"[" + b"1," * 500_000 + b"oops",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("body", MILLIONS, ids=range(len(MILLIONS)))
+def test_an_import_of_millions_is_refused_before_it_is_looked_into(rig: ControlRig, body: bytes) -> None:
+    """Two megabytes cost control two minutes and 2 GB of memory."""
+    began = time.process_time()
+    answer = rig.http.request("POST", f"{D}:import", content=body, headers={"Content-Type": "application/x-ndjson"})
+    assert (answer.status_code, kind(answer)) == (413, "too_large")
+    assert time.process_time() - began < 2.0
+
+
+def test_one_line_of_an_import_is_no_larger_than_a_put(rig: ControlRig) -> None:
+    large = b'{"id": "x", "name": "' + b"n" * 1_000_000 + b'"}'
+    line = rig.http.request("POST", f"{D}:import", content=large, headers={"Content-Type": "application/x-ndjson"})
+    assert "longer than 1,000,000" in line.json()["lines"][0]["detail"]
+    member = rig.http.request(
+        "POST", f"{D}:import", content=b"[" + large + b"]", headers={"Content-Type": "application/json"}
+    )
+    assert (kind(member), "longer than 1,000,000" in member.text) == ("invalid", True)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=8,
+)
+
+
+@given(st.lists(JSON, max_size=6), st.sampled_from([None, 1, "\t"]))
+def test_the_members_of_an_array_are_those_of_its_json(array: list[Any], indent: str | int | None) -> None:
+    text = json.dumps(array, indent=indent)
+    assert list(members(f" {text}\n".encode(), 10_000)) == array
+
+
+@given(st.lists(st.text(alphabet='0123456789-.eE"\\[]{},: \n', max_size=6)))
+def test_what_is_no_array_is_no_array_member_by_member_either(parts: list[str]) -> None:
+    body = ("[" + ",".join(parts) + "]").encode()
+    try:
+        whole = strictly(body)
+    except ValueError:
+        with pytest.raises(ValueError):
+            list(members(body, 10_000))
+    else:
+        assert list(members(body, 10_000)) == whole
+
+
+def test_a_number_that_lies_across_the_first_look_is_read_whole() -> None:
+    for spaces in range(FIRST_LOOK - 6, FIRST_LOOK + 2):
+        assert list(members(b"[" + b" " * 3 + b'"' + b"x" * spaces + b'",123456]', 10_000))[1:] == [123456]
+        assert list(members(b"[" + b"[" + b" " * spaces + b"]" + b",1234]", 10_000))[1:] == [1234]
+    assert list(members(b"[" + b"1" * 4_200 + b"]", 10_000)) == [int("1" * 4_200)]

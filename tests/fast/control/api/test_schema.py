@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from services.control.operations.work_items import Work
-from services.control.store.audit_log import Trail
+from services.control.store.audit_log import AuditLog
 from services.control.view.status_store import StatusStore
 from shared.contracts.digest import value_digest
 from tests.fast.control.examples import PIPELINE
@@ -59,8 +59,8 @@ def rig(tmp_path: Path) -> Iterator[ControlRig]:
     broker.put(item("one"))
     broker.put(letter())
 
-    def work(board: StatusStore, trail: Trail) -> Work:
-        return Work(PIPELINE, TOPICS, broker, broker, board.view, trail)
+    def work(status_store: StatusStore, trail: AuditLog) -> Work:
+        return Work(PIPELINE, TOPICS, broker, broker, status_store.view, trail)
 
     make_source(tmp_path)
     source = FakeSource(lake=f"sqlite:{tmp_path}/source.sqlite")
@@ -90,4 +90,4 @@ def test_no_request_makes_it_break_its_own_schema(rig: ControlRig, tmp_path: Pat
             cwd=tmp_path, capture_output=True, text=True, timeout=280, check=False,
         )  # fmt: skip
     assert done.returncode == 0, done.stdout[-12_000:] + done.stderr[-2_000:]
-    assert {"added", "removed"} <= {each.deed for each in Trail(rig.registry.database, "orders").entries(100)}
+    assert {"added", "removed"} <= {each.deed for each in AuditLog(rig.registry.database, "orders").entries(100)}

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from services.control.model.lifecycle import (
@@ -16,11 +16,14 @@ from services.control.model.lifecycle import (
     adopt,
     answer,
     declare,
+    drop,
     reconcile,
     remove,
+    reseed,
+    rewind,
 )
 from shared.contracts.errors import POLICY, ConfigError
-from shared.contracts.messages import MAX_GENERATION, DesiredState, LakeRef, Outcome, Progress, SeedMode
+from shared.contracts.messages import ADOPTABLE, MAX_GENERATION, DesiredState, LakeRef, Outcome, Progress, SeedMode
 from tests.fast.control.examples import by_id, declared, problem, progress, registered, revision
 
 NEW = revision("2", 60)
@@ -159,6 +162,21 @@ def test_a_cursor_of_an_older_life_is_not_adopted() -> None:
 def test_a_generation_never_shrinks_and_never_becomes_garbage(generation: int) -> None:
     after = adopt(registered(generation=7), generation, NEW)
     assert 7 <= after.generation <= MAX_GENERATION
+
+
+@given(st.integers(min_value=1, max_value=2**64))
+@example(MAX_GENERATION)
+@example(ADOPTABLE)
+def test_whatever_a_cursor_says_another_life_can_follow_and_be_told_of(generation: int) -> None:
+    """A tenant wrote 2**53 into his own cursor and removed his files: no destination of the pipeline was heard of any
+    more, since what was to be said of his could not be."""
+    held = adopt(registered(), generation, NEW)
+    damaged = progress(
+        Outcome.PARKED, generation=min(held.generation, MAX_GENERATION), error=problem("destination_damaged")
+    )
+    for after in (answer(held, damaged, "park", NEW), reseed(held, NEW), rewind(held, 3, NEW), drop(held, NEW)):
+        assert after.generation == held.generation + 1
+        assert after.message("p").generation == after.generation
 
 
 def test_the_file_takes_over_what_came_over_rest_if_it_is_the_same_table() -> None:

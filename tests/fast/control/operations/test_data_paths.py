@@ -79,7 +79,7 @@ def test_so_is_a_pipeline_whose_destinations_lie_in_anothers(rig: ControlRig) ->
 def test_so_is_a_file_that_changes_into_the_place_of_what_came_over_rest(rig: ControlRig, tmp_path: Path) -> None:
     given = [destination("filed", data_path="s3://tenants/a/filed/")]
     with pytest.raises(ConfigError) as caught:
-        rig.keeper.apply(config(tmp_path, given, **SECTIONS))
+        rig.reconciler.apply(config(tmp_path, given, **SECTIONS))
     (line,) = caught.value.mistakes
     assert line.startswith("destinations: the data path of filed lies within that of a, which came over REST")
 

@@ -89,7 +89,7 @@ def test_a_database_that_is_there_is_somebodys_until_an_operator_says_otherwise(
     rig.offers([offered("theirs")])
     shown = rig.proposals()["theirs"]
     assert shown["reason"] == "failed"
-    assert "there is a database appear_theirs already" in shown["message"]
+    assert "the database appear_theirs exists" in shown["message"]
     assert rig.http.post(f"{V1}/proposals/{shown['id']}:accept").status_code == 201
     assert databases(postgres) == {"appear_theirs": None}
 

@@ -167,7 +167,7 @@ def test_a_rewind_begins_a_life_at_a_snapshot_that_the_source_still_has(tmp_path
 
 def test_a_later_life_forgets_that_one_was_rewound(rig: ControlRig) -> None:
     rig.add("a")
-    rig.desk._require_retained = lambda snapshot: None  # type: ignore[method-assign]
+    rig.service._checks.require_retained = lambda snapshot: None  # type: ignore[method-assign]
     rig.http.post(f"{D}/a/rewind", {"to": 1})
     rig.http.post(f"{D}/a/reseed")
     published = rig.published("a")
@@ -206,7 +206,7 @@ def test_what_the_file_declares_is_changed_by_the_file_alone_and_may_be_paused(r
     for answer in (rig.http.put(f"{D}/filed?check=false", entry("filed")), rig.http.delete(f"{D}/filed")):
         assert (answer.status_code, answer.json()["type"]) == (409, "/docs/errors#declared_by_file")
     assert rig.http.post(f"{D}/filed/pause").json()["state"] == "paused"
-    rig.keeper.apply(rig.config)
+    rig.reconciler.apply(rig.config)
     assert rig.http.get(f"{D}/filed").json()["state"] == "paused"
 
 
@@ -319,7 +319,7 @@ def test_what_is_on_the_servers_lists_is_taken(tmp_path: Path) -> None:
 
 def test_while_the_source_was_not_seen_nothing_can_be_added(tmp_path: Path) -> None:
     with closing(ControlRig(tmp_path)) as rig:
-        rig.keeper.seen = None
+        rig.reconciler.seen = None
         answer = rig.http.put(f"{D}/a", entry("a"))
         assert (answer.status_code, answer.json()["type"]) == (503, "/docs/errors#unavailable")
 

@@ -141,8 +141,8 @@ def test_a_dismissed_value_is_not_made_when_the_policy_changes(open_rig: Open, t
     rig = open_rig("propose")
     rig.offered(acme=3, other=3)
     answer(rig, "acme", "dismiss")
-    rig.keeper.apply(config(tmp_path, template=TEMPLATE, appear={"policy": "create"}))
-    rig.arrivals.look()
+    rig.reconciler.apply(config(tmp_path, template=TEMPLATE, appear={"policy": "create"}))
+    rig.discovery.look()
     assert ids(rig) == {"other-lake"}
 
 
@@ -163,7 +163,7 @@ def test_limits_are_kept_by_the_registry_over_restarts_and_time_makes_room(open_
     again.offered(a=1, b=2)
     assert reasons(again) == {"a": "hour_full", "b": "hour_full"}
     again.now = START + timedelta(hours=1, seconds=1)
-    again.arrivals.look()
+    again.discovery.look()
     assert (ids(again), reasons(again)) == ({"b-lake", "c-lake", "d-lake"}, {"a": "full"})
 
 
@@ -185,7 +185,7 @@ def test_a_no_to_one_of_them_lets_the_other_appear(open_rig: Open) -> None:
     rig = open_rig()
     rig.offered(Acme=1, acme=9)
     answer(rig, "Acme", "dismiss")
-    rig.arrivals.look()
+    rig.discovery.look()
     assert (ids(rig), rig.proposals()) == ({"acme-lake"}, {})
 
 
@@ -208,7 +208,7 @@ def test_nothing_begins_by_itself_in_a_lake_that_is_there(open_rig: Open, tmp_pa
     rig.offered(acme=9)
     shown = rig.proposals()["acme"]
     assert (ids(rig), shown["reason"]) == (set(), "failed")
-    assert "there is a lake already" in shown["message"]
+    assert "a lake exists already" in shown["message"]
     assert answer(rig, "acme", "accept").status_code == 201
 
 
@@ -225,10 +225,10 @@ def test_what_fails_its_checks_is_proposed_with_the_reason_and_tried_again_later
     assert (refused.status_code, refused.json()["type"]) == (422, "/docs/errors#check_failed")
     in_the_way.unlink()
     rig.now += timedelta(seconds=60)
-    rig.arrivals.look()
+    rig.discovery.look()
     assert ids(rig) == set()
     rig.now += timedelta(seconds=300)
-    rig.arrivals.look()
+    rig.discovery.look()
     assert (ids(rig), rig.proposals()) == ({"acme-lake"}, {})
 
 
@@ -237,10 +237,10 @@ def test_many_failures_do_not_hold_up_the_look(open_rig: Open, tmp_path: Path) -
     rig = open_rig()
     rig.offered(**{f"t{number}": 1 for number in range(9)})
     said = [each["message"] for each in rig.proposals().values()]
-    assert sum("several before it failed" in each for each in said) == 4
+    assert sum("after several failures" in each for each in said) == 4
     assert sum("storage_refused" in each for each in said) == 5
     rig.now += timedelta(seconds=60)
-    rig.arrivals.look()
+    rig.discovery.look()
     assert all("storage_refused" in each["message"] for each in rig.proposals().values())
 
 
@@ -256,25 +256,25 @@ def test_a_value_with_a_destination_is_no_proposal_and_one_that_gets_it_no_longe
     assert list(rig.proposals()) == ["acme"]
     rig.add("mine", routing_value="acme")
     assert rig.proposals() == {}
-    rig.arrivals.look()
-    assert rig.arrivals.proposals.all() == {}
+    rig.discovery.look()
+    assert rig.discovery.proposals.all() == {}
 
 
 def test_before_the_file_is_in_force_nobody_appears(open_rig: Open) -> None:
     rig = open_rig()
-    rig.board.file_in_force = False
+    rig.status_store.file_in_force = False
     rig.offered(acme=3)
     assert ids(rig) == set()
 
 
 def test_a_flood_of_values_fills_the_registry_no_further(open_rig: Open) -> None:
     rig = open_rig("propose")
-    rig.arrivals.proposals = Proposals(rig.registry.database, PIPELINE, most_open=3)
+    rig.discovery.proposals = Proposals(rig.registry.database, PIPELINE, most_open=3)
     rig.offered(**{f"t{number}": 1 for number in range(9)})
     rig.offered(**{f"u{number}": 1 for number in range(9)})
     assert len(rig.proposals()) == 3
     answer(rig, next(iter(rig.proposals())), "dismiss")
-    rig.arrivals.look()
+    rig.discovery.look()
     assert len(rig.proposals()) == 3
 
 
@@ -341,26 +341,26 @@ def test_the_page_lists_them_and_takes_an_answer(open_rig: Open) -> None:
 
 def test_a_thread_of_its_own_meets_what_is_offered(open_rig: Open) -> None:
     rig = open_rig()
-    rig.arrivals.start()
+    rig.discovery.start()
     try:
-        rig.board.note(Offer(pipeline=PIPELINE, instance="viaduck-0", values=(offered("acme"),)))
+        rig.status_store.note(Offer(pipeline=PIPELINE, instance="viaduck-0", values=(offered("acme"),)))
         eventually(lambda: ids(rig) == {"acme-lake"})
         assert problems() == {}
     finally:
-        rig.arrivals.stop()
+        rig.discovery.stop()
 
 
 def test_a_defect_in_meeting_an_offer_is_named_and_the_next_offer_is_met(open_rig: Open) -> None:
     rig = open_rig()
-    rig.board.offers = _fails_once(rig.board.offers)  # type: ignore[method-assign]
-    rig.arrivals.start()
+    rig.status_store.offers = _fails_once(rig.status_store.offers)  # type: ignore[method-assign]
+    rig.discovery.start()
     try:
-        rig.board.note(Offer(pipeline=PIPELINE, instance="viaduck-0", values=(offered("acme"),)))
+        rig.status_store.note(Offer(pipeline=PIPELINE, instance="viaduck-0", values=(offered("acme"),)))
         eventually(lambda: problems() == {f"thread arrivals {PIPELINE}": "ended by KeyError; it begins again"})
-        rig.board.note(Offer(pipeline=PIPELINE, instance="viaduck-0", values=(offered("acme"),)))
+        rig.status_store.note(Offer(pipeline=PIPELINE, instance="viaduck-0", values=(offered("acme"),)))
         eventually(lambda: ids(rig) == {"acme-lake"})
     finally:
-        rig.arrivals.stop()
+        rig.discovery.stop()
 
 
 def _fails_once(offers: Callable[[], list[Offered]]) -> Callable[[], list[Offered]]:
@@ -376,6 +376,6 @@ def _fails_once(offers: Callable[[], list[Offered]]) -> Callable[[], list[Offere
 
 def test_an_offer_of_another_pipeline_is_nobodys(open_rig: Open) -> None:
     rig = open_rig()
-    rig.board.note(Offer(pipeline="another", instance="viaduck-0", values=(offered("acme"),)))
-    rig.arrivals.look()
+    rig.status_store.note(Offer(pipeline="another", instance="viaduck-0", values=(offered("acme"),)))
+    rig.discovery.look()
     assert ids(rig) == set()

@@ -82,7 +82,7 @@ def test_no_values_are_no_query_at_all() -> None:
 
 def test_a_value_that_is_none_of_the_type_is_refused_by_its_path(folder: Path) -> None:
     file = config(folder, [destination("a", routing_value="x")], routing={"field": "event_id"})
-    assert mistakes(file) == ["destinations[0].routing_value: 'x' is no BIGINT, as event_id is; write one that is"]
+    assert mistakes(file) == ["destinations[0].routing_value: 'x' is no BIGINT, the type of event_id; change it"]
 
 
 def test_duplicates_are_looked_for_after_the_cast(folder: Path) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from services.control.api.work import LONGEST_CURSOR
 from services.control.model.lifecycle import Refused
 from services.control.operations.replay_pacing import CONTINUES_WITHIN_S, Turn, paced
 from services.control.operations.work_items import REPLAYED_BY, Spans, Work
-from services.control.store.audit_log import WHOLE, Trail
+from services.control.store.audit_log import WHOLE, AuditLog
 from services.control.view.status_store import StatusStore
 from services.control.web.paging import read_spans, write_spans
 from shared.contracts.messages import DeadLetter, ItemKind, WorkItem
@@ -30,16 +29,13 @@ from shared.kafka.settings import KafkaSettings
 from shared.kafka.topics import Topics, ensure
 from tests.fast.control.examples import PIPELINE, START
 from tests.fast.control.rig import V1, ControlRig
+from tests.fast.fake_sender import FakeSender
 
 TOPICS = Topics()
 
 
-@dataclass
-class FakeBroker:
+class FakeBroker(FakeSender):
     """Topics with one partition, in memory."""
-
-    topics: dict[str, list[Record]] = field(default_factory=dict)
-    refuses: bool = False
 
     def newest(self, topic: str, count: int) -> list[Record]:
         return self.topics.get(topic, [])[-count:]
@@ -50,23 +46,6 @@ class FakeBroker:
     def within(self, topic: str, spans: Mapping[int, tuple[int, int]]) -> Iterator[Record]:
         first, end = spans.get(0, (0, 0))
         return iter(self.topics.get(topic, [])[first:end])
-
-    def send(
-        self,
-        topic: str,
-        key: str,
-        value: bytes | None,
-        headers: Mapping[str, str] | None = None,
-        on_delivery: Callable[[Exception | None], None] | None = None,
-    ) -> None:
-        lying = self.topics.setdefault(topic, [])
-        if not self.refuses:
-            lying.append(Record(topic, 0, len(lying), key, value, headers or {}))
-        if on_delivery is not None:
-            on_delivery(OSError() if self.refuses else None)
-
-    def flush(self, timeout_s: float) -> int:
-        return 0
 
     def put(self, message: WorkItem | DeadLetter, headers: Mapping[str, str] | None = None) -> None:
         topic = TOPICS.work if isinstance(message, WorkItem) else TOPICS.dead_letter
@@ -80,8 +59,8 @@ def broker() -> FakeBroker:
 
 @pytest.fixture
 def rig(tmp_path: Path, broker: FakeBroker) -> Iterator[ControlRig]:
-    def work(board: StatusStore, trail: Trail) -> Work:
-        return Work(PIPELINE, TOPICS, broker, broker, board.view, trail)
+    def work(status_store: StatusStore, trail: AuditLog) -> Work:
+        return Work(PIPELINE, TOPICS, broker, broker, status_store.view, trail)
 
     with closing(ControlRig(tmp_path, work=work)) as rig:
         rig.add("a")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -11,10 +12,11 @@ import httpx
 import pytest
 from markupsafe import escape
 
+from services.control.page import live
 from services.control.page.templates import breakable, count, duration, moment
 from services.control.page.truncation import clip
 from services.control.view.destination_status import View
-from services.control.view.history import EVERY_S, Pulse
+from services.control.view.history import EVERY_S, History
 from services.control.view.status_store import StatusStore
 from shared.contracts.messages import LakeRef, Outcome, Problem
 from tests.fast.control.examples import PIPELINE, START, by_id, declared, frontier, problem, progress, registered
@@ -160,6 +162,26 @@ def test_changes_come_as_events_and_nothing_else_does(rig: ControlRig) -> None:
         assert "access_denied" in events["overview"]
 
 
+@pytest.mark.parametrize("shown_by", ["token", "session"])
+def test_a_stream_ends_with_the_token_that_it_was_opened_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shown_by: str
+) -> None:
+    monkeypatch.setattr(live, "JUDGED_EVERY", 1)
+    with closing(ControlRig(tmp_path, loopback=False)) as rig:
+        token, text = rig.tokens.create("olga", "read", START)
+        rig.tokens.create("root", "admin", START)
+        headers = {"Authorization": f"Bearer {text}"}
+        if shown_by == "session":
+            headers = {"Cookie": f"viaduck_session={send(rig, '/login', f'token={text}').cookies['viaduck_session']}"}
+        with served(rig) as url, httpx.stream("GET", f"{url}/events", headers=headers, timeout=30) as stream:
+            lines = stream.iter_lines()
+            assert next_event(lines)[0] == "overview"
+            rig.tokens.revoke(token.id, START)
+            deadline = time.monotonic() + 30
+            for _ in lines:  # a comment comes every 15 s
+                assert time.monotonic() < deadline, "it goes on"
+
+
 def next_event(lines: Iterator[str]) -> tuple[str, str]:
     name, data = "", []
     for line in lines:
@@ -196,7 +218,7 @@ def test_an_update_is_small_whatever_ids_values_and_messages_hold(tmp_path: Path
     text = WORST[kind]
     with closing(ControlRig(tmp_path, pipeline="p" * 200)) as rig:
         park_all(rig, text)
-        rig.board.refused = tuple(f"destinations[{number}]: {text}" for number in range(1_000))
+        rig.status_store.refused = tuple(f"destinations[{number}]: {text}" for number in range(1_000))
         with served(rig) as url, httpx.stream("GET", f"{url}/events?sort=lag", timeout=20) as stream:
             lines = stream.iter_lines()
             events = dict([next_event(lines), next_event(lines)])
@@ -222,14 +244,14 @@ def park_all(rig: ControlRig, text: str) -> None:
         for n in range(60)
     ]
     error = Problem(type="destination_unreachable", message=text, hint=text, retryable=False)
-    rig.board.hold(by_id(held))
+    rig.status_store.hold(by_id(held))
     figures = {"position": 2**62, "rows_applied": 2**62, "through": 2**62}
     for each in held:
         said = progress(Outcome.PARKED, each.id, error=error, **figures)
-        rig.board.note(said.model_copy(update={"pipeline": rig.pipeline}))
+        rig.status_store.note(said.model_copy(update={"pipeline": rig.pipeline}))
     word = frontier(held, head=2**62, lagging={each.id: 1 for each in held})
     trouble = {"pipeline": rig.pipeline, "error": error}
-    rig.board.note(word.model_copy(update=trouble))
+    rig.status_store.note(word.model_copy(update=trouble))
 
 
 def test_an_ordinary_message_is_shown_whole_in_the_list_and_a_long_one_on_its_own_page(rig: ControlRig) -> None:
@@ -237,7 +259,7 @@ def test_an_ordinary_message_is_shown_whole_in_the_list_and_a_long_one_on_its_ow
     rig.said(progress(Outcome.PARKED, error=said))
     assert all(text in rig.http.get("/").text for text in ("m" * 200, "h" * 200))
     rig.said(progress(Outcome.PARKED, error=said.model_copy(update={"message": "m" * 5_000})))
-    rig.served.pane.forget()
+    rig.handle.snapshots.forget()
     assert "m" * 300 not in rig.http.get("/").text
     assert "m" * 5_000 in rig.http.get("/destinations/a").text
 
@@ -277,7 +299,7 @@ def test_the_history_says_how_long_each_apply_took_that_control_has_heard_of(rig
 def test_the_pulse_keeps_lag_and_rows_per_second() -> None:
     views = [view_with(rows=100), view_with(rows=150)]
     now = [1_000.0]
-    pulse = Pulse(lambda: views[0], lambda: now[0])
+    pulse = History(lambda: views[0], lambda: now[0])
     pulse.feel()
     pulse.feel()
     views.pop(0)
@@ -287,11 +309,11 @@ def test_the_pulse_keeps_lag_and_rows_per_second() -> None:
 
 
 def view_with(rows: int) -> View:
-    board = StatusStore(PIPELINE)
-    board.hold(by_id([registered()]))
-    board.note(progress(position=5, rows_applied=rows))
-    board.note(frontier([registered()], lagging={"a": 4}))
-    return board.view()
+    status_store = StatusStore(PIPELINE)
+    status_store.hold(by_id([registered()]))
+    status_store.note(progress(position=5, rows_applied=rows))
+    status_store.note(frontier([registered()], lagging={"a": 4}))
+    return status_store.view()
 
 
 @pytest.mark.parametrize(

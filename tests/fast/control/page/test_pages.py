@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,8 @@ import pytest
 
 from services.control.operations.work_items import Work
 from services.control.page.trouble import local
-from services.control.store.audit_log import Trail
-from services.control.view.history import EVERY_S, Pulse
+from services.control.store.audit_log import AuditLog
+from services.control.view.history import EVERY_S, History, Sample
 from services.control.view.status_store import MOST_APPLIERS, StatusStore
 from services.control.web.page_snapshot import ROWS
 from shared.contracts.messages import Lagging, LakeRef, Outcome
@@ -43,8 +44,8 @@ def broker() -> FakeBroker:
 
 @pytest.fixture
 def rig(tmp_path: Path, broker: FakeBroker) -> Iterator[ControlRig]:
-    def work(board: StatusStore, trail: Trail) -> Work:
-        return Work(PIPELINE, TOPICS, broker, broker, board.view, trail)
+    def work(status_store: StatusStore, trail: AuditLog) -> Work:
+        return Work(PIPELINE, TOPICS, broker, broker, status_store.view, trail)
 
     with closing(ControlRig(tmp_path, file=("filed",), work=work)) as rig:
         rig.add("a")
@@ -147,15 +148,15 @@ def test_a_key_among_properties_never_comes_back_either(rig: ControlRig) -> None
 
 
 def test_nobody_waits_for_a_paused_tenant_so_its_lag_is_not_the_worst() -> None:
-    board, now = StatusStore(PIPELINE), [1_000.0]
+    status_store, now = StatusStore(PIPELINE), [1_000.0]
     paused = registered("p", desired="paused")
-    board.hold(by_id([registered("a"), paused]))
+    status_store.hold(by_id([registered("a"), paused]))
     lagging = {"a": Lagging(known_through=8, lag_seconds=2.5), "p": Lagging(known_through=1, lag_seconds=400_000.0)}
-    board.note(frontier([registered("a"), paused]).model_copy(update={"lagging": lagging}))
-    pulse = Pulse(board.view, lambda: now[0])
+    status_store.note(frontier([registered("a"), paused]).model_copy(update={"lagging": lagging}))
+    pulse = History(status_store.view, lambda: now[0])
     pulse.feel()
     assert pulse.last.lag_s == 2.5
-    board.hold(by_id([paused]))
+    status_store.hold(by_id([paused]))
     now[0] += EVERY_S
     pulse.feel()
     assert pulse.last.lag_s == 0.0
@@ -188,7 +189,7 @@ def test_a_tenant_that_is_parked_is_not_promised_another_try(rig: ControlRig) ->
     word = frontier(rig.registry.destinations().values())
     rig.said(word.model_copy(update={"lagging": {"a": NEVER_REACHED}}))
     assert rig.http.get(f"{D}/a").json()["error"]["next_try_at"] is None
-    assert "it waits for you" in rig.http.get("/destinations/a").text
+    assert "resume it after you have corrected the cause" in rig.http.get("/destinations/a").text
 
 
 def test_a_destinations_page_says_where_it_is_without_its_secrets(rig: ControlRig) -> None:
@@ -198,14 +199,14 @@ def test_a_destinations_page_says_where_it_is_without_its_secrets(rig: ControlRi
     shown = rig.http.get("/destinations/there").text
     assert all(said in shown for said in ("db.example", "dbname=quack", "s3://quack/", "duck.ponds", "<code>q</code>"))
     named = declared("named", lake=LakeRef(catalog_env="QUACK_CATALOG"))
-    rig.board.hold(by_id([registered(declared=named)]))
-    rig.served.pane.forget()
+    rig.status_store.hold(by_id([registered(declared=named)]))
+    rig.handle.snapshots.forget()
     assert "in the variable <code>QUACK_CATALOG</code>" in rig.http.get("/destinations/named").text
 
 
 def test_what_a_file_keeps_to_itself_is_on_no_page(rig: ControlRig) -> None:
-    rig.board.hold(by_id([registered(declared=declared("secret", lake=LakeRef(from_file=True)))]))
-    rig.served.pane.forget()
+    rig.status_store.hold(by_id([registered(declared=declared("secret", lake=LakeRef(from_file=True)))]))
+    rig.handle.snapshots.forget()
     assert "in the configuration file" in rig.http.get("/destinations/secret").text
 
 
@@ -290,7 +291,7 @@ def parked(rig: ControlRig) -> ControlRig:
         rig.add(name)
     for name, reason in (("a", "access_denied"), ("b", "access_denied"), ("c", "table_mismatch")):
         rig.said(progress(Outcome.PARKED, name, seconds=100, error=problem(reason, retryable=False)))
-    rig.served.pane.forget()
+    rig.handle.snapshots.forget()
     return rig
 
 
@@ -305,10 +306,11 @@ def test_tiles_are_filters_and_reasons_too(parked: ControlRig) -> None:
 def test_all_that_are_parked_for_one_reason_are_resumed_at_once(parked: ControlRig) -> None:
     query = "state=parked&reason=access_denied"
     assert f'href="/all/resume?{query.replace("&", "&amp;")}"' in parked.http.get(f"/?{query}").text
-    assert "resume 2 destinations" in parked.http.get(f"/all/resume?{query}").text
+    page = parked.http.get(f"/all/resume?{query}").text
+    assert "resume 2 destinations" in page
     before = parked.registry.destinations()
     parked.now = at(200)
-    assert send(parked, f"/all/resume?{query}", {"count": "2"}).status_code == 303
+    assert send(parked, f"/all/resume?{query}", {"seen": seen_on(page)}).status_code == 303
     after = parked.registry.destinations()
     assert {name for name in after if after[name].revision != before[name].revision} == {"a", "b"}
     assert after["a"].version == after["b"].version, "in one transaction"
@@ -316,19 +318,38 @@ def test_all_that_are_parked_for_one_reason_are_resumed_at_once(parked: ControlR
 
 
 def test_many_are_changed_only_while_they_are_those_that_were_seen(parked: ControlRig) -> None:
-    before = parked.registry.destinations()
-    refused = send(parked, "/all/stop?state=parked", {"count": "2"})
-    assert (refused.status_code, "stop 3 destinations" in refused.text) == (409, True)
+    query, before = "state=parked&reason=access_denied", parked.registry.destinations()
+    seen = seen_on(parked.http.get(f"/all/stop?{query}").text)
+    parked.said(progress(Outcome.APPLIED, "a", seconds=200, position=5))
+    parked.said(progress(Outcome.PARKED, "c", seconds=200, error=problem("access_denied", retryable=False)))
+    parked.handle.snapshots.forget()
+    refused = send(parked, f"/all/stop?{query}", {"seen": seen})
+    assert (refused.status_code, "stop 2 destinations" in refused.text) == (409, True), "as many, and others"
+    assert send(parked, f"/all/stop?{query}", {"count": "2"}).status_code == 409
     assert parked.registry.destinations() == before
-    assert send(parked, "/all/reseed?state=parked", {"count": "3"}).status_code == 404
+    again = seen_on(refused.text)
+    assert send(parked, f"/all/reseed?{query}", {"seen": again}).status_code == 404
+    assert send(parked, f"/all/stop?{query}", {"seen": again}).status_code == 303
+    assert {name for name, each in parked.registry.destinations().items() if each.desired == "stopped"} == {"b", "c"}
+
+
+def seen_on(page: str) -> str:
+    found = re.search(r'name="seen" value="([^"]+)"', page)
+    assert found is not None
+    return found[1]
 
 
 def test_one_that_can_not_does_not_keep_the_others(rig: ControlRig) -> None:
     for name in ("b", "c"):
         rig.add(name)
     rig.http.post(f"{D}/b:stop")
-    assert rig.desk.act_all(["a", "b", "c", "nobody"], "pause", "olga") == (2, 2)
+    assert rig.service.act_all(["a", "b", "c", "nobody"], "pause", "olga") == (2, 2)
     assert {rig.http.get(f"{D}/{name}").json()["state"] for name in ("a", "c")} == {"paused"}
+
+
+def test_a_list_that_is_narrowed_down_leads_back_to_all(parked: ControlRig) -> None:
+    assert 'class="clear" href="/"' in parked.http.get("/?state=parked").text
+    assert 'class="clear"' not in parked.http.get("/?sort=lag").text
 
 
 # -- the other pages --------------------------------------------------------------------------------------------------
@@ -346,12 +367,55 @@ def test_each_page_is_there_for_the_only_pipeline_and_by_its_name(rig: ControlRi
     assert not re.findall(r'\son\w+="', shown.text)
 
 
+@pytest.mark.parametrize("base", ["", PIPELINES_PAGE])
+@pytest.mark.parametrize(
+    ("path", "section"),
+    [("/", "destinations"), ("/destinations/a", "destinations"), ("/destinations/a/pause", "destinations"),
+     ("/add", "destinations"), ("/proposals", "proposals"), ("/work/replay", "work"), ("/audit", "audit"),
+     ("/dead-letters", "dead letters")],
+)  # fmt: skip
+def test_the_bar_on_top_says_where_a_page_is(rig: ControlRig, base: str, path: str, section: str) -> None:
+    shown = rig.http.get(f"{base}{path}").text
+    assert re.findall(r'aria-current="page">([a-z ]+)<', shown) == [section]
+
+
+@pytest.mark.parametrize(
+    ("path", "section"), [("/health", "health"), ("/tokens", "tokens"), ("/deployment/audit", "tokens")]
+)
+def test_so_it_does_for_pages_of_the_deployment(rig: ControlRig, path: str, section: str) -> None:
+    assert re.findall(r'aria-current="page">([a-z ]+)<', rig.http.get(path).text) == [section]
+
+
+def test_several_pipelines_show_what_fails_and_what_is_unknown(rig: ControlRig) -> None:
+    """One that was never reached stood there as seeding, and the worst lag of a pipeline that nobody knows of as 0."""
+    both = {"events": rig.handle, "orders": rig.handle}
+    rig.http.app.state.sources = replace(rig.http.app.state.sources, pipelines=lambda: both)
+    rig.applied("filed", 1, 10)
+    rig.looked(10)
+    rig.add("later")  # of which the reader has not told
+    rig.said(progress(Outcome.FAILED, "a", error=problem("destination_unreachable")))
+    rig.history.feel()
+    rig.handle.snapshots.forget()
+    shown = rig.http.get("/").text
+    row = shown.partition("<tbody")[2].partition("</tr>")[0]
+    assert '<span class="failing">failing 1</span>' in row
+    assert '<span class="failing">failing</span>' in row
+    assert '<td class="number">unknown</td>' in row
+
+
+@pytest.mark.parametrize(
+    ("lag_s", "unknown", "shown"), [(0.0, 1, None), (3.0, 1, 3.0), (0.0, 0, 0.0), (None, 1, None), (None, 0, None)]
+)
+def test_no_lag_is_0_while_one_is_unknown(lag_s: float | None, unknown: int, shown: float | None) -> None:
+    assert Sample(0.0, lag_s, unknown).worst_lag_s == shown
+
+
 def test_operations_are_followed(rig: ControlRig) -> None:
     rig.http.post(f"{D}/a:reseed")
     shown = rig.http.get("/operations").text
     assert 'class="state running">running' in shown
     assert 'hx-get="/operations/rows?' in shown
-    assert "Under way" in rig.http.get("/destinations/a").text
+    assert "In progress" in rig.http.get("/destinations/a").text
     rig.applied("a", 2, 12)
     assert 'class="state succeeded">succeeded' in rig.http.get("/operations/rows?destination=a").text
     assert "None yet" in rig.http.get("/operations?destination=nobody").text
@@ -431,16 +495,16 @@ def test_health_tells_of_dependencies_readers_and_appliers(rig: ControlRig) -> N
 
 
 def test_whoever_calls_himself_an_applier_fills_no_memory() -> None:
-    board = StatusStore(PIPELINE)
+    status_store = StatusStore(PIPELINE)
     for number in range(MOST_APPLIERS + 50):
-        board.note(progress(applier=f"a{number}"))
-    assert len(board.view().appliers) == MOST_APPLIERS
-    assert f"a{MOST_APPLIERS + 49}" in board.view().appliers
+        status_store.note(progress(applier=f"a{number}"))
+    assert len(status_store.view().appliers) == MOST_APPLIERS
+    assert f"a{MOST_APPLIERS + 49}" in status_store.view().appliers
 
 
 def test_errors_over_time_are_plotted(parked: ControlRig) -> None:
     parked.said(progress(Outcome.FAILED, "d", seconds=100, error=problem()))
-    parked.pulse.feel()
+    parked.history.feel()
     assert [column[-1] for column in parked.http.get("/pulse").json()[3:]] == [1, 3]
     assert 'data-columns="3,4" data-series="failing,parked"' in parked.http.get("/").text
 
@@ -450,9 +514,10 @@ def test_every_page_of_five_thousand_is_small(rig: ControlRig) -> None:
     body = "\n".join(map(json.dumps, lines)).encode()
     rig.http.request("POST", f"{V1}/destinations:import", content=body,
                         headers={"Content-Type": "application/x-ndjson"})  # fmt: skip
-    rig.served.pane.forget()
+    rig.handle.snapshots.forget()
     for path in ("/", "/?state=seeding", "/all/pause?state=seeding", "/audit", "/operations", "/health"):
         assert len(rig.http.get(path).content) < 100_000, path
-    assert "pause 5,002 destinations" in rig.http.get("/all/pause?state=seeding").text
-    assert send(rig, "/all/pause?state=seeding", {"count": "5002"}).status_code == 303
+    asked = rig.http.get("/all/pause?state=seeding").text
+    assert "pause 5,002 destinations" in asked
+    assert send(rig, "/all/pause?state=seeding", {"seen": seen_on(asked)}).status_code == 303
     assert rig.http.get(V1).json()["destinations"] == {"paused": 5_002, "total": 5_002}

@@ -18,7 +18,7 @@ from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
 from services.control.model.lifecycle import Registered, declare, pause, reconcile, remove, reseed
-from services.control.store.audit_log import Trail
+from services.control.store.audit_log import AuditLog
 from services.control.store.database import Database, registry_url
 from services.control.store.migration import HEAD, scripts
 from services.control.store.registry import Registry
@@ -220,7 +220,7 @@ def test_a_change_that_was_undone_leaves_no_version_and_no_trace(registry: Regis
     with pytest.raises(LookupError):
         registry.change(fail, revision("2"))
     assert registry.destinations()["a"].version == 1
-    assert len(Trail(registry.database, PIPELINE).entries(10)) == 1
+    assert len(AuditLog(registry.database, PIPELINE).entries(10)) == 1
 
 
 def test_the_trail_tells_who_did_what_the_newest_first(registry: Registry) -> None:
@@ -228,7 +228,7 @@ def test_the_trail_tells_who_did_what_the_newest_first(registry: Registry) -> No
     paused = replace(revision("2", 5), author="olga")
     registry.change(lambda held: [pause(held["a"], paused)], paused)
     write(registry, registered("b", declared=declared("b")))
-    trail = Trail(registry.database, PIPELINE)
+    trail = AuditLog(registry.database, PIPELINE)
     entries = trail.entries(10)
     assert [(each.destination, each.deed, each.version, each.author) for each in entries] == [
         ("b", "added", 3, None),

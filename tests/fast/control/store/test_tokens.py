@@ -11,7 +11,7 @@ from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
 from services.control.operations import token_command
-from services.control.store.audit_log import SERVER, Trail
+from services.control.store.audit_log import SERVER, AuditLog
 from services.control.store.database import Database
 from services.control.store.tables import NAME
 from services.control.store.tokens import KNOWN_FOR_S, Scope, Tokens
@@ -82,7 +82,7 @@ def test_a_token_from_the_command_line_may_be_for_some_pipelines_and_says_who_ma
         kept = Tokens(opened).check(made["token"])
         assert kept is not None
         assert kept.pipelines == frozenset({"events"})
-        assert [(each.deed, each.author) for each in Trail(opened, SERVER).entries(10)] == [
+        assert [(each.deed, each.author) for each in AuditLog(opened, SERVER).entries(10)] == [
             ("token_created", made["author"])
         ]
 

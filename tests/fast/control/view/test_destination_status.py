@@ -30,18 +30,18 @@ A, B = registered("a"), registered("b", declared=declared("b"))
 PARKED = progress(Outcome.PARKED, position=7, error=problem("table_mismatch", retryable=False))
 
 
-def board(held: Sequence[Registered], *said: Progress | Frontier, in_force: bool = True) -> StatusStore:
-    board = StatusStore(PIPELINE)
-    board.file_in_force = in_force
-    board.hold(by_id(held))
+def status_store(held: Sequence[Registered], *said: Progress | Frontier, in_force: bool = True) -> StatusStore:
+    status_store = StatusStore(PIPELINE)
+    status_store.file_in_force = in_force
+    status_store.hold(by_id(held))
     for each in said:
-        board.note(each)
-    return board
+        status_store.note(each)
+    return status_store
 
 
 def of_a(*said: Progress | Frontier, held: Registered = A) -> Status:
     """In every case, lists must sort and filter by what the status says."""
-    view = board([held], *said).view()
+    view = status_store([held], *said).view()
     found, standing = status(view, "a"), view.standings["a"]
     assert (standing.state, standing.position, standing.lag_seconds) == (found.state, found.position, found.lag_seconds)
     assert standing.trouble == (None if found.error is None else found.error.type)
@@ -49,7 +49,7 @@ def of_a(*said: Progress | Frontier, held: Registered = A) -> Status:
 
 
 def pipeline(*said: Progress | Frontier, held: Sequence[Registered] = (A, B)) -> PipelineStatus:
-    return pipeline_status(board(held, *said).view())
+    return pipeline_status(status_store(held, *said).view())
 
 
 def test_a_status_has_exactly_the_fields_of_the_interface() -> None:
@@ -214,7 +214,7 @@ def test_a_pipeline_without_destinations_is_settled_once_a_reader_looked() -> No
 @pytest.mark.parametrize("held", [[], [A]], ids=["none", "some"])
 def test_a_pipeline_is_neither_settled_nor_caught_up_before_its_file_is_taken_over(held: list[Registered]) -> None:
     """A reader has nothing to do then, and knows of all that there is: whoever waits must not take that for the end."""
-    said = pipeline_status(board(held, frontier(held), in_force=False).view())
+    said = pipeline_status(status_store(held, frontier(held), in_force=False).view())
     assert (said.settled, said.caught_up) == (False, False)
 
 
@@ -231,7 +231,7 @@ def test_other_pipelines_on_the_same_topics_are_not_ours() -> None:
 
 
 def test_a_view_is_made_anew_only_when_something_has_changed() -> None:
-    it = board([A], progress(position=15))
+    it = status_store([A], progress(position=15))
     before = it.view()
     assert it.view() is before
     it.note(progress(position=16))
@@ -247,7 +247,7 @@ class TestLagThatNobodyKnows:
     """It is shown as unknown, never as none."""
 
     @staticmethod
-    def board(clock: list[float]) -> StatusStore:
+    def status_store(clock: list[float]) -> StatusStore:
         made = StatusStore(PIPELINE, lambda: clock[0])
         made.file_in_force = True
         made.hold({"a": A})
@@ -255,82 +255,82 @@ class TestLagThatNobodyKnows:
 
     def test_a_reader_that_is_silent_says_nothing_of_now(self) -> None:
         clock = [0.0]
-        board = self.board(clock)
-        board.note(frontier([A]))
-        assert status(board.view(), "a").lag_seconds == 0.0
+        status_store = self.status_store(clock)
+        status_store.note(frontier([A]))
+        assert status(status_store.view(), "a").lag_seconds == 0.0
         clock[0] = UNHEARD_AFTER_S
-        assert status(board.view(), "a").lag_seconds is None
-        assert board.view().standings["a"].lag_seconds is None
+        assert status(status_store.view(), "a").lag_seconds is None
+        assert status_store.view().standings["a"].lag_seconds is None
         clock[0] = 2 * UNHEARD_AFTER_S
-        board.note(frontier([A], cycle=2, at=at(21)))
-        assert status(board.view(), "a").lag_seconds is None, "it was only held back on its way"
-        board.note(frontier([A], cycle=3, at=at(20 + 2 * UNHEARD_AFTER_S)))
-        assert status(board.view(), "a").lag_seconds == 0.0
+        status_store.note(frontier([A], cycle=2, at=at(21)))
+        assert status(status_store.view(), "a").lag_seconds is None, "it was only held back on its way"
+        status_store.note(frontier([A], cycle=3, at=at(20 + 2 * UNHEARD_AFTER_S)))
+        assert status(status_store.view(), "a").lag_seconds == 0.0
 
     def test_while_the_only_reader_is_silent_nobody_is_no_snapshot_behind_and_the_pipeline_is_not_there(self) -> None:
         clock = [0.0]
-        board = self.board(clock)
-        board.file_in_force = True
-        board.note(frontier([A], settled=True))
+        status_store = self.status_store(clock)
+        status_store.file_in_force = True
+        status_store.note(frontier([A], settled=True))
         for silent_s, known in ((0.0, True), (UNHEARD_AFTER_S, False)):
             clock[0] = silent_s
-            found = pipeline_status(board.view())
+            found = pipeline_status(status_store.view())
             assert (found.caught_up, found.settled) == (known, known)
-            assert status(board.view(), "a").lag_snapshots == (0 if known else None)
+            assert status(status_store.view(), "a").lag_snapshots == (0 if known else None)
         assert found.frontier is not None, "when it was heard last is told"
         clock[0] = 2 * UNHEARD_AFTER_S
-        board.note(frontier([A], cycle=2, settled=True, at=at(21)))
-        assert not pipeline_status(board.view()).caught_up, "it was only held back on its way"
-        board.note(frontier([A], cycle=3, settled=True, at=at(20 + 2 * UNHEARD_AFTER_S)))
-        assert pipeline_status(board.view()).caught_up
+        status_store.note(frontier([A], cycle=2, settled=True, at=at(21)))
+        assert not pipeline_status(status_store.view()).caught_up, "it was only held back on its way"
+        status_store.note(frontier([A], cycle=3, settled=True, at=at(20 + 2 * UNHEARD_AFTER_S)))
+        assert pipeline_status(status_store.view()).caught_up
 
     def test_a_look_at_the_source_that_is_overdue_makes_every_lag_unknown(self) -> None:
         """Its catalog was locked for 101 s, and everybody was shown at 0.0."""
-        board = self.board([0.0])
-        board.note(frontier([A], look_age_seconds=0.5))
-        shown = pipeline_status(board.view()).frontier
+        status_store = self.status_store([0.0])
+        status_store.note(frontier([A], look_age_seconds=0.5))
+        shown = pipeline_status(status_store.view()).frontier
         assert shown is not None
         assert (shown.looked_at, shown.overdue) == (at(19.5), False)
-        board.note(frontier([A], cycle=2, look_age_seconds=101.0, overdue=True, at=at(121)))
-        shown = pipeline_status(board.view()).frontier
+        status_store.note(frontier([A], cycle=2, look_age_seconds=101.0, overdue=True, at=at(121)))
+        shown = pipeline_status(status_store.view()).frontier
         assert shown is not None
         assert (shown.looked_at, shown.overdue) == (at(20), True)
-        assert status(board.view(), "a").lag_seconds is None
-        assert board.view().standings["a"].lag_seconds is None
-        page = together([_known(board.view())])
+        assert status(status_store.view(), "a").lag_seconds is None
+        assert status_store.view().standings["a"].lag_seconds is None
+        page = together([_known(status_store.view())])
         (age,) = [line for line in page.splitlines() if line.startswith("viaduck_source_look_age_seconds{")]
         assert float(age.split()[-1]) > 101
         assert "viaduck_dest_lag_seconds{" not in page
-        board.note(frontier([A], cycle=3, look_age_seconds=0.1, at=at(122)))
-        assert status(board.view(), "a").lag_seconds == 0.0
+        status_store.note(frontier([A], cycle=3, look_age_seconds=0.1, at=at(122)))
+        assert status(status_store.view(), "a").lag_seconds == 0.0
 
     def test_a_destination_that_only_the_reader_has_heard_of_does_not_hold_everybody_at_none(self) -> None:
         """What it said before that goes on for a moment, as when one is just added, and not for ever."""
         clock = [0.0]
-        board = self.board(clock)
+        status_store = self.status_store(clock)
         ghost = registered("ghost")
-        board.note(frontier([A]))
-        board.note(frontier([A, ghost], cycle=2, lagging={"a": 5}, at=at(21)))
-        assert status(board.view(), "a").lag_seconds == 0.0
-        board.note(frontier([A, ghost], cycle=3, lagging={"a": 5}, at=at(40)))
-        assert status(board.view(), "a").lag_seconds is None
+        status_store.note(frontier([A]))
+        status_store.note(frontier([A, ghost], cycle=2, lagging={"a": 5}, at=at(21)))
+        assert status(status_store.view(), "a").lag_seconds == 0.0
+        status_store.note(frontier([A, ghost], cycle=3, lagging={"a": 5}, at=at(40)))
+        assert status(status_store.view(), "a").lag_seconds is None
 
     def test_a_frontier_that_is_sent_again_takes_nothing_back(self) -> None:
-        board = self.board([0.0])
+        status_store = self.status_store([0.0])
         old = frontier([A], head=5, cycle=1, at=at(1))
-        board.note(old)
-        board.note(frontier([A], head=10, lagging={"a": 5}, cycle=2, at=at(2)))
-        board.note(old)
-        found = status(board.view(), "a")
+        status_store.note(old)
+        status_store.note(frontier([A], head=10, lagging={"a": 5}, cycle=2, at=at(2)))
+        status_store.note(old)
+        found = status(status_store.view(), "a")
         assert (found.source_snapshot, found.lag_seconds) == (10, 2.5)
 
     def test_an_answer_that_is_sent_again_takes_nothing_back_and_asks_for_nothing(self) -> None:
-        board = self.board([0.0])
+        status_store = self.status_store([0.0])
         old = progress(Outcome.PARKED, position=3, error=problem("destination_damaged"), seconds=0)
-        board.note(old)
-        board.take_asks()
-        board.note(progress(position=9, seconds=600))
-        board.note(old)
-        found = status(board.view(), "a")
+        status_store.note(old)
+        status_store.take_asks()
+        status_store.note(progress(position=9, seconds=600))
+        status_store.note(old)
+        found = status(status_store.view(), "a")
         assert (found.position, found.error) == (9, None)
-        assert board.take_asks() == {}
+        assert status_store.take_asks() == {}

@@ -10,19 +10,22 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from services.control.api.health import healthz
-from services.control.store.access_audit import PER_MINUTE, WINDOW_S, Incidents
-from services.control.store.audit_log import SERVER, Trail
+from services.control.store import access_audit
+from services.control.store.access_audit import PER_MINUTE, WINDOW_S, AccessAudit
+from services.control.store.audit_log import SERVER, AuditLog
 from services.control.store.tokens import Scope, Token
-from services.control.web.guard import SESSION_FOR_S, Asked, Asker, Denied, Guard
+from services.control.web.guard import SESSION_FOR_S, Asked, Caller, Denied, Guard
 from services.control.web.middleware import MAX_BODY
 from services.control.web.throttle import FAILURES, MOST_FAILURES, WITHIN_S
 from shared.config.public_url import read
+from shared.contracts.messages import Outcome
 from shared.runtime.loopback import is_own_name
-from shared.runtime.metrics_access import Rule, Scraping
-from tests.fast.control.examples import START
+from shared.runtime.metrics_access import MetricsAccess, Rule
+from tests.fast.control.examples import START, problem, progress
 from tests.fast.control.rig import ControlRig, D, entry
 
 WRITE = Asked("PUT", "/v1/pipelines/p/destinations/d")
@@ -72,7 +75,7 @@ def asked(method: str = "GET", path: str = "/v1/pipelines", token: str | None = 
     return Asked(method, path, authorization=None if token is None else f"Bearer {token}", **more)
 
 
-def kind(verdict: Asker | Denied) -> str:
+def kind(verdict: Caller | Denied) -> str:
     return verdict.kind if isinstance(verdict, Denied) else "allowed"
 
 
@@ -102,7 +105,7 @@ def test_a_token_allows_what_its_scope_says(loopback: bool, scope: str, method: 
 
 def test_the_files_token_may_do_everything_and_is_named_in_the_trail() -> None:
     guard = Guard(loopback=False, token="s3cret")
-    assert guard.judge(asked("POST", "/v1/tokens", "s3cret")) == Asker("operator", "admin")
+    assert guard.judge(asked("POST", "/v1/tokens", "s3cret")) == Caller("operator", "admin")
 
 
 def test_once_a_token_exists_loopback_is_for_looking_only() -> None:
@@ -201,7 +204,7 @@ def test_a_browser_at_the_public_address_may_act_and_at_another_may_not() -> Non
 def test_metrics_name_tenants_and_are_for_this_machine_alone_unless_it_is_said_otherwise(
     rule: Rule, address: str, host: str, brought: bool, verdict: str
 ) -> None:
-    guard = Guard(loopback=False, tokens=FakeTokens(), scraping=Scraping(rule))
+    guard = Guard(loopback=False, tokens=FakeTokens(), scraping=MetricsAccess(rule))
     sent: dict[str, Any] = {"path": "/metrics", "address": address, "host": host, "brought": brought}
     assert kind(guard.judge(asked(**sent))) == verdict
     assert kind(guard.judge(asked(token="read", **sent))) == "allowed"
@@ -367,9 +370,42 @@ def test_to_drop_data_needs_a_scope_of_its_own(rig: ControlRig) -> None:
     assert rig.http.delete(f"{D}/b?data=drop", bearer(texts["drop"])).status_code == 202
 
 
+@pytest.mark.parametrize("way", ["rest", "page"])
+def test_a_reseed_of_a_table_that_was_never_filled_replaces_somebody_elses_rows_and_needs_the_scope_too(
+    rig: ControlRig, way: str
+) -> None:
+    """An id of one's own at a table with rows: parked as table_not_empty, which a reseed would overcome."""
+    texts = {scope: rig.tokens.create("x", scope, START)[1] for scope in ("write", "drop")}
+
+    def reseed(scope: str) -> httpx.Response:
+        if way == "rest":
+            return rig.http.post(f"{D}/a:reseed", None, bearer(texts[scope]))
+        return rig.http.request("POST", "/destinations/a/reseed", headers={**bearer(texts[scope]), **FORM})
+
+    def put(table: str) -> None:
+        assert rig.http.put(f"{D}/a?check=false", entry("a", table=table), bearer(texts["write"])).is_success
+
+    begun = 202 if way == "rest" else 303
+    put("foreign")
+    assert reseed("write").status_code == 403
+    rig.said(progress(Outcome.PARKED, "a", error=problem("table_not_empty", retryable=False)))
+    refused = reseed("write")
+    assert (refused.status_code, "scope drop" in refused.text) == (403, True)
+    assert rig.registry.destinations()["a"].generation == 1
+    put("own")
+    rig.applied("a", 2, 12)
+    assert reseed("write").status_code == begun, "what it wrote itself a seed brings back"
+    assert reseed("write").status_code == begun, "it was allowed to already"
+    put("foreign")
+    assert not rig.registry.destinations()["a"].replace
+    assert reseed("write").status_code == 403, "another table is another question"
+    assert reseed("drop").status_code == begun
+    assert rig.registry.destinations()["a"].replace
+
+
 def test_for_the_holder_of_a_token_for_one_pipeline_there_is_no_other(tmp_path: Path) -> None:
     with closing(ControlRig(tmp_path, loopback=False)) as rig:
-        both = {"events": rig.served, "orders": rig.served}
+        both = {"events": rig.handle, "orders": rig.handle}
         rig.http.app.state.sources = replace(rig.http.app.state.sources, pipelines=lambda: both)
         made, text = rig.tokens.create("x", "write", START, pipelines=["events"])
         assert [each["name"] for each in rig.http.get("/v1/pipelines", headers=bearer(text)).json()["items"]] == [
@@ -476,15 +512,48 @@ def test_what_was_refused_who_logged_in_and_what_was_validated_stands_in_the_tra
 def test_a_flood_of_wrong_tokens_does_not_fill_the_trail(tmp_path: Path) -> None:
     with closing(ControlRig(tmp_path)) as rig:
         clock = Clock()
-        incidents = Incidents(rig.registry.database, lambda: START, clock)
+        incidents = AccessAudit(rig.registry.database, lambda: START, clock)
         for _ in range(1_000):
             incidents.note("token_refused", "anonymous", {"path": "/"})
         incidents.flush()
         clock.now_s += WINDOW_S
         incidents.flush()
-        found = Trail(rig.registry.database, SERVER).entries(2_000)
+        found = AuditLog(rig.registry.database, SERVER).entries(2_000)
         assert len(found) == PER_MINUTE + 1
         assert (found[0].deed, found[0].changes) == ("not_noted", {"token_refused": [None, 1_000 - PER_MINUTE]})
+
+
+def test_a_flood_of_one_kind_hides_and_displaces_nothing_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who guesses tokens for three hours must not erase that he logged in before, nor what he does meanwhile."""
+    monkeypatch.setattr(access_audit, "MOST_KEPT", 100)
+    with closing(ControlRig(tmp_path)) as rig:
+        clock = Clock()
+        incidents = AccessAudit(rig.registry.database, lambda: START, clock)
+        incidents.note("logged_in", "mallory", {"path": "/login"})
+        for _ in range(5):
+            for _ in range(PER_MINUTE + 1):
+                incidents.note("token_refused", "anonymous", {"path": "/"})
+            incidents.note("refused", "mallory", {"path": "/v1/tokens"})
+            incidents.flush()
+            clock.now_s += WINDOW_S
+        found = [each.deed for each in AuditLog(rig.registry.database, SERVER).entries(2_000)]
+        assert (found.count("logged_in"), found.count("refused")) == (1, 5)
+        assert found.count("token_refused") <= 100
+
+
+def test_a_browser_that_is_left_open_fills_no_trail(rig: ControlRig) -> None:
+    _, admin = rig.tokens.create("root", "admin", START)
+    token, text = rig.tokens.create("olga", "read", START)
+    answer = rig.http.request("POST", "/login", headers=FORM, content=f"token={text}".encode())
+    session = {"Cookie": f"viaduck_session={answer.cookies['viaduck_session']}"}
+    assert rig.http.get("/pulse", headers=session).status_code == 200
+    rig.tokens.revoke(token.id, START)
+    for _ in range(30):  # its plots ask every five seconds
+        assert rig.http.get("/pulse", headers=session).status_code == 401
+    assert "token_refused" not in [deed for deed, _, _ in trail(rig, admin)]
+    assert rig.http.get("/v1/pipelines", headers=bearer("vdk_guess_x")).status_code == 401, "not 429: nobody guessed"
 
 
 def test_health_waits_for_no_thread_that_a_lake_holds(rig: ControlRig) -> None:

@@ -193,7 +193,7 @@ def test_in_a_file_it_is_text_or_a_mistake_of_one_line(tmp_path: Path, value: st
 def test_from_a_file_it_reaches_registry_topic_and_page_as_text(tmp_path: Path, value: str) -> None:
     with closing(ControlRig(tmp_path)) as rig:
         given = destination("a", routing_value=value, name=value, table=value if value.strip() else "t")
-        rig.keeper.apply(config(tmp_path, [given]))
+        rig.reconciler.apply(config(tmp_path, [given]))
         published = rig.published("a")
         assert published is not None
         assert (published.routing_value, published.table) == (value, given["table"])
@@ -233,7 +233,7 @@ def test_all_of_them_at_once_leave_the_good_one_alone(tmp_path: Path) -> None:
     with closing(appearing(tmp_path)) as rig:
         rig.offers([offered(value) for value in [*HOSTILE, *TOO_MUCH, "quacksworth"]])
         assert set(rig.registry.destinations()) == {"quacksworth", "NULL"}
-        assert len(rig.arrivals.proposals.all()) == len(HOSTILE) + len(TOO_MUCH) - 1
+        assert len(rig.discovery.proposals.all()) == len(HOSTILE) + len(TOO_MUCH) - 1
 
 
 @pytest.mark.parametrize("value", [*HOSTILE, *TOO_MUCH])

@@ -78,7 +78,7 @@ def rig(tmp_path: Path) -> Iterator[ControlRig]:
         tmp_path,
         token=TOKEN,
         environ={"SECRET_OF_OURS": SECRET},
-        work=lambda board, trail: Work(PIPELINE, Topics(), broker, broker, board.view, trail),
+        work=lambda status_store, trail: Work(PIPELINE, Topics(), broker, broker, status_store.view, trail),
         sections={"template": template, "appear": {"policy": "propose"}},
     )
     with closing(made) as rig:

@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from services.control.view.destination_status import View
-from services.control.view.history import Pulse
-from services.control.web.page_snapshot import Pane
+from services.control.view.history import History
+from services.control.web.page_snapshot import SnapshotCache
 from services.control.web.ttl_cache import TtlCache
 from tests.fast.control.examples import PIPELINE
 from tests.fast.waiting import eventually
@@ -54,7 +54,7 @@ def test_nobody_waits_for_the_pane_that_somebody_else_makes() -> None:
             assert release.wait(10)
         return View(PIPELINE)
 
-    pane = Pane(view, Pulse(view), lambda: now[0])
+    pane = SnapshotCache(view, History(view), lambda: now[0])
     before = pane.look()
     now[0], slow[0] = 2.0, True
     other = threading.Thread(target=pane.look)
@@ -69,7 +69,7 @@ def test_nobody_waits_for_the_pane_that_somebody_else_makes() -> None:
 @pytest.mark.parametrize("looked", [True, False])
 def test_whoever_has_changed_something_sees_it(looked: bool) -> None:
     views = [View(PIPELINE)]
-    pane = Pane(lambda: views[-1], Pulse(lambda: views[-1]), lambda: 0.0)
+    pane = SnapshotCache(lambda: views[-1], History(lambda: views[-1]), lambda: 0.0)
     if looked:
         pane.look()
     views.append(View("another"))

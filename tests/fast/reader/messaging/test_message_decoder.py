@@ -6,7 +6,7 @@ from services.reader.messaging.message_decoder import (
     ROOM_WITHIN_S,
     Answered,
     Event,
-    Inbox,
+    EventQueue,
     Intake,
     Reached,
     Removed,
@@ -16,12 +16,12 @@ from services.reader.messaging.message_decoder import (
 )
 from services.reader.messaging.work_publisher import WorkPublisher, new_item_id
 from services.reader.planner.actions import Park, Send
-from services.reader.planner.frontier import Standing
+from services.reader.planner.frontier import Page, ShareState, pages
 from services.reader.planner.scheduling import Draft
-from shared.contracts.messages import Frontier, ItemKind, Lagging, Outcome, Share
+from shared.contracts.messages import Frontier, ItemKind, Lagging, LakeHealth, Outcome, Share
 from shared.kafka.record import Record
 from shared.kafka.topics import Topics
-from tests.fast.reader.fakes import FakeSender
+from tests.fast.reader.fakes import ReaderSender
 from tests.fast.reader.planner.test_plan import PROBLEM
 from tests.fast.reader.simulation import EPOCH, answer, spec
 
@@ -31,9 +31,9 @@ SEND = Send(new_item_id(), "a", 2, Draft(ItemKind.CHANGES, 3, 5, 9, 70, pinned=T
 GONE = spec("a").model_copy(update={"removed": True, "version": 1}).to_bytes()
 
 
-class Desk:
+class Setup:
     def __init__(self) -> None:
-        self.inbox = Inbox()
+        self.inbox = EventQueue()
         self.unreadable: list[str] = []
         self.intake = Intake("p", TOPICS, self.inbox, lambda _, reason: self.unreadable.append(reason))
 
@@ -42,31 +42,39 @@ class Desk:
         return self.inbox.take(0)
 
 
-def outlet(sender: FakeSender, inbox: Inbox) -> WorkPublisher:
+def outlet(sender: ReaderSender, inbox: EventQueue) -> WorkPublisher:
     return WorkPublisher(sender, TOPICS, "p", "i-1", Share(mode="hash", total=2), inbox.put)
 
 
 def test_destinations_answers_and_frontiers_become_events() -> None:
-    desk = Desk()
+    setup = Setup()
     progress = answer(SEND, Outcome.APPLIED, 9)
     frontier = Frontier(pipeline="p", instance="i", cycle=1, page=0, pages=1, head=3, settled=True)
-    assert desk.read(TOPICS.destinations, "p/a", spec("a").to_bytes()) == [Wanted(spec("a"))]
-    assert desk.read(TOPICS.destinations, "p/a", GONE) == [Removed("a")]
-    assert desk.read(TOPICS.destinations, "p/a", None) == []
-    assert desk.read(TOPICS.progress, "p/a", progress.to_bytes()) == [Answered(progress)]
-    assert desk.read(TOPICS.progress, "p/@i/0", frontier.to_bytes()) == [Reached(frontier)]
-    assert desk.unreadable == []
+    assert setup.read(TOPICS.destinations, "p/a", spec("a").to_bytes()) == [Wanted(spec("a"))]
+    assert setup.read(TOPICS.destinations, "p/a", GONE) == [Removed("a")]
+    assert setup.read(TOPICS.destinations, "p/a", None) == []
+    assert setup.read(TOPICS.progress, "p/a", progress.to_bytes()) == [Answered(progress)]
+    assert setup.read(TOPICS.progress, "p/@i/0", frontier.to_bytes()) == [Reached(frontier)]
+    assert setup.unreadable == []
+
+
+def test_the_health_of_a_lake_is_no_event_and_nothing_that_a_reader_can_t_read() -> None:
+    setup = Setup()
+    for destination in ("a", None):
+        health = LakeHealth(pipeline="p", destination=destination, error=PROBLEM)
+        assert setup.read(TOPICS.progress, health.key, health.to_bytes()) == []
+    assert setup.unreadable == []
 
 
 def test_messages_of_other_pipelines_are_none_of_ours() -> None:
-    desk = Desk()
+    setup = Setup()
     other = spec("a").model_copy(update={"pipeline": "q"})
-    assert desk.read(TOPICS.destinations, "q/a", other.to_bytes()) == []
-    assert desk.read(TOPICS.destinations, "q/a", None) == []
+    assert setup.read(TOPICS.destinations, "q/a", other.to_bytes()) == []
+    assert setup.read(TOPICS.destinations, "q/a", None) == []
     progress = answer(SEND, Outcome.APPLIED, 9).model_copy(update={"pipeline": "q"})
-    assert desk.read(TOPICS.progress, "q/a", progress.to_bytes()) == []
-    assert desk.read(TOPICS.progress, "q/a", None) == []
-    assert desk.unreadable == []
+    assert setup.read(TOPICS.progress, "q/a", progress.to_bytes()) == []
+    assert setup.read(TOPICS.progress, "q/a", None) == []
+    assert setup.unreadable == []
 
 
 @pytest.mark.parametrize(
@@ -83,33 +91,33 @@ def test_messages_of_other_pipelines_are_none_of_ours() -> None:
     ],
 )
 def test_what_nobody_can_read_is_put_aside_and_stops_nothing(topic: str, key: str | None, value: bytes | None) -> None:
-    desk = Desk()
-    assert desk.read(topic, key, value) == []
-    assert len(desk.unreadable) == 1
-    assert desk.read(TOPICS.destinations, "p/a", GONE) == [Removed("a")]
+    setup = Setup()
+    assert setup.read(topic, key, value) == []
+    assert len(setup.unreadable) == 1
+    assert setup.read(TOPICS.destinations, "p/a", GONE) == [Removed("a")]
 
 
 def test_an_older_word_about_a_destination_is_not_heard_whenever_it_comes() -> None:
     """It lies in another partition since some were added."""
-    desk = Desk()
+    setup = Setup()
     now = spec("a").model_copy(update={"generation": 2, "version": 7})
-    assert desk.read(TOPICS.destinations, "p/a", now.to_bytes()) == [Wanted(now)]
-    assert desk.read(TOPICS.destinations, "p/a", spec("a").to_bytes()) == []
-    assert desk.read(TOPICS.destinations, "p/a", GONE) == []
-    assert desk.read(TOPICS.destinations, "p/a", now.to_bytes()) == [Wanted(now)], "what is repeated is heard again"
+    assert setup.read(TOPICS.destinations, "p/a", now.to_bytes()) == [Wanted(now)]
+    assert setup.read(TOPICS.destinations, "p/a", spec("a").to_bytes()) == []
+    assert setup.read(TOPICS.destinations, "p/a", GONE) == []
+    assert setup.read(TOPICS.destinations, "p/a", now.to_bytes()) == [Wanted(now)], "what is repeated is heard again"
 
 
 @pytest.mark.parametrize("topic", [TOPICS.destinations, TOPICS.progress])
 def test_what_a_stranger_sent_is_put_aside(topic: str) -> None:
-    desk = Desk()
+    setup = Setup()
     for value in (spec("a").to_bytes(), GONE, None, answer(SEND, Outcome.APPLIED, 9).to_bytes()):
-        desk.intake(Record(topic, 0, 0, "p/a", value, distrust="it was forged"))
-    assert desk.inbox.take(0) == []
-    assert desk.unreadable == ["it was forged"] * 4
+        setup.intake(Record(topic, 0, 0, "p/a", value, distrust="it was forged"))
+    assert setup.inbox.take(0) == []
+    assert setup.unreadable == ["it was forged"] * 4
 
 
 def test_an_inbox_gives_all_there_is_in_order() -> None:
-    inbox = Inbox()
+    inbox = EventQueue()
     assert inbox.take(0) == []
     assert inbox.take(0.01) == []
     inbox.put(Woken())
@@ -118,8 +126,8 @@ def test_an_inbox_gives_all_there_is_in_order() -> None:
 
 
 def test_an_item_says_what_was_planned_and_carries_its_trace() -> None:
-    sender = FakeSender()
-    outlet(sender, Inbox()).publish(SEND)
+    sender = ReaderSender()
+    outlet(sender, EventQueue()).publish(SEND)
     (item,) = sender.items
     assert (item.key, item.item, item.kind, item.generation, item.attempt) == ("p/a", SEND.item, "changes", 2, 4)
     assert (item.expected, item.after, item.through, item.rows, item.pinned) == (3, 5, 9, 70, True)
@@ -131,38 +139,41 @@ def test_an_item_says_what_was_planned_and_carries_its_trace() -> None:
 
 
 def test_an_item_that_the_broker_refuses_comes_back_as_an_event() -> None:
-    inbox = Inbox()
-    outlet(FakeSender(refuses=True), inbox).publish(SEND)
+    inbox = EventQueue()
+    outlet(ReaderSender(refuses=True), inbox).publish(SEND)
     assert inbox.take(0) == [Undelivered("a", SEND.item)]
 
 
 def test_a_park_is_published_as_progress_that_everybody_understands() -> None:
-    sender = FakeSender()
-    outlet(sender, Inbox()).publish(Park("a", 2, 7, PROBLEM))
+    sender = ReaderSender()
+    outlet(sender, EventQueue()).publish(Park("a", 2, 7, PROBLEM))
     (progress,) = sender.parks
     assert (progress.key, progress.outcome, progress.generation, progress.position) == ("p/a", Outcome.PARKED, 2, 7)
     assert progress.error == PROBLEM
 
 
 def test_a_frontier_goes_out_in_pages_with_keys_of_their_own() -> None:
-    sender = FakeSender()
-    lagging = {f"d{number}": Lagging(known_through=1, lag_seconds=2.0) for number in range(4_001)}
-    outlet(sender, Inbox()).frontier(Standing(9, EPOCH, lagging, settled=False, revision="r", notice="n"), 42, PROBLEM)
-    pages = sender.frontiers
-    assert [page.key for page in pages] == ["p/@i-1/0", "p/@i-1/1", "p/@i-1/2"]
-    assert {(page.cycle, page.pages, page.head, page.revision, page.settled) for page in pages} == {
+    sender = ReaderSender()
+    names = tuple(f"d{number}" for number in range(4_001))
+    standing, parts = ShareState(9, EPOCH, names, settled=False, revision="r", notice="n"), pages(names)
+    for number, part in enumerate(parts):
+        lagging = {name: Lagging(known_through=1, lag_seconds=2.0) for name in part}
+        outlet(sender, EventQueue()).frontier(Page(standing, PROBLEM, number, len(parts), lagging), 42)
+    told = sender.frontiers
+    assert [page.key for page in told] == ["p/@i-1/0", "p/@i-1/1", "p/@i-1/2"]
+    assert {(page.cycle, page.pages, page.head, page.revision, page.settled) for page in told} == {
         (42, 3, 9, "r", False)
     }
-    assert pages[0].share == Share(mode="hash", total=2)
-    assert pages[0].error == PROBLEM
-    assert {page.notice for page in pages} == {"n"}
-    assert {name for page in pages for name in page.lagging} == set(lagging)
+    assert told[0].share == Share(mode="hash", total=2)
+    assert told[0].error == PROBLEM
+    assert {page.notice for page in told} == {"n"}
+    assert {name for page in told for name in page.lagging} == set(names)
     assert max(len(record.value or b"") for record in sender.sent) < 900_000
 
 
 def test_what_topics_say_waits_for_room_while_the_reader_is_busy_and_is_never_lost() -> None:
     waited: list[float] = []
-    inbox = Inbox(most=3, wait=waited.append)
+    inbox = EventQueue(most=3, wait=waited.append)
     intake = Intake("p", TOPICS, inbox, lambda *_: None)
     for _ in range(5):
         intake(Record(TOPICS.destinations, 0, 0, "p/a", spec("a").to_bytes()))
@@ -174,7 +185,7 @@ def test_what_topics_say_waits_for_room_while_the_reader_is_busy_and_is_never_lo
 
 def test_signals_and_deliveries_never_wait() -> None:
     waited: list[float] = []
-    inbox = Inbox(most=1, wait=waited.append)
+    inbox = EventQueue(most=1, wait=waited.append)
     for _ in range(5):
         inbox.put(Woken())
     assert waited == []

@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 import pytest
 
 from services.reader.messaging.message_decoder import Undelivered, Unsaid
-from services.reader.messaging.status_repetition import ALL_EVERY_S, MOST_A_TURN, TROUBLE_EVERY_S, Repeater
+from services.reader.messaging.status_repetition import ALL_EVERY_S, MOST_A_TURN, TROUBLE_EVERY_S, StatusRepetition
 from services.reader.messaging.work_publisher import WorkPublisher
-from services.reader.planner.destination_state import InFlight, Tracked
+from services.reader.planner.destination_state import DestinationState, InFlight
 from shared.contracts.messages import DesiredState, ItemKind, Outcome, Problem, Progress, Share
 from shared.kafka.topics import Topics
-from tests.fast.reader.fakes import FakeSender
+from tests.fast.reader.fakes import ReaderSender
 from tests.fast.reader.simulation import spec
 
 GAP = Problem(type="gap", message="its snapshot is gone", hint="reseed it", retryable=False)
@@ -23,12 +23,12 @@ EARLIER = datetime(2026, 1, 1, tzinfo=UTC)
 class Mouth:
     """A repeater at second 0, and what it says."""
 
-    def __init__(self, *tracked: Tracked) -> None:
+    def __init__(self, *tracked: DestinationState) -> None:
         self.tracked = {each.name: each for each in tracked}
-        self.sender = FakeSender()
+        self.sender = ReaderSender()
         self.refused: list[Undelivered | Unsaid] = []
         outlet = WorkPublisher(self.sender, Topics("v"), "p", "viaduck-0", Share(), self.refused.append)
-        self.repeater = Repeater(outlet, 0.0)
+        self.repeater = StatusRepetition(outlet, 0.0)
 
     def says(self, at_s: float) -> list[Progress]:
         """In one turn."""
@@ -37,8 +37,8 @@ class Mouth:
         return self.sender.parks
 
 
-def tracked(name: str = "a", **fields: object) -> Tracked:
-    made = Tracked(spec(name), 0.0, position=7, exact=7, rows_applied=70)
+def tracked(name: str = "a", **fields: object) -> DestinationState:
+    made = DestinationState(spec(name), 0.0, position=7, exact=7, rows_applied=70)
     for field, value in fields.items():
         setattr(made, field, value)
     return made
@@ -92,7 +92,7 @@ def test_that_data_was_dropped_is_said_again() -> None:
     ],
     ids=["an answer is on its way", "its cursor has not told", "its data is to be dropped"],
 )
-def test_of_whom_nobody_knows_anything_nothing_is_said(silent: Callable[[], Tracked]) -> None:
+def test_of_whom_nobody_knows_anything_nothing_is_said(silent: Callable[[], DestinationState]) -> None:
     mouth = Mouth(silent())
     mouth.repeater.all(mouth.tracked)
     assert mouth.says(1.0) == []

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.reader.planner.change_index import MOST_COUNTS, MOST_STEPS, Ahead, Ledger
+from services.reader.planner.change_index import MOST_COUNTS, MOST_STEPS, Ahead, ChangeIndex
 from services.reader.planner.counted_changes import Step
 from tests.fast.reader.simulation import step
 
 
-def ledger(*steps: Step, segment_rows: int = 10) -> Ledger:
-    made = Ledger(steps[0].range.after, segment_rows)
+def ledger(*steps: Step, segment_rows: int = 10) -> ChangeIndex:
+    made = ChangeIndex(steps[0].range.after, segment_rows)
     for each in steps:
         made.extend(each)
     return made
@@ -99,7 +99,7 @@ def test_steps_that_leave_a_hole_are_refused() -> None:
 
 @pytest.mark.parametrize("pinned", [False, True])
 def test_a_destination_that_lags_for_days_costs_no_memory_for_days(pinned: bool) -> None:
-    made = Ledger(0, segment_rows=10_000)
+    made = ChangeIndex(0, segment_rows=10_000)
     for number in range(20 * MOST_STEPS):
         made.extend(step(number, number + 1, {"a": 1} if number % 3 == 0 else {}, pinned=pinned))
     assert len(made) <= MOST_STEPS
@@ -110,7 +110,7 @@ def test_a_destination_that_lags_for_days_costs_no_memory_for_days(pinned: bool)
 
 
 def test_pinned_steps_are_never_merged_beyond_a_segment() -> None:
-    made = Ledger(0, segment_rows=10)
+    made = ChangeIndex(0, segment_rows=10)
     for number in range(2 * MOST_STEPS):
         made.extend(step(number, number + 1, {"a": 6}, pinned=True))
     assert len(made) == 2 * MOST_STEPS
@@ -145,7 +145,7 @@ def test_a_thinned_ledger_claims_what_is_true_and_nothing_of_what_it_forgot(
 
     What holds after every deed is asked at the end alone: each beginning of a list of deeds is one, too.
     """
-    made = Ledger(20, segment_rows=10)
+    made = ChangeIndex(20, segment_rows=10)
     for deed, argument in deeds:
         if deed == "extend" and made.line < len(history) - 1:
             made.extend(step(made.line, made.line + 1, history[made.line + 1]))
@@ -168,7 +168,7 @@ def test_a_thinned_ledger_claims_what_is_true_and_nothing_of_what_it_forgot(
 
 
 def test_who_lags_is_known_through_any_number_of_thinnings_and_who_comes_back_is_not() -> None:
-    made = Ledger(0, segment_rows=10)
+    made = ChangeIndex(0, segment_rows=10)
     for number in range(6):
         made.extend(step(number, number + 1, {"away": 1, "well": 1}))
         made.thin({"away": 0})
@@ -183,7 +183,7 @@ def test_who_lags_is_known_through_any_number_of_thinnings_and_who_comes_back_is
 
 def test_one_destination_away_costs_the_counts_of_one_destination() -> None:
     """Ten thousand values in every step, for a day of steps."""
-    made, most = Ledger(0, segment_rows=500_000), 0
+    made, most = ChangeIndex(0, segment_rows=500_000), 0
     rows = {f"tenant {number}": 1 for number in range(1_000)}
     for number in range(5 * MOST_STEPS):
         made.extend(step(number, number + 1, rows))
@@ -196,7 +196,7 @@ def test_one_destination_away_costs_the_counts_of_one_destination() -> None:
 
 @pytest.mark.slow
 def test_where_many_lag_for_long_steps_are_merged_until_they_are_few() -> None:
-    made, rows = Ledger(0, segment_rows=500_000), {f"tenant {number}": 1 for number in range(20_000)}
+    made, rows = ChangeIndex(0, segment_rows=500_000), {f"tenant {number}": 1 for number in range(20_000)}
     for number in range(50):
         made.extend(step(number, number + 1, rows))
         if made.is_heavy:

@@ -449,8 +449,8 @@ def test_a_start_goes_on_counting_where_the_last_life_stopped_if_that_is_still_t
     for line, oldest, begins in ((15, 3, 15), (15, 16, 20), (99, 3, 20)):
         reader = Reader(line=line)
         reader.saw(20, oldest=oldest)
-        assert reader.planner.ledger is not None
-        assert reader.planner.ledger.line == begins
+        assert reader.planner.index is not None
+        assert reader.planner.index.line == begins
 
 
 def test_seeds_wait_until_their_rows_are_counted() -> None:
@@ -640,8 +640,8 @@ def test_a_step_that_does_not_fit_the_ledger_any_more_is_ignored() -> None:
     reader.count(7, 9, {"a": 1})
     reader.planner.counted_below(step(1, 3, {"a": 1}))
     assert reader.plan() == []
-    assert reader.planner.ledger is not None
-    assert (reader.planner.ledger.floor, reader.planner.ledger.line) == (5, 5)
+    assert reader.planner.index is not None
+    assert (reader.planner.index.floor, reader.planner.index.line) == (5, 5)
 
 
 def test_ten_thousand_untouched_destinations_cost_no_item() -> None:
@@ -809,7 +809,7 @@ def test_who_begins_anew_where_the_ledger_has_forgotten_his_changes_is_counted_f
         for send in reader.plan():
             if send.destination == "well":
                 reader.hear(send, Outcome.APPLIED, after + 1, through=after + 1)
-    held = reader.planner.ledger
+    held = reader.planner.index
     assert held is not None
     assert (held.floor, held.line, held.knows(9, "well"), held.knows(5, "well")) == (5, 9, True, False)
     assert reader.planner.below() is None

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from services.reader.planner.change_index import Ledger
+from services.reader.planner.change_index import ChangeIndex
 from services.reader.planner.counted_changes import Step
-from services.reader.planner.destination_state import InFlight, Tracked
+from services.reader.planner.destination_state import DestinationState, InFlight
 from services.reader.planner.scheduling import Draft, Rules, SourceState, choose
 from shared.contracts.messages import DesiredState, ItemKind, Problem, SeedMode
 from shared.contracts.ranges import NOT_SEEDED
@@ -17,16 +17,16 @@ RULES = Rules(advance_after_s=3600.0)
 HEAD = sight(20, oldest=3, born=5)
 
 
-def ledger(*steps: Step) -> Ledger:
-    made = Ledger(steps[0].range.after if steps else 20, RULES.segment_rows)
+def ledger(*steps: Step) -> ChangeIndex:
+    made = ChangeIndex(steps[0].range.after if steps else 20, RULES.segment_rows)
     for each in steps:
         made.extend(each)
     return made
 
 
-def at(position: int | None, exact: int | None = None, *, mode: SeedMode = SeedMode.SCAN) -> Tracked:
+def at(position: int | None, exact: int | None = None, *, mode: SeedMode = SeedMode.SCAN) -> DestinationState:
     known = position if position is not None else NOT_SEEDED
-    return Tracked(spec("a", mode=mode), 0.0, position=position, exact=known if exact is None else exact)
+    return DestinationState(spec("a", mode=mode), 0.0, position=position, exact=known if exact is None else exact)
 
 
 def test_an_unknown_position_is_asked_for_first() -> None:
@@ -102,11 +102,11 @@ def test_a_quiet_position_moves_on_after_an_hour() -> None:
     ],
 )
 def test_a_quiet_position_moves_on_before_expiry_reaches_it(position: int, seen: SourceState, moves: bool) -> None:
-    draft = choose(at(position, 200), seen, Ledger(200, 10), RULES, 60.0)
+    draft = choose(at(position, 200), seen, ChangeIndex(200, 10), RULES, 60.0)
     assert (draft is not None) == moves
 
 
 def test_a_source_that_keeps_nothing_makes_quiet_destinations_move_once_a_minute_at_most() -> None:
     seen = sight(200, oldest=199)
-    assert choose(at(150, 200), seen, Ledger(200, 10), RULES, 59.0) is None
-    assert choose(at(150, 200), seen, Ledger(200, 10), RULES, 60.0) is not None
+    assert choose(at(150, 200), seen, ChangeIndex(200, 10), RULES, 59.0) is None
+    assert choose(at(150, 200), seen, ChangeIndex(200, 10), RULES, 60.0) is not None

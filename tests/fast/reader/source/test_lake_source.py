@@ -188,6 +188,20 @@ def test_a_history_that_was_undone_is_told_also_where_it_has_grown_past_what_was
     assert source.sight(source.head()).history == same.history + 1
 
 
+def test_a_history_that_was_undone_is_counted_as_it_is_now(lake: Lake, open_source: MakeSource) -> None:
+    """The connection that counts has seen that no row of the table was deleted, by snapshots of the other history."""
+    source = open_source()
+    before = lake.insert("a", 0, 20)
+    backup = Backup(lake.con, "lake", lake.lake)
+    lake.insert("b", 100, 1)
+    head = lake.insert("b", 200, 1)
+    assert counted(source, Range(before, head))[0].rows == {"b": 2}
+    backup.restore()
+    lake.sql("DELETE FROM lake.t WHERE id = 3")
+    head = lake.sql("DELETE FROM lake.t WHERE id = 4")
+    assert counted(source, Range(before, head))[0].rows == {"a": 2}
+
+
 def test_expiry_undoes_no_history(lake: Lake, open_source: MakeSource) -> None:
     source = open_source()
     before = source.sight(source.head())

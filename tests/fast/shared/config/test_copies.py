@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from shared.config.config_errors import Mistakes
 from shared.config.document import from_json, read, to_json
 from shared.config.loading import load, load_tree
-from shared.config.pipeline_files import Copies, Copy
+from shared.config.pipeline_files import Copy, PipelineFiles
 from shared.contracts.errors import ConfigError
 
 ORDERS: dict[str, Any] = {
@@ -44,11 +44,11 @@ AWKWARD = [
 
 
 @pytest.fixture
-def copies(tmp_path: Path) -> Copies:
-    return Copies(tmp_path / "state")
+def copies(tmp_path: Path) -> PipelineFiles:
+    return PipelineFiles(tmp_path / "state")
 
 
-def test_a_copy_is_a_file_of_its_pipelines_name_and_version(copies: Copies) -> None:
+def test_a_copy_is_a_file_of_its_pipelines_name_and_version(copies: PipelineFiles) -> None:
     copies.write("orders", ORDERS, 7)
     assert copies.names() == ["orders"]
     assert (copies.version("orders"), copies.read("orders")) == (7, Copy(ORDERS, 7))
@@ -56,7 +56,7 @@ def test_a_copy_is_a_file_of_its_pipelines_name_and_version(copies: Copies) -> N
     assert (config.pipeline, config.poll.interval_seconds) == ("orders", 0.5)
 
 
-def test_one_that_went_is_gone_and_going_again_is_nothing(copies: Copies) -> None:
+def test_one_that_went_is_gone_and_going_again_is_nothing(copies: PipelineFiles) -> None:
     assert copies.names() == []
     copies.write("orders", ORDERS, 1)
     copies.remove("orders")
@@ -64,7 +64,7 @@ def test_one_that_went_is_gone_and_going_again_is_nothing(copies: Copies) -> Non
     assert (copies.names(), copies.version("orders"), copies.read("orders")) == ([], 0, None)
 
 
-def test_the_same_again_writes_nothing_and_everything_else_is_noticed(copies: Copies) -> None:
+def test_the_same_again_writes_nothing_and_everything_else_is_noticed(copies: PipelineFiles) -> None:
     seen = [copies.fingerprint()]
     copies.write("orders", ORDERS, 1)
     seen.append(copies.fingerprint())
@@ -79,7 +79,7 @@ def test_the_same_again_writes_nothing_and_everything_else_is_noticed(copies: Co
     assert len(set(seen)) == len(seen)
 
 
-def test_what_is_half_written_or_somebody_elses_is_no_copy(copies: Copies) -> None:
+def test_what_is_half_written_or_somebody_elses_is_no_copy(copies: PipelineFiles) -> None:
     copies.write("orders", ORDERS, 1)
     for name in (".unfinished.new", ".hidden.yaml", "notes.txt", "no name.yaml"):
         (copies.folder / name).write_text("{")
@@ -88,21 +88,21 @@ def test_what_is_half_written_or_somebody_elses_is_no_copy(copies: Copies) -> No
 
 
 @pytest.mark.parametrize("text", ["", "{", "pipeline: orders\n", "# anything, version 7.\npipeline: other\n", "# x"])
-def test_what_somebody_else_wrote_is_not_taken_for_what_was_put(copies: Copies, text: str) -> None:
+def test_what_somebody_else_wrote_is_not_taken_for_what_was_put(copies: PipelineFiles, text: str) -> None:
     copies.write("orders", ORDERS, 1)
     copies.file("orders").write_text(text)
     assert copies.read("orders") is None
 
 
 @pytest.mark.parametrize("name", ["../x", "..", ".", "", "a/b", "a\\b", "/etc/x", "a\n", "\x00", "-rf", "é", "x" * 201])
-def test_no_name_leads_out_of_the_folder(copies: Copies, name: str) -> None:
+def test_no_name_leads_out_of_the_folder(copies: PipelineFiles, name: str) -> None:
     for act in (copies.file, copies.remove, copies.version, lambda name: copies.write(name, ORDERS, 1)):
         with pytest.raises(ValueError, match="no pipeline can be called"):
             act(name)
     assert not copies.folder.exists()
 
 
-def test_the_longest_name_and_one_with_every_sign_are_file_names(copies: Copies) -> None:
+def test_the_longest_name_and_one_with_every_sign_are_file_names(copies: PipelineFiles) -> None:
     for name in ("x" * 200, "a._:@+-.yaml", "con.yaml.yaml"):
         copies.write(name, ORDERS, 1)
         assert load(copies.file(name), {}).pipeline == name
@@ -134,7 +134,9 @@ DOCUMENT = st.fixed_dictionaries(
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(DOCUMENT)
-def test_what_is_accepted_as_json_is_read_from_its_copy_as_the_same(copies: Copies, document: dict[str, Any]) -> None:
+def test_what_is_accepted_as_json_is_read_from_its_copy_as_the_same(
+    copies: PipelineFiles, document: dict[str, Any]
+) -> None:
     mistakes = Mistakes()
     tree = from_json({**document, "pipeline": "orders"}, mistakes)
     accepted = load_tree(tree, copies.file("orders"), {}, mistakes)
@@ -168,7 +170,7 @@ def test_a_file_is_sent_as_it_was_written_whatever_yaml_makes_of_it(tmp_path: Pa
     }  # fmt: skip
 
 
-def test_a_copy_that_can_not_be_read_is_a_mistake_like_any_files(copies: Copies) -> None:
+def test_a_copy_that_can_not_be_read_is_a_mistake_like_any_files(copies: PipelineFiles) -> None:
     copies.write("orders", {"source": {"table": "t"}}, 1)
     with pytest.raises(ConfigError, match=r"source\.catalog: is missing"):
         load(copies.file("orders"), {})
@@ -178,7 +180,7 @@ def test_a_failing_disk_collects_nothing_and_what_a_killed_process_left_is_swept
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is tried again ten times a second."""
-    copies = Copies(tmp_path)
+    copies = PipelineFiles(tmp_path)
     copies.folder.mkdir(parents=True, exist_ok=True)
     left = copies.folder / ".of a killed process.new"
     left.write_bytes(b"half")

@@ -10,7 +10,6 @@ import pytest
 import yaml
 
 from shared.config.deployment import OF_THE_DEPLOYMENT, Deployment, load_all
-from shared.config.pipeline_files import is_copy
 from shared.contracts.errors import ConfigError
 
 
@@ -123,7 +122,7 @@ def test_two_pipelines_with_one_destination_table_are_refused(tmp_path: Path) ->
     a, b = write(tmp_path, "a.yaml", destinations=[there]), write(tmp_path, "b.yaml", destinations=[again])
     assert mistakes(tmp_path, environ={"SHARED": f"sqlite:{tmp_path}/shared.sqlite"}) == [
         f"{b}: destinations[0].table: lake and table are those of destinations[0] in {a} too;"
-        " write another catalog, schema or table"
+        " choose another catalog, schema or table"
     ]
 
 
@@ -225,7 +224,7 @@ def test_a_copy_is_a_pipeline_with_what_the_files_say_of_the_deployment(tmp_path
     found = before.with_copies({})
     (file, put) = found.configs
     assert (found.names, found.declared) == (("a", "over-rest"), (file,))
-    assert (is_copy(file), is_copy(put)) == (False, True)
+    assert (file.over_rest, put.over_rest) == (False, True)
     assert (put.server.port, put.state_dir, put.poll.interval_seconds) == (9, file.state_dir, 5.0)
     assert found == load(tmp_path)
     assert before.copies_changed()
@@ -277,7 +276,7 @@ def test_a_name_or_a_table_that_a_file_has_is_the_files(tmp_path: Path) -> None:
     found = load(tmp_path)
     assert found.names == ("a", "b")
     assert [config.path for config in found.declared] == [file]
-    advice = "write another catalog, schema or table"
+    advice = "choose another catalog, schema or table"
     said = "destinations[0].table: lake and table are those of destinations[0] in {} too; " + advice
     assert found.withheld == {"c": (said.format(file),), "d": (said.format(copies.file("b")),)}
 

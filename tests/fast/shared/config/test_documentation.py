@@ -17,6 +17,7 @@ from shared.config.coercion import keys_of
 from shared.config.lake_rules import S3_PROPERTIES
 from shared.config.model import Config, Section
 from shared.lake.attach import S3_SETTINGS
+from shared.lake.direct.eligibility import Reason
 from tests.fast.shared.config.conftest import Load
 
 ROOT = Path(__file__).parents[4]
@@ -135,3 +136,9 @@ def _shown(tree: Any, path: str = "") -> Iterator[str]:
     if isinstance(tree, list):
         for value in tree:
             yield from _shown(value, f"{path}[]")
+
+
+def test_every_reason_why_the_extension_commits_is_explained() -> None:
+    rows = re.findall(r"^\| (`[^|]+) \|", PAGE[PAGE.index("#### Who commits") :], re.MULTILINE)
+    explained = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert {reason.value for reason in Reason} <= explained

@@ -294,7 +294,7 @@ def test_mistakes_of_source_and_routing(mistakes_of: Mistaken, text: str, lines:
         ),
         (
             "  - {id: a, routing_value: a, catalog: 'sqlite:source.sqlite', schema: MAIN}\n",
-            ["[0].table: is the source's own table; write another catalog, schema or table"],
+            ["[0].table: is the source's own table; choose another catalog, schema or table"],
         ),
         (
             "  - nonsense\n" + ONE % "" + "  - null\n" + ONE % "",

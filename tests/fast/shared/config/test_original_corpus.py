@@ -1,7 +1,7 @@
 """Files that the single-process Viaduck's loader takes: each is taken here, or refused by its place with what to write.
 
-What that loader does, found by reading it (github.com/PostHog/viaduck at be4079a, ``viaduck/config.py``) and by loading
-this corpus with it:
+What that loader does, found by reading it (github.com/PostHog/viaduck at be4079a; ``single_process/config.py.txt`` is
+its ``viaduck/config.py``) and by loading this corpus with it, which a test here does again:
 
 ===========================  ==========================================================================================
 unknown keys                 are passed over, anywhere
@@ -25,8 +25,13 @@ ids, routing values          may not repeat; lakes, tables and data paths may
 
 from __future__ import annotations
 
+import importlib.util
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -176,7 +181,42 @@ CASES = [
 ]  # fmt: skip
 
 
-def value(config: Config, path: str) -> Any:
+MEANT_OTHERWISE = {"a number with a point, as it is written": "1.1", "an interval in quotes": "5"}
+"""What that loader makes of a file that is taken with another meaning here: it does not see the zero at the end of a
+number, and takes a text for an interval until it waits for as long."""
+
+
+@pytest.fixture(scope="module")
+def single_process() -> Iterator[ModuleType]:
+    """The single-process Viaduck's own loader."""
+    name, place = "single_process_config", Path(__file__).parent / "single_process" / "config.py.txt"
+    loader = SourceFileLoader(name, str(place))
+    spec = importlib.util.spec_from_loader(name, loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # its dataclasses look themselves up there
+    loader.exec_module(module)
+    yield module
+    del sys.modules[name]
+
+
+def original_value(config: Any, path: str) -> Any:
+    """What the single-process Viaduck makes of the key that ``path`` names here."""
+    parent, _, last = path.rpartition(".")
+    if path == "defaults.properties":
+        return config.destinations[0].properties
+    if last in ("schema_name", "table") and parent != "state":
+        before, dot, after = value(config, f"{parent}.table").partition(".")
+        return (before if dot else "main") if last == "schema_name" else (after if dot else before)
+    return value(config, path)
+
+
+def alike(one: Any) -> Any:
+    """The words of a file, whatever types a loader made of them."""
+    return tuple(map(alike, one)) if isinstance(one, list | tuple) else one if isinstance(one, dict) else str(one)
+
+
+def value(config: Any, path: str) -> Any:
     found: Any = config
     for part in path.split("."):
         found = found[int(part)] if part.isdigit() else getattr(found, part)
@@ -194,6 +234,20 @@ def test_a_file_of_the_original_is_taken(case: Case, tmp_path: Path) -> None:
     assert case.taken is not None
     path, expected = case.taken
     assert value(loaded(case, tmp_path), path) == expected
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_single_process_viaduck_takes_the_file_and_means_the_same(
+    case: Case, single_process: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, content in (ENVIRON | dict(case.environ)).items():
+        monkeypatch.setenv(name, content)
+    file = tmp_path / "original.yaml"
+    file.write_text(case.text)
+    config = single_process.load(file)
+    if case.taken is not None:
+        path, expected = case.taken
+        assert alike(original_value(config, path)) == alike(MEANT_OTHERWISE.get(case.name, expected))
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.taken is None], ids=lambda case: case.name)

@@ -110,7 +110,7 @@ def test_a_variable_of_the_list_is_looked_up(generous: Config) -> None:
     lake = LakeRef(catalog_env="TENANT_A", properties={"s3_endpoint": "b:1", "s3_access_key_id_env": "TENANT_KEY"})
     found = Lakes(generous, ENVIRON).published(published(generous, lake))
     assert connection_words(found.catalog)["password"] == "a"
-    assert (found.properties["s3_access_key_id"], found.strange) == ("k", True)
+    assert (found.properties["s3_access_key_id"], found.untrusted) == ("k", True)
 
 
 @pytest.mark.parametrize("key", ["s3_region", "s3_endpoint", "s3_use_ssl", "s3_url_style"])
@@ -217,7 +217,7 @@ def test_the_host_that_is_really_asked_is_the_one_that_is_looked_for_on_the_list
     load_text: Load, data_path: str | None, properties: dict[str, str], asked: str
 ) -> None:
     lake = LakeRef(catalog="sqlite:/x.sqlite", data_path=data_path, properties=properties)
-    assert Lakes(hosts(load_text, asked), ENVIRON).published(published(hosts(load_text, asked), lake)).strange
+    assert Lakes(hosts(load_text, asked), ENVIRON).published(published(hosts(load_text, asked), lake)).untrusted
     assert f"{asked} is not among the hosts" in refused(hosts(load_text, "other", f"x{asked}"), lake)
 
 
@@ -227,7 +227,7 @@ def test_the_host_that_is_really_asked_is_the_one_that_is_looked_for_on_the_list
 def test_what_the_file_lists_is_the_files_and_only_as_it_is_there(generous: Config) -> None:
     lakes, lake = Lakes(generous, ENVIRON), public_lake(generous.destinations[0])
     found = lakes.published(published(generous, lake, "listed"))
-    assert (found.strange, "passfile=/secrets/l" in found.conninfo) == (False, True)
+    assert (found.untrusted, "passfile=/secrets/l" in found.conninfo) == (False, True)
     assert "passfile" in refused(generous, lake.model_copy(update={"from_file": False}), id="another")
     assert "host" in refused(
         generous, lake.model_copy(update={"catalog": f"{CATALOG} hostaddr=10.0.0.1", "from_file": False}), id="listed"
@@ -240,7 +240,7 @@ def test_what_the_files_template_makes_is_the_files_and_only_for_its_own_routing
         return entry_lake({"catalog": catalog, "data_path": path}, generous)
 
     found = Lakes(generous, ENVIRON).published(published(generous, made("acme"), "acme", "acme"))
-    assert (found.strange, connection_words(found.catalog)["passfile"]) == (False, "/secrets/t")
+    assert (found.untrusted, connection_words(found.catalog)["passfile"]) == (False, "/secrets/t")
     assert "passfile" in refused(generous, made("registry"), id="acme", value="acme")
     assert "passfile" in refused(generous, made("acme"), id="other", value="acme")
     evil = "x host=evil.example"
@@ -346,7 +346,7 @@ def test_no_key_of_this_machine_arrives_at_a_store_that_a_stranger_named(
     surrounded: Eavesdropper, tmp_path: Path, keys: dict[str, str]
 ) -> None:
     store = {"s3_endpoint": f"127.0.0.1:{surrounded.port}", "s3_use_ssl": "false", "s3_url_style": "path", **keys}
-    lake = ResolvedLake(f"sqlite:{tmp_path}/x.sqlite", None, "s3://bucket/x/", store, strange=True)
+    lake = ResolvedLake(f"sqlite:{tmp_path}/x.sqlite", None, "s3://bucket/x/", store, untrusted=True)
     with closing(connect()) as con:
         attach(con, "lake", lake, read_only=False, create=True)
         for query in ("SELECT * FROM read_parquet('s3://bucket/x/f.parquet')", "SELECT * FROM read_text('s3://b/f')"):
@@ -359,12 +359,12 @@ def test_no_key_of_this_machine_arrives_at_a_store_that_a_stranger_named(
 
 def test_a_data_path_that_a_strangers_own_catalog_turns_to_another_host_is_refused(tmp_path: Path) -> None:
     with closing(connect()) as con:
-        lake = ResolvedLake(f"sqlite:{tmp_path}/x.sqlite", None, "s3://bucket/x/", strange=True)
+        lake = ResolvedLake(f"sqlite:{tmp_path}/x.sqlite", None, "s3://bucket/x/", untrusted=True)
         attach(con, "lake", lake, read_only=False, create=True)
     with closing(connect()) as con:
         con.execute(f"ATTACH '{tmp_path}/x.sqlite' AS c (TYPE sqlite)")
         con.execute("UPDATE c.ducklake_metadata SET value = 's3://x@evil:9000/' WHERE key = 'data_path'")
-    lake = ResolvedLake(f"sqlite:{tmp_path}/x.sqlite", strange=True)
+    lake = ResolvedLake(f"sqlite:{tmp_path}/x.sqlite", untrusted=True)
     with closing(connect()) as con, pytest.raises(ViaduckError) as caught:
         attach(con, "lake", lake, read_only=True)
     assert caught.value.type == "invalid_destination"
@@ -379,7 +379,7 @@ def test_a_lake_of_the_file_without_keys_has_those_of_its_surroundings(
         monkeypatch.setenv(name, value)
     store = {"s3_endpoint": f"127.0.0.1:{s3.port}", "s3_use_ssl": "false", "s3_url_style": "path"}
     own = ResolvedLake(f"sqlite:{tmp_path}/own.sqlite", None, "s3://surroundings/own/", store)
-    theirs = ResolvedLake(f"sqlite:{tmp_path}/theirs.sqlite", None, "s3://surroundings/theirs/", store, strange=True)
+    theirs = ResolvedLake(f"sqlite:{tmp_path}/theirs.sqlite", None, "s3://surroundings/theirs/", store, untrusted=True)
     with closing(connect()) as con:
         for alias, lake in (("own", own), ("theirs", theirs)):
             attach(con, alias, lake, read_only=False, create=True)

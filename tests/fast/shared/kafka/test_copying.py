@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from shared.config.pipeline_files import Copies, Copy
+from shared.config.pipeline_files import Copy, PipelineFiles
 from shared.contracts.messages import PipelineDocument, UnreadableMessage
 from shared.kafka.follower import Follower
-from shared.kafka.pipeline_cache import Copying
+from shared.kafka.pipeline_cache import PipelineCache
 from shared.kafka.publisher import Publisher
 from shared.kafka.record import Record
 from shared.kafka.settings import KafkaSettings
@@ -22,8 +22,8 @@ TOPIC = "viaduck.pipelines"
 
 
 @pytest.fixture
-def copies(tmp_path: Path) -> Copies:
-    return Copies(tmp_path)
+def copies(tmp_path: Path) -> PipelineFiles:
+    return PipelineFiles(tmp_path)
 
 
 def said(pipeline: str, version: int, document: dict[str, Any] | None = None) -> Record:
@@ -47,11 +47,11 @@ def level() -> Level:
 
 
 @pytest.fixture
-def copying(copies: Copies, level: Level) -> Copying:
-    return Copying(copies, level)
+def copying(copies: PipelineFiles, level: Level) -> PipelineCache:
+    return PipelineCache(copies, level)
 
 
-def test_the_last_word_of_each_is_copied_and_what_went_goes(copying: Copying, copies: Copies) -> None:
+def test_the_last_word_of_each_is_copied_and_what_went_goes(copying: PipelineCache, copies: PipelineFiles) -> None:
     for record in (said("a", 1, {"n": 1}), said("a", 2, {"n": 2}), said("b", 3, {"n": 3}), said("c", 4)):
         copying.note(record)
     copying.settle()
@@ -62,7 +62,7 @@ def test_the_last_word_of_each_is_copied_and_what_went_goes(copying: Copying, co
 
 
 def test_words_that_may_be_long_past_wait_until_everything_was_read(
-    copying: Copying, copies: Copies, level: Level
+    copying: PipelineCache, copies: PipelineFiles, level: Level
 ) -> None:
     copies.write("a", {"n": 3}, 3)
     level.is_level = False
@@ -77,14 +77,14 @@ def test_words_that_may_be_long_past_wait_until_everything_was_read(
     assert copies.fingerprint() == before
 
 
-def test_a_removal_from_before_the_copy_takes_nothing_away(copying: Copying, copies: Copies) -> None:
+def test_a_removal_from_before_the_copy_takes_nothing_away(copying: PipelineCache, copies: PipelineFiles) -> None:
     copies.write("a", {"n": 3}, 3)
     copying.note(said("a", 2))
     copying.settle()
     assert copies.names() == ["a"]
 
 
-def test_a_topic_that_was_wiped_takes_nothing_away(copying: Copying, copies: Copies) -> None:
+def test_a_topic_that_was_wiped_takes_nothing_away(copying: PipelineCache, copies: PipelineFiles) -> None:
     copies.write("a", {"n": 1}, 1)
     copying.note(Record(TOPIC, 0, 0, "a", None))
     copying.settle()
@@ -102,7 +102,7 @@ def test_a_topic_that_was_wiped_takes_nothing_away(copying: Copying, copies: Cop
     ],
 )
 def test_what_is_no_such_message_is_unreadable_and_changes_nothing(
-    copying: Copying, copies: Copies, key: str | None, value: bytes
+    copying: PipelineCache, copies: PipelineFiles, key: str | None, value: bytes
 ) -> None:
     with pytest.raises(UnreadableMessage):
         copying.note(Record(TOPIC, 0, 0, key, value))
@@ -110,7 +110,7 @@ def test_what_is_no_such_message_is_unreadable_and_changes_nothing(
     assert copies.fingerprint() == ()
 
 
-def test_what_can_not_be_written_now_is_written_later(copying: Copying, copies: Copies) -> None:
+def test_what_can_not_be_written_now_is_written_later(copying: PipelineCache, copies: PipelineFiles) -> None:
     copies.folder.write_text("in the way")
     copying.note(said("a", 1, {"n": 1}))
     copying.settle()
@@ -120,15 +120,15 @@ def test_what_can_not_be_written_now_is_written_later(copying: Copying, copies: 
 
 
 @pytest.fixture
-def following(settings: KafkaSettings, topics: Topics, copies: Copies) -> Iterator[Copying]:
+def following(settings: KafkaSettings, topics: Topics, copies: PipelineFiles) -> Iterator[PipelineCache]:
     follower = Follower(settings, "test-copying", [topics.pipelines])
-    copying = Copying(copies, lambda: follower.level)
+    copying = PipelineCache(copies, lambda: follower.level)
     follower.start(copying.note)
     yield copying
     follower.stop()
 
 
-def test_over_the_broker(following: Copying, topics: Topics, publisher: Publisher, copies: Copies) -> None:
+def test_over_the_broker(following: PipelineCache, topics: Topics, publisher: Publisher, copies: PipelineFiles) -> None:
     def settled(holds: object) -> bool:
         following.settle()
         return copies.read("a") == holds

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping
 
 from structlog.testing import capture_logs
 
@@ -12,6 +11,7 @@ from shared.kafka.publisher import Publisher
 from shared.kafka.record import Record
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topics import Topics
+from tests.fast.fake_sender import FakeSender
 from tests.fast.waiting import eventually
 
 
@@ -46,25 +46,8 @@ def test_a_message_too_large_to_be_wrapped_is_cut_rather_than_lost(
     assert len(base64.b64decode(DeadLetter.from_bytes(received.value or b"").payload)) == MAX_PAYLOAD
 
 
-class Sent:
-    """A publisher that remembers."""
-
-    def __init__(self) -> None:
-        self.keys: list[str] = []
-
-    def send(
-        self,
-        topic: str,
-        key: str,
-        value: bytes | None,
-        headers: Mapping[str, str] | None = None,
-        on_delivery: Callable[[Exception | None], None] | None = None,
-    ) -> None:
-        self.keys.append(key)
-
-
 def test_a_flood_of_forged_messages_is_counted_and_not_written_again_and_again() -> None:
-    now_s, sent, topics = [0.0], Sent(), Topics()
+    now_s, sent, topics = [0.0], FakeSender(), Topics()
     forged = Allowance(5, lambda: now_s[0])
     with capture_logs() as logged:
         for number in range(1_000):

@@ -1,7 +1,12 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
+from typing import Any
 
+import pytest
+
+from shared.kafka import follower as module
 from shared.kafka.follower import Follower
 from shared.kafka.publisher import Publisher
 from shared.kafka.record import Record
@@ -29,6 +34,51 @@ def test_a_follower_of_empty_topics_has_caught_up(settings: KafkaSettings, topic
     follower.start(lambda _: None)
     assert follower.caught_up.wait(30)
     follower.stop()
+
+
+class BusyConsumer:
+    """Of one partition that held ``held`` records when it was first read, and gets more before each fetch."""
+
+    def __init__(self, topic: str, held: int) -> None:
+        self._topic, self._held, self._read = topic, held, 0
+
+    def list_topics(self, topic: str, timeout: float) -> Any:
+        return SimpleNamespace(topics={topic: SimpleNamespace(error=None, partitions={0: None})})
+
+    def assign(self, partitions: object) -> None:
+        self._read = 0
+
+    def get_watermark_offsets(self, place: object, *, cached: bool) -> tuple[int, int]:
+        assert cached, "a request for each partition takes as long as a broker takes to answer"
+        return 0, self._held + self._read
+
+    def poll(self, timeout: float) -> Any:
+        self._read += 1
+        offset = self._read - 1
+        return SimpleNamespace(
+            error=lambda: None, topic=lambda: self._topic, partition=lambda: 0, offset=lambda: offset,
+            key=lambda: b"p/d", value=lambda: b"answer", headers=lambda: None, timestamp=lambda: (1, 1),
+        )  # fmt: skip
+
+    def consume(self, count: int, timeout: float) -> list[Any]:
+        return []
+
+    def close(self) -> None: ...
+
+
+def test_a_follower_catches_up_with_a_topic_that_never_rests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker tells of a partition's end only in answer to a fetch that finds nothing: on a busy one never."""
+    monkeypatch.setattr(module, "build", lambda *_: BusyConsumer("busy", held=100))
+    follower, seen = Follower(KafkaSettings(bootstrap="nowhere:1"), "test", ["busy"]), []
+
+    def handle(record: Record) -> None:
+        if not follower.caught_up.is_set():
+            seen.append(record.offset)
+
+    follower.start(handle)
+    assert follower.caught_up.wait(10)
+    follower.stop()
+    assert seen == list(range(101)), "what was there at the first fetch, and not a record less"
 
 
 def test_a_follower_sees_key_value_headers_tombstones_and_order(

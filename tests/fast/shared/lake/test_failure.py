@@ -102,6 +102,14 @@ def test_what_a_value_holds_is_no_reason(lie: str, around: str) -> None:
     assert "INSERT" not in told, "nor are statements shown, with all the values that they hold"
 
 
+def test_a_statement_that_sqlite_refuses_to_prepare_is_not_shown_either() -> None:
+    asked = 'SELECT count(*) AS "many: " FROM ducklake_snapshot ' * 100
+    error = duckdb.Error(f'Error: Failed to prepare query "{asked}": file is not a database')
+    told = classify(error, "looking")
+    assert told.type == "lake_incompatible"
+    assert told.message == "looking: Error: Error: file is not a database"
+
+
 @pytest.mark.parametrize(
     "said",
     [

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -12,6 +16,7 @@ import pytest
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.errors import ViaduckError
 from shared.lake.pool import LakePool, OpenLake
+from tests.fast.waiting import eventually
 
 
 @pytest.fixture
@@ -123,3 +128,51 @@ class Lost:
         raise duckdb.FatalException("database has been invalidated")
 
     def close(self) -> None: ...
+
+
+class Slow:
+    """A connection whose every statement takes until ``go`` is set; ``said`` are those that have begun."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.go = threading.Event()
+
+    def execute(self, statement: str) -> None:
+        self.said.append(statement.split()[0])
+        assert self.go.wait(10)
+
+
+def test_one_thread_at_a_time_loads_a_lake_s_schema(tmp_path: Path) -> None:
+    """Two would each free what the other has got (H21), which shows by chance alone."""
+    open_lake, first, second = OpenLake(lake(tmp_path, "shared", None)), Slow(), Slow()
+    with ThreadPoolExecutor(2) as threads:
+        one = threads.submit(open_lake.begin, first)  # type: ignore[arg-type]
+        eventually(lambda: first.said)
+        other = threads.submit(open_lake.begin, second)  # type: ignore[arg-type]
+        time.sleep(0.1)
+        assert second.said == []
+        first.go.set()
+        second.go.set()
+        one.result(10)
+        other.result(10)
+    assert (first.said, second.said) == (["BEGIN", "EXPLAIN"], ["BEGIN", "EXPLAIN"])
+
+
+def test_a_transaction_begins_with_the_schema_loaded_and_makes_nothing(pool: LakePool, tmp_path: Path) -> None:
+    (held,) = use(pool, lake(tmp_path, "shared", None))
+    with closing(held.cursor()) as con:
+        held.begin(con)
+        con.execute("COMMIT")
+        held.load(con)
+    assert held.con.execute(f"SELECT count(*) FROM {held.alias}.snapshots()").fetchall() == [(1,)]
+
+
+def test_a_catalog_file_that_was_replaced_is_attached_anew(pool: LakePool, tmp_path: Path) -> None:
+    place = lake(tmp_path, "replaced", None)
+    (before,) = use(pool, place)
+    file = tmp_path / "replaced.sqlite"
+    shutil.copyfile(file, tmp_path / "copy")
+    (tmp_path / "copy").replace(file)
+    (after,) = use(pool, place)
+    assert after is not before
+    assert use(pool, place) == [after]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
 import subprocess
@@ -11,6 +12,7 @@ import threading
 import time
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -108,3 +110,48 @@ def test_instances_that_spill_side_by_side_keep_their_own_rows() -> None:
     for thread in threads:
         thread.join()
     assert found == {"one": [(250_000,) * 3], "other": [(250_000,) * 3]}
+
+
+def test_a_sweep_between_a_folder_and_its_lock_costs_no_process_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sweep of another process, which locks by a file that it has opened itself."""
+    swept: list[int] = []
+
+    def sweep_before(lock: int, how: int) -> None:
+        if how == fcntl.LOCK_EX and not swept:
+            swept.append(lock)
+            spill.sweep(tmp_path)
+        fcntl_flock(lock, how)
+
+    fcntl_flock = fcntl.flock
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(spill, "_root", None)
+    monkeypatch.setattr(fcntl, "flock", sweep_before)
+    mine = spill.root()
+    assert swept, "else it shows nothing"
+    spill.sweep(tmp_path)
+    assert list(tmp_path.iterdir()) == [mine]
+    assert (mine / spill.LOCK).exists()
+
+
+def test_nor_does_one_that_comes_before_the_lock_is_even_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the process was frozen for a minute after it had made its folder."""
+    makes, made = tempfile.mkdtemp, list[str]()
+
+    def made_long_ago(**asked: Any) -> str:
+        made.append(makes(**asked))
+        if len(made) == 1:
+            os.utime(made[0], (time.time() - 3600,) * 2)
+            spill.sweep(tmp_path)
+        return made[-1]
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(spill, "_root", None)
+    monkeypatch.setattr(tempfile, "mkdtemp", made_long_ago)
+    mine = spill.root()
+    assert len(made) == 2
+    assert list(tmp_path.iterdir()) == [mine]
+    assert (mine / spill.LOCK).exists()

@@ -8,6 +8,7 @@ import pytest
 
 from shared.runtime.background import (
     FIRST_PAUSE_S,
+    FORGOTTEN_AFTER_S,
     LONGEST_PAUSE_S,
     TURNS_WITHIN_S,
     Background,
@@ -40,6 +41,11 @@ def test_a_loop_that_an_error_nobody_thought_of_has_ended_begins_again_and_is_to
     assert not loop.is_alive
 
 
+def test_a_process_is_ready_again_within_a_minute_after_what_ended_its_loops_is_gone() -> None:
+    """A loop waits before it begins again, and is told of until it has turned for a while: both count."""
+    assert LONGEST_PAUSE_S + FORGOTTEN_AFTER_S <= 30.0
+
+
 def test_what_ended_a_loop_is_forgotten_once_it_has_turned_for_a_while() -> None:
     clock, lives, second = [0.0], [0], threading.Event()
 
@@ -56,7 +62,7 @@ def test_what_ended_a_loop_is_forgotten_once_it_has_turned_for_a_while() -> None
     try:
         assert second.wait(10.0)
         assert loop.problem is not None
-        clock[0] += LONGEST_PAUSE_S + 1.0
+        clock[0] += FORGOTTEN_AFTER_S + 1.0
         eventually(lambda: loop.problem is None)
     finally:
         loop.stop(5.0)

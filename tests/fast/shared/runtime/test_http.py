@@ -15,7 +15,7 @@ import pytest
 from shared.runtime.background import Heartbeat
 from shared.runtime.http import MOST_CONNECTIONS, ServiceServer, own_port, peers
 from shared.runtime.metrics import Metrics
-from shared.runtime.metrics_access import Scraping
+from shared.runtime.metrics_access import MetricsAccess
 from tests.fast.waiting import eventually
 
 CHECKS: dict[str, str | None] = {"broker": None, "spark": None}
@@ -168,13 +168,13 @@ PROXIED = [{"X-Forwarded-For": "10.0.0.1"}, {"Via": "1.1 x"}, {"Host": "viaduck.
 
 @pytest.mark.parametrize("headers", PROXIED)
 def test_metrics_name_tenants_and_are_told_to_this_machine_alone(headers: dict[str, str]) -> None:
-    with serving(scraping=Scraping("local", "s3cret")) as port:
+    with serving(scraping=MetricsAccess("local", "s3cret")) as port:
         url = f"http://127.0.0.1:{port}/metrics"
         assert httpx.get(url).status_code == 200
         assert httpx.get(url, headers=headers).status_code == 401
         assert httpx.get(url, headers={**headers, "Authorization": "Bearer wrong"}).status_code == 401
         assert httpx.get(url, headers={**headers, "Authorization": "Bearer s3cret"}).status_code == 200
-    with serving(scraping=Scraping("open")) as port:
+    with serving(scraping=MetricsAccess("open")) as port:
         assert httpx.get(f"http://127.0.0.1:{port}/metrics", headers=headers).status_code == 200
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 from prometheus_client.parser import text_string_to_metric_families
 
 from shared.runtime.metrics import Metrics, merge, together
@@ -52,6 +54,19 @@ def test_the_originals_keep_their_labels() -> None:
     assert value(text, "viaduck_errors_total", type="source_unreachable", destination="d") == 1
     assert value(text, "viaduck_dest_write_seconds_count", destination="d") == 1
     assert value(text, "viaduck_unrouted_rows_total") == 3
+
+
+def test_to_forget_destinations_costs_as_much_as_there_are_of_them() -> None:
+    """Not as much as their square: the reader forgets the lag of all while a source does not answer."""
+    metrics = Metrics("p")
+    for number in range(5_000):
+        metrics.dest_lag_seconds.labels(destination=f"d{number}").set(1)
+        metrics.errors_total.labels(type="gap", destination=f"d{number}").inc()
+    began_s = time.thread_time()
+    for number in range(5_000):
+        metrics.forget(f"d{number}")
+    assert time.thread_time() - began_s < 2.0
+    assert 'destination="d' not in metrics.exposition()
 
 
 def test_the_series_of_a_removed_destination_go() -> None:

@@ -1,0 +1,232 @@
+"""Where looks are asked and batches are brought about: a Postgres database, or a SQLite file."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import select
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import duckdb
+import psycopg
+from psycopg.types.numeric import Int8
+
+from shared.config.catalogs import patient
+from shared.lake.catalog_query import Question, Value
+from shared.lake.direct.batch import Commit
+from shared.lake.direct.dialect import POSTGRES, SQLITE, Dialect
+from shared.lake.sql import ident
+from shared.lake.statements import OWN_SETTINGS
+
+COMMIT_STATEMENT_S = 600
+"""A batch waits for rivals that hold the number of its snapshot for as long as their transactions last."""
+
+
+class NotCommitted(Exception):
+    """A batch that brought nothing about and never will; its ``__cause__`` says why."""
+
+
+class RivalCommitted(NotCommitted):
+    """The condition did not hold, or a rival was quicker: what was looked at is no longer so."""
+
+
+RIVALS = (
+    psycopg.errors.UniqueViolation,
+    psycopg.errors.DivisionByZero,
+    psycopg.errors.SerializationFailure,
+    psycopg.errors.DeadlockDetected,
+    psycopg.errors.UndefinedTable,  # a flush drops the catalog's tables of inlined rows
+)
+
+LEAVES_OPEN = ("57P", "08")
+"""SQLSTATE classes of a server that ends, and of a connection that breaks: the statement may have been carried out.
+Any other error that a server tells has undone it."""
+
+
+class Catalog(Protocol):
+    """One lake's catalog. Methods raise the driver's error; an error of ``commit`` other than ``NotCommitted`` leaves
+    open whether it was brought about."""
+
+    dialect: Dialect
+    prefix: str
+
+    def ask(self, question: Question) -> str:
+        """The one value of the one row of a statement."""
+
+    def commit(self, commit: Commit) -> None:
+        """Bring all of a batch about, or nothing. Raises ``NotCommitted`` where it is nothing for good."""
+
+
+class PostgresCatalog:
+    """A schema of a Postgres database; one round trip for a look, and one for a batch."""
+
+    dialect = POSTGRES
+
+    def __init__(self, con: psycopg.Connection[Any], schema: str) -> None:
+        self._con = con
+        self.prefix = f"{ident(schema)}."
+
+    def ask(self, question: Question) -> str:
+        text, values = question.rendered("$")
+        with psycopg.RawCursor(self._con) as cursor:
+            found = cursor.execute(f"SELECT found::text FROM ({text}) AS asked".encode(), _typed(values)).fetchone()
+        return str(found[0]) if found is not None else ""
+
+    def commit(self, commit: Commit) -> None:
+        """One transaction of two statements, in one round trip; an error undoes both. TLA: ``CommitDirect``."""
+        claim, taken = commit.claim.rendered("$")
+        values = [value for _, own in _numbered((commit.condition, *commit.rest)) for value in own]
+        try:
+            with self._con.pipeline(), psycopg.RawCursor(self._con) as cursor:  # autocommit: its end is the COMMIT
+                cursor.execute(claim.encode(), _typed(taken))
+                cursor.execute(conditional(commit).encode(), _typed(values))
+        except RIVALS as error:
+            raise RivalCommitted(type(error).__name__) from error
+        except psycopg.Error as error:
+            if self._con.closed or error.sqlstate is None or error.sqlstate.startswith(LEAVES_OPEN):
+                raise
+            raise NotCommitted(type(error).__name__) from error
+
+
+def conditional(commit: Commit) -> str:
+    """All of a batch but its claim as one statement of Postgres, which divides by zero where the condition fails."""
+    texts = [text for text, _ in _numbered((commit.condition, *commit.rest))]
+    parts = ", ".join(f"part{number:d} AS ({text})" for number, text in enumerate(texts[1:]))
+    return f"WITH checked AS ({texts[0]}), {parts} SELECT 1 / held FROM checked"
+
+
+def _numbered(questions: Iterable[Question]) -> Iterator[tuple[str, list[Value]]]:
+    """Each question's text and values, whose places go on from those of the questions before."""
+    after = 0
+    for question in questions:
+        text, values = question.rendered("$", after=after)
+        after += len(values)
+        yield text, values
+
+
+def _typed(values: list[Any]) -> list[Any]:
+    """Integers of one width: Postgres keeps a plan for each combination of types that it is asked with."""
+    return [Int8(value) if isinstance(value, int) else value for value in values]
+
+
+class SqliteCatalog:
+    """A SQLite file that a DuckDB instance has attached as ``name``, so by DuckDB's own SQLite library (H11)."""
+
+    dialect = SQLITE
+
+    def __init__(self, con: duckdb.DuckDBPyConnection, name: str) -> None:
+        self._con = con
+        self._name = name
+        self.prefix = f"{ident(name)}.main."
+
+    def ask(self, question: Question) -> str:
+        native = Question(question.text, {**question.names, "": '"main".'}, question.values)
+        text, values = native.rendered("?")
+        places = ", ".join("CAST(? AS VARCHAR)" if isinstance(value, str) else "CAST(? AS BIGINT)" for value in values)
+        rows = self._con.execute(
+            f"SELECT found FROM sqlite_query(?, ?, params => row({places}))", [self._name, text, *values]
+        ).fetchall()
+        return str(rows[0][0])
+
+    def commit(self, commit: Commit) -> None:
+        self._con.execute("BEGIN")
+        try:
+            self._say(commit.claim)  # takes the file's write lock, or fails after any write in between
+            if self._say(commit.condition) != [(1,)]:
+                raise RivalCommitted("the newest snapshot or the cursor is another one")
+            for question in commit.rest:
+                self._say(question)
+            self._con.execute("COMMIT")
+        except duckdb.Error as error:
+            self._roll_back()
+            if "database is locked" in str(error) or "UNIQUE constraint" in str(error):
+                raise RivalCommitted("another writer was quicker") from error
+            raise
+        except NotCommitted:
+            self._roll_back()
+            raise
+
+    def _say(self, question: Question) -> list[Any]:
+        text, values = question.rendered("$")
+        return self._con.execute(text, values).fetchall()
+
+    def _roll_back(self) -> None:
+        with contextlib.suppress(duckdb.Error):  # ended already by the error
+            self._con.execute("ROLLBACK")
+
+
+@dataclass
+class _Idle:
+    conninfo: str
+    con: psycopg.Connection[Any]
+
+
+class PostgresConnections:
+    """Connections to Postgres databases that no thread uses now, at most ``limit``; the oldest are closed first."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._idle: OrderedDict[int, _Idle] = OrderedDict()
+        self._numbers = itertools.count()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._idle)
+
+    @contextlib.contextmanager
+    def use(self, conninfo: str) -> Iterator[psycopg.Connection[Any]]:
+        """A connection for the caller alone. After any error it is closed."""
+        con = self._take(conninfo) or _connected(conninfo)
+        try:
+            yield con
+        except RivalCommitted:
+            self._give_back(_Idle(conninfo, con))
+            raise
+        except BaseException:
+            con.close()
+            raise
+        self._give_back(_Idle(conninfo, con))
+
+    def _take(self, conninfo: str) -> psycopg.Connection[Any] | None:
+        while (con := self._newest(conninfo)) is not None and _has_ended(con):
+            con.close()
+        return con
+
+    def _newest(self, conninfo: str) -> psycopg.Connection[Any] | None:
+        with self._lock:
+            number = next((n for n in reversed(self._idle) if self._idle[n].conninfo == conninfo), None)
+            return None if number is None else self._idle.pop(number).con
+
+    def _give_back(self, idle: _Idle) -> None:
+        if idle.con.closed:
+            return
+        with self._lock:
+            self._idle[next(self._numbers)] = idle
+            surplus = [self._idle.popitem(last=False)[1] for _ in range(len(self._idle) - self._limit)]
+        for each in surplus:
+            each.con.close()
+
+    def close(self) -> None:
+        with self._lock:
+            idle, self._idle = list(self._idle.values()), OrderedDict()
+        for each in idle:
+            each.con.close()
+
+
+def _has_ended(con: psycopg.Connection[Any]) -> bool:
+    """Whether there is something to read although nothing was asked: the server ends the connection. No round trip."""
+    waiting = select.poll()
+    waiting.register(con.fileno(), select.POLLIN)
+    return bool(waiting.poll(0))
+
+
+def _connected(conninfo: str) -> psycopg.Connection[Any]:
+    con: psycopg.Connection[Any] = psycopg.connect(patient(conninfo), autocommit=True)
+    con.execute(OWN_SETTINGS)
+    con.execute("SET default_transaction_isolation = 'read committed'")  # each statement sees what is committed by then
+    con.execute(f"SET statement_timeout = '{COMMIT_STATEMENT_S:d}s'".encode())
+    return con

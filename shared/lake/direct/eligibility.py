@@ -1,0 +1,130 @@
+"""When a commit is left to the extension, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+from shared.lake.column_history import Field
+from shared.lake.direct.state import DeleteFile, State
+from shared.lake.direct.statistics import NESTED, ORDERS, kind_of
+from shared.lake.direct.structure import Structure
+
+CATALOG_VERSIONS = {"1.0": "tests/lake/test_direct_twins.py"}
+"""Versions of DuckLake's format that are written directly, and the tests that hold such commits against the
+extension's. Any other is left to the extension, which knows whether it can write it."""
+
+HARMLESS_OPTIONS = frozenset(
+    {
+        "version",
+        "created_by",
+        "data_path",
+        "encrypted",
+        "data_inlining_row_limit",
+        "require_commit_message",
+        "expire_older_than",
+        "delete_older_than",
+        "auto_compact",
+        "rewrite_delete_threshold",
+        "target_file_size",
+    }
+)
+"""Options of a lake that say nothing of how a small file is to be written."""
+
+
+class Reason(StrEnum):
+    """Why the extension commits."""
+
+    FIRST_COMMIT = "first_commit"
+    SCHEMA_CHANGE = "schema_change"
+    CATALOG_VERSION = "catalog_version"
+    CURSOR_IN_FILE = "cursor_in_file"
+    INLINED_ROWS = "inlined_rows"
+    INLINED_DELETES = "inlined_deletes"
+    PARTITIONED = "partitioned"
+    SORTED = "sorted"
+    ENCRYPTED = "encrypted"
+    NOT_NULL = "not_null"
+    COLUMN_TYPE = "column_type"
+    KEY_DEFAULT = "key_default"
+    FILE_KIND = "file_kind"
+    OPTION = "option"
+    DATA_PATH = "data_path"
+    FOREIGN_FILES = "foreign_files"
+    OTHER_KEYS = "other_keys"
+    DOUBLED_KEY = "doubled_key"
+    DAMAGED_FILE = "damaged_file"
+    RIVALS = "rivals"
+    UNREADABLE_CATALOG = "unreadable_catalog"
+
+
+ALWAYS_BY_EXTENSION = frozenset(
+    {
+        Reason.FIRST_COMMIT,
+        Reason.SCHEMA_CHANGE,
+        Reason.DOUBLED_KEY,
+        Reason.DAMAGED_FILE,
+        Reason.OTHER_KEYS,
+        Reason.RIVALS,
+        Reason.UNREADABLE_CATALOG,
+    }
+)
+"""What no setting changes: DDL is the extension's, and so is finding out what is wrong with a table. Where rivals are
+quick, the extension waits for those of the same tables alone, and it has an instance for each lake."""
+
+
+def structure_refusal(structure: Structure, wanted: Sequence[tuple[str, str]] | None) -> Reason | None:
+    """Why a table of that structure can't be committed to directly; None if it can.
+
+    ``wanted`` are the columns that it is to have, (name, declared type) in order; None where no row is written.
+    """
+    if len(structure.cursor_inlined) != 1:
+        return Reason.CURSOR_IN_FILE
+    if not structure.nullable:
+        return Reason.NOT_NULL
+    if any(kind_of(field.type) not in ORDERS for field in _scalars(structure.fields)):
+        return Reason.COLUMN_TYPE
+    names = (field.name for field in structure.fields)
+    if wanted is not None and list(zip(names, structure.declared, strict=True)) != list(wanted):
+        return Reason.SCHEMA_CHANGE
+    return None
+
+
+def state_refusal(state: State) -> Reason | None:
+    """Why a table in that state can't be committed to directly; None if it can."""
+    if state.option("version") not in CATALOG_VERSIONS:
+        return Reason.CATALOG_VERSION
+    if state.option("encrypted") not in (None, "false"):
+        return Reason.ENCRYPTED
+    if any(option.key not in HARMLESS_OPTIONS for option in state.options):
+        return Reason.OPTION
+    if len(state.cursors) != 1 or state.cursor_rows_in_files or state.cursor_stats is None:
+        return Reason.CURSOR_IN_FILE
+    return _table_refusal(state)
+
+
+def _table_refusal(state: State) -> Reason | None:
+    if state.partitioned:
+        return Reason.PARTITIONED
+    if state.sorted:
+        return Reason.SORTED
+    if state.inlined_rows:
+        return Reason.INLINED_ROWS
+    if state.inlined_deletes:
+        return Reason.INLINED_DELETES
+    if any(not file.plain or len(file.deletes) > 1 or _strange(file.deletes) for file in state.files):
+        return Reason.FILE_KIND
+    if state.stats is None and state.files:
+        return Reason.FILE_KIND
+    return None
+
+
+def _strange(deletes: Sequence[DeleteFile]) -> bool:
+    return any(each.format != "parquet" for each in deletes)
+
+
+def _scalars(fields: Sequence[Field]) -> list[Field]:
+    found: list[Field] = []
+    for field in fields:
+        found += _scalars(field.fields) if kind_of(field.type) in NESTED else [field]
+    return found

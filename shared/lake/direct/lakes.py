@@ -1,0 +1,207 @@
+"""What a worker keeps for direct commits: one DuckDB instance for files, connections, and what lakes were made of."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+import duckdb
+
+from shared.config.catalogs import ResolvedLake
+from shared.lake.attach import forget_keys, use_keys
+from shared.lake.direct.catalogs import Catalog, PostgresCatalog, PostgresConnections, SqliteCatalog
+from shared.lake.direct.structure import Structure
+from shared.lake.engine import SQLITE, connect, is_lost, release
+from shared.lake.sql import ident, literal
+
+K = TypeVar("K")
+
+REMEMBERED_STRUCTURES = 20_000
+"""Some kilobytes each."""
+
+TableKey = tuple[ResolvedLake, tuple[str, str], tuple[str, str]]
+"""A lake, its table and its cursor's table, each (schema, name)."""
+
+
+@dataclass(eq=False)
+class _Attached:
+    """A SQLite catalog that the instance has attached, or a store's keys that it holds, under a name of its own."""
+
+    name: str
+    users: int = 0
+
+
+class KeysInUse(Exception):
+    """Other keys for the same files are in use: an instance could not tell which of them a lake means."""
+
+
+class Instance:
+    """A DuckDB instance that reads and writes files of many lakes, each with its own keys, and SQLite catalogs.
+
+    It attaches no lake, so no view, macro, default or sort expression of a catalog is ever bound in it.
+    """
+
+    def __init__(self, memory_limit: str | None, limit: int) -> None:
+        self.con = connect(memory_limit=memory_limit, catalogs=(SQLITE,))
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._numbers = itertools.count(1)
+        self._catalogs: OrderedDict[str, _Attached] = OrderedDict()
+        self._keys: OrderedDict[tuple[ResolvedLake, str], _Attached] = OrderedDict()
+
+    @contextlib.contextmanager
+    def catalog(self, lake: ResolvedLake) -> Iterator[str]:
+        """The name under which the file of a SQLite catalog is attached, for as long as the block lasts.
+
+        Raises ``FileNotFoundError`` where there is no such file: SQLite would leave an empty one behind.
+        """
+        file = lake.sqlite_file
+        if file is None or not file.exists():
+            raise FileNotFoundError(f"there is no catalog file {file}")
+
+        def attach(name: str) -> None:
+            self.con.execute(f"ATTACH {literal(str(file))} AS {ident(name)} (TYPE sqlite)")
+
+        def detach(name: str) -> None:
+            self.con.execute(f"DETACH {ident(name)}")
+
+        with self._held(self._catalogs, str(file), attach, detach) as name:
+            yield name
+
+    @contextlib.contextmanager
+    def keys(self, lake: ResolvedLake, data_path: str) -> Iterator[None]:
+        """Let the instance use the lake's keys for the files below its data path, for as long as the block lasts.
+
+        Raises ``KeysInUse`` where another lake's, or former ones, are used for any of these files.
+        """
+        if "://" not in data_path:
+            yield
+            return
+
+        def rules_out(held: tuple[ResolvedLake, str]) -> bool:
+            return held[1].startswith(data_path) or data_path.startswith(held[1])
+
+        with self._held(
+            self._keys,
+            (lake, data_path),
+            lambda name: use_keys(self.con, name, lake, data_path),
+            lambda name: forget_keys(self.con, name),
+            rules_out,
+        ):
+            yield
+
+    @contextlib.contextmanager
+    def _held(
+        self,
+        held: OrderedDict[K, _Attached],
+        key: K,
+        begin: Callable[[str], None],
+        end: Callable[[str], None],
+        rules_out: Callable[[K], bool] = lambda _: False,
+    ) -> Iterator[str]:
+        """``rules_out``: whether what is held under a key can't be there beside the new one."""
+        with self._lock:
+            found = held.get(key)
+            if found is None:
+                for other in [known for known in held if rules_out(known)]:
+                    if held[other].users:
+                        raise KeysInUse
+                    end(held.pop(other).name)
+                found = _Attached(f"held_{next(self._numbers)}")
+                begin(found.name)
+                held[key] = found
+            held.move_to_end(key)
+            found.users += 1
+        try:
+            yield found.name
+        finally:
+            with self._lock:
+                found.users -= 1
+                idle = [known for known, each in held.items() if each.users == 0]
+                for known in idle[: max(0, len(held) - self._limit)]:
+                    end(held.pop(known).name)
+
+
+@dataclass(frozen=True)
+class DirectLake:
+    """A lake as a direct commit reaches it, for one thread and one apply."""
+
+    lake: ResolvedLake
+    catalog: Catalog
+    con: duckdb.DuckDBPyConnection
+    instance: Instance
+
+
+class DirectLakes:
+    """Thread-safe. ``limit`` bounds idle connections, attached SQLite catalogs and held keys, each."""
+
+    def __init__(self, limit: int, memory_limit: str | None = None) -> None:
+        self._limit = limit
+        self._memory_limit = memory_limit
+        self._instance: Instance | None = None
+        self._lock = threading.Lock()
+        self._structures: OrderedDict[TableKey, Structure] = OrderedDict()
+        self.connections = PostgresConnections(limit)
+
+    @contextlib.contextmanager
+    def use(self, lake: ResolvedLake) -> Iterator[DirectLake]:
+        """Lend what it takes to commit to a lake. Raises the driver's errors; a lost instance is replaced."""
+        instance = self._present()
+        con = instance.con.cursor()
+        try:
+            with self._catalog(lake, instance, con) as catalog:
+                yield DirectLake(lake, catalog, con, instance)
+        except duckdb.Error:
+            if is_lost(instance.con):
+                self._give_up(instance)
+            raise
+        finally:
+            release(con)
+
+    @contextlib.contextmanager
+    def _catalog(self, lake: ResolvedLake, instance: Instance, con: duckdb.DuckDBPyConnection) -> Iterator[Catalog]:
+        if lake.sqlite_file is None:
+            with self.connections.use(lake.conninfo) as connection:
+                yield PostgresCatalog(connection, lake.schema)
+        else:
+            with instance.catalog(lake) as name:
+                yield SqliteCatalog(con, name)
+
+    def structure(self, key: TableKey) -> Structure | None:
+        with self._lock:
+            return self._structures.get(key)
+
+    def remember(self, key: TableKey, structure: Structure) -> None:
+        with self._lock:
+            self._structures[key] = structure
+            self._structures.move_to_end(key)
+            while len(self._structures) > REMEMBERED_STRUCTURES:
+                self._structures.popitem(last=False)
+
+    def forget(self, key: TableKey) -> None:
+        with self._lock:
+            self._structures.pop(key, None)
+
+    def _present(self) -> Instance:
+        with self._lock:
+            if self._instance is None:
+                self._instance = Instance(self._memory_limit, self._limit)
+            return self._instance
+
+    def _give_up(self, instance: Instance) -> None:
+        with self._lock:
+            if self._instance is instance:
+                self._instance = None
+        release(instance.con)
+
+    def close(self) -> None:
+        self.connections.close()
+        with self._lock:
+            instance, self._instance = self._instance, None
+        if instance is not None:
+            release(instance.con)

@@ -1,0 +1,130 @@
+"""What stays the same of a destination's table and cursor table for as long as no DDL comes between."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from shared.contracts.errors import DestinationError
+from shared.lake.catalog_query import Question
+from shared.lake.column_history import ColumnVersion, Field, fields_at
+from shared.lake.direct.dialect import Dialect
+
+_LIVE = (
+    " FROM {}ducklake_table t JOIN {}ducklake_schema s ON s.schema_id = t.schema_id"
+    " WHERE t.end_snapshot IS NULL AND s.end_snapshot IS NULL"
+)
+_TABLE = f"{_LIVE} AND lower(t.table_name) = lower(:table) AND lower(s.schema_name) = lower(:schema)"
+_CURSOR = f"{_LIVE} AND lower(t.table_name) = lower(:cursor) AND lower(s.schema_name) = lower(:cursor_schema)"
+
+STRUCTURE = (
+    "SELECT {array}("
+    " (SELECT {array}(snapshot_id, schema_version) FROM {}ducklake_snapshot ORDER BY snapshot_id DESC LIMIT 1),"
+    f" (SELECT {{collect}}({{array}}(t.table_id, t.path, t.path_is_relative, s.path, s.path_is_relative)){_TABLE}),"
+    f" (SELECT {{collect}}({{array}}(t.table_id)){_CURSOR}),"
+    " (SELECT {collect}({array}(c.table_id, c.column_id, c.parent_column, c.column_name, c.column_type,"
+    "   c.initial_default, c.nulls_allowed, c.column_order, c.begin_snapshot))"
+    "   FROM {}ducklake_column c WHERE c.end_snapshot IS NULL"
+    f"   AND c.table_id IN (SELECT t.table_id{_TABLE} UNION ALL SELECT t.table_id{_CURSOR})),"
+    " (SELECT {collect}({array}(i.table_id, i.schema_version, i.table_name)) FROM {}ducklake_inlined_data_tables i"
+    f"   WHERE i.table_id IN (SELECT t.table_id{_TABLE} UNION ALL SELECT t.table_id{_CURSOR}))"
+    ") AS found"
+)
+
+
+@dataclass(frozen=True)
+class Structure:
+    """A destination's table and its cursor's, as one schema version of their lake has them.
+
+    ``folder``: the parts from the data path to the table's files; an absolute one replaces those before it.
+    """
+
+    schema_version: int
+    table_id: int
+    cursor_id: int
+    folder: tuple[str, ...]
+    fields: tuple[Field, ...]
+    nullable: bool
+    columns: frozenset[tuple[int, str, str, int]]
+    """Of the table, fields of nested ones among them: id, name, type, and the snapshot that made it so. A lake that was
+    restored from a backup may have the same schema version again, with other columns (H20)."""
+    inlined: tuple[str, ...]
+    """The catalog's own tables for inlined rows of the table."""
+    cursor_inlined: tuple[str, ...]
+    cursor_columns: tuple[Field, ...]
+    declared: tuple[str, ...] = ()
+    """The types of the table's columns as DuckDB spells them, once it was asked."""
+    optional: frozenset[str] = frozenset()
+    """Those of the catalog's two tables of inlined deletes that a look has found there."""
+
+    @property
+    def catalog_tables(self) -> frozenset[str]:
+        """The catalog's own tables of inlined rows and deletes that a look asks."""
+        return self.optional | {*self.inlined, *self.cursor_inlined}
+
+    @property
+    def inlined_deletes(self) -> str:
+        """The catalog's own table for deletes of single rows of the table's files, which need not be there."""
+        return f"ducklake_inlined_delete_{self.table_id}"
+
+    @property
+    def cursor_inlined_deletes(self) -> str:
+        return f"ducklake_inlined_delete_{self.cursor_id}"
+
+
+def structure_question(dialect: Dialect, prefix: str, table: tuple[str, str], cursor: tuple[str, str]) -> Question:
+    """The statement that asks for the structure of a table and a cursor's table, each (schema, name)."""
+    values = {"schema": table[0], "table": table[1], "cursor_schema": cursor[0], "cursor": cursor[1]}
+    return Question(STRUCTURE, {"": prefix, **dialect.functions}, values)
+
+
+def parse_structure(text: str) -> Structure | None:
+    """The structure in the statement's answer; None where the table or the cursor's is not there, or not once.
+
+    Raises ``ViaduckError`` (``lake_incompatible``) for a catalog that names what DuckLake never would.
+    """
+    snapshot, tables, cursors, columns, inlined = json.loads(text)
+    if snapshot is None or len(tables or ()) != 1 or len(cursors or ()) != 1:
+        return None
+    (table_id, path, relative, schema_path, schema_relative), ((cursor_id,),) = tables[0], cursors
+    at = int(snapshot[0])
+    names = {wanted: _inlined_names(inlined, wanted) for wanted in (table_id, cursor_id)}
+    return Structure(
+        schema_version=int(snapshot[1]),
+        table_id=int(table_id),
+        cursor_id=int(cursor_id),
+        folder=_folder((schema_path, schema_relative), (path, relative)),
+        fields=_fields(columns, table_id, at),
+        nullable=all(column[6] for column in columns if column[0] == table_id),
+        columns=frozenset((int(c[1]), c[3], c[4], int(c[8])) for c in columns if c[0] == table_id),
+        inlined=names[table_id],
+        cursor_inlined=names[cursor_id],
+        cursor_columns=_fields(columns, cursor_id, at),
+    )
+
+
+def _folder(schema: tuple[str, Any], table: tuple[str, Any]) -> tuple[str, ...]:
+    """A path that is not said to be relative replaces what stands before it."""
+    if not table[1]:
+        return ("", table[0])
+    return (schema[0], table[0]) if schema[1] else ("", schema[0], table[0])
+
+
+def _fields(columns: Sequence[Sequence[Any]], table_id: int, at: int) -> tuple[Field, ...]:
+    own = sorted((column for column in columns if column[0] == table_id), key=lambda column: int(column[7]))
+    return fields_at([ColumnVersion(int(c[1]), c[2], c[3], c[4], c[5], 0, None) for c in own], at)
+
+
+def _inlined_names(inlined: Sequence[Sequence[Any]] | None, table_id: int) -> tuple[str, ...]:
+    """Table names become identifiers of statements, and any client that may write to the catalog can invent them."""
+    own = sorted(tuple(row) for row in inlined or () if row[0] == table_id)
+    for owner, version, name in own:
+        if name != f"ducklake_inlined_data_{int(owner)}_{int(version)}":
+            raise DestinationError(
+                "lake_incompatible",
+                f"the catalog calls {str(name)[:80]!r} a table of inlined rows, which DuckLake never does",
+                "another program wrote to the catalog's own tables: restore ducklake_inlined_data_tables, then resume",
+            )
+    return tuple(str(name) for _, _, name in own)

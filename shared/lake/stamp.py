@@ -1,0 +1,43 @@
+"""What Viaduck's commits say of themselves, as it is read: the lake's owner may have written anything there."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from shared.contracts.messages import Count, Generation, Position
+
+LONGEST = 4_000
+"""Characters of a stamp; ours have some 400, and names of pipelines and destinations 200 each at most."""
+
+StampText = Annotated[str, Field(max_length=300)]
+
+
+class StampRead(BaseModel):
+    """A stamp that could be Viaduck's (docs/reference/stamps.md)."""
+
+    model_config = ConfigDict(frozen=True, strict=True)
+
+    pipeline: StampText
+    destination: StampText
+    kind: StampText
+    generation: Generation
+    after: Position
+    through: Position
+    item: StampText
+    deleted: Count
+    inserted: Count
+
+    def speaks_of(self, pipeline: str, destination: str) -> bool:
+        return (self.pipeline, self.destination) == (pipeline, destination)
+
+
+def read_stamp(text: str | None) -> StampRead | None:
+    """None for what is no stamp of ours, whatever it looks like."""
+    if text is None or len(text) > LONGEST:
+        return None
+    try:
+        return StampRead.model_validate_json(text)
+    except ValidationError:
+        return None

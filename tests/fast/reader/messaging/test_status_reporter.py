@@ -1,0 +1,85 @@
+"""Frontiers in pages, one a turn: what is told of many who lag, and when."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from services.reader.messaging.status_reporter import StatusReporter
+from services.reader.messaging.work_publisher import WorkPublisher
+from services.reader.planner import frontier
+from services.reader.planner.frontier import CatalogTime, Look
+from shared.contracts.messages import Frontier, Share
+from shared.kafka.topics import Topics
+from shared.runtime.metrics import Metrics
+from tests.fast.reader.fakes import ReaderSender
+from tests.fast.reader.planner.test_plan import Reader, reader_at
+from tests.fast.reader.simulation import EPOCH
+
+NAMES = tuple("abcde")
+
+
+class Desk:
+    """A reporter beside a reader; ``tell`` is what the loop does in each turn."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader, self.now_s, self.sender = reader, 0.0, ReaderSender()
+        outlet = WorkPublisher(self.sender, Topics("v"), "p", "i", Share(), lambda _: None)
+        self.reporter = StatusReporter(outlet, Metrics("p"), 1)
+
+    def tell(self) -> list[Frontier]:
+        """What one turn publishes."""
+        before = len(self.sender.frontiers)
+        look = Look(CatalogTime(EPOCH, EPOCH + timedelta(hours=1)), None, 0.5, is_late=False)
+        self.reporter.tell(self.reader.planner, self.now_s, look)
+        return self.sender.frontiers[before:]
+
+
+@pytest.fixture
+def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
+    """Five destinations lag, two a page."""
+    monkeypatch.setattr(frontier, "MOST_PER_PAGE", 2)
+    reader = reader_at(5, *NAMES)
+    reader.count(5, 8, dict.fromkeys(NAMES, 1))
+    return Desk(reader)
+
+
+def test_a_turn_publishes_one_page_and_the_next_is_due_at_once(desk: Desk) -> None:
+    turns = [desk.tell() for _ in range(4)]
+    assert [len(pages) for pages in turns] == [0, 1, 1, 1], "to go through all of them is a turn of its own"
+    told = [page for pages in turns for page in pages]
+    assert [(page.page, page.pages, page.cycle) for page in told] == [(0, 3, 1), (1, 3, 1), (2, 3, 1)]
+    assert sorted(name for page in told for name in page.lagging) == list(NAMES)
+    assert desk.tell() == []
+    assert desk.reporter.due_s() > desk.now_s
+
+
+def test_a_cycle_is_told_to_its_end_before_news_begin_another(desk: Desk) -> None:
+    """Control takes up whole cycles: if news cut each of them off, it would never hear of anybody."""
+    desk.tell()
+    assert len(desk.tell()) == 1
+    desk.reader.count(8, 9, {"a": 1})
+    desk.reporter.note()
+    assert desk.reporter.due_s() < desk.now_s
+    assert [page.head for _ in range(2) for page in desk.tell()] == [8, 8]
+    desk.now_s = desk.reporter.due_s()
+    assert [(page.cycle, page.head) for _ in range(4) for page in desk.tell()] == [(2, 9)] * 3
+
+
+def test_who_goes_while_a_cycle_is_told_is_not_taken_for_exact(desk: Desk) -> None:
+    desk.tell()
+    desk.reader.planner.forget("e")
+    told = {name: state for _ in range(3) for page in desk.tell() for name, state in page.lagging.items()}
+    assert told["e"].known_through == -1
+
+
+def test_where_nobody_lags_one_page_says_so_and_is_repeated_only_after_a_while(desk: Desk) -> None:
+    desk.reader = reader_at(5, *NAMES)
+    (page,) = desk.tell()
+    assert (page.pages, page.lagging) == (1, {})
+    desk.reporter.note()
+    desk.now_s = 1.0
+    assert desk.tell() == []
+    desk.now_s = 6.0
+    assert len(desk.tell()) == 1

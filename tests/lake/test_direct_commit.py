@@ -1,0 +1,319 @@
+"""Direct commits under rivals, lost acknowledgements and crashes; and what they leave to DuckLake's extension."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from services.applier.model.task import Limits
+from shared.config.catalogs import ResolvedLake
+from shared.contracts.messages import CommitPath, ItemKind, Outcome, Progress
+from shared.lake.direct import catalogs
+from shared.lake.direct.batch import Commit
+from shared.lake.direct.catalogs import PostgresCatalog, SqliteCatalog
+from shared.lake.direct.lakes import Instance, KeysInUse
+from shared.lake.engine import read_whole, release
+from tests.lake.conftest import MakeRig
+from tests.lake.rig import EVERY_CATALOG, ApplyRig
+
+DIRECT = Limits(commit="direct")
+
+
+@pytest.fixture
+def rig(make_rig: MakeRig) -> ApplyRig:
+    """A tenant of ten rows, seeded; its changes are committed directly or not at all."""
+    made = make_rig(limits=DIRECT)
+    made.sql(
+        "CREATE TABLE src.main.t (id BIGINT, tenant VARCHAR, v VARCHAR)",
+        "INSERT INTO src.main.t SELECT i, 'a', 'v' || i FROM range(10) r(i)",
+    )
+    made.add("a")
+    made.seed()
+    return made
+
+
+def changed(rig: ApplyRig, *statements: str) -> Progress:
+    before = rig.head
+    rig.sql(*statements or ("UPDATE src.main.t SET v = v || '!' WHERE id < 3",))
+    (progress,) = rig.changes(before, "a")
+    return progress
+
+
+def before_commit(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> None:
+    """Have something happen between the files of a commit and its batch, once."""
+    waiting = [act]
+
+    def first(commit_: Callable[..., None]) -> Callable[..., None]:
+        def passing(catalog: Any, commit: Commit) -> None:
+            if waiting:
+                waiting.pop()()
+            commit_(catalog, commit)
+
+        return passing
+
+    for each in (PostgresCatalog, SqliteCatalog):
+        monkeypatch.setattr(each, "commit", first(each.commit))
+
+
+def files(rig: ApplyRig) -> set[str]:
+    return {str(path) for path in (rig.folder / "a-data").rglob("*.parquet")}
+
+
+def orphans(rig: ApplyRig) -> list[tuple[Any, ...]]:
+    return rig.look_writing("a", "CALL ducklake_delete_orphaned_files('dst', cleanup_all => true, dry_run => true)")
+
+
+@EVERY_CATALOG
+def test_a_change_is_committed_directly_and_its_stamp_says_so(rig: ApplyRig) -> None:
+    progress = changed(rig)
+    assert (progress.outcome, progress.commit) == (Outcome.APPLIED, CommitPath.DIRECT)
+    assert rig.rows("a") == rig.expected("a")
+    (said,) = rig.look("a", "SELECT commit_extra_info FROM dst.snapshots() ORDER BY snapshot_id DESC LIMIT 1")
+    assert '"commit": "direct"' in said[0]
+
+
+def test_an_advance_moves_the_cursor_alone(rig: ApplyRig) -> None:
+    before = rig.head
+    rig.sql("INSERT INTO src.main.t VALUES (100, 'other', 'v')")
+    (progress,) = rig.run(ItemKind.ADVANCE, "a", expected=before, after=rig.head)
+    assert (progress.outcome, progress.commit, progress.position) == (Outcome.APPLIED, CommitPath.DIRECT, rig.head)
+    assert rig.rows("a") == rig.expected("a")
+
+
+def test_keys_with_a_nul_or_a_word_in_braces_are_values(make_rig: MakeRig) -> None:
+    rig = make_rig(limits=DIRECT)
+    rig.sql(
+        "CREATE TABLE src.main.t (id VARCHAR, tenant VARCHAR, v VARCHAR)",
+        "INSERT INTO src.main.t SELECT 'k' || chr(0) || i, 'a', 'v' FROM range(10) r(i)",
+        "INSERT INTO src.main.t VALUES ('quo''te', 'a', 'v'), ('$$--;', 'a', 'v'), ('brace {} }', 'a', 'v')",
+    )
+    rig.add("a")
+    rig.seed()
+    read_whole(rig.con)  # the source's owner meets H16, too
+    progress = changed(
+        rig, "UPDATE src.main.t SET v = id || '!' WHERE v = 'v'", "DELETE FROM src.main.t WHERE id = 'k' || chr(0) || 3"
+    )
+    assert progress.commit is CommitPath.DIRECT, progress.error
+    assert rig.rows("a") == rig.expected("a")
+    assert len(rig.rows("a")) == 12
+
+
+def test_a_rivals_commit_makes_the_batch_fail_as_a_whole_and_is_not_lost(
+    rig: ApplyRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rival = "CREATE TABLE dst.main.rival (i INTEGER)"
+    before_commit(monkeypatch, lambda: rig.write("a", rival, "INSERT INTO dst.main.rival VALUES (1)"))
+    assert changed(rig).commit is CommitPath.DIRECT
+    assert rig.rows("a") == rig.expected("a")
+    assert rig.look("a", "SELECT * FROM dst.main.rival") == [(1,)]
+    assert orphans(rig) == []
+
+
+def test_a_commit_that_was_frozen_past_the_expiry_of_its_rivals_is_refused(
+    rig: ApplyRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """H6: nothing of the rivals is left to conflict with, but the newest snapshot is another one."""
+    before = rig.head
+
+    def rivals() -> None:
+        (progress,) = rig.changes(before, "a")
+        assert progress.outcome is Outcome.APPLIED
+        rig.write(
+            "a",
+            "CREATE TABLE dst.main.later (i INTEGER)",
+            "CALL ducklake_expire_snapshots('dst', older_than => now() + INTERVAL 1 HOUR)",
+        )
+
+    rig.sql("UPDATE src.main.t SET v = v || '!' WHERE id < 3")
+    before_commit(monkeypatch, rivals)
+    (progress,) = rig.changes(before, "a")
+    assert progress.outcome is Outcome.ALREADY_APPLIED
+    assert rig.rows("a") == rig.expected("a")
+    cursor = "SELECT table_name FROM duckdb_tables() WHERE schema_name = '_viaduck'"
+    ((name,),) = rig.look("a", cursor)
+    assert rig.look("a", f"SELECT count(*) FROM dst._viaduck.{name}") == [(1,)]
+
+
+def test_an_advance_that_was_frozen_past_the_expiry_of_others_commits_comes_after_them(
+    rig: ApplyRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It writes no file, so nothing but the condition stands between it and a number below the newest snapshot."""
+
+    def others() -> None:
+        rig.write(
+            "a",
+            "CREATE TABLE dst.main.other (i INTEGER)",
+            "DROP TABLE dst.main.other",
+            "CALL ducklake_expire_snapshots('dst', older_than => now() + INTERVAL 1 HOUR)",
+        )
+
+    before = rig.head
+    rig.sql("CREATE TABLE src.main.other (i INTEGER)")
+    before_commit(monkeypatch, others)
+    (progress,) = rig.run(ItemKind.ADVANCE, "a", expected=before, after=before)
+    assert (progress.outcome, progress.commit) == (Outcome.APPLIED, CommitPath.DIRECT)
+    ((newest,),) = rig.look("a", "SELECT commit_extra_info FROM dst.snapshots() ORDER BY snapshot_id DESC LIMIT 1")
+    assert '"kind": "advance"' in newest
+
+
+@pytest.mark.parametrize("make_lake", ["postgres"], indirect=True)
+def test_a_lost_acknowledgement_is_found_by_its_token_and_no_file_is_lost(
+    rig: ApplyRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """H7: the extension would delete the files that it has just committed."""
+    real = PostgresCatalog.commit
+
+    def lost(catalog: PostgresCatalog, commit: Commit) -> None:
+        real(catalog, commit)
+        raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+    monkeypatch.setattr(PostgresCatalog, "commit", lost)
+    assert (done := changed(rig)).commit is CommitPath.DIRECT, done.error
+    assert rig.rows("a") == rig.expected("a")
+    assert rig.commits("a") == 2
+
+
+@pytest.mark.parametrize("make_lake", ["postgres"], indirect=True)
+def test_a_connection_that_the_server_ended_while_it_was_idle_is_replaced(rig: ApplyRig) -> None:
+    """As each is when Postgres restarts: no change fails for it."""
+    assert changed(rig).commit is CommitPath.DIRECT
+    with psycopg.connect(rig.lake("a").conninfo, autocommit=True) as con:
+        others = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = current_database()"
+        con.execute(f"{others} AND pid <> pg_backend_pid() AND backend_type = 'client backend'")
+    again = changed(rig)
+    assert (again.outcome, again.commit) == (Outcome.APPLIED, CommitPath.DIRECT), again.error
+    assert rig.rows("a") == rig.expected("a")
+
+
+@pytest.mark.parametrize("make_lake", ["postgres"], indirect=True)
+def test_a_batch_that_may_still_come_keeps_its_files_and_comes_once(
+    rig: ApplyRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its token is not there, nor a later snapshot: it is tried again, and then the first one is refused."""
+    late: list[Commit] = []
+    real = PostgresCatalog.commit
+
+    def cut(catalog: PostgresCatalog, commit: Commit) -> None:
+        late.append(commit)
+        raise psycopg.OperationalError("connection timed out")
+
+    monkeypatch.setattr(PostgresCatalog, "commit", cut)
+    before, known = rig.head, files(rig)
+    failed = changed(rig)
+    assert failed.error is not None
+    assert failed.error.type == "commit_unknown"
+    assert len(files(rig) - known) == 2
+    monkeypatch.setattr(PostgresCatalog, "commit", real)
+    (again,) = rig.changes(before, "a")
+    assert (again.outcome, again.commit) == (Outcome.APPLIED, CommitPath.DIRECT)
+    with psycopg.connect(rig.lake("a").conninfo, autocommit=True) as con, pytest.raises(catalogs.RivalCommitted):
+        real(PostgresCatalog(con, "public"), late[0])
+    assert rig.rows("a") == rig.expected("a")
+
+
+def test_a_crash_before_the_batch_leaves_orphans_that_the_owner_finds(
+    rig: ApplyRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(*_: Any) -> None:
+        raise SystemExit
+
+    before, known = rig.head, files(rig)
+    with monkeypatch.context() as patched:
+        patched.setattr(PostgresCatalog, "commit", crash)
+        patched.setattr(SqliteCatalog, "commit", crash)
+        with pytest.raises(SystemExit):
+            changed(rig)
+    left = files(rig) - known
+    (again,) = rig.changes(before, "a")
+    assert again.commit is CommitPath.DIRECT
+    assert rig.rows("a") == rig.expected("a")
+    assert {Path(path).name for (path,) in orphans(rig)} == {Path(path).name for path in left}
+
+
+def test_two_writers_of_one_range_apply_it_once(rig: ApplyRig) -> None:
+    before = rig.head
+    rig.sql("UPDATE src.main.t SET v = v || '!' WHERE id < 3")
+    done: list[Progress] = []
+    target = rig.target("a", ItemKind.CHANGES, expected=before, after=before)
+    threads = [
+        threading.Thread(target=lambda: done.extend(rig.run_targets(ItemKind.CHANGES, [target]))) for _ in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(each.outcome for each in done) == [Outcome.ALREADY_APPLIED, Outcome.ALREADY_APPLIED, Outcome.APPLIED]
+    assert rig.rows("a") == rig.expected("a")
+    assert rig.commits("a") == 2
+
+
+@pytest.mark.parametrize(
+    ("shape", "reason"),
+    [
+        ("ALTER TABLE dst.main.t SET PARTITIONED BY (v)", "partitioned"),
+        ("ALTER TABLE dst.main.t SET SORTED BY (v ASC)", "sorted"),
+        ("ALTER TABLE dst.main.t ALTER COLUMN v SET NOT NULL", "not_null"),
+        ("CALL dst.set_option('parquet_compression', 'zstd')", "option"),
+        ("CALL ducklake_flush_inlined_data('dst')", "cursor_in_file"),
+    ],
+)
+def test_what_is_not_written_directly_is_the_extensions(rig: ApplyRig, shape: str, reason: str) -> None:
+    rig.write("a", shape)
+    refused = changed(rig)
+    assert refused.error is not None
+    assert refused.error.type == "not_direct"
+    assert reason in refused.error.message
+    before = int(refused.through or 0) if refused.through else rig.head - 1
+    rig.limits = Limits(commit="auto")
+    (done,) = rig.changes(before, "a")
+    assert (done.commit, done.commit_reason) == (CommitPath.EXTENSION, reason), done.error
+    assert rig.rows("a") == rig.expected("a")
+
+
+def test_after_the_extension_added_a_column_commits_are_direct_again(rig: ApplyRig) -> None:
+    assert changed(rig).commit is CommitPath.DIRECT
+    added = changed(rig, "ALTER TABLE src.main.t ADD COLUMN w INTEGER", "UPDATE src.main.t SET w = 1 WHERE id < 3")
+    assert (added.commit, added.commit_reason) == (CommitPath.EXTENSION, "schema_change"), added.error
+    assert changed(rig, "UPDATE src.main.t SET w = 2 WHERE id > 5").commit is CommitPath.DIRECT
+    assert rig.rows("a") == rig.expected("a")
+
+
+def test_a_catalog_of_another_version_is_left_to_the_extension(rig: ApplyRig) -> None:
+    rig.write("a", "UPDATE __ducklake_metadata_dst.ducklake_metadata SET value = '1.1' WHERE key = 'version'")
+    refused = changed(rig)
+    assert refused.error is not None
+    assert "catalog_version" in refused.error.message
+
+
+def test_files_elsewhere_are_not_read(rig: ApplyRig) -> None:
+    rig.write("a", "UPDATE __ducklake_metadata_dst.ducklake_data_file SET path = '../../b-data/x.parquet'")
+    refused = changed(rig)
+    assert refused.error is not None
+    assert refused.error.type in ("not_direct", "foreign_files")
+
+
+def test_a_restored_lake_with_the_same_schema_version_is_looked_at_anew(rig: ApplyRig) -> None:
+    """H20: what a worker remembers of a table is known by its columns, not only by a number."""
+    assert changed(rig).commit is CommitPath.DIRECT
+    rig.write("a", "UPDATE __ducklake_metadata_dst.ducklake_column SET column_name = 'w' WHERE column_name = 'v'")
+    progress = changed(rig)
+    assert (progress.commit, progress.commit_reason) == (CommitPath.EXTENSION, "schema_change")
+
+
+def test_two_lakes_never_have_keys_for_the_same_files_at_once() -> None:
+    """An instance would use either's: that of the longer path, or any of two for the same."""
+    old, new = (ResolvedLake("sqlite:x", None, "s3://bucket/a/", {"s3.access-key-id": key}) for key in ("OLD", "NEW"))
+    instance = Instance(None, 10)
+    try:
+        with instance.keys(old, "s3://bucket/a/"), pytest.raises(KeysInUse), instance.keys(new, "s3://bucket/a/sub/"):
+            pass
+        with instance.keys(new, "s3://bucket/a/sub/"), instance.keys(new, "s3://bucket/other/"):
+            scopes = instance.con.execute("SELECT unnest(scope) FROM duckdb_secrets() ORDER BY 1").fetchall()
+        assert scopes == [("s3://bucket/a/sub/",), ("s3://bucket/other/",)]
+    finally:
+        release(instance.con)

@@ -1,0 +1,54 @@
+"""Mistakes of a commit that Viaduck writes itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from services.applier.apply.direct_commit import DirectApplier
+from shared.lake.catalog_query import Question
+from shared.lake.direct import batch, store
+from shared.lake.direct.catalogs import RivalCommitted
+from shared.lake.direct.lakes import Instance
+from tests.mutants.mistake import Mistake, put
+
+TESTS = "tests/lake/test_direct_commit.py"
+
+
+def _commit_whatever_came() -> None:
+    made = batch.commit_of
+
+    def commit_of(*given: Any) -> batch.Commit:
+        return replace(made(*given), condition=Question("SELECT 1 AS held", {}, {}))
+
+    put(batch, "commit_of", commit_of)
+    from services.applier.apply import direct_commit
+
+    put(direct_commit, "commit_of", commit_of)
+
+
+def _unknown_is_refused() -> None:
+    def resolve(self: Any, lake: Any, look: Any, commit: Any, token: str, written: Any, error: Exception) -> None:
+        store.remove(lake.lake, look.folder, written.names)
+        raise RivalCommitted from error
+
+    put(DirectApplier, "_resolve", resolve)
+
+
+def _keys_side_by_side() -> None:
+    held = Instance._held
+
+    def any_held(self: Any, found: Any, key: Any, begin: Any, end: Any, rules_out: Any = None) -> Any:
+        return held(self, found, key, begin, end)
+
+    put(Instance, "_held", any_held)
+
+
+MISTAKES = (
+    Mistake("direct-without-condition", "the number of a snapshot is all that a direct commit compares",
+            _commit_whatever_came, (TESTS, "-k", "frozen_past_the_expiry_of_others")),
+    Mistake("direct-unknown-is-refused", "a batch without an acknowledgement was not carried out",
+            _unknown_is_refused, (TESTS, "-k", "may_still_come")),
+    Mistake("direct-keys-side-by-side", "an instance holds two keys for the same files", _keys_side_by_side,
+            (TESTS, "-k", "never_have_keys")),
+)  # fmt: skip
