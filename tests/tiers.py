@@ -82,6 +82,7 @@ WITHIN_THE_PROCESS = (
     "tests/fast/shared/lake/test_failure.py",
     "tests/fast/shared/runtime/test_metrics.py",
     "tests/fast/world/test_oracle.py",
+    "tests/fast/shared/lake/direct/test_statistics.py",
     "tests/fast/shared/lake/test_pool.py",
     "tests/fast/applier/test_backlog.py",
     "tests/fast/applier/test_known_positions.py",

@@ -20,6 +20,7 @@ from shared.lake.direct.lakes import Instance, KeysInUse
 from shared.lake.engine import read_whole, release
 from tests.lake.conftest import MakeRig
 from tests.lake.rig import EVERY_CATALOG, ApplyRig
+from tests.lake.test_upkeep import stock as read_by_stock
 
 DIRECT = Limits(commit="direct")
 
@@ -317,3 +318,36 @@ def test_two_lakes_never_have_keys_for_the_same_files_at_once() -> None:
         assert scopes == [("s3://bucket/a/sub/",), ("s3://bucket/other/",)]
     finally:
         release(instance.con)
+
+
+UNUSUAL_BOUNDS = {
+    "nothing but NULL, then values": ("INTEGER", ("NULL",), ("5",), ("3",)),
+    "infinite moments": ("TIMESTAMP", ("'-infinity'", "'infinity'"), ("'2024-02-29'",), ("'2024-03-01'",)),
+    "years before Christ": ("DATE", ("'0044-03-15 (BC)'", "'12024-01-01'"), ("'2024-02-29'",), ("'2024-03-01'",)),
+    "NaN beside numbers": ("DOUBLE", ("1", "2"), ("'nan'",), ("7",)),
+    "texts with a NUL": ("VARCHAR", ("'b'", "'y'"), ("'a' || chr(0)", "'z' || chr(0)"), ("'m'",)),
+    "nothing but a text with a NUL": ("VARCHAR", ("'z' || chr(0)",), ("'m'",), ("'n'",)),
+}
+
+
+@pytest.mark.parametrize("shape", UNUSUAL_BOUNDS)
+def test_no_filter_loses_a_row_once_the_extension_has_gone_on(make_rig: MakeRig, shape: str) -> None:
+    """Absent bounds say to the extension that a column had no value so far (H24)."""
+    declared, seeded, came, late = UNUSUAL_BOUNDS[shape]
+    rig = make_rig(limits=DIRECT)
+    rig.sql(f"CREATE TABLE src.main.t (id BIGINT, tenant VARCHAR, v {declared})")
+    rig.sql(f"INSERT INTO src.main.t VALUES {rows_of(0, seeded)}")
+    rig.add("a")
+    rig.seed()
+    assert changed(rig, f"INSERT INTO src.main.t VALUES {rows_of(10, came)}").commit is CommitPath.DIRECT
+    rig.limits = Limits(commit="extension")
+    assert changed(rig, f"INSERT INTO src.main.t VALUES {rows_of(20, late)}").commit is CommitPath.EXTENSION
+    values = [value for value in (*seeded, *came, *late) if value != "NULL" and "chr(0)" not in value]
+    asked = [f"SELECT count(*) FROM dst.main.t WHERE v = CAST({value} AS {declared})" for value in values]
+    assert [count for ((count,),) in read_by_stock(rig, asked)] == [1] * len(values)
+    if "chr(0)" in repr(came):
+        assert read_by_stock(rig, ["SELECT count(*) FROM dst.main.t WHERE v > 'y'"]) == [[[1]]]
+
+
+def rows_of(first: int, values: tuple[str, ...]) -> str:
+    return ", ".join(f"({first + number}, 'a', {value})" for number, value in enumerate(values))

@@ -260,6 +260,27 @@ def test_h22_rows_that_are_inlined_after_a_column_was_replaced_unnoticed_lie_in_
     assert con.execute("SELECT v, n FROM l.main.r").fetchall() == [(6, 0)], "H22 is fixed upstream, or other"
 
 
+def test_h24_absent_bounds_are_taken_for_those_of_no_value(con: duckdb.DuckDBPyConnection) -> None:
+    """A direct commit never leaves both bounds away (tests/lake/test_direct_commit.py)."""
+    con.execute("CREATE TABLE l.main.n (v VARCHAR)")
+    for value in ("'z' || chr(0)", "'m'"):
+        con.execute(f"INSERT INTO l.main.n VALUES ({value})")
+    one = "SELECT count(*) FROM l.main.n WHERE v > 'y'"
+    assert con.execute(one).fetchall() == [(1,)]
+    con.execute("SET disabled_optimizers = ''")
+    assert con.execute(one).fetchall() == [(0,)], "H24 is fixed upstream: statistics may be left out again"
+
+
+def test_h25_a_scan_of_parquet_files_misses_blobs_that_it_is_asked_for(tmp_path: Path) -> None:
+    """Ours compare BLOBs in a shape that no scan takes for its column (``unseen`` in shared/lake/pruning.py)."""
+    file = tmp_path / "blobs.parquet"
+    with connect() as con:
+        con.execute(f"COPY (SELECT '\\x00\\xFF'::BLOB AS v FROM range(40)) TO '{file}' (FORMAT parquet)")
+        asked = f"SELECT count(*) FROM read_parquet('{file}') f"
+        assert con.execute(f"{asked} JOIN (VALUES ('\\x00\\xFF'::BLOB)) k(k) ON [f.v] = [k.k]").fetchall() == [(40,)]
+        assert con.execute(f"{asked} WHERE f.v = '\\x00\\xFF'::BLOB").fetchall() == [(0,)], "H25 is fixed upstream"
+
+
 def test_rows_are_counted_from_metadata_alone_wherever_they_lie(
     lake: ResolvedLake, con: duckdb.DuckDBPyConnection
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from services.applier.apply.direct_commit import DirectApplier
 from shared.lake.catalog_query import Question
-from shared.lake.direct import batch, store
+from shared.lake.direct import batch, statistics, store
 from shared.lake.direct.catalogs import RivalCommitted
 from shared.lake.direct.lakes import Instance
 from tests.mutants.mistake import Mistake, put
@@ -44,6 +44,10 @@ def _keys_side_by_side() -> None:
     put(Instance, "_held", any_held)
 
 
+def _unknown_bounds() -> None:
+    put(statistics, "_bounds", lambda old, new: (None, None))
+
+
 MISTAKES = (
     Mistake("direct-without-condition", "the number of a snapshot is all that a direct commit compares",
             _commit_whatever_came, (TESTS, "-k", "frozen_past_the_expiry_of_others")),
@@ -51,4 +55,6 @@ MISTAKES = (
             _unknown_is_refused, (TESTS, "-k", "may_still_come")),
     Mistake("direct-keys-side-by-side", "an instance holds two keys for the same files", _keys_side_by_side,
             (TESTS, "-k", "never_have_keys")),
+    Mistake("direct-unknown-bounds", "bounds that are hard to tell are left out", _unknown_bounds,
+            (TESTS, "-k", "loses_a_row and sqlite")),
 )  # fmt: skip

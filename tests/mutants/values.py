@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -33,7 +34,7 @@ def _negative_intervals_are_tried_again() -> None:
 
 
 def _every_commit_is_in_doubt() -> None:
-    put(failure, "REFUSED_AT_COMMIT", failure.re.compile("(?!)"))
+    put(failure, "REFUSED_AT_COMMIT", re.compile("(?!)"))
     put(transaction, "was_refused", lambda _: False)
 
 

@@ -17,6 +17,8 @@ class Seen:
     position: int = NOT_SEEDED
     lost: bool = False
     """The position is one of a history of the source that is no more."""
+    replaced: bool = False
+    """The source is another lake since, whose table is another one wherever its head is."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ def _allowed(seen: Seen, item: WorkItem, at: Circumstances) -> frozenset[Outcome
         return frozenset({Outcome.PARKED})
     judged = _judge(seen, item)
     if seen.lost and judged is not Outcome.FENCED and item.kind is not ItemKind.UPKEEP:
-        judged = Outcome.ALREADY_APPLIED if at.ahead else Outcome.PARKED
+        judged = Outcome.ALREADY_APPLIED if at.ahead and not seen.replaced else Outcome.PARKED
     more = {Outcome.PARKED} if at.may_refuse or at.may_break else set()
     if item.kind is ItemKind.CHANGES:
         # Nor is the destination asked where the range holds nothing of it.

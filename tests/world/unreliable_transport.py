@@ -78,8 +78,10 @@ class UnreliableTransport:
         self.born = min(self.born, self.head)
         for receiver in self.receivers:
             cursor = receiver.cursor
-            receiver.cursor = replace(cursor, lost=cursor.generation > 0 and (cursor.lost or cursor.position > kept))
-            receiver.believed = replace(receiver.believed, lost=receiver.cursor.lost)
+            lost = cursor.generation > 0 and (cursor.lost or cursor.position > kept)
+            replaced = lost and (cursor.replaced or kept < 0)
+            receiver.cursor = replace(cursor, lost=lost, replaced=replaced)
+            receiver.believed = replace(receiver.believed, lost=lost, replaced=replaced)
 
     def _take(self) -> list[Sent]:
         """Some of the bag, in any order; some of it stays to be delivered again, some is lost for good."""

@@ -33,7 +33,7 @@ from shared.lake.cursor import committed_at
 from shared.lake.direct import files, paths, store
 from shared.lake.direct.batch import Commit, Stamp, Written, commit_of
 from shared.lake.direct.catalogs import NotCommitted, RivalCommitted
-from shared.lake.direct.eligibility import Reason, state_refusal, structure_refusal
+from shared.lake.direct.eligibility import Reason, state_refusal, statistics_refusal, structure_refusal
 from shared.lake.direct.lakes import DirectLake, DirectLakes, KeysInUse, TableKey
 from shared.lake.direct.state import State, parse_state, state_question
 from shared.lake.direct.structure import Structure, parse_structure, structure_question
@@ -294,6 +294,7 @@ def _optional(structure: Structure, state: State) -> frozenset[str]:
 def _looked(lake: DirectLake, structure: Structure, state: State) -> Look:
     """Raises ``Declined`` where the extension has to commit."""
     _decline(state_refusal(state))
+    _decline(statistics_refusal(structure, state))
     data_path = _data_path(lake.lake, state)
     folder = paths.table_folder(data_path, structure.folder)
     _decline(Reason.FOREIGN_FILES if folder is None else None)

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from shared.lake.column_history import Field
 from shared.lake.direct.state import DeleteFile, State
-from shared.lake.direct.statistics import NESTED, ORDERS, kind_of
+from shared.lake.direct.statistics import NESTED, ORDERS, are_comparable, kind_of
 from shared.lake.direct.structure import Structure
 
 CATALOG_VERSIONS = {"1.0": "tests/lake/test_direct_twins.py"}
@@ -49,6 +49,7 @@ class Reason(StrEnum):
     KEY_DEFAULT = "key_default"
     FILE_KIND = "file_kind"
     OPTION = "option"
+    STATISTICS = "statistics"
     DATA_PATH = "data_path"
     FOREIGN_FILES = "foreign_files"
     OTHER_KEYS = "other_keys"
@@ -116,6 +117,15 @@ def _table_refusal(state: State) -> Reason | None:
         return Reason.FILE_KIND
     if state.stats is None and state.files:
         return Reason.FILE_KIND
+    return None
+
+
+def statistics_refusal(structure: Structure, state: State) -> Reason | None:
+    """Why the statistics of the table's columns can't be merged with those of a file; None if they can."""
+    for field in _scalars(structure.fields):
+        kept = state.columns.get((structure.table_id, field.id))
+        if kept is not None and not are_comparable(kept, field.type):
+            return Reason.STATISTICS
     return None
 
 

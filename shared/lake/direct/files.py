@@ -23,7 +23,7 @@ from shared.lake.column_history import Field
 from shared.lake.direct.batch import NewDataFile, NewDeleteFile, Written
 from shared.lake.direct.state import DataFile
 from shared.lake.direct.statistics import file_columns
-from shared.lake.pruning import TIMETZ
+from shared.lake.pruning import PLAIN, may_prune, unseen
 from shared.lake.sql import ident, literal, path
 
 FILE_PATH_ID, POSITION_ID, SNAPSHOT_ID = 2147483646, 2147483645, 2147483539
@@ -140,8 +140,8 @@ def _matching(
 
 
 def _comparable(expression: str, field: Field) -> str:
-    """Of a TIMETZ a file keeps the moment only, and in UTC."""
-    return f"({expression} AT TIME ZONE 'UTC')" if field.declared == TIMETZ else expression
+    """Plain only where a scan may be handed the keys: of others it may miss some, as of BLOBs and floating numbers."""
+    return expression if may_prune(field.declared, PLAIN, harmless=True) else unseen(expression, field.declared)
 
 
 def dead_positions(con: duckdb.DuckDBPyConnection, files: Sequence[OpenFile]) -> dict[int, Dead]:

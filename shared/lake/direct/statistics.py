@@ -14,21 +14,27 @@ from shared.lake.sql import ident
 
 NESTED = frozenset({"list", "struct", "map"})
 
-_DATE = re.compile(r"\d{4}-\d\d-\d\d")
-_MOMENT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?")
-_MOMENT_UTC = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?\+00")
-_TIME = re.compile(r"\d\d:\d\d:\d\d(\.\d+)?")
+MOMENT = re.compile(r"(?P<year>\d{4,7})(?P<day>-\d\d-\d\d)(?P<bc> \(BC\))?(?P<time> \d\d:\d\d:\d\d(\.\d+)?)?(\+00)?")
+TIME = re.compile(r"\d\d:\d\d:\d\d(\.\d+)?")
+
+ENDLESS = {"-infinity": float("-inf"), "infinity": float("inf")}
 
 
-def _shaped(pattern: re.Pattern[str]) -> Callable[[str], str]:
-    """Texts of one shape compare as their moments do; other spellings (infinity, years of five digits, BC) do not."""
+def _moment(text: str) -> tuple[float, str]:
+    """A date or a timestamp in UTC: its year, negative before Christ, and what is left, which compares as text."""
+    if text in ENDLESS:
+        return ENDLESS[text], ""
+    found = MOMENT.fullmatch(text)
+    if found is None:
+        raise ValueError(text)
+    year = int(found["year"])
+    return (-year if found["bc"] else year), f"{found['day']}{found['time'] or ''}"
 
-    def parsed(text: str) -> str:
-        if not pattern.fullmatch(text):
-            raise ValueError(text)
-        return text
 
-    return parsed
+def _time(text: str) -> str:
+    if not TIME.fullmatch(text):
+        raise ValueError(text)
+    return text
 
 
 def _number(text: str) -> float:
@@ -46,14 +52,20 @@ ORDERS: Mapping[str, Callable[[str], Any]] = {
     **dict.fromkeys(("float32", "float64"), _number),
     **dict.fromkeys(("varchar", "json", "blob", "uuid", "boolean"), _plain),
     "decimal": Decimal,
-    "date": _shaped(_DATE),
-    **dict.fromkeys(("timestamp", "timestamp_us", "timestamp_s", "timestamp_ms", "timestamp_ns"), _shaped(_MOMENT)),
-    "timestamptz": _shaped(_MOMENT_UTC),
-    "time": _shaped(_TIME),
+    **dict.fromkeys(("date", "timestamp", "timestamp_us", "timestamp_s", "timestamp_ms", "timestamp_ns"), _moment),
+    "timestamptz": _moment,
+    "time": _time,
     "interval": _plain,
 }
 """DuckLake's types → what a text of such a column's statistics compares by. These types were held against the
 extension's own statistics; a table with a column of another one is left to the extension."""
+
+WIDEST: Mapping[str, tuple[str, str | None]] = {
+    **dict.fromkeys(("varchar", "json"), ("", None)),
+    **dict.fromkeys(("float32", "float64"), ("-inf", "inf")),
+}
+"""Bounds that hold for whatever a column had, by types of which a value may have no bounds: texts with a NUL, and NaN.
+"""
 
 
 def kind_of(type: str) -> str:
@@ -94,8 +106,7 @@ def file_columns(fields: Sequence[Field], told: Mapping[str, Mapping[str, str]])
 
 
 def _file_column(field: Field, said: Mapping[str, str]) -> FileColumn:
-    least, greatest, nan = said.get("min"), said.get("max"), said.get("has_nan")
-    kept = least is not None and greatest is not None and "\x00" not in least + greatest  # no catalog keeps a NUL
+    nan = said.get("has_nan")
     values = int(said.get("num_values", 0))
     return FileColumn(
         column_id=field.id,
@@ -103,28 +114,48 @@ def _file_column(field: Field, said: Mapping[str, str]) -> FileColumn:
         bytes=int(said.get("column_size_bytes", 0)),
         values=values,
         nulls=int(said.get("null_count", 0)) if values else None,
-        least=least if kept else None,
-        greatest=greatest if kept else None,
+        least=_without_nul(said.get("min"), ""),
+        greatest=_without_nul(said.get("max"), "\x01"),
         has_nan=None if nan is None else nan == "true",
     )
+
+
+def _without_nul(text: str | None, end: str) -> str | None:
+    """No catalog keeps a NUL: what is before it is the lesser text, and with ``end`` the greater."""
+    if text is None or "\x00" not in text:
+        return text
+    return text.partition("\x00")[0] + end
+
+
+def are_comparable(stats: ColumnStats, type: str) -> bool:
+    """Whether kept bounds can be told from others. Bounds that no version writes may stand for anything."""
+    order = ORDERS[kind_of(type)]
+    try:
+        for bound in (stats.least, stats.greatest):
+            if bound is not None:
+                order(bound)
+    except (ValueError, InvalidOperation):
+        return False
+    return True
 
 
 def merged(old: ColumnStats | None, new: FileColumn, *, was_empty: bool) -> ColumnStats | None:
     """The statistics of a column that gained the values of a file; None where nothing is known, and nothing is kept.
 
-    ``was_empty``: its table never had a row before.
+    Two absent bounds say that a column had no value so far: the extension takes the next file's for them. So they are
+    never written for one that had (H24). ``was_empty``: its table never had a row before.
     """
     has_null = None if new.nulls is None else new.nulls > 0
     if was_empty:
         return ColumnStats(has_null, new.has_nan, new.least, new.greatest)
     if old is None:
         return None
-    nothing_but_nulls = new.values == (new.nulls or 0)
+    least, greatest = _bounds(old, new)
     return ColumnStats(
         contains_null=_either(old.contains_null, has_null),
         contains_nan=_either(old.contains_nan, new.has_nan),
-        least=old.least if nothing_but_nulls else _bound(old.least, new.least, new.kind, min),
-        greatest=old.greatest if nothing_but_nulls else _bound(old.greatest, new.greatest, new.kind, max),
+        least=least,
+        greatest=greatest,
         extra=old.extra,
     )
 
@@ -133,11 +164,13 @@ def _either(old: bool | None, new: bool | None) -> bool | None:
     return None if old is None or new is None else old or new
 
 
+def _bounds(old: ColumnStats, new: FileColumn) -> tuple[str | None, str | None]:
+    if new.least is None and new.greatest is None:
+        return old.least, old.greatest
+    if old.least is None and old.greatest is None:
+        return WIDEST.get(new.kind, (new.least, new.greatest))
+    return _bound(old.least, new.least, new.kind, min), _bound(old.greatest, new.greatest, new.kind, max)
+
+
 def _bound(old: str | None, new: str | None, kind: str, choose: Callable[..., str]) -> str | None:
-    """The lesser, or the greater, of two texts; None where one of them is not known, or does not compare."""
-    if old is None or new is None:
-        return None
-    try:
-        return choose(old, new, key=ORDERS[kind])
-    except (ValueError, InvalidOperation):
-        return None
+    return None if old is None or new is None else choose(old, new, key=ORDERS[kind])

@@ -95,7 +95,7 @@ def cells(history: History) -> list[tuple[str, str | None]]:
 
 # -- the referee ------------------------------------------------------------------------------------------------------
 
-HERE, LOST = Seen(1, 2), Seen(1, 2, lost=True)
+HERE, LOST, REPLACED = Seen(1, 2), Seen(1, 2, lost=True), Seen(1, 2, lost=True, replaced=True)
 REFUSES = Circumstances(must_refuse=True, may_refuse=True)
 
 RIGHT = {
@@ -105,7 +105,11 @@ RIGHT = {
     ),
     "such a text that was there before, untouched": (HERE, Circumstances(may_refuse=True), Outcome.APPLIED, None),
     "a source that was restored": (LOST, Circumstances(), Outcome.PARKED, "source_moved"),
-    "a source that was replaced": (LOST, Circumstances(), Outcome.PARKED, "source_recreated"),
+    "a source that was replaced": (REPLACED, Circumstances(), Outcome.PARKED, "source_recreated"),
+    "a source that was replaced by a shorter one": (
+        REPLACED, Circumstances(ahead=True), Outcome.PARKED, "source_recreated"
+    ),
+    "a source that was restored and not written since": (LOST, Circumstances(ahead=True), Outcome.ALREADY_APPLIED, None),
     "a plan of another history": (HERE, Circumstances(unplanned=True), Outcome.FAILED, "source_behind"),
 }  # fmt: skip
 
