@@ -13,9 +13,9 @@ from typing import Any
 import psutil
 import yaml
 
-from services.cli.runtime.ports import free_port
 from services.cli.runtime.running import RunningViaduck
 from tests.e2e.parts import SOURCE, Parts
+from tests.servers.ports import free_port
 from tests.world.destination import Destination, Promise
 from tests.world.duck import connect
 from tests.world.history import Generator

@@ -13,7 +13,6 @@ import pytest
 from viaduck_client import ClientError
 
 from services.cli.runtime.client import Control
-from services.cli.runtime.ports import free_port
 from shared.kafka.acls import SERVICES, Service, grants
 from shared.kafka.failure import NotDelivered
 from shared.kafka.publisher import Publisher
@@ -24,6 +23,7 @@ from tests.e2e.parts import Parts
 from tests.fast.waiting import eventually
 from tests.servers.kafka import Kafka
 from tests.servers.kafka_security import grant_service
+from tests.servers.ports import free_port
 from tests.signed import SIGNING
 
 WITHIN_S = 240.0

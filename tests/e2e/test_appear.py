@@ -10,11 +10,11 @@ import httpx
 import pytest
 import yaml
 
-from services.cli.runtime.ports import free_port
 from services.cli.runtime.running import RunningViaduck
 from shared.config.catalogs import ResolvedLake
 from shared.lake.attach import attach
 from shared.lake.engine import connect
+from tests.servers.ports import free_port
 
 HOSTILE = "../x'; DROP TABLE events; --<script>\u202e{}%s\n"
 WITHIN_S = 180.0

@@ -20,7 +20,6 @@ import yaml
 from viaduck_client import Rejected
 
 from services.cli.runtime.client import Control
-from services.cli.runtime.ports import free_port
 from services.cli.up.process_specs import APPLIER, CONTROL, READER, SERVICES
 from shared.config.catalogs import ResolvedLake
 from shared.config.pipeline_files import PipelineFiles
@@ -30,6 +29,7 @@ from shared.lake.catalog import CatalogReader
 from shared.lake.engine import connect
 from tests.e2e.test_up import Up, viaduck
 from tests.fast.waiting import eventually
+from tests.servers.ports import free_port
 from tests.signed import ENVIRON
 
 FILE = """

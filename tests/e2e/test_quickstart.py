@@ -15,8 +15,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from services.cli.runtime.ports import free_port
 from shared.lake.engine import connect
+from tests.servers.ports import free_port
 from tests.servers.postgres import Postgres
 from tests.servers.s3 import S3
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from services.cli.runtime.ports import free_port
 from services.cli.up.process_specs import BROKER, CONTROL, READER, SERVICES
 from shared.lake.engine import connect
 from tests.fast.waiting import eventually
+from tests.servers.ports import free_port
 
 FILE = """
 source: {{catalog: "sqlite:source.sqlite", data_path: "data", table: "events"}}

@@ -19,9 +19,9 @@ import psutil
 from viaduck_client import ClientError
 
 from services.cli.runtime.client import Control
-from services.cli.runtime.ports import free_port
 from shared.runtime.http import OWN_PORT, PEERS
 from shared.runtime.process import PARENT, SUPERVISED
+from tests.servers.ports import free_port
 from tests.torture.site import PIPELINE
 
 LOOK_EVERY_S = 0.1

@@ -5,19 +5,25 @@ from __future__ import annotations
 import contextlib
 import random
 import socket
+from collections.abc import Collection
 
 from shared.contracts.errors import ConfigError
 
-BELOW_EPHEMERAL = range(15_000, 32_000)
+BELOW_EPHEMERAL = range(15_000, 20_000)
 """Not used for outgoing connections, so that a port stays free while the service that owns it restarts."""
 
 TRIES = 100
 
 
-def free_port(host: str = "127.0.0.1") -> int:
-    """A port without a listener. Raises ``OSError`` if there is none."""
+def free_port(host: str = "127.0.0.1", taken: Collection[int] = ()) -> int:
+    """A port without a listener. Raises ``OSError`` if there is none.
+
+    ``taken``: ports of services that may not have begun to listen on them.
+    """
     for _ in range(TRIES):
         port = random.choice(BELOW_EPHEMERAL)  # noqa: S311 - no secret
+        if port in taken:
+            continue
         with contextlib.suppress(OSError):
             _bind(host, port)
             return port

@@ -35,7 +35,9 @@ class Ports:
 
     @classmethod
     def choose(cls, config: Config) -> Ports:
-        return cls(free_port(), free_port(), config.server.port or free_port(config.server.host))
+        control = config.server.port or free_port(config.server.host)
+        reader = free_port(taken=[control])
+        return cls(reader, free_port(taken=[control, reader]), control)
 
     @property
     def peers(self) -> str:

@@ -101,12 +101,10 @@ class Readers:
         self,
         deployment: Deployment,
         spec: Callable[[InForce, Config, int], Spec] | None = None,
-        port: Callable[[], int] = free_port,
     ) -> None:
-        """``spec``: the process of a pipeline's reader, and ``port`` the one it is to listen on."""
+        """``spec``: the process of a pipeline's reader, from its port."""
         self._in_force = InForce(deployment)
         self._spec = spec or reader_spec
-        self._port = port
         self._look_at_s = 0.0
         self._ports: dict[str, int] = {}
         self._supervisor = Supervisor([])
@@ -178,8 +176,9 @@ class Readers:
         return merge(list(self._peers.metrics().values()))
 
     def _set_out(self, names: Sequence[str]) -> None:
+        control = self._in_force.deployment.common.server.port
         for name in names:
-            self._ports[name] = self._port()
+            self._ports[name] = free_port(taken=[control, *self._ports.values()])
             self._supervisor.add(self._spec(self._in_force, self._in_force.deployment.of(name), self._ports[name]))
         self._peers.point_to({name: f"http://127.0.0.1:{port}" for name, port in self._ports.items()})
 

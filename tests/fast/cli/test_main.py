@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from services.cli.runtime.ports import free_port
 from tests.fast.cli.fake_control import FakeControl, serving, status
+from tests.servers.ports import free_port
 
 ERROR = {"type": "access_denied", "message": "no [right] here", "hint": "grant it", "retryable": False, "since": "…"}
 

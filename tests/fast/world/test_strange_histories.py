@@ -109,7 +109,9 @@ RIGHT = {
     "a source that was replaced by a shorter one": (
         REPLACED, Circumstances(ahead=True), Outcome.PARKED, "source_recreated"
     ),
-    "a source that was restored and not written since": (LOST, Circumstances(ahead=True), Outcome.ALREADY_APPLIED, None),
+    "a source that was restored and not written since": (
+        LOST, Circumstances(ahead=True), Outcome.ALREADY_APPLIED, None
+    ),
     "a plan of another history": (HERE, Circumstances(unplanned=True), Outcome.FAILED, "source_behind"),
 }  # fmt: skip
 

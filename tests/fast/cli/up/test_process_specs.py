@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from services.cli.runtime import ports
 from services.cli.up.process_specs import SERVICES, InForce, Ports, processes, take_copies, take_over
 from services.cli.up.supervise import Spec, Supervisor
 from shared.config.deployment import Deployment, load_all
@@ -72,6 +73,18 @@ def soon(supervisor: Supervisor, holds: Callable[[], object]) -> None:
         return holds()
 
     eventually(tick)
+
+
+def test_no_service_is_given_the_port_that_control_is_about_to_listen_on(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Control takes seconds to begin."""
+    few = range(15_000, 15_003)
+    monkeypatch.setattr(ports, "BELOW_EPHEMERAL", few)
+    monkeypatch.setattr(ports, "_bind", lambda *_: None)
+    for _ in range(20):
+        chosen = Ports.choose(config.model_copy(update={"server": Server(port=few[0])}))
+        assert {chosen.reader, chosen.applier} == {few[1], few[2]}
 
 
 def test_other_destinations_are_told_and_nothing_is_restarted(

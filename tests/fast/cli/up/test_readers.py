@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from services.cli.runtime import ports
 from services.cli.up.process_specs import InForce
 from services.cli.up.readers import Readers, hearing
 from services.cli.up.supervise import Spec
@@ -153,6 +154,23 @@ def test_a_reader_alone_says_plainly_source(tmp_path: Path) -> None:
         assert made.checks() == {"source": None, "reader of good": None}
     finally:
         made.stop()
+
+
+def test_readers_leave_controls_port_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = range(15_000, 15_003)
+    for name in ("good.yaml", "bad.yaml"):
+        write(tmp_path, name, server={"port": few[0]})
+    monkeypatch.setattr(ports, "BELOW_EPHEMERAL", few)
+    monkeypatch.setattr(ports, "_bind", lambda *_: None)
+    given = set[int]()
+
+    def spec(_: InForce, config: Config, port: int) -> Spec:
+        given.add(port)
+        return Spec(config.pipeline, (sys.executable, "-S", "-c", ""))
+
+    for _ in range(10):
+        Readers(load_all([tmp_path], {}), spec)
+    assert given == {few[1], few[2]}
 
 
 def test_what_comes_over_rest_gets_a_reader_and_loses_it_and_touches_no_other(readers: Readers, folder: Path) -> None:
