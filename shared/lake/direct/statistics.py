@@ -143,7 +143,7 @@ def merged(old: ColumnStats | None, new: FileColumn, *, was_empty: bool) -> Colu
     """The statistics of a column that gained the values of a file; None where nothing is known, and nothing is kept.
 
     Two absent bounds say that a column had no value so far: the extension takes the next file's for them. So they are
-    never written for one that had (H24). ``was_empty``: its table never had a row before.
+    never written for a column that had one (H24). ``was_empty``: its table never had a row before.
     """
     has_null = None if new.nulls is None else new.nulls > 0
     if was_empty:
