@@ -478,9 +478,3 @@ MARKED: dict[bytes, type[Frontier] | type[Offer] | type[LakeHealth]] = {
     b'"record":"offer"': Offer,
     b'"record":"health"': LakeHealth,
 }
-
-
-def schemas() -> dict[str, dict[str, Any]]:
-    """The JSON schema of each topic's message, for documentation and other producers."""
-    models = (Destination, PipelineDocument, WorkItem, Progress, Frontier, Offer, LakeHealth, DeadLetter)
-    return {model.__name__: model.model_json_schema() for model in models}
