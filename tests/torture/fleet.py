@@ -195,6 +195,12 @@ class Fleet:
         waited_for = [member for member in self.members.values() if not member.held and not member.is_ready()]
         return "; ".join(f"{each.name}: {each.problems() or 'does not answer'}" for each in waited_for) or "all are now"
 
+    def who_waits(self, head: int) -> str:
+        """Each destination that is not known to be exact at ``head``: where it stands, and why, as its status says."""
+        late = [status for status in self.destinations() if (status["known_through"] or 0) < head]
+        told = ("id", "state", "generation", "position", "known_through", "source_snapshot", "error")
+        return "; ".join(str({name: status[name] for name in told}) for status in late) or "all are there now"
+
     def destinations(self) -> list[dict[str, Any]]:
         """The status of each destination; empty while control does not answer."""
         try:

@@ -123,11 +123,14 @@ class FaultRig:
 
     def wait_for(self, wanted: set[str], head: int, timeout_s: float = HEALED_WITHIN_S) -> float:
         """Seconds until these destinations are known to be exact at ``head``. Raises ``TimeoutError``."""
-        return self.fleet.wait_until(
-            f"{len(wanted)} destinations at snapshot {head}",
-            lambda: reached(self.fleet.destinations(), wanted, head),
-            timeout_s,
-        )
+        try:
+            return self.fleet.wait_until(
+                f"{len(wanted)} destinations at snapshot {head}",
+                lambda: reached(self.fleet.destinations(), wanted, head),
+                timeout_s,
+            )
+        except TimeoutError as late:
+            raise TimeoutError(f"{late}; {self.fleet.who_waits(head)}") from None
 
     def try_again(self, destination: Destination) -> None:
         """An operator's word that the cause of a park is gone: the destination's entry in the file changes."""
