@@ -21,9 +21,10 @@ from shared.lake.catalog_query import Question, Value
 from shared.lake.column_history import ColumnVersion, Field, fields_at
 from shared.lake.engine import SQLITE, connect
 from shared.lake.failure import classify
+from shared.lake.postgres_connections import PostgresConnections
 from shared.lake.pruning import Layout, layout_of
 from shared.lake.sql import ident
-from shared.lake.statements import AttachedSqlite, OwnSqlite, Postgres, Row, Statements
+from shared.lake.statements import AttachedSqlite, OwnSqlite, Postgres, Row, SharedPostgres, Statements
 
 MAINTENANCE = frozenset({"merge_adjacent", "rewrite_delete", "inline_flush"})
 """Marks of commits that move rows between files and change none."""
@@ -137,10 +138,19 @@ class CatalogReader:
         self._prefix = f"{ident(lake.schema)}."
 
     @classmethod
-    def attached(cls, lake: ResolvedLake, con: duckdb.DuckDBPyConnection, alias: str) -> CatalogReader:
-        """A reader of a lake that ``con`` has attached as ``alias``; it opens nothing of its own on SQLite."""
+    def attached(
+        cls,
+        lake: ResolvedLake,
+        con: duckdb.DuckDBPyConnection,
+        alias: str,
+        connections: PostgresConnections | None = None,
+    ) -> CatalogReader:
+        """A reader of a lake that ``con`` has attached as ``alias``.
+
+        It opens nothing of its own on SQLite, nor on Postgres where it is given ``connections`` to share.
+        """
         if lake.sqlite_file is None:
-            return cls(lake)
+            return cls(lake, None if connections is None else SharedPostgres(connections, lake.conninfo))
         return cls(lake, AttachedSqlite(con, f"__ducklake_metadata_{alias}"))
 
     def close(self) -> None:
@@ -347,11 +357,6 @@ class CatalogReader:
             table=table,
         )
         return int(rows[0]["table_id"]) if rows else None
-
-    def table_ids(self, names: Iterable[tuple[str, str]]) -> tuple[int, ...]:
-        """The ids of those tables, each (schema, table), that are there now."""
-        found = (self.table_id(schema, table) for schema, table in names)
-        return tuple(table_id for table_id in found if table_id is not None)
 
     def live_rows(self, schema: str, table: str) -> int:
         """Rows of the table in files, less those that were deleted there, and in the catalog: no file is opened."""
