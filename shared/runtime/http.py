@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Callable, Mapping
 
@@ -33,6 +34,7 @@ Looks = Callable[[], Mapping[str, float | None]]
 Readiness = Callable[[], Mapping[str, str | None]]
 """What a service depends on → None if it is fine, else what is wrong with it. Must answer at once."""
 
+TICK_S = 0.5
 FINISH_REQUESTS_S = 1
 END_WITHIN_S = 5.0
 """For the server's thread."""
@@ -90,10 +92,12 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._loop = loop
 
-    async def on_tick(self, counter: int) -> bool:
-        """Called ten times a second."""
-        self._loop.turned()
-        return self._loop.stopped.is_set() or await super().on_tick(counter)
+    async def main_loop(self) -> None:
+        """Rarer than uvicorn's ten times a second, which is most of what an idle service would cost."""
+        while not self._loop.stopped.is_set():
+            self._loop.turned()
+            await self.on_tick(0)
+            await asyncio.sleep(TICK_S)
 
 
 def _application(
