@@ -17,7 +17,8 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
-from services.control.model.lifecycle import Registered, declare, pause, reconcile, remove, reseed
+from services.control.model.lifecycle import Registered, declare, pause, remove, reseed
+from services.control.model.reconciliation import reconcile
 from services.control.store.audit_log import AuditLog
 from services.control.store.database import Database, registry_url
 from services.control.store.migration import HEAD, scripts
