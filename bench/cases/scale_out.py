@@ -21,7 +21,7 @@ from bench.viaduck import FILE, PATIENCE_S, Options, running_viaduck, wait_settl
 from bench.workload import MANY, SOURCE, SourceWriter, Workload, of_tenants, tenant_names
 from services.cli.runtime.ports import free_port
 from services.cli.runtime.running import RunningViaduck
-from shared.runtime.http import OWN_PORT
+from shared.runtime.own_address import OWN_PORT
 from tests.servers.kafka import Kafka
 
 STATEMENT_S = 0.05

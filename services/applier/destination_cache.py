@@ -6,8 +6,8 @@ import threading
 
 import structlog
 
-from shared.contracts.messages import Destination, UnreadableMessage
-from shared.kafka.record import Record
+from shared.contracts.messages import Destination
+from shared.kafka.record import Record, keyed_message
 
 log = structlog.get_logger(__name__)
 
@@ -20,17 +20,13 @@ class DestinationCache:
         self._lock = threading.Lock()
 
     def put(self, record: Record) -> Destination | None:
-        """Take in one record of the topic; a tombstone means nothing. Raises ``UnreadableMessage``.
+        """Take in one record of the topic. Raises ``UnreadableMessage``.
 
         Returns what is said of the destination, where that holds.
         """
-        if record.key is None:
-            raise UnreadableMessage("a message of this topic needs a key")
-        if record.value is None:
+        destination = keyed_message(record, Destination)
+        if destination is None:
             return None
-        destination = Destination.from_bytes(record.value)
-        if destination.key != record.key:
-            raise UnreadableMessage(f"the key {record.key!r} is not the destination's {destination.key!r}")
         with self._lock:
             known = self._known.get(destination.key)
             if known is None or known.order <= destination.order:

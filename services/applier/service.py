@@ -34,9 +34,10 @@ from shared.kafka.renewal import RenewalWatch
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topics import Topics, ensure
 from shared.runtime.background import Heartbeat
-from shared.runtime.http import ServiceServer, own_port
+from shared.runtime.http import ServiceServer
 from shared.runtime.metrics import Metrics, together
 from shared.runtime.metrics_access import MetricsAccess
+from shared.runtime.own_address import listen, own_port
 from shared.runtime.process import end_children, is_supervised
 from shared.runtime.signals import Signals, end_now
 from shared.runtime.spark import ALL_CORES, cores, is_local, session
@@ -73,8 +74,9 @@ class Service:
         signals.on_end(lambda: self._stop(signals))
         signals.on_reload(self._reload.set)
         config = self._deployment.common
-        port, scraping = own_port(config.applier.port), MetricsAccess.of(config)
-        server = ServiceServer(config.server.host, port, self._exposition, self._readiness, scraping)
+        scraping = MetricsAccess.of(config)
+        listening = listen(config.server.host, own_port(config.applier.port), "applier.port")
+        server = ServiceServer(listening, self._exposition, self._readiness, scraping)
         server.start()
         try:
             self._run(config)

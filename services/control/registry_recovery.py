@@ -22,7 +22,7 @@ from shared.config.pipeline_files import PipelineFiles
 from shared.contracts.errors import DependencyError
 from shared.contracts.messages import Destination, PipelineDocument, Progress, UnreadableMessage, parse_progress
 from shared.kafka.follower import Follower
-from shared.kafka.record import Record
+from shared.kafka.record import Record, keyed_message
 from shared.kafka.scan import Scan
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topics import Topics
@@ -97,10 +97,10 @@ def published(common: Reached) -> Published:
     found: dict[str, dict[str, Destination]] = {}
     for record in Scan(common.settings, f"{common.client}-rebuild").all(common.topics.destinations):
         try:
-            said = None if record.value is None else Destination.from_bytes(record.value)
+            said = keyed_message(record, Destination)
         except UnreadableMessage:
-            continue  # those who follow the topic for good put it aside
-        if said is None or said.key != record.key or said.version >= TOO_MANY_CHANGES:
+            continue  # the services that follow the topic put it aside
+        if said is None or said.version >= TOO_MANY_CHANGES:
             continue
         known = found.setdefault(said.pipeline, {})
         if said.destination not in known or said.order >= known[said.destination].order:

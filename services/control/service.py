@@ -5,14 +5,12 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-import socket
 from collections.abc import Mapping
 
 import structlog
 import uvicorn
 
 from services.control.app import build
-from services.control.http_connections import BoundedConnection
 from services.control.metrics_view import exposition
 from services.control.operations.pipeline_service import PipelineService
 from services.control.pipeline import SharedResources
@@ -29,7 +27,7 @@ from services.control.web.guard import Guard
 from shared.config import public_url
 from shared.config.deployment import Deployment
 from shared.config.model import Config
-from shared.contracts.errors import ConfigError, DependencyError
+from shared.contracts.errors import ConfigError
 from shared.kafka.broker import Broker
 from shared.kafka.dead_letter import dead_letter
 from shared.kafka.follower import Follower
@@ -38,9 +36,10 @@ from shared.kafka.record import Record
 from shared.kafka.renewal import RenewalWatch
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topics import Topics, ensure
-from shared.runtime.http import peers
+from shared.runtime.http_connections import BoundedConnection, server_settings
 from shared.runtime.loopback import is_loopback
 from shared.runtime.metrics_access import MetricsAccess
+from shared.runtime.own_address import bind, peers
 from shared.runtime.peers import Peers
 from shared.runtime.signals import Signals
 
@@ -75,7 +74,7 @@ class Control:
     def _assemble(self, deployment: Deployment, environ: Mapping[str, str]) -> None:
         config = deployment.common
         scraping = MetricsAccess.of(config, environ)
-        self._socket = self._closing.enter_context(listen(config.server.host, config.server.port))
+        self._socket = self._closing.enter_context(bind(config.server.host, config.server.port, "server.port"))
         self._most_destinations = config.metrics.most_destinations
         self._settings = settings = KafkaSettings.from_config(config, environ)
         self._topics = Topics(settings.prefix)
@@ -107,20 +106,8 @@ class Control:
             self._incidents,
             AuditLog(database, SERVER),
         )
-        self._server = uvicorn.Server(self._uvicorn(sources, guard_of(config, scraping, self._tokens)))
-
-    def _uvicorn(self, sources: Sources, guard: Guard) -> uvicorn.Config:
-        return uvicorn.Config(
-            build(sources, guard),
-            http=BoundedConnection,
-            ws="none",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            lifespan="off",
-            timeout_graceful_shutdown=FINISH_REQUESTS_S,
-        )
+        app = build(sources, guard_of(config, scraping, self._tokens))
+        self._server = uvicorn.Server(server_settings(app, BoundedConnection, FINISH_REQUESTS_S))
 
     def run(self, signals: Signals) -> int:
         """Serve until a signal comes or a thread fails. Raises ``ConfigError`` where the source refutes the file."""
@@ -177,24 +164,3 @@ def guard_of(config: Config, scraping: MetricsAccess, tokens: Tokens) -> Guard:
         public_url=None if url is None else public_url.read(url),
         scraping=scraping,
     )
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """Raises ``DependencyError`` if the address is in use: the process that has it may release it."""
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listening = socket.socket(family, kind, protocol)
-    except OSError as error:
-        raise _cannot_listen(host, port, error) from None
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
-    except OSError as error:
-        listening.close()
-        raise _cannot_listen(host, port, error) from None
-    return listening
-
-
-def _cannot_listen(host: str, port: int, error: OSError) -> DependencyError:
-    hint = "choose another server.port, or stop the process that listens there"
-    return DependencyError("server", f"can't listen on {host}:{port}: {error.strerror}", hint)

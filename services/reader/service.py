@@ -17,7 +17,7 @@ from services.reader.source.lake_source import Source
 from shared.config.catalogs import ResolvedLake
 from shared.config.declared import Lakes
 from shared.config.model import Config
-from shared.contracts.errors import ConfigError, DependencyError, SourceError, ViaduckError
+from shared.contracts.errors import ConfigError, SourceError, ViaduckError
 from shared.contracts.messages import Share
 from shared.kafka.dead_letter import dead_letter
 from shared.kafka.follower import Follower
@@ -27,9 +27,10 @@ from shared.kafka.renewal import RenewalWatch
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topics import Topics, ensure
 from shared.lake.source import look
-from shared.runtime.http import ServiceServer, own_port
+from shared.runtime.http import ServiceServer
 from shared.runtime.metrics import Metrics
 from shared.runtime.metrics_access import MetricsAccess
+from shared.runtime.own_address import listen, own_port
 from shared.runtime.peers import SOURCE
 from shared.runtime.process import die_with_parent, is_supervised
 from shared.runtime.signals import Signals
@@ -105,14 +106,8 @@ class Service:
         self._events.put(Renewed())
 
     def _listening(self, config: Config, port: int) -> ServiceServer:
-        host = config.server.host
-        try:
-            return ServiceServer(
-                host, port, self._loop.exposition, self._checks, MetricsAccess.of(config), looks=self._looks
-            )
-        except OSError as error:
-            hint = "stop the process that listens there, or set another reader.port"
-            raise DependencyError("http", f"can't listen on {host}:{port}: {error.strerror}", hint) from None
+        listening, scraping = listen(config.server.host, port, "reader.port"), MetricsAccess.of(config)
+        return ServiceServer(listening, self._loop.exposition, self._checks, scraping, looks=self._looks)
 
     def _outlet(self, config: Config) -> WorkPublisher:
         share = Share.model_validate(config.instance.partition.model_dump())

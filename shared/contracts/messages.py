@@ -167,6 +167,10 @@ class PipelineDocument(Message):
     document: dict[str, Any] | None = None
     """The keys of a file that are the pipeline's own. No secrets: only the names of variables and files."""
 
+    @property
+    def key(self) -> str:
+        return self.pipeline
+
 
 class Seen(BaseModel):
     """A snapshot of the source and the time of its commit, by the catalog's own clock.

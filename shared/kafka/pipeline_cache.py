@@ -8,8 +8,8 @@ from collections.abc import Callable
 import structlog
 
 from shared.config.pipeline_files import PipelineFiles
-from shared.contracts.messages import PipelineDocument, UnreadableMessage
-from shared.kafka.record import Record
+from shared.contracts.messages import PipelineDocument
+from shared.kafka.record import Record, keyed_message
 
 log = structlog.get_logger(__name__)
 
@@ -28,12 +28,10 @@ class PipelineCache:
         self._failed = False
 
     def note(self, record: Record) -> None:
-        """Raises ``UnreadableMessage``. A tombstone is not written by Viaduck, and is ignored."""
-        if record.value is None:
+        """Raises ``UnreadableMessage``."""
+        said = keyed_message(record, PipelineDocument)
+        if said is None:
             return
-        said = PipelineDocument.from_bytes(record.value)
-        if record.key != said.pipeline:
-            raise UnreadableMessage(f"the key {record.key!r} is not the pipeline's {said.pipeline!r}")
         with self._lock:
             if said.version >= self._versions.get(said.pipeline, 0):
                 self._versions[said.pipeline] = said.version

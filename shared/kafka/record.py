@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from confluent_kafka import Message
 
-from shared.contracts.messages import UnreadableMessage
+from shared.contracts.messages import Destination, PipelineDocument, UnreadableMessage
 from shared.kafka.signing import SIGNATURE_HEADER, Signing
+
+Keyed = TypeVar("Keyed", Destination, PipelineDocument)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,21 @@ class Record:
         if self.distrust is not None:
             raise UnreadableMessage(self.distrust)
         return self.raw
+
+
+def keyed_message(record: Record, model: type[Keyed]) -> Keyed | None:
+    """What a record of a compacted topic says; a tombstone, which Viaduck never writes, means nothing.
+
+    Raises ``UnreadableMessage``, also where the key is not the message's own: compaction goes by the key.
+    """
+    if record.key is None:
+        raise UnreadableMessage("a message of this topic needs a key")
+    if record.value is None:
+        return None
+    message = model.from_bytes(record.value)
+    if message.key != record.key:
+        raise UnreadableMessage(f"the key {record.key!r} is not the message's own, {message.key!r}")
+    return message
 
 
 def from_message(message: Message, signing: Signing | None = None) -> Record:

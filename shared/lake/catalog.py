@@ -7,30 +7,21 @@ rows that they need, in a millisecond, on SQLite and on Postgres alike.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 
-import duckdb
-import psycopg
-
-from shared.config.catalogs import ResolvedLake
 from shared.contracts.errors import DestinationError
 from shared.contracts.ranges import Range
-from shared.lake.catalog_query import Question, Value
+from shared.lake.catalog_connection import catalog_time
+from shared.lake.catalog_stamps import CommitStamps
+from shared.lake.catalog_tables import CurrentTables
 from shared.lake.column_history import ColumnVersion, Field, fields_at
-from shared.lake.engine import SQLITE, connect
-from shared.lake.failure import classify
-from shared.lake.postgres_connections import PostgresConnections
 from shared.lake.pruning import Layout, layout_of
-from shared.lake.sql import ident
-from shared.lake.statements import AttachedSqlite, OwnSqlite, Postgres, Row, SharedPostgres, Statements
+from shared.lake.statements import Row
 
 MAINTENANCE = frozenset({"merge_adjacent", "rewrite_delete", "inline_flush"})
 """Marks of commits that move rows between files and change none."""
-
-LOOKED_BACK = 10_000
-"""Snapshots in which a commit of a moment ago is looked for: a lake that many share may have millions."""
 
 APPENDING = frozenset({"inserted_into_table", "inlined_insert", "merge_adjacent", "inline_flush"})
 
@@ -104,68 +95,12 @@ class Touch:
         return bool(self.marks) and self.marks <= MAINTENANCE
 
 
-@dataclass(frozen=True)
-class Stamped:
-    """A commit of Viaduck's, with what it says of itself."""
-
-    snapshot: int
-    time: datetime
-    message: str
-    extra_info: str
-
-
-@dataclass(frozen=True)
-class Present:
-    """What a catalog says now of what an attached lake remembers of it: its own tables of inlined rows, its newest
-    snapshot, and when some snapshots were committed, of those that are still retained."""
-
-    inlined: frozenset[str]
-    head: int
-    times: Mapping[int, datetime]
-
-
-class CatalogReader:
-    """Reads one lake's metadata. Every call is a statement or two of its own, so nothing stays open or locked.
-
-    Raises a ``ViaduckError`` (``destination_unreachable``, ``access_denied``, …) when the catalog does not answer; the
-    next call tries again on a fresh connection.
-    """
-
-    def __init__(self, lake: ResolvedLake, statements: Statements | None = None) -> None:
-        self._lake = lake
-        self._given = statements
-        self._statements = statements
-        self._prefix = f"{ident(lake.schema)}."
-
-    @classmethod
-    def attached(
-        cls,
-        lake: ResolvedLake,
-        con: duckdb.DuckDBPyConnection,
-        alias: str,
-        connections: PostgresConnections | None = None,
-    ) -> CatalogReader:
-        """A reader of a lake that ``con`` has attached as ``alias``.
-
-        It opens nothing of its own on SQLite, nor on Postgres where it is given ``connections`` to share.
-        """
-        if lake.sqlite_file is None:
-            return cls(lake, None if connections is None else SharedPostgres(connections, lake.conninfo))
-        return cls(lake, AttachedSqlite(con, f"__ducklake_metadata_{alias}"))
-
-    def close(self) -> None:
-        if self._statements is not None:
-            self._statements.close()
-        self._statements = self._given
-
-    def is_there(self) -> bool:
-        """Whether a Postgres database holds a lake. Cheaper than an ATTACH that finds none."""
-        found = self._one("SELECT to_regclass(:name) IS NOT NULL AS there", name=f"{self._prefix}ducklake_snapshot")
-        return bool(found["there"])
+class CatalogReader(CurrentTables, CommitStamps):
+    """Reads one lake's metadata, at any snapshot that its catalog still knows."""
 
     def head(self) -> Head:
         row = self._one(HEAD_ON_POSTGRES if self._lake.sqlite_file is None else HEAD_ON_SQLITE)
-        return Head(int(row["snapshot_id"]), _time(row["snapshot_time"]), _time(row["catalog_now"]))
+        return Head(int(row["snapshot_id"]), catalog_time(row["snapshot_time"]), catalog_time(row["catalog_now"]))
 
     def oldest(self) -> int:
         """The oldest retained snapshot."""
@@ -182,7 +117,7 @@ class CatalogReader:
             seen=seen,
         )
         first, at = row["first"], row["at"]
-        return int(row["oldest"]), None if first is None else int(first), None if at is None else _time(at)
+        return int(row["oldest"]), None if first is None else int(first), None if at is None else catalog_time(at)
 
     def oldest_since(self, snapshot: int) -> int | None:
         """The oldest retained snapshot that is not before ``snapshot``."""
@@ -202,7 +137,7 @@ class CatalogReader:
         places = ", ".join(f":s{number:d}" for number in range(len(wanted))) or "NULL"
         sql = f"SELECT snapshot_id, snapshot_time FROM {{}}ducklake_snapshot WHERE snapshot_id IN ({places})"
         rows = self._all(sql, **wanted)
-        return {int(row["snapshot_id"]): _time(row["snapshot_time"]) for row in rows}
+        return {int(row["snapshot_id"]): catalog_time(row["snapshot_time"]) for row in rows}
 
     def contiguous(self, range: Range) -> bool:
         """Whether every snapshot of the range is still retained."""
@@ -236,7 +171,7 @@ class CatalogReader:
             begin_snapshot=self._born(int(row["table_id"])),
             columns=tuple(map(_column, fields_at(versions, at))),
             versions=versions,
-            at=None if row["committed"] is None else _time(row["committed"]),
+            at=None if row["committed"] is None else catalog_time(row["committed"]),
         )
 
     def _born(self, table_id: int) -> int:
@@ -264,7 +199,8 @@ class CatalogReader:
             mark=f"%:{table_id}%",
         )
         touches = (
-            Touch(int(r["snapshot_id"]), _time(r["snapshot_time"]), marks(r["changes_made"], table_id)) for r in rows
+            Touch(int(r["snapshot_id"]), catalog_time(r["snapshot_time"]), marks(r["changes_made"], table_id))
+            for r in rows
         )
         return tuple(touch for touch in touches if touch.marks)
 
@@ -342,105 +278,6 @@ class CatalogReader:
         )
         return tuple((int(row["begin_snapshot"]), int(row["rows_added"])) for row in rows)
 
-    def has_table(self, schema: str, table: str) -> bool:
-        """Whether there is such a table now. To ask DuckDB for a missing one opens every other attached lake: it looks
-        for similar names there."""
-        return self.table_id(schema, table) is not None
-
-    def table_id(self, schema: str, table: str) -> int | None:
-        """The id of a table that is there now, else None. Other tables of the lake are not read: it may be shared."""
-        rows = self._all(
-            "SELECT t.table_id FROM {}ducklake_table t JOIN {}ducklake_schema s ON s.schema_id = t.schema_id"
-            " WHERE lower(t.table_name) = lower(:table) AND lower(s.schema_name) = lower(:schema)"
-            " AND t.end_snapshot IS NULL AND s.end_snapshot IS NULL",
-            schema=schema,
-            table=table,
-        )
-        return int(rows[0]["table_id"]) if rows else None
-
-    def live_rows(self, schema: str, table: str) -> int:
-        """Rows of the table in files, less those that were deleted there, and in the catalog: no file is opened."""
-        row = self._one(
-            "SELECT t.table_id,"
-            " coalesce((SELECT sum(record_count) FROM {}ducklake_data_file WHERE end_snapshot IS NULL"
-            "  AND table_id = t.table_id), 0) - coalesce((SELECT sum(d.delete_count) FROM {}ducklake_delete_file d"
-            "  JOIN {}ducklake_data_file f ON f.data_file_id = d.data_file_id WHERE f.end_snapshot IS NULL"
-            "  AND d.end_snapshot IS NULL AND d.table_id = t.table_id), 0) AS live"
-            " FROM {}ducklake_table t JOIN {}ducklake_schema s ON s.schema_id = t.schema_id"
-            " WHERE lower(t.table_name) = lower(:table) AND lower(s.schema_name) = lower(:schema)"
-            " AND t.end_snapshot IS NULL AND s.end_snapshot IS NULL",
-            schema=schema,
-            table=table,
-        )
-        inlined = [self._inlined_rows(name) for name in self.inlined_into(schema, table)]
-        return int(row["live"]) + sum(inlined) - self._deleted_in_catalog(int(row["table_id"]))
-
-    def has_rows(self, schema: str, table: str) -> bool:
-        """Whether the table holds a row now, in a file or inlined in the catalog."""
-        return self.live_rows(schema, table) > 0
-
-    def inlined_into(self, schema: str, table: str) -> tuple[str, ...]:
-        """The catalog's own tables for rows of a table: one for each version of its columns that had inlined rows."""
-        found = self._all(
-            "SELECT i.table_id, i.schema_version, i.table_name FROM {}ducklake_inlined_data_tables i"
-            " JOIN {}ducklake_table t ON t.table_id = i.table_id JOIN {}ducklake_schema s ON s.schema_id = t.schema_id"
-            " WHERE lower(t.table_name) = lower(:table) AND lower(s.schema_name) = lower(:schema)"
-            " AND t.end_snapshot IS NULL AND s.end_snapshot IS NULL",
-            schema=schema,
-            table=table,
-        )
-        return tuple(self._inlined_name(row) for row in found)
-
-    def _inlined_name(self, row: Row) -> str:
-        """The name of a table of inlined rows, which a writer of the catalog could have forged."""
-        name = str(row["table_name"])
-        if name != f"ducklake_inlined_data_{int(row['table_id'])}_{int(row['schema_version'])}":
-            raise DestinationError(
-                "lake_incompatible",
-                f"the catalog of {self._lake} calls {name[:80]!r} a table of inlined rows, which DuckLake never does",
-                "the catalog's own tables were modified: restore ducklake_inlined_data_tables, then resume",
-            )
-        return name
-
-    def _inlined_rows(self, name: str) -> int:
-        sql = "SELECT count(*) AS n FROM {}{inlined} WHERE end_snapshot IS NULL"
-        return int(self._one(sql, {"inlined": ident(name)})["n"])
-
-    def _deleted_in_catalog(self, table_id: int) -> int:
-        """Rows of the table's files that a small change took away, which DuckLake notes in a table of its own."""
-        name = f"ducklake_inlined_delete_{table_id}"
-        if not self._has_own_table(name):
-            return 0
-        sql = (
-            "SELECT count(*) AS n FROM {}{inlined} i JOIN {}ducklake_data_file f ON f.data_file_id = i.file_id"
-            " WHERE f.end_snapshot IS NULL"
-        )
-        return int(self._one(sql, {"inlined": ident(name)})["n"])
-
-    def _has_own_table(self, name: str) -> bool:
-        if self._lake.sqlite_file is None:
-            return bool(self._one("SELECT to_regclass(:name) IS NOT NULL AS there", name=self._prefix + name)["there"])
-        return bool(self._all("SELECT name FROM sqlite_master WHERE name = :name", name=name))
-
-    def find_stamp(self, part: str) -> int | None:
-        """The newest snapshot whose ``commit_extra_info`` holds ``part`` (a token), of the newest ``LOOKED_BACK``."""
-        sql = (
-            "SELECT max(snapshot_id) AS found FROM (SELECT snapshot_id, commit_extra_info"
-            " FROM {}ducklake_snapshot_changes ORDER BY snapshot_id DESC LIMIT :newest) AS looked"
-            " WHERE commit_extra_info LIKE :part ESCAPE '!'"
-        )
-        found = self._one(sql, newest=LOOKED_BACK, part=_holding(part))["found"]
-        return None if found is None else int(found)
-
-    def stamp_at(self, snapshot: int) -> str | None:
-        """What the commit of ``snapshot`` carries in ``commit_extra_info`` if it is Viaduck's, and is retained."""
-        sql = (
-            "SELECT commit_extra_info FROM {}ducklake_snapshot_changes"
-            " WHERE snapshot_id = :snapshot AND author = 'viaduck'"
-        )
-        rows = self._all(sql, snapshot=snapshot)
-        return str(rows[0]["commit_extra_info"]) if rows else None
-
     def dropped_at(self, schema: str, table: str) -> tuple[int, ...]:
         """The snapshots that took a table of that name away, by DROP or by a new name."""
         rows = self._all(
@@ -451,31 +288,6 @@ class CatalogReader:
             table=table,
         )
         return tuple(int(row["end_snapshot"]) for row in rows)
-
-    def stamps(self, part: str = "") -> tuple[str, ...]:
-        """What Viaduck's own commits carry in ``commit_extra_info``, oldest first, where it holds ``part``."""
-        rows = self._all(
-            "SELECT commit_extra_info FROM {}ducklake_snapshot_changes WHERE author = 'viaduck'"
-            " AND commit_extra_info LIKE :part ESCAPE '!' ORDER BY snapshot_id",
-            part=_holding(part),
-        )
-        return tuple(str(row["commit_extra_info"]) for row in rows)
-
-    def history(self, part: str, limit: int, before: int | None = None) -> list[Stamped]:
-        """Viaduck's own commits whose ``commit_extra_info`` holds ``part``, the newest first."""
-        rows = self._all(
-            "SELECT c.snapshot_id, s.snapshot_time, c.commit_message, c.commit_extra_info"
-            " FROM {}ducklake_snapshot_changes c JOIN {}ducklake_snapshot s ON s.snapshot_id = c.snapshot_id"
-            " WHERE c.author = 'viaduck' AND c.commit_extra_info LIKE :part ESCAPE '!' AND c.snapshot_id < :before"
-            " ORDER BY c.snapshot_id DESC LIMIT :most",
-            part=_holding(part),
-            before=2**62 if before is None else before,
-            most=limit,
-        )
-        return [
-            Stamped(int(r["snapshot_id"]), _time(r["snapshot_time"]), r["commit_message"], r["commit_extra_info"])
-            for r in rows
-        ]
 
     def layout(self, schema: str, table: str, at: int) -> Layout:
         """How the table's files of snapshot ``at`` are partitioned, as far as it decides what a scan may leave out."""
@@ -498,100 +310,11 @@ class CatalogReader:
         )
         return layout_of((str(r["transform"]), str(r["column_name"]).lower(), int(r["others"])) for r in rows)
 
-    def data_path(self) -> str:
-        return str(self._one("SELECT value AS path FROM {}ducklake_metadata WHERE key = 'data_path'")["path"])
-
-    def inlined_tables(self) -> frozenset[str]:
-        """The catalog's own tables that hold inlined rows. An attached lake remembers them as it first saw them, though
-        a flush may drop one without a new schema version (H12)."""
-        found = self._all("SELECT table_id, schema_version, table_name FROM {}ducklake_inlined_data_tables")
-        return frozenset(self._inlined_name(row) for row in found)
-
-    def present(self, seen: int) -> Present:
-        """One statement for all that tells whether what is remembered since snapshot ``seen`` still holds."""
-        found = self._all(
-            "SELECT snapshot_id, snapshot_time, NULL AS table_id, NULL AS schema_version, NULL AS table_name"
-            " FROM {}ducklake_snapshot WHERE snapshot_id = :seen"
-            " OR snapshot_id = (SELECT max(snapshot_id) FROM {}ducklake_snapshot)"
-            " UNION ALL SELECT NULL, NULL, table_id, schema_version, table_name FROM {}ducklake_inlined_data_tables",
-            seen=seen,
-        )
-        times = {int(row["snapshot_id"]): _time(row["snapshot_time"]) for row in found if row["table_name"] is None}
-        if not times:
-            raise LookupError("the catalog has no snapshot")
-        inlined = frozenset(self._inlined_name(row) for row in found if row["table_name"] is not None)
-        return Present(inlined, max(times), times)
-
-    def tables(self) -> tuple[tuple[str, str], ...]:
-        """(schema, table) of every table that is there now."""
-        rows = self._all(
-            "SELECT s.schema_name, t.table_name FROM {}ducklake_table t JOIN {}ducklake_schema s"
-            " ON s.schema_id = t.schema_id WHERE t.end_snapshot IS NULL AND s.end_snapshot IS NULL"
-        )
-        return tuple((row["schema_name"], row["table_name"]) for row in rows)
-
-    def worn_files(self, schema: str, table: str, share: float) -> frozenset[str]:
-        """Names (last path part) of the table's files of whose rows a larger share than ``share`` is deleted."""
-        rows = self._all(
-            "SELECT f.path, f.record_count, d.delete_count FROM {}ducklake_delete_file d"
-            " JOIN {}ducklake_data_file f ON f.data_file_id = d.data_file_id"
-            " WHERE d.table_id = :table AND d.end_snapshot IS NULL AND f.end_snapshot IS NULL",
-            table=self.table_id(schema, table) or 0,
-        )
-        worn = (row for row in rows if int(row["delete_count"]) > share * int(row["record_count"]))
-        return frozenset(str(row["path"]).rsplit("/", 1)[-1] for row in worn)
-
-    def files_of(self, snapshot: int) -> frozenset[str]:
-        """Names (last path part) of the data and delete files that the snapshot added."""
-        rows = self._all(
-            "SELECT path FROM {}ducklake_data_file WHERE begin_snapshot = :at"
-            " UNION ALL SELECT path FROM {}ducklake_delete_file WHERE begin_snapshot = :at",
-            at=snapshot,
-        )
-        return frozenset(str(row["path"]).rsplit("/", 1)[-1] for row in rows)
-
-    def select(self, sql: str, **values: Value) -> Sequence[Row]:
-        """The rows of a query of the caller's own; ``{}`` and ``:key`` in it as in this class's."""
-        return self._all(sql, **values)
-
-    def _one(self, sql: str, names: Mapping[str, str] | None = None, /, **values: Value) -> Row:
-        rows = self._all(sql, names, **values)
-        if not rows:
-            raise LookupError("the catalog has no snapshot")
-        return rows[0]
-
-    def _all(self, sql: str, names: Mapping[str, str] | None = None, /, **values: Value) -> Sequence[Row]:
-        """Ask: ``{}`` in ``sql`` is the lake's own schema, ``{key}`` an identifier of ``names``, ``:key`` a value."""
-        if self._statements is None:
-            self._statements = _own_statements(self._lake)
-        question = Question(sql, {"": self._prefix, **(names or {})}, values)
-        try:
-            return self._statements.rows(question)
-        except (duckdb.Error, psycopg.Error, OSError) as error:
-            self.close()
-            raise classify(error, f"reading the catalog of {self._lake}") from None
-
-
-def _own_statements(lake: ResolvedLake) -> Statements:
-    file = lake.sqlite_file
-    return Postgres(lake.conninfo) if file is None else OwnSqlite(connect(catalogs=(SQLITE,)), file)
-
-
-def _holding(part: str) -> str:
-    """A pattern of LIKE for texts that hold ``part`` to the letter: names may have a ``_`` or a ``%``."""
-    return "%" + re.sub("[!%_]", r"!\g<0>", part) + "%"
-
 
 def marks(changes_made: str, table_id: int) -> frozenset[str]:
     """What a snapshot's ``changes_made`` says of one table. Quoted names may hold anything, so they go first."""
     bare = re.sub(r'"(?:[^"]|"")*"', "", changes_made)
     return frozenset(re.findall(rf"(?:^|,)([a-z_]+):{table_id}(?=,|$)", bare))
-
-
-def _time(value: datetime | str) -> datetime:
-    """A catalog's time: a TIMESTAMPTZ on Postgres, text on SQLite."""
-    when = value if isinstance(value, datetime) else datetime.fromisoformat(value)
-    return when if when.tzinfo else when.replace(tzinfo=UTC)
 
 
 def _version(row: Row) -> ColumnVersion:

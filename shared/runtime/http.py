@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
+import asyncio
 import socket
-import sys
-import threading
-import time
-from collections.abc import Callable, Iterable, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping
 
 import structlog
+import uvicorn
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from shared.runtime import background
 from shared.runtime.background import Background
+from shared.runtime.http_connections import BoundedConnection, server_settings
 from shared.runtime.loopback import is_brought
 from shared.runtime.metrics import CONTENT_TYPE
 from shared.runtime.metrics_access import MetricsAccess
 
 log = structlog.get_logger(__name__)
-
-PEERS = "VIADUCK_PEERS"
-"""Under ``viaduck up``: ``name=url`` of each reader and applier, separated by commas."""
-
-OWN_PORT = "VIADUCK_HTTP_PORT"
-"""Under ``viaduck up``: the port that it chose for a reader or applier."""
 
 Exposition = Callable[[], str]
 """The text of ``/metrics``."""
@@ -40,195 +34,111 @@ Looks = Callable[[], Mapping[str, float | None]]
 Readiness = Callable[[], Mapping[str, str | None]]
 """What a service depends on → None if it is fine, else what is wrong with it. Must answer at once."""
 
+TICK_S = 0.5
+FINISH_REQUESTS_S = 1
+END_WITHIN_S = 5.0
+"""For the server's thread."""
 
-def peers(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The services that run beside this one, by name: their base addresses."""
-    pairs = (pair.partition("=") for pair in environ.get(PEERS, "").split(",") if pair)
-    return {name: url for name, _, url in pairs}
-
-
-def own_port(configured: int, environ: Mapping[str, str] = os.environ) -> int:
-    """Where this reader or applier listens: as ``viaduck up`` told it, else as configured."""
-    return int(environ.get(OWN_PORT, configured))
+HEADERS = [("X-Content-Type-Options", "nosniff")]
+TOKEN_NEEDED = "a bearer token is needed: the one of server.token_env, or see server.metrics"  # noqa: S105 - a sentence
 
 
-MOST_CONNECTIONS = 32
-"""Each takes a thread. A new connection beyond that replaces the longest silent one."""
+class ServiceConnection(BoundedConnection):
+    """A request without a body, and a short answer, on a connection that a probe or Prometheus keeps."""
 
-LISTEN_S = 0.5
-"""How long the server waits for a connection before it looks whether it is to stop."""
-
-REQUEST_WITHIN_S = 10.0
-"""From the beginning of a connection, or the end of the answer before."""
+    head_within_s, body_within_s, take_within_s = 10.0, 10.0, 30.0
+    most = 32
 
 
 class ServiceServer:
-    """Answers on a thread of its own from ``start`` to ``stop``; port 0 takes a free one, ``port`` tells which."""
+    """Answers on a thread of its own from ``start`` to ``stop``, which closes the socket."""
 
     def __init__(
         self,
-        host: str,
-        port: int,
+        listening: socket.socket,
         exposition: Exposition,
         readiness: Readiness,
         scraping: MetricsAccess = LOCAL_SCRAPING,
-        within_s: float = REQUEST_WITHIN_S,
         looks: Looks | None = None,
+        connection: type[BoundedConnection] = ServiceConnection,
     ) -> None:
-        """``scraping``: who may read the exposition. Raises ``OSError`` where the address is taken."""
-        self._server = _Server((host, port), _handler(exposition, readiness, scraping, looks), within_s)
+        """``scraping``: who may read the exposition."""
+        self._socket = listening
+        self._app = _application(exposition, readiness, scraping, looks)
+        self._connection = connection
         self._loop = Background("http", self._serve)
 
     @property
     def port(self) -> int:
-        return int(self._server.server_address[1])
+        return int(self._socket.getsockname()[1])
 
     def start(self) -> None:
         self._loop.start()
         log.info("listening", port=self.port)
 
     def stop(self) -> None:
-        self._loop.stop(REQUEST_WITHIN_S)
-        self._server.server_close()
+        self._loop.stop(END_WITHIN_S)
+        self._socket.close()
 
     def _serve(self, loop: Background) -> None:
-        while not loop.stopped.is_set():
-            loop.turned()
-            self._server.handle_request()
-            self._server.service_actions()
+        config = server_settings(self._app, self._connection, FINISH_REQUESTS_S, HEADERS)
+        _Server(config, loop).run([self._socket])
 
 
-class _Server(ThreadingHTTPServer):
-    """Ends connections that say nothing, or say it too slowly: a time for a whole request, not for each byte."""
+class _Server(uvicorn.Server):
+    """Lives and ends with its thread's loop."""
 
-    daemon_threads = True
-    request_queue_size = 64
-    timeout = LISTEN_S
+    def __init__(self, config: uvicorn.Config, loop: Background) -> None:
+        super().__init__(config)
+        self._loop = loop
 
-    def __init__(
-        self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler], within_s: float = REQUEST_WITHIN_S
-    ) -> None:
-        self._within_s = within_s
-        self._lock = threading.Lock()
-        self._open: dict[socket.socket, float] = {}
-        super().__init__(address, handler)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        self.await_request(request)
-        with self._lock:
-            surplus = sorted(self._open, key=self._open.__getitem__)[: max(len(self._open) - MOST_CONNECTIONS, 0)]
-        self._end(surplus)
-        super().process_request(request, client_address)
-
-    def await_request(self, connection: socket.socket) -> None:
-        """A whole request must come from now on."""
-        with self._lock:
-            self._open[connection] = time.monotonic() + self._within_s
-
-    def shutdown_request(self, request: Any) -> None:
-        with self._lock:
-            self._open.pop(request, None)
-        super().shutdown_request(request)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - socketserver's
-        """A client that disconnected is no error; the library would print it past the log."""
-        if not isinstance(sys.exception(), OSError):
-            log.exception("request_failed")
-
-    def service_actions(self) -> None:
-        """Called after each request, and each `LISTEN_S` without one."""
-        now = time.monotonic()
-        with self._lock:
-            late = [connection for connection, until in self._open.items() if until <= now]
-        self._end(late)
-
-    def _end(self, connections: Iterable[socket.socket]) -> None:
-        """Its thread reads the end then, and goes."""
-        for connection in connections:
-            with contextlib.suppress(OSError):  # it has just ended by itself
-                connection.shutdown(socket.SHUT_RDWR)
+    async def main_loop(self) -> None:
+        """Rarer than uvicorn's ten times a second, which is most of what an idle service would cost."""
+        while not self._loop.stopped.is_set():
+            self._loop.turned()
+            await self.on_tick(0)
+            await asyncio.sleep(TICK_S)
 
 
-def _handler(
+def _application(
     exposition: Exposition, readiness: Readiness, scraping: MetricsAccess, looks: Looks | None
-) -> type[BaseHTTPRequestHandler]:
-    class Handler(_Handler):
-        rule: ClassVar[MetricsAccess] = scraping
-        pages: ClassVar[Mapping[str, Callable[[], _Page]]] = {
-            "/metrics": lambda: _Page(200, CONTENT_TYPE, exposition()),
-            "/healthz": _healthy,
-            "/readyz": lambda: _ready({**readiness(), **background.problems()}, looks),
-        }
+) -> Starlette:
+    def metrics(request: Request) -> Response:
+        if not _may_scrape(request, scraping):
+            return JSONResponse({"status": TOKEN_NEEDED}, 401)
+        return Response(exposition(), media_type=CONTENT_TYPE)
 
-    return Handler
+    def readyz(_: Request) -> Response:
+        return _ready({**readiness(), **background.problems()}, looks)
 
-
-class _Page:
-    def __init__(self, status: int, content_type: str, text: str) -> None:
-        self.status = status
-        self.content_type = content_type
-        self.body = text.encode()
+    routes = [Route("/metrics", metrics), Route("/healthz", _healthy), Route("/readyz", readyz)]
+    return Starlette(routes=routes, exception_handlers={HTTPException: _refused})
 
 
-def _json(status: int, value: object) -> _Page:
-    return _Page(status, "application/json", json.dumps(value))
-
-
-def _healthy() -> _Page:
+def _healthy(_: Request) -> Response:
     """Fails if a loop of the process makes no progress, so that the supervisor of the process restarts it."""
     still = background.standing_still()
-    return _json(503, {"status": "stands still", "threads": still}) if still else _json(200, {"status": "ok"})
+    return JSONResponse({"status": "stands still", "threads": still}, 503) if still else JSONResponse({"status": "ok"})
 
 
-def _ready(checks: Mapping[str, str | None], looks: Looks | None) -> _Page:
+def _ready(checks: Mapping[str, str | None], looks: Looks | None) -> Response:
     fine = not any(checks.values())
     said: dict[str, object] = {"status": "ready" if fine else "not ready", "checks": dict(checks)}
     if looks is not None:
         said["look_age_seconds"] = {name: None if age is None else round(age, 3) for name, age in looks().items()}
-    return _json(200 if fine else 503, said)
+    return JSONResponse(said, 200 if fine else 503)
 
 
-class _Handler(BaseHTTPRequestHandler):
-    """Answers GET and HEAD from ``pages``; a request is never worth a log line."""
+def _refused(_: Request, error: Exception) -> Response:
+    """No such page, or a method that it does not have."""
+    if not isinstance(error, HTTPException):
+        raise error
+    return JSONResponse({"status": error.detail.lower()}, error.status_code, error.headers)
 
-    rule: ClassVar[MetricsAccess] = LOCAL_SCRAPING
-    pages: ClassVar[Mapping[str, Callable[[], _Page]]] = {}
-    protocol_version = "HTTP/1.1"
-    server_version = "viaduck"
-    sys_version = ""
-    timeout = 30
 
-    def do_GET(self) -> None:
-        self._answer(self._found())
-
-    def do_HEAD(self) -> None:
-        self._answer(self._found(), body=False)
-
-    def _found(self) -> _Page:
-        path = self.path.partition("?")[0]
-        if path == "/metrics" and not self._may_scrape():
-            return _json(
-                401, {"status": "a bearer token is needed: the one of server.token_env, or see server.metrics"}
-            )
-        page = self.pages.get(path)
-        return page() if page is not None else _json(404, {"status": "not found"})
-
-    def _may_scrape(self) -> bool:
-        brought = is_brought(self.headers, self.request_version.removeprefix("HTTP/"))
-        if self.rule.is_open_to(self.client_address[0], self.headers.get("Host", ""), brought=brought):
-            return True
-        return self.rule.knows(self.headers.get("Authorization"))
-
-    def _answer(self, page: _Page, *, body: bool = True) -> None:
-        self.send_response(page.status)
-        self.send_header("Content-Type", page.content_type)
-        self.send_header("Content-Length", str(len(page.body)))
-        self.send_header("X-Content-Type-Options", "nosniff")
-        self.end_headers()
-        if body:
-            self.wfile.write(page.body)
-        if isinstance(self.server, _Server):
-            self.server.await_request(self.connection)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """An access log of health checks is useless."""
+def _may_scrape(request: Request, scraping: MetricsAccess) -> bool:
+    brought = is_brought(request.headers, request.scope["http_version"])
+    address = request.client.host if request.client else ""
+    if scraping.is_open_to(address, request.headers.get("host", ""), brought=brought):
+        return True
+    return scraping.knows(request.headers.get("authorization"))

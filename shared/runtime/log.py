@@ -10,7 +10,7 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 from shared.config.secrets import LONGEST_LINE, told
 
-QUIET = ("py4j", "httpx", "httpcore", "uvicorn.access", "urllib3")
+QUIET = ("py4j", "httpx", "httpcore", "uvicorn", "urllib3")
 """Libraries that would fill the log with their daily life."""
 
 

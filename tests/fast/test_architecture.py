@@ -150,10 +150,6 @@ THREADS = {
 
 STARTS_THREADS = {
     ("shared/runtime/background.py", "threading.Thread"): "the one place: every other long-lived thread is one of its",
-    (
-        "shared/runtime/http.py",
-        "http.server.ThreadingHTTPServer",
-    ): "a thread for each request: bounded in number and time",
     ("services/applier/early_answers.py", "threading.Thread"): "ends with its job, where what it raised is raised",
     ("shared/runtime/peers.py", "concurrent.futures.ThreadPoolExecutor"): "requests of one call, each with a timeout",
     ("services/control/readiness.py", "concurrent.futures.ThreadPoolExecutor"): "checks of one call, waited for "

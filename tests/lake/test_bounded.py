@@ -10,7 +10,8 @@ import pytest
 
 from services.applier.apply import fence, maintenance
 from shared.contracts.messages import ItemKind, Outcome
-from shared.lake.catalog import LOOKED_BACK, CatalogReader
+from shared.lake.catalog import CatalogReader
+from shared.lake.catalog_stamps import LOOKED_BACK
 from shared.lake.cursor import SCHEMA, cursor_name
 from tests.lake.conftest import MakeRig
 from tests.lake.rig import EITHER_PATH, ApplyRig

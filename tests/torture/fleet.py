@@ -19,7 +19,7 @@ import psutil
 from viaduck_client import ClientError
 
 from services.cli.runtime.client import Control
-from shared.runtime.http import OWN_PORT, PEERS
+from shared.runtime.own_address import OWN_PORT, PEERS
 from shared.runtime.process import PARENT, SUPERVISED
 from tests.servers.ports import free_port
 from tests.torture.site import PIPELINE

@@ -15,7 +15,7 @@ from shared.config.model import Config
 from shared.contracts.errors import Error
 from shared.runtime import log as logging
 from shared.runtime.full_disk import full_disk
-from shared.runtime.http import own_port
+from shared.runtime.own_address import own_port
 from shared.runtime.process import die_with_parent, is_supervised
 from shared.runtime.signals import Signals
 

@@ -17,7 +17,7 @@ from shared.config.deployment import ACCEPTED, COMMON, Deployment
 from shared.config.model import Config
 from shared.kafka.settings import BOOTSTRAP
 from shared.kafka.signing import KEY_FILE, is_configured, own_key
-from shared.runtime.http import OWN_PORT, PEERS
+from shared.runtime.own_address import OWN_PORT, PEERS
 
 log = structlog.get_logger(__name__)
 

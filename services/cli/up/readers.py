@@ -14,7 +14,7 @@ from services.cli.up.process_specs import InForce, named
 from services.cli.up.supervise import Spec, Supervisor
 from shared.config.deployment import ACCEPTED, LOOK_AGAIN_S, Deployment
 from shared.config.model import Config
-from shared.contracts.errors import ConfigError, DependencyError
+from shared.contracts.errors import ConfigError
 from shared.contracts.messages import UnreadableMessage
 from shared.kafka.follower import Follower
 from shared.kafka.pipeline_cache import PipelineCache
@@ -22,9 +22,10 @@ from shared.kafka.record import Record
 from shared.kafka.renewal import RenewalWatch
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topics import Topics
-from shared.runtime.http import OWN_PORT, ServiceServer, own_port
+from shared.runtime.http import ServiceServer
 from shared.runtime.metrics import merge
 from shared.runtime.metrics_access import MetricsAccess
+from shared.runtime.own_address import OWN_PORT, listen, own_port
 from shared.runtime.peers import SOURCE, Peers, source_check
 from shared.runtime.process import is_supervised
 from shared.runtime.signals import Signals
@@ -204,9 +205,5 @@ def _same_reader(old: Config, new: Config) -> bool:
 
 
 def _listening(config: Config, readers: Readers) -> ServiceServer:
-    host, port = config.server.host, own_port(config.reader.port)
-    try:
-        return ServiceServer(host, port, readers.exposition, readers.checks, MetricsAccess.of(config))
-    except OSError as error:
-        hint = "stop the process that listens there, or set another reader.port"
-        raise DependencyError("http", f"can't listen on {host}:{port}: {error.strerror}", hint) from None
+    listening = listen(config.server.host, own_port(config.reader.port), "reader.port")
+    return ServiceServer(listening, readers.exposition, readers.checks, MetricsAccess.of(config))

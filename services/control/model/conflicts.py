@@ -21,8 +21,14 @@ class UniquenessIndex:
     """What the destinations of a pipeline have taken; finding one among thousands costs nothing."""
 
     def __init__(
-        self, declared: Iterable[Declared], neighbours: Iterable[Neighbour] = (), source: Claim | None = None
+        self,
+        declared: Iterable[Declared],
+        neighbours: Iterable[Neighbour] = (),
+        source: Claim | None = None,
+        origin: str = "",
     ) -> None:
+        """``origin``: what a message says of a destination of ``declared`` behind its id."""
+        self._origin = origin
         self._elsewhere: dict[tuple[str | None, ...], Neighbour] = {}
         self._paths = Paths()
         for name, each in neighbours:
@@ -37,7 +43,7 @@ class UniquenessIndex:
     def add(self, declared: Declared) -> None:
         self._values[declared.routing_value] = declared
         self._places.update(dict.fromkeys(declared.places, declared))
-        self._claim(declared.claim)
+        self._claim(self._claim_of(declared))
 
     def discard(self, declared: Declared) -> None:
         if self._values.get(declared.routing_value) is declared:
@@ -45,21 +51,27 @@ class UniquenessIndex:
         for place in declared.places:
             if self._places.get(place) is declared:
                 del self._places[place]
-        if declared.claim is not None:
-            self._paths.discard(declared.claim)
+        if (claim := self._claim_of(declared)) is not None:
+            self._paths.discard(claim)
 
     def clashes(self, declared: Declared) -> Iterator[tuple[str, str]]:
         """Field and message for each thing that ``declared`` shares with another destination."""
         other = self._values.get(declared.routing_value)
         if other is not None and other.id != declared.id:
-            yield "routing_value", f"is that of {other.id} too; each routing value goes to one destination"
+            yield (
+                "routing_value",
+                f"is that of {other.id}{self._origin} too; each routing value goes to one destination",
+            )
         there = (self._places[place] for place in declared.places if place in self._places)
         same = next((each for each in there if each.id != declared.id and declared.same_table(each)), None)
         if same is not None:
-            yield "table", f"lake and table are those of {same.id} too; {ADVICE}"
+            yield "table", f"lake and table are those of {same.id}{self._origin} too; {ADVICE}"
         yield from self._of_neighbours(declared)
         if declared.claim is not None and (said := self._paths.clash(declared.claim)) is not None:
             yield "data_path", said
+
+    def _claim_of(self, declared: Declared) -> Claim | None:
+        return declared.claim and replace(declared.claim, owner=f"{declared.claim.owner}{self._origin}")
 
     def _claim(self, claim: Claim | None) -> None:
         if claim is not None:

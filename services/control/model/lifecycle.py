@@ -24,14 +24,13 @@ Values in, values out: the caller writes the result to the registry and publishe
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any, Literal
 
-from shared.config.path_overlap import Claim, Paths, claim_of
-from shared.contracts.errors import ConfigError
+from shared.config.path_overlap import Claim, claim_of
 from shared.contracts.messages import (
     ADOPTABLE,
     DesiredState,
@@ -322,56 +321,6 @@ def answer(held: Registered, progress: Progress, on_gap: OnGap, revision: Revisi
 def _is_dropped(held: Registered, progress: Progress) -> bool:
     dropped = progress.kind is ItemKind.DROP and progress.outcome in (Outcome.APPLIED, Outcome.ALREADY_APPLIED)
     return dropped and progress.generation == held.generation
-
-
-def reconcile(
-    held: Mapping[str, Registered],
-    declared: Iterable[Declared],
-    revision: Revision,
-    touched: Collection[str] = (),
-) -> tuple[Registered, ...]:
-    """What the registry must write so that it holds what the file declares; what came over REST stays.
-
-    Raises ``ConfigError`` where the file and what came over REST exclude each other.
-    """
-    wanted = {each.id: each for each in declared}
-    mistakes = _conflicts(wanted, [each for each in held.values() if each.managed_by == "api" and not each.removed])
-    if mistakes:
-        raise ConfigError(mistakes)
-    now = [declare(held.get(d.id), d, "file", revision, touched=d.id in touched) for d in wanted.values()]
-    gone = [remove(each, revision) for each in held.values() if each.managed_by == "file" and each.id not in wanted]
-    return tuple(each for each in [*now, *gone] if each is not held.get(each.id))
-
-
-def _conflicts(wanted: Mapping[str, Declared], over_rest: Collection[Registered]) -> list[str]:
-    others = [each for each in over_rest if each.id not in wanted]
-    values = {each.declared.routing_value: each for each in others}
-    places = {place: each for each in others for place in each.declared.places}
-    paths = Paths()
-    for each in others:
-        if (claim := each.declared.claim) is not None:
-            paths.add(replace(claim, owner=f"{each.id}, which came over REST"))
-    lines = [
-        f"destinations: {each.id} came over REST with another lake or table; "
-        "declare the same one, or remove it over REST first"
-        for each in over_rest
-        if each.id in wanted and not wanted[each.id].same_table(each.declared)
-    ]
-    for declared in wanted.values():
-        if (other := values.get(declared.routing_value)) is not None:
-            lines.append(
-                f"destinations: {declared.id} has the routing value {declared.routing_value!r} of {other.id}, "
-                "which came over REST; remove one of them"
-            )
-        there = (places[place] for place in declared.places if place in places)
-        if (other := next((each for each in there if declared.same_table(each.declared)), None)) is not None:
-            lines.append(
-                f"destinations: {declared.id} has the lake and table of {other.id}, "
-                "which came over REST; give it a table of its own"
-            )
-        if (claim := declared.claim) is not None and (said := paths.clash(claim)) is not None:
-            lines.append(f"destinations: the data path of {declared.id} {said}")
-    return lines
 
 
 def _still_known(declared: Declared, before: Declared) -> Declared:

@@ -28,7 +28,8 @@ from services.control.view.destination_status import View
 from services.control.view.status_store import StatusStore
 from shared.config.declared import Lakes
 from shared.contracts.errors import ViaduckError
-from shared.lake.catalog import CatalogReader, Stamped
+from shared.lake.catalog import CatalogReader
+from shared.lake.catalog_stamps import Stamped
 from shared.lake.failure import LakeAbsent
 
 Same = Callable[[Registered], bool]

@@ -12,7 +12,8 @@ import structlog
 
 from services.control.model.conflicts import Neighbour, UniquenessIndex
 from services.control.model.declared import DeclaredSource, declarations, declared_source
-from services.control.model.lifecycle import OnGap, Registered, Revision, all_removed, answer, reconcile
+from services.control.model.lifecycle import OnGap, Registered, Revision, all_removed, answer
+from services.control.model.reconciliation import reconcile
 from services.control.store import registry
 from services.control.store.destination_topic import DestinationPublisher
 from services.control.store.registry import Registry

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from shared.contracts.messages import Destination, Frontier, Progress, UnreadableMessage, parse_progress
-from shared.kafka.record import Record
+from shared.kafka.record import Record, keyed_message
 from shared.kafka.topics import Topics
 
 
@@ -127,14 +127,12 @@ class Intake:
             self._events.put_read(event)
 
     def _destination(self, record: Record) -> Event | None:
-        if record.key is None:
-            raise UnreadableMessage("a message of this topic needs a key")
-        if record.value is None:
-            return None
-        spec = Destination.from_bytes(record.value)
-        if spec.key != record.key:
-            raise UnreadableMessage(f"the key {record.key!r} is not the destination's {spec.key!r}")
-        if spec.pipeline != self._pipeline or spec.order < self._orders.get(spec.destination, spec.order):
+        spec = keyed_message(record, Destination)
+        if (
+            spec is None
+            or spec.pipeline != self._pipeline
+            or spec.order < self._orders.get(spec.destination, spec.order)
+        ):
             return None
         self._orders[spec.destination] = spec.order
         return Removed(spec.destination) if spec.removed else Wanted(spec)

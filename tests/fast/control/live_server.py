@@ -9,10 +9,10 @@ from typing import Any
 
 import uvicorn
 
-from services.control.http_connections import BoundedConnection
+from shared.runtime.http_connections import BoundedConnection, server_settings
+from shared.runtime.own_address import bind
 from tests.fast.control.rig import ControlRig
 from tests.fast.waiting import eventually
-from tests.servers.ports import free_port
 
 
 @contextmanager
@@ -24,13 +24,10 @@ def served(rig: ControlRig, http: type[BoundedConnection] = BoundedConnection) -
 
 @contextmanager
 def serving(app: Any, http: type[BoundedConnection] = BoundedConnection) -> Iterator[str]:
-    port = free_port()
-    settings = uvicorn.Config(
-        app, port=port, http=http, ws="none", proxy_headers=False, log_config=None, access_log=False, lifespan="off",
-        timeout_graceful_shutdown=1,
-    )  # fmt: skip
-    server = uvicorn.Server(settings)
-    thread = threading.Thread(target=server.run, daemon=True)
+    listening = bind("127.0.0.1", 0, "the test's port")
+    port = listening.getsockname()[1]
+    server = uvicorn.Server(server_settings(app, http, finish_within_s=1))
+    thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
     thread.start()
     try:
         eventually(lambda: server.started)

@@ -14,6 +14,7 @@ from services.control.readiness import Readiness
 from services.control.view.status_store import StatusStore
 from shared.runtime.http import ServiceServer
 from shared.runtime.metrics import Metrics
+from shared.runtime.own_address import listen
 from shared.runtime.peers import Peers
 from tests.fast.control.examples import PIPELINE, frontier, progress, registered
 from tests.fast.waiting import eventually
@@ -164,7 +165,8 @@ def test_a_control_that_runs_alone_leaves_the_destinations_to_the_readers_own_pa
 
 def test_the_real_pages_of_a_service_are_understood() -> None:
     metrics = counting(polls_total=3)
-    server = ServiceServer("127.0.0.1", 0, metrics.exposition, lambda: {"broker": None, "source": "away"})
+    listening = listen("127.0.0.1", 0, "reader.port")
+    server = ServiceServer(listening, metrics.exposition, lambda: {"broker": None, "source": "away"})
     server.start()
     try:
         with closing(Peers({"reader": f"http://127.0.0.1:{server.port}/"})) as peers:

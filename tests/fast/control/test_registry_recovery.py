@@ -18,22 +18,15 @@ from shared.config.model import Config
 from tests.fast.control.examples import PIPELINE, declared, progress, registered, revision
 from tests.fast.control.files import config
 from tests.fast.control.rig import V1, ControlRig
-from tests.servers.postgres import Postgres
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def registries(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Registry, Registry]]:
+@pytest.fixture
+def registries(database_url: str) -> Iterator[tuple[Registry, Registry]]:
     """Those of two controls, on one database."""
-    url = f"sqlite:///{tmp_path}/registry.sqlite"
-    if request.param == "postgres":
-        server: Postgres = request.getfixturevalue("postgres")
-        server.create_database("rebuilt")
-        url = server.uri("rebuilt").replace("postgresql://", "postgresql+psycopg://")
-    with closing(Registry(make_url(url), PIPELINE)) as one, closing(Registry(make_url(url), PIPELINE)) as other:
+    url = make_url(database_url)
+    with closing(Registry(url, PIPELINE)) as one, closing(Registry(url, PIPELINE)) as other:
         one.prepare()
         yield one, other
-    if request.param == "postgres":
-        server.drop_database("rebuilt")
 
 
 def url_of(registry: Registry) -> str:

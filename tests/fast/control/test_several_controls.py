@@ -11,20 +11,15 @@ from random import Random
 import pytest
 
 from tests.fast.control.rig import ControlRig, D, entry
-from tests.servers.postgres import Postgres
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def rigs(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[ControlRig, ControlRig]]:
-    url = f"sqlite:///{tmp_path}/registry.sqlite"
-    if request.param == "postgres":
-        server: Postgres = request.getfixturevalue("postgres")
-        server.create_database("several")
-        url = server.uri("several").replace("postgresql://", "postgresql+psycopg://")
-    with closing(ControlRig(tmp_path, url=url)) as one, closing(ControlRig(tmp_path, url=url)) as other:
+@pytest.fixture
+def rigs(database_url: str, tmp_path: Path) -> Iterator[tuple[ControlRig, ControlRig]]:
+    with (
+        closing(ControlRig(tmp_path, url=database_url)) as one,
+        closing(ControlRig(tmp_path, url=database_url)) as other,
+    ):
         yield one, other
-    if request.param == "postgres":
-        server.drop_database("several")
 
 
 def test_what_one_changes_the_other_shows_and_publishes(rigs: tuple[ControlRig, ControlRig]) -> None:

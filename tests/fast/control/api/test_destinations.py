@@ -25,7 +25,7 @@ from services.control.web.guard import Asked, Denied, Guard
 from services.control.web.paging import page
 from services.control.web.problems import ProblemDocument
 from shared.contracts.messages import Outcome
-from shared.lake.catalog import Stamped
+from shared.lake.catalog_stamps import Stamped
 from shared.runtime.background import Heartbeat
 from shared.runtime.loopback import is_loopback
 from tests.fast.control.examples import PIPELINE, START, by_id, declared, frontier, problem, progress, registered

@@ -17,11 +17,11 @@ from services.control.model.lifecycle import (
     answer,
     declare,
     drop,
-    reconcile,
     remove,
     reseed,
     rewind,
 )
+from services.control.model.reconciliation import reconcile
 from shared.contracts.errors import POLICY, ConfigError
 from shared.contracts.messages import ADOPTABLE, MAX_GENERATION, DesiredState, LakeRef, Outcome, Progress, SeedMode
 from tests.fast.control.examples import by_id, declared, problem, progress, registered, revision
@@ -197,8 +197,8 @@ def test_the_file_can_not_have_a_routing_value_or_table_of_a_destination_that_ca
     with pytest.raises(ConfigError) as caught:
         reconcile(held, [replace(declared("b"), id="a")], NEW)
     value, table = caught.value.mistakes
-    assert value.startswith("destinations: a has the routing value 'value of b' of b")
-    assert table.startswith("destinations: a has the lake and table of b")
+    assert value.startswith("destinations: a: routing_value: is that of b (over REST) too;")
+    assert table.startswith("destinations: a: table: lake and table are those of b (over REST) too;")
 
 
 def test_what_went_from_the_file_is_removed_and_what_came_over_rest_stays() -> None:

@@ -81,7 +81,7 @@ def test_so_is_a_file_that_changes_into_the_place_of_what_came_over_rest(rig: Co
     with pytest.raises(ConfigError) as caught:
         rig.reconciler.apply(config(tmp_path, given, **SECTIONS))
     (line,) = caught.value.mistakes
-    assert line.startswith("destinations: the data path of filed lies within that of a, which came over REST")
+    assert line.startswith("destinations: filed: data_path: lies within that of a (over REST)")
 
 
 def test_the_same_lake_may_be_named_again_and_the_same_destination_put_again(rig: ControlRig) -> None:

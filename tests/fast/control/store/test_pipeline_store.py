@@ -22,20 +22,8 @@ from shared.contracts.errors import DependencyError
 from shared.contracts.messages import PipelineDocument
 from tests.fast.control.examples import START, at
 from tests.fast.control.fakes import FakeTopic
-from tests.servers.postgres import Postgres
 
 ORDERS = {"source": {"table": "orders", "catalog": None}, "destinations": [{"id": "a"}, {"id": "b"}], "n": 1}
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path}/registry.sqlite"
-        return
-    server: Postgres = request.getfixturevalue("postgres")
-    server.create_database("documents")
-    yield server.uri("documents").replace("postgresql://", "postgresql+psycopg://")
-    server.drop_database("documents")
 
 
 @dataclass
@@ -65,14 +53,14 @@ class Control:
 
 
 @pytest.fixture
-def one(url: str, tmp_path: Path) -> Iterator[Control]:
-    with closing(Control(url, tmp_path / "one")) as control:
+def one(database_url: str, tmp_path: Path) -> Iterator[Control]:
+    with closing(Control(database_url, tmp_path / "one")) as control:
         yield control
 
 
 @pytest.fixture
-def other(url: str, tmp_path: Path) -> Iterator[Control]:
-    with closing(Control(url, tmp_path / "other")) as control:
+def other(database_url: str, tmp_path: Path) -> Iterator[Control]:
+    with closing(Control(database_url, tmp_path / "other")) as control:
         yield control
 
 

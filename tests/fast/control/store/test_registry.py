@@ -17,7 +17,8 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
-from services.control.model.lifecycle import Registered, declare, pause, reconcile, remove, reseed
+from services.control.model.lifecycle import Registered, declare, pause, remove, reseed
+from services.control.model.reconciliation import reconcile
 from services.control.store.audit_log import AuditLog
 from services.control.store.database import Database, registry_url
 from services.control.store.migration import HEAD, scripts
@@ -28,29 +29,17 @@ from shared.config.model import Config
 from shared.contracts.errors import ConfigError, DependencyError
 from shared.contracts.messages import DesiredState, LakeRef, SeedMode
 from tests.fast.control.examples import PIPELINE, by_id, declared, registered, revision
-from tests.servers.postgres import Postgres
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path}/deeper/registry.sqlite"
-        return
-    server: Postgres = request.getfixturevalue("postgres")
-    server.create_database("registry")
-    yield server.uri("registry").replace("postgresql://", "postgresql+psycopg://")
-    server.drop_database("registry")
 
 
 @pytest.fixture
-def registry(url: str) -> Iterator[Registry]:
-    with opened(url) as registry:
+def registry(database_url: str) -> Iterator[Registry]:
+    with opened(database_url) as registry:
         yield registry
 
 
 @contextmanager
-def opened(url: str, pipeline: str = PIPELINE, busy_timeout_s: float = 10.0) -> Iterator[Registry]:
-    with closing(Registry(make_url(url), pipeline, busy_timeout_s)) as registry:
+def opened(database_url: str, pipeline: str = PIPELINE, busy_timeout_s: float = 10.0) -> Iterator[Registry]:
+    with closing(Registry(make_url(database_url), pipeline, busy_timeout_s)) as registry:
         registry.prepare()
         yield registry
 
@@ -91,15 +80,15 @@ def test_everything_comes_back_as_it_was_written(registry: Registry) -> None:
     assert written == by_id(replace(each, version=1) for each in [EVERYTHING, registered(), gone])
 
 
-def test_it_survives_a_restart(url: str) -> None:
-    with opened(url) as first:
+def test_it_survives_a_restart(database_url: str) -> None:
+    with opened(database_url) as first:
         write(first, registered(generation=3))
-    with opened(url) as again:
+    with opened(database_url) as again:
         assert again.destinations()["a"].generation == 3
 
 
-def test_pipelines_that_share_a_database_do_not_see_each_other(url: str, registry: Registry) -> None:
-    with opened(url, "another") as other:
+def test_pipelines_that_share_a_database_do_not_see_each_other(database_url: str, registry: Registry) -> None:
+    with opened(database_url, "another") as other:
         write(registry, registered(generation=3))
         write(other, registered(generation=5))
         assert registry.destinations()["a"].generation == 3
@@ -114,12 +103,12 @@ def test_what_a_decision_raises_undoes_everything(registry: Registry) -> None:
     assert registry.destinations().keys() == {"z"}
 
 
-def test_changes_from_several_threads_are_made_one_after_the_other(url: str, registry: Registry) -> None:
+def test_changes_from_several_threads_are_made_one_after_the_other(database_url: str, registry: Registry) -> None:
     """A generation that two changes count from the same number would let an older life's items through."""
     write(registry, registered())
 
     def count() -> None:
-        with opened(url) as own:
+        with opened(database_url) as own:
             for _ in range(5):
                 own.change(lambda held: [reseed(held["a"], revision())], revision())
 
@@ -195,18 +184,20 @@ def test_every_change_has_a_version_of_its_own_and_what_did_not_change_keeps_its
     assert {each.id: each.version for each in after.values()} == {"a": 1, "b": 2}
 
 
-def test_what_another_control_writes_is_found_without_reading_everything_again(url: str, registry: Registry) -> None:
+def test_what_another_control_writes_is_found_without_reading_everything_again(
+    database_url: str, registry: Registry
+) -> None:
     before = write(registry, registered("a"), registered("b"))
-    with opened(url) as other:
+    with opened(database_url) as other:
         write(other, registered("b", generation=2))
     after = registry.destinations()
     assert after["a"] is before["a"]
     assert (after["b"].generation, after["b"].version) == (2, 2)
 
 
-def test_a_decision_sees_what_another_control_wrote_before(url: str, registry: Registry) -> None:
+def test_a_decision_sees_what_another_control_wrote_before(database_url: str, registry: Registry) -> None:
     write(registry, registered())
-    with opened(url) as other:
+    with opened(database_url) as other:
         other.change(lambda held: [reseed(held["a"], revision("2"))], revision("2"))
     assert registry.change(lambda held: [reseed(held["a"], revision("3"))], revision("3"))["a"].generation == 3
 
@@ -239,14 +230,14 @@ def test_the_trail_tells_who_did_what_the_newest_first(registry: Registry) -> No
     assert [each.id for each in trail.entries(10, before=entries[0].id, destination="a")] == [e.id for e in entries[1:]]
 
 
-def test_migrations_make_the_tables_that_the_code_knows(url: str, registry: Registry) -> None:
+def test_migrations_make_the_tables_that_the_code_knows(database_url: str, registry: Registry) -> None:
     with registry.database.transaction() as con:
         assert compare_metadata(MigrationContext.configure(con), metadata) == []
         assert ScriptDirectory.from_config(scripts(con)).get_heads() == [HEAD]
 
 
-def test_tokens_of_the_revision_before_stay_valid_and_nobody_is_said_to_have_revoked_them(url: str) -> None:
-    with closing(Database(make_url(url))) as database:
+def test_tokens_of_the_revision_before_stay_valid_and_nobody_is_said_to_have_revoked_them(database_url: str) -> None:
+    with closing(Database(make_url(database_url))) as database:
         with database.transaction() as con:
             command.upgrade(scripts(con), "0004")
             for id, revoked in (("one", "NULL"), ("other", "'2026-01-02T00:00:00.000000+00:00'")):  # noqa: A001
@@ -286,10 +277,10 @@ INSERT INTO destinations VALUES ('events', 'a', '{"lake": {"catalog": "sqlite:/a
 """
 
 
-def test_the_registry_of_a_newer_control_is_left_alone(url: str, registry: Registry) -> None:
+def test_the_registry_of_a_newer_control_is_left_alone(database_url: str, registry: Registry) -> None:
     with registry.database.transaction() as con:
         con.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-    with pytest.raises(DependencyError, match="revision 9999"), opened(url):
+    with pytest.raises(DependencyError, match="revision 9999"), opened(database_url):
         pass
 
 

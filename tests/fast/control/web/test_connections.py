@@ -15,10 +15,10 @@ import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from services.control.http_connections import BoundedConnection
 from services.control.web.problems import Problem
 from services.control.web.streams import MOST, MOST_OF_ONE, Streams
 from services.control.web.ttl_cache import SHARE, TtlCache
+from shared.runtime.http_connections import BoundedConnection
 from tests.fast.control.live_server import served, serving
 from tests.fast.control.rig import ControlRig
 

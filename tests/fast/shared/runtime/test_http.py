@@ -1,24 +1,32 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from http.client import HTTPConnection
 from typing import Any
 
 import httpx
 import pytest
+import uvicorn
 
+from shared.contracts.errors import DependencyError
 from shared.runtime.background import Heartbeat
-from shared.runtime.http import MOST_CONNECTIONS, ServiceServer, own_port, peers
+from shared.runtime.http import ServiceConnection, ServiceServer
 from shared.runtime.metrics import Metrics
 from shared.runtime.metrics_access import MetricsAccess
+from shared.runtime.own_address import bind, listen, own_port, peers
 from tests.fast.waiting import eventually
 
 CHECKS: dict[str, str | None] = {"broker": None, "spark": None}
+
+
+def listening() -> socket.socket:
+    return listen("127.0.0.1", 0, "reader.port")
 
 
 @pytest.fixture
@@ -28,7 +36,7 @@ def checks() -> dict[str, str | None]:
 
 @pytest.fixture
 def client(checks: Mapping[str, str | None]) -> Iterator[httpx.Client]:
-    server = ServiceServer("127.0.0.1", 0, Metrics("p").exposition, lambda: checks)
+    server = ServiceServer(listening(), Metrics("p").exposition, lambda: checks)
     server.start()
     with httpx.Client(base_url=f"http://127.0.0.1:{server.port}") as client:
         yield client
@@ -52,7 +60,7 @@ def test_ready_means_that_no_dependency_is_wrong(client: httpx.Client, checks: d
 
 def test_readiness_tells_how_old_the_last_look_at_each_source_is() -> None:
     looks: dict[str, float | None] = {"source": 12.3456}
-    server = ServiceServer("127.0.0.1", 0, Metrics("p").exposition, dict, looks=lambda: looks)
+    server = ServiceServer(listening(), Metrics("p").exposition, dict, looks=lambda: looks)
     server.start()
     try:
         url = f"http://127.0.0.1:{server.port}/readyz"
@@ -88,15 +96,22 @@ def test_a_loop_that_does_not_turn_any_more_fails_health_and_is_named_by_readine
 def test_anything_else_is_not_found(client: httpx.Client) -> None:
     assert client.get("/v1/pipelines").status_code == 404
     assert client.get("/metrics?name=x").status_code == 200
-    assert client.post("/metrics").status_code == 501
+    assert client.post("/metrics").status_code == 405
 
 
-def test_a_taken_port_is_told_at_once() -> None:
-    server = ServiceServer("127.0.0.1", 0, Metrics("p").exposition, dict)
-    with pytest.raises(OSError, match="in use"):
-        ServiceServer("127.0.0.1", server.port, Metrics("p").exposition, dict)
-    server.start()
-    server.stop()
+@pytest.mark.parametrize("begin", [bind, listen])
+def test_a_taken_port_is_told_at_once(begin: Callable[[str, int, str], socket.socket]) -> None:
+    with (
+        listening() as first,
+        pytest.raises(DependencyError, match="Address already in use") as told,
+    ):
+        begin("127.0.0.1", first.getsockname()[1], "reader.port")
+    assert told.value.hint.startswith("choose another reader.port")
+
+
+def test_an_address_that_is_not_of_this_machine_is_told_at_once() -> None:
+    with pytest.raises(DependencyError, match=r"can't listen on 192\.0\.2\.1"):
+        listen("192.0.2.1", 0, "reader.port")
 
 
 def test_peers_and_the_own_port_come_from_the_environment() -> None:
@@ -109,12 +124,17 @@ def test_peers_and_the_own_port_come_from_the_environment() -> None:
 
 @contextlib.contextmanager
 def serving(**settings: Any) -> Iterator[int]:
-    server = ServiceServer("127.0.0.1", 0, Metrics("p").exposition, dict, **settings)
+    server = ServiceServer(listening(), Metrics("p").exposition, dict, **settings)
     server.start()
     try:
         yield server.port
     finally:
         server.stop()
+
+
+class Impatient(ServiceConnection):
+    head_within_s = 0.5
+    look_every_s = 0.1
 
 
 def is_closed(connection: socket.socket) -> bool:
@@ -129,12 +149,12 @@ def is_closed(connection: socket.socket) -> bool:
 
 
 def test_silent_connections_are_let_go_of() -> None:
-    with serving(within_s=0.5) as port, socket.create_connection(("127.0.0.1", port)) as silent:
+    with serving(connection=Impatient) as port, socket.create_connection(("127.0.0.1", port)) as silent:
         assert is_closed(silent)
 
 
 def test_a_request_that_comes_byte_by_byte_is_not_waited_for() -> None:
-    with serving(within_s=0.5) as port, socket.create_connection(("127.0.0.1", port)) as slow:
+    with serving(connection=Impatient) as port, socket.create_connection(("127.0.0.1", port)) as slow:
         began = time.monotonic()
         with contextlib.suppress(ConnectionError):
             while time.monotonic() - began < 5:
@@ -144,23 +164,26 @@ def test_a_request_that_comes_byte_by_byte_is_not_waited_for() -> None:
 
 
 def test_a_connection_that_asks_again_and_again_stays() -> None:
-    with serving(within_s=1.0) as port, contextlib.closing(HTTPConnection("127.0.0.1", port, timeout=5)) as busy:
+    with (
+        serving(connection=Impatient) as port,
+        contextlib.closing(HTTPConnection("127.0.0.1", port, timeout=5)) as busy,
+    ):
         busy.connect()
         busy.auto_open = False
         for _ in range(6):
             busy.request("GET", "/healthz")
             answer = busy.getresponse()
-            assert (answer.status, answer.read()) == (200, b'{"status": "ok"}')
-            time.sleep(0.4)
+            assert (answer.status, json.loads(answer.read())) == (200, {"status": "ok"})
+            time.sleep(0.2)
 
 
 def test_many_connections_take_few_threads_and_shut_nobody_out() -> None:
     with serving() as port, ExitStack() as opened:
         before = threading.active_count()
-        for _ in range(4 * MOST_CONNECTIONS):
+        for _ in range(4 * ServiceConnection.most):
             opened.enter_context(socket.create_connection(("127.0.0.1", port)))
         assert httpx.get(f"http://127.0.0.1:{port}/healthz", timeout=5).status_code == 200
-        eventually(lambda: threading.active_count() - before <= MOST_CONNECTIONS + 1)
+        eventually(lambda: threading.active_count() - before <= 2)
 
 
 PROXIED = [{"X-Forwarded-For": "10.0.0.1"}, {"Via": "1.1 x"}, {"Host": "viaduck.example"}, {"X-Real-IP": "10.0.0.1"}]
@@ -191,22 +214,38 @@ def test_head_is_answered_wherever_get_is(client: httpx.Client) -> None:
         assert (answer.status_code, answer.content) == (200, b"")
 
 
-def test_the_server_begins_again_after_an_error_nobody_thought_of(checks: dict[str, str | None]) -> None:
-    server = ServiceServer("127.0.0.1", 0, Metrics("p").exposition, lambda: checks)
+def test_the_server_begins_again_after_an_error_nobody_thought_of(
+    checks: dict[str, str | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     failures: list[Exception] = [RuntimeError("can't start new thread")]
-    actions = server._server.service_actions
+    tick = uvicorn.Server.on_tick
 
-    def fail_once() -> None:
+    async def fail_once(server: uvicorn.Server, counter: int) -> bool:
         if failures:
             raise failures.pop()
-        actions()
+        return await tick(server, counter)
 
-    server._server.service_actions = fail_once  # type: ignore[method-assign]
+    monkeypatch.setattr(uvicorn.Server, "on_tick", fail_once)
+    server = ServiceServer(listening(), Metrics("p").exposition, lambda: checks)
     server.start()
     try:
         url = f"http://127.0.0.1:{server.port}/readyz"
         eventually(lambda: not failures)
         eventually(lambda: httpx.get(url).json()["checks"].get("thread http") is not None)
         assert httpx.get(url.replace("readyz", "healthz")).status_code == 200
+    finally:
+        server.stop()
+
+
+def test_a_page_that_fails_is_an_error_of_its_request_alone() -> None:
+    def broken() -> str:
+        raise RuntimeError("no text today")
+
+    server = ServiceServer(listening(), broken, dict)
+    server.start()
+    try:
+        url = f"http://127.0.0.1:{server.port}"
+        assert httpx.get(f"{url}/metrics").status_code == 500
+        assert httpx.get(f"{url}/readyz").status_code == 200
     finally:
         server.stop()

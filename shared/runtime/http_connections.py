@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from heapq import nsmallest
 from typing import Any
 
+import uvicorn
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 MOST_CONNECTIONS = 512
@@ -27,13 +30,14 @@ class BoundedConnection(H11Protocol):
     """One connection. What it is waited for, and since when, is looked at now and then."""
 
     head_within_s, body_within_s, take_within_s = HEAD_WITHIN_S, BODY_WITHIN_S, TAKE_WITHIN_S
+    look_every_s = LOOK_EVERY_S
     most = MOST_CONNECTIONS
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._waits_for: tuple[Any, ...] = ()
         self._since_s = self.loop.time()
         super().connection_made(transport)
-        self._look_timer = self.loop.call_later(LOOK_EVERY_S, self._look)
+        self._look_timer = self.loop.call_later(self.look_every_s, self._look)
         if len(self.connections) > self.most:
             self._make_room()
 
@@ -71,7 +75,7 @@ class BoundedConnection(H11Protocol):
             each.end()
 
     def _look(self) -> None:
-        self._look_timer = self.loop.call_later(LOOK_EVERY_S, self._look)
+        self._look_timer = self.loop.call_later(self.look_every_s, self._look)
         waits_for, within_s = self._waiting()
         now = self.loop.time()
         if waits_for != self._waits_for:
@@ -88,3 +92,21 @@ class BoundedConnection(H11Protocol):
         if self.flow.write_paused:
             return ("taking", self.cycle, self.transport.get_write_buffer_size()), self.take_within_s
         return ("us", self.cycle), float("inf")
+
+
+def server_settings(
+    app: ASGIApp, connection: type[BoundedConnection], finish_within_s: int, headers: Sequence[tuple[str, str]] = ()
+) -> uvicorn.Config:
+    """How every server of ours runs: no log of its own, no header that names it, no trust in what a proxy adds."""
+    return uvicorn.Config(
+        app,
+        http=connection,
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        headers=list(headers),
+        proxy_headers=False,
+        lifespan="off",
+        timeout_graceful_shutdown=finish_within_s,
+    )

@@ -1,0 +1,24 @@
+"""Fixtures that several tests of control share."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.servers.postgres import Postgres
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """An empty database for a registry, of either kind."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/deeper/registry.sqlite"
+        return
+    server: Postgres = request.getfixturevalue("postgres")
+    name = f"registry_{uuid.uuid4().hex}"
+    server.create_database(name)
+    yield server.uri(name).replace("postgresql://", "postgresql+psycopg://")
+    server.drop_database(name)
