@@ -85,7 +85,7 @@ class OpenLake:
     def open(self, memory_limit: str | None, *, read_only: bool, create: bool) -> None:
         """Attach it. Raises what ``attach`` raises; then nothing stays open."""
         con = connect(memory_limit=memory_limit, catalogs=scanners(self.lake))
-        # One that is only read is asked in each job, and keeps a connection of its own.
+        # A lake that is only read is asked in each job: it keeps a connection of its own.
         catalog = CatalogReader.attached(self.lake, con, self.alias, None if read_only else self.connections)
         try:
             if create:

@@ -60,7 +60,7 @@ class PostgresConnections:
         self._give_back(_Idle(conninfo, con))
 
     def close_idle(self, conninfo: str) -> None:
-        """Close those to one database that nobody uses now: a server's connections are few where tenants are many."""
+        """Close those to one database that are not in use: a server's connections are few where tenants are many."""
         while (con := self._newest(conninfo)) is not None:
             con.close()
 

@@ -101,7 +101,7 @@ class Applier:
                     lake.catalog.inlined_tables()
                     require_own_files(lake.catalog, lake.lake)
                     lake.inspect(*tables_of(target.destination), anew=True)
-                    doing = "reading options anew"
+                    doing = "reading options"
                     self._guarded(lake, doing, lambda con: reload_options(con, lake, target, was_open=was_open))
                     maintain(lake, target, self._limits.deadline_s)
                 except (duckdb.Error, ViaduckError) as error:
