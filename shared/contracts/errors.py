@@ -89,11 +89,11 @@ class ViaduckError(Error):
     ``hint`` says what an operator can do.
     """
 
-    def __init__(self, type: str, message: str, hint: str = "") -> None:
+    def __init__(self, kind: str, message: str, hint: str = "") -> None:
         super().__init__(message)
-        if type not in POLICY:
-            raise KeyError(f"no failure policy for {type!r}")
-        self.type = type
+        if kind not in POLICY:
+            raise KeyError(f"no failure policy for {kind!r}")
+        self.type = kind
         self.message = message
         self.hint = hint
 

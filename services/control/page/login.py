@@ -21,8 +21,8 @@ MAX_FORM, MAX_FIELDS = 64_000, 50
 
 
 @router.get("/login", response_class=HTMLResponse)
-def ask(request: Request, next: str | None = None) -> HTMLResponse:
-    return answer(request, "login.html", refused=None, next=local(next))
+def ask(request: Request) -> HTMLResponse:
+    return answer(request, "login.html", refused=None, next=local(request.query_params.get("next")))
 
 
 @router.post("/login")

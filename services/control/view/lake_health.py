@@ -115,11 +115,13 @@ class Health(BaseModel):
     error: Problem | None = None
 
 
-def shown(pipeline: str, id: str | None, known: KnownHealth | None) -> Health:
+def shown(pipeline: str, destination: str | None, known: KnownHealth | None) -> Health:
     """What users see of it."""
     if known is None:
-        return Health(id=id, pipeline=pipeline)
+        return Health(id=destination, pipeline=pipeline)
     figures = known.figures
     values = {} if figures is None else {**figures.model_dump(), "small_file_share": round(figures.small_file_share, 4)}
     failed_at = None if known.error is None else known.told_at
-    return Health(id=id, pipeline=pipeline, looked_at=known.looked_at, failed_at=failed_at, error=known.error, **values)
+    return Health(
+        id=destination, pipeline=pipeline, looked_at=known.looked_at, failed_at=failed_at, error=known.error, **values
+    )

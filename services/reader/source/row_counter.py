@@ -114,8 +114,8 @@ class Counter:
             release(self._con)
             self._con = self._remembered = None
 
-    def _arguments(self, range: Range) -> list[str | int]:
-        return [ALIAS, self._schema, self._table, *range.inclusive()]
+    def _arguments(self, snapshots: Range) -> list[str | int]:
+        return [ALIAS, self._schema, self._table, *snapshots.inclusive()]
 
     def _counted(self, routing: Column, relations: Sequence[str], bound: Sequence[list[str | int]]) -> list[Counts]:
         """Rows by routing value of each relation, with its bound values. Retried once on a new connection."""
