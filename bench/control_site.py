@@ -19,6 +19,7 @@ import httpx
 import yaml
 from sqlalchemy.engine import make_url
 
+from bench.alongside import alongside
 from bench.workload import DECLARED, KEY_COLUMN, ROUTING_FIELD, SCHEMA, TABLE
 from services.cli.runtime.ports import free_port
 from services.control.model.lifecycle import Registered
@@ -141,17 +142,11 @@ def _held(folder: Path) -> Mapping[str, Registered]:
 
 @contextmanager
 def _talking(settings: KafkaSettings, held: Mapping[str, Registered]) -> Iterator[None]:
-    stopped, publisher = threading.Event(), Publisher(settings, "bench")
-    voice = _Voice(publisher, Topics(settings.prefix).progress, held)
-    voice.begin()
-    thread = threading.Thread(target=voice.speak, args=(stopped,), name="voice", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stopped.set()
-        thread.join()
-        publisher.close()
+    with closing(Publisher(settings, "bench")) as publisher:
+        voice = _Voice(publisher, Topics(settings.prefix).progress, held)
+        voice.begin()
+        with alongside("voice", voice.speak):
+            yield
 
 
 class _Voice:
