@@ -8,8 +8,8 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 
+from services.control.page.problem_pages import local
 from services.control.page.templates import answer
-from services.control.page.trouble import local
 from services.control.web.guard import SESSION_FOR_S, Guard
 from services.control.web.middleware import address_of, sessions_of
 from services.control.web.problems import Problem

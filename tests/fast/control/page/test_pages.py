@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from services.control.operations.work_items import Work
-from services.control.page.trouble import local
+from services.control.page.problem_pages import local
 from services.control.store.audit_log import AuditLog
 from services.control.view.history import EVERY_S, History, Sample
 from services.control.view.status_store import MOST_APPLIERS, StatusStore
