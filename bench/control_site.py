@@ -26,7 +26,8 @@ from services.control.model.lifecycle import Registered
 from services.control.store.registry import Registry
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.digest import digest
-from shared.contracts.messages import Frontier, ItemKind, Lagging, Outcome, Problem, Progress
+from shared.contracts.messages import ItemKind, Outcome, Problem, Progress
+from shared.contracts.reports import Frontier, Lagging
 from shared.kafka.embedded import EmbeddedBroker
 from shared.kafka.publisher import Publisher
 from shared.kafka.settings import BOOTSTRAP, KafkaSettings

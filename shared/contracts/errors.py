@@ -10,6 +10,7 @@
         └── SourceError         the source can't be read or is not what it was
 
 Errors are told apart by the question "would the caller act differently?"; everything else is the message's business.
+An exception that its own package always catches (``Refused``, ``CursorMoved``, ``Declined``) is defined there.
 ``POLICY`` maps each type to exactly one action. Nothing is skipped, ever: the only way past a bad item is through it
 or an operator.
 """

@@ -27,7 +27,8 @@ from shared.config.model import PLACEHOLDER, Config, Template
 from shared.config.template_rules import has_own_lake
 from shared.contracts.digest import value_digest
 from shared.contracts.errors import DependencyError, DestinationError, ViaduckError
-from shared.contracts.messages import LakeRef, Offered
+from shared.contracts.messages import LakeRef
+from shared.contracts.reports import Offered
 from shared.runtime.background import Background
 
 log = structlog.get_logger(__name__)

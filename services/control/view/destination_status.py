@@ -16,8 +16,9 @@ from services.control.store.audit_log import Rebuilt
 from services.control.view.frontier import FrontierReport, Published, Trusted, of
 from services.control.view.lake_health import KnownHealth
 from services.control.view.observed_state import Seen
-from shared.contracts.messages import DesiredState, Lagging, Problem
+from shared.contracts.messages import DesiredState, Problem
 from shared.contracts.ranges import NOT_SEEDED
+from shared.contracts.reports import Lagging
 from shared.runtime.backoff import delay_s
 
 State = Literal["seeding", "running", "paused", "stopped", "parked", "removing"]

@@ -17,7 +17,8 @@ from functools import lru_cache
 from shared.config.model import Partition
 from shared.config.partition import assigned
 from shared.contracts.digest import digest
-from shared.contracts.messages import Frontier, Lagging, Problem, Share
+from shared.contracts.messages import Problem
+from shared.contracts.reports import Frontier, Lagging, Share
 
 UNHEARD_AFTER_S = 20.0
 """A reader reports every five seconds; the last report of a reader that is silent for longer may be outdated."""

@@ -9,7 +9,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from shared.contracts.messages import LakeFigures, LakeHealth, Problem
+from shared.contracts.messages import Problem
+from shared.contracts.reports import LakeFigures, LakeHealth
 
 UNKNOWN = float("inf")
 """The rank of a lake that was not looked at yet: it comes last, in any order."""

@@ -16,7 +16,8 @@ from services.control.view.destination_status import View
 from services.control.view.frontier import Frontiers, Published
 from services.control.view.lake_health import KnownHealth
 from services.control.view.observed_state import Seen
-from shared.contracts.messages import Frontier, ItemKind, LakeHealth, Offer, Offered, Outcome, Progress, Told
+from shared.contracts.messages import ItemKind, Outcome, Progress
+from shared.contracts.reports import Frontier, LakeHealth, Offer, Offered, Told
 
 ASKING = frozenset({Outcome.PARKED, Outcome.FENCED})
 """Answers that may want something of the registry; so does every one to a ``drop``."""

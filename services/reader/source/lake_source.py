@@ -14,8 +14,8 @@ from shared.config.catalogs import ResolvedLake
 from shared.config.model import Config
 from shared.contracts.digest import VALUE_DIGITS
 from shared.contracts.errors import SourceError, ViaduckError
-from shared.contracts.messages import LONGEST_OFFERED, MOST_OFFERED, Offered
 from shared.contracts.ranges import NOT_SEEDED, Range
+from shared.contracts.reports import LONGEST_OFFERED, MOST_OFFERED, Offered
 from shared.lake.catalog import CatalogReader, Column, Head, TableInfo, Touch
 from shared.lake.column_history import breaks
 from shared.lake.routing_value import not_routed

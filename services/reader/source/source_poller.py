@@ -18,8 +18,9 @@ from services.reader.planner.scheduling import SourceState
 from services.reader.source.lake_source import Cut, Expired
 from services.reader.source.unrouted_values import UnroutedValues
 from shared.contracts.errors import ViaduckError
-from shared.contracts.messages import Offered, Problem
+from shared.contracts.messages import Problem
 from shared.contracts.ranges import Range
+from shared.contracts.reports import Offered
 from shared.lake.catalog import Head
 from shared.runtime.backoff import delay_s
 from shared.runtime.metrics import Metrics

@@ -14,7 +14,7 @@ from services.applier.health_sweep import HealthSweep
 from services.applier.model.health_plan import LakeWanted, TableWanted, by_lake, in_order, is_ours
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.errors import DestinationError, ViaduckError
-from shared.contracts.messages import LakeHealth, parse_progress
+from shared.contracts.reports import LakeHealth, parse_progress
 from shared.kafka.record import Record
 from shared.lake.health import TableHealth
 from tests.fast.fake_sender import FakeSender
