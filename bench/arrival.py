@@ -12,16 +12,18 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 
 import duckdb
 from rich.console import Console
 from rich.table import Table
 from viaduck_client import Client
 
+from bench.alongside import alongside
 from bench.freshness import commit_some, create, wait_seeded
 from bench.lakes import Lake, PostgresLakes
 from bench.outcome import Size
@@ -69,7 +71,8 @@ def measure(others: int, newcomers: int, per_second: float) -> Discovery:
         _fill(stand.con, [*running, *new])
         with running_viaduck(setting.folder, stand.source, stand.mirror) as viaduck:
             wait_seeded(viaduck.destinations, stand.mirror)
-            with _stream(stand.source, running, per_second), Client(viaduck.url) as operator:
+            stream = partial(_commit, stand.source, running, per_second)
+            with alongside("stream", stream), Client(viaduck.url) as operator:
                 for name, lake in new.items():
                     _come(viaduck, operator, setting.on_postgres, name, lake, found)
     return found
@@ -96,26 +99,14 @@ def _come(
     found.there_s.append(round(min(at for _, at in lakes.arrivals(lake)) - began, 3))
 
 
-@contextmanager
-def _stream(source: Lake, tenants: list[str], per_second: float) -> Iterator[None]:
-    """The others' changes, until the end of the block."""
-    stopped = threading.Event()
-
-    def write() -> None:
-        rng, number = random.Random(7), 0
-        with closing(connect()) as con:
-            open_lake(con, SOURCE, source)
-            while not stopped.wait(1 / per_second):
-                commit_some(con, rng, number, tenants)
-                number += 1
-
-    thread = threading.Thread(target=write, name="stream", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stopped.set()
-        thread.join()
+def _commit(source: Lake, tenants: list[str], per_second: float, stopped: threading.Event) -> None:
+    """The others' changes."""
+    rng, number = random.Random(7), 0
+    with closing(connect()) as con:
+        open_lake(con, SOURCE, source)
+        while not stopped.wait(1 / per_second):
+            commit_some(con, rng, number, tenants)
+            number += 1
 
 
 def _table(found: Discovery) -> Table:

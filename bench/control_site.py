@@ -19,13 +19,15 @@ import httpx
 import yaml
 from sqlalchemy.engine import make_url
 
+from bench.alongside import alongside
 from bench.workload import DECLARED, KEY_COLUMN, ROUTING_FIELD, SCHEMA, TABLE
 from services.cli.runtime.ports import free_port
 from services.control.model.lifecycle import Registered
 from services.control.store.registry import Registry
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.digest import digest
-from shared.contracts.messages import Frontier, ItemKind, Lagging, Outcome, Problem, Progress
+from shared.contracts.messages import ItemKind, Outcome, Problem, Progress
+from shared.contracts.reports import Frontier, Lagging
 from shared.kafka.embedded import EmbeddedBroker
 from shared.kafka.publisher import Publisher
 from shared.kafka.settings import BOOTSTRAP, KafkaSettings
@@ -141,17 +143,11 @@ def _held(folder: Path) -> Mapping[str, Registered]:
 
 @contextmanager
 def _talking(settings: KafkaSettings, held: Mapping[str, Registered]) -> Iterator[None]:
-    stopped, publisher = threading.Event(), Publisher(settings, "bench")
-    voice = _Voice(publisher, Topics(settings.prefix).progress, held)
-    voice.begin()
-    thread = threading.Thread(target=voice.speak, args=(stopped,), name="voice", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stopped.set()
-        thread.join()
-        publisher.close()
+    with closing(Publisher(settings, "bench")) as publisher:
+        voice = _Voice(publisher, Topics(settings.prefix).progress, held)
+        voice.begin()
+        with alongside("voice", voice.speak):
+            yield
 
 
 class _Voice:

@@ -22,7 +22,7 @@ from services.applier.health_sweep import HealthSweep
 from services.applier.model.health_plan import TableWanted
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.errors import ViaduckError
-from shared.contracts.messages import LakeHealth, parse_progress
+from shared.contracts.reports import LakeHealth, parse_progress
 from shared.lake.engine import connect
 
 LAKES = 1_000

@@ -76,11 +76,11 @@ class _Planning:
         self._writer.run()
         return self.seconds_of(Range(before, self._stand.head()), SMALL.changes)
 
-    def seconds_of(self, range: Range, changes: int = 0) -> float:
+    def seconds_of(self, snapshots: Range, changes: int = 0) -> float:
         began = time.perf_counter()
         head = self._source.head()
         self._source.sight(head)
-        steps = [self._source.count(cut, tenant_names(SMALL)) for cut in self._source.cuts(range)]
+        steps = [self._source.count(cut, tenant_names(SMALL)) for cut in self._source.cuts(snapshots)]
         seconds = time.perf_counter() - began
         counted = sum(step.total for step in steps)
         assert counted >= changes, f"{counted} changed rows were counted where {changes} were made"

@@ -116,19 +116,25 @@ class Client:
         """The status of each; ``filters`` as the list takes them: ``state``, ``prefix``, ``search``, ``min_lag``…"""
         return list(self._items(_destinations(pipeline), **filters))
 
-    def destination(self, pipeline: str, id: str) -> Status:
-        return self._get(_destination(pipeline, id))
+    def destination(self, pipeline: str, destination: str) -> Status:
+        return self._get(_destination(pipeline, destination))
 
-    def entry(self, pipeline: str, id: str) -> dict[str, Any]:
+    def entry(self, pipeline: str, destination: str) -> dict[str, Any]:
         """A destination as it was put, and nothing else."""
-        return self._get(f"{_destination(pipeline, id)}/entry")
+        return self._get(f"{_destination(pipeline, destination)}/entry")
 
     def put(
-        self, pipeline: str, id: str, entry: Mapping[str, Any], *, check: bool = True, if_match: int | None = None
+        self,
+        pipeline: str,
+        destination: str,
+        entry: Mapping[str, Any],
+        *,
+        check: bool = True,
+        if_match: int | None = None,
     ) -> Status:
         """Create or change; ``entry`` has the keys of a ``destinations`` entry of the configuration file."""
         asked = {"check": str(check).lower()}
-        return self._ask("PUT", _destination(pipeline, id), asked, json=dict(entry), headers=_seen(if_match))
+        return self._ask("PUT", _destination(pipeline, destination), asked, json=dict(entry), headers=_seen(if_match))
 
     def validate(self, pipeline: str, entry: Mapping[str, Any]) -> dict[str, Any]:
         """What speaks against a destination; its ``id`` is in the entry."""
@@ -150,29 +156,33 @@ class Client:
             headers={"Content-Type": "application/x-ndjson"},
         )
 
-    def act(self, pipeline: str, id: str, action: Action, *, if_match: int | None = None) -> Status:
-        return self._ask("POST", f"{_destination(pipeline, id)}/{action}", headers=_seen(if_match))
+    def act(self, pipeline: str, destination: str, action: Action, *, if_match: int | None = None) -> Status:
+        return self._ask("POST", f"{_destination(pipeline, destination)}/{action}", headers=_seen(if_match))
 
-    def reseed(self, pipeline: str, id: str, *, if_match: int | None = None) -> Operation:
-        return self._operation(self._ask("POST", f"{_destination(pipeline, id)}/reseed", headers=_seen(if_match)))
+    def reseed(self, pipeline: str, destination: str, *, if_match: int | None = None) -> Operation:
+        return self._operation(
+            self._ask("POST", f"{_destination(pipeline, destination)}/reseed", headers=_seen(if_match))
+        )
 
-    def rewind(self, pipeline: str, id: str, to: int, *, if_match: int | None = None) -> Operation:
-        place = f"{_destination(pipeline, id)}/rewind"
+    def rewind(self, pipeline: str, destination: str, to: int, *, if_match: int | None = None) -> Operation:
+        place = f"{_destination(pipeline, destination)}/rewind"
         return self._operation(self._ask("POST", place, json={"to": to}, headers=_seen(if_match)))
 
-    def remove(self, pipeline: str, id: str, *, drop: bool = False, if_match: int | None = None) -> Operation | None:
+    def remove(
+        self, pipeline: str, destination: str, *, drop: bool = False, if_match: int | None = None
+    ) -> Operation | None:
         """Forget a destination; with ``drop`` an operation takes its data away first."""
         asked = {"data": "drop" if drop else "keep"}
-        found = self._ask("DELETE", _destination(pipeline, id), asked, headers=_seen(if_match))
+        found = self._ask("DELETE", _destination(pipeline, destination), asked, headers=_seen(if_match))
         return self._operation(found) if drop else None
 
-    def history(self, pipeline: str, id: str, limit: int = 50) -> list[dict[str, Any]]:
+    def history(self, pipeline: str, destination: str, limit: int = 50) -> list[dict[str, Any]]:
         """What was applied, the newest first, from the destination's own commits."""
-        return self._some(f"{_destination(pipeline, id)}/history", limit)
+        return self._some(f"{_destination(pipeline, destination)}/history", limit)
 
-    def health(self, pipeline: str, id: str) -> dict[str, Any]:
+    def health(self, pipeline: str, destination: str) -> dict[str, Any]:
         """How a destination's table and lake fare, as its catalog had it at the last look."""
-        return self._get(f"{_destination(pipeline, id)}/health")
+        return self._get(f"{_destination(pipeline, destination)}/health")
 
     def lakes(self, pipeline: str, sort: str = "id") -> Iterator[dict[str, Any]]:
         """The health of each destination; ``sort`` by keys with commas between them, with a minus for largest first."""
@@ -189,13 +199,13 @@ class Client:
         """Routing values without a destination. They are untrusted, and may contain any character."""
         return list(self._items(_proposals(pipeline), state=state))
 
-    def accept(self, pipeline: str, id: str) -> Status:
+    def accept(self, pipeline: str, proposal: str) -> Status:
         """Make a proposal a destination, by the template."""
-        return self._ask("POST", f"{_proposals(pipeline)}/{_part(id)}:accept")
+        return self._ask("POST", f"{_proposals(pipeline)}/{_part(proposal)}:accept")
 
-    def dismiss(self, pipeline: str, id: str) -> dict[str, Any]:
+    def dismiss(self, pipeline: str, proposal: str) -> dict[str, Any]:
         """Dismiss a proposal."""
-        return self._ask("POST", f"{_proposals(pipeline)}/{_part(id)}:dismiss")
+        return self._ask("POST", f"{_proposals(pipeline)}/{_part(proposal)}:dismiss")
 
     # -- operations ---------------------------------------------------------------------------------------------------
 
@@ -203,20 +213,20 @@ class Client:
         """The newest, the newest first."""
         return cast(list[Operation], self._some(f"{_pipeline(pipeline)}/operations", limit, destination=destination))
 
-    def operation(self, pipeline: str, id: str) -> Operation:
-        return self._operation(self._get(f"{_pipeline(pipeline)}/operations/{_part(id)}"))
+    def operation(self, pipeline: str, operation_id: str) -> Operation:
+        return self._operation(self._get(f"{_pipeline(pipeline)}/operations/{_part(operation_id)}"))
 
     def wait(
         self,
         pipeline: str,
-        id: str,
+        operation_id: str,
         timeout_s: float = 600.0,
         tell: Callable[[Operation], None] = lambda _: None,
     ) -> Operation:
         """The operation once it is over, or has failed, or the time is. ``tell`` hears how it goes meanwhile."""
         deadline = time.monotonic() + timeout_s
         while True:
-            found = self.operation(pipeline, id)
+            found = self.operation(pipeline, operation_id)
             tell(found)
             if found["state"] != "running" or time.monotonic() >= deadline:
                 return found
@@ -232,8 +242,8 @@ class Client:
         only = {} if pipelines is None else {"pipelines": list(pipelines)}
         return self._ask("POST", "/v1/tokens", json={"name": name, "scope": scope, **only})
 
-    def revoke_token(self, id: str) -> None:
-        self._ask("DELETE", f"/v1/tokens/{_part(id)}")
+    def revoke_token(self, token_id: str) -> None:
+        self._ask("DELETE", f"/v1/tokens/{_part(token_id)}")
 
     # -- work ---------------------------------------------------------------------------------------------------------
 
@@ -341,5 +351,5 @@ def _proposals(pipeline: str) -> str:
     return f"{_pipeline(pipeline)}/proposals"
 
 
-def _destination(pipeline: str, id: str) -> str:
-    return f"{_destinations(pipeline)}/{_part(id)}"
+def _destination(pipeline: str, destination: str) -> str:
+    return f"{_destinations(pipeline)}/{_part(destination)}"

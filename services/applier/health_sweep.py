@@ -17,7 +17,7 @@ from services.applier.apply.maintenance import SMALL_BYTES
 from services.applier.model.health_plan import Database, LakeKey, LakeWanted, TableWanted, by_lake, in_order
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.errors import DestinationError, ViaduckError
-from shared.contracts.messages import LakeFigures, LakeHealth
+from shared.contracts.reports import LakeFigures, LakeHealth
 from shared.kafka.sender import Sender
 from shared.lake.health import HealthReader, TableHealth
 from shared.runtime.background import Background

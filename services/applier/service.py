@@ -58,7 +58,8 @@ class Service:
     """Wires the applier's parts together."""
 
     def __init__(self, deployment: Deployment) -> None:
-        self._deployment, config = deployment, deployment.common
+        config = deployment.common
+        self._deployment = deployment
         self._name = f"{config.instance.id}-{socket.gethostname()}-{os.getpid()}"
         self._settings = KafkaSettings.from_config(config)
         self._topics = Topics(self._settings.prefix)

@@ -25,7 +25,7 @@ from services.control.page import health as health_page
 from services.control.page import proposals as proposals_page
 from services.control.page import tokens as tokens_page
 from services.control.page import work as work_page
-from services.control.page.trouble import ProblemPages
+from services.control.page.problem_pages import ProblemPages
 from services.control.page.urls import OF_ONE
 from services.control.store.idempotency_store import Answers
 from services.control.web import problems

@@ -7,7 +7,7 @@ from heapq import nlargest
 
 from services.control.view.destination_status import View
 from services.control.view.lake_health import SORTED_BY
-from shared.contracts.messages import LakeFigures
+from shared.contracts.reports import LakeFigures
 from shared.runtime.lake_metrics import FIGURES, LakeMetrics
 
 AGE = "oldest_snapshot_age_seconds"

@@ -22,7 +22,7 @@ from services.control.web.context import PipelineHandle
 from shared.config.deployment import LOOK_AGAIN_S, Deployment
 from shared.config.model import Config
 from shared.contracts.errors import ConfigError, DependencyError
-from shared.contracts.messages import Told
+from shared.contracts.reports import Told
 from shared.runtime.background import Background
 from shared.runtime.metrics import Metrics
 from shared.runtime.peers import source_check

@@ -20,7 +20,8 @@ from services.control.store.registry import Held, Registry
 from shared.config.model import Config
 from shared.config.pipeline_files import PipelineFiles
 from shared.contracts.errors import DependencyError
-from shared.contracts.messages import Destination, PipelineDocument, Progress, UnreadableMessage, parse_progress
+from shared.contracts.messages import Destination, PipelineDocument, Progress, UnreadableMessage
+from shared.contracts.reports import parse_progress
 from shared.kafka.follower import Follower
 from shared.kafka.record import Record, keyed_message
 from shared.kafka.scan import Scan

@@ -35,7 +35,8 @@ from services.reader.source.source_poller import COUNT_WITHIN_S, SourceLike, Sou
 from services.reader.source.unrouted_values import UnroutedValues
 from shared.config.model import Config
 from shared.config.partition import assigned
-from shared.contracts.messages import Destination, Frontier, Share, now
+from shared.contracts.messages import Destination, now
+from shared.contracts.reports import Frontier, Share
 from shared.runtime.background import Heartbeat
 from shared.runtime.metrics import Metrics
 

@@ -18,7 +18,7 @@ from shared.config.catalogs import ResolvedLake
 from shared.config.declared import Lakes
 from shared.config.model import Config
 from shared.contracts.errors import ConfigError, SourceError, ViaduckError
-from shared.contracts.messages import Share
+from shared.contracts.reports import Share
 from shared.kafka.dead_letter import dead_letter
 from shared.kafka.follower import Follower
 from shared.kafka.publisher import Publisher
@@ -79,7 +79,8 @@ class Service:
         source = Source(config, source_lake(config, environ))
         closing.callback(source.close)
         self._intake = Intake(config.pipeline, self._topics, self._events, self._unreadable)
-        outlet, caught_up = self._outlet(config), self._follower.caught_up
+        outlet = self._outlet(config)
+        caught_up = self._follower.caught_up
         self._loop = Loop(config, source, self._events, outlet, partitioner, self._metrics, caught_up)
         self._renewal = RenewalWatch(settings, f"{client}-renewal", self._renewed)
         closing.callback(self._renewal.stop, END_WITHIN_S)

@@ -73,32 +73,32 @@ class Lakes:
         limits = self._limits(destination.destination, destination.routing_value, destination.lake)
         return self._limited(destination.lake, lake_of(self.config, destination), limits)
 
-    def declared(self, id: str, routing_value: str, lake: LakeRef) -> ResolvedLake:
+    def declared(self, destination: str, routing_value: str, lake: LakeRef) -> ResolvedLake:
         """That of a destination which is registered, or about to be, as far as control knows its credentials."""
         whole = with_defaults(self.config, lake)
-        if self._known(id, lake) is not None:
+        if self._known(destination, lake) is not None:
             return self._resolved(whole)
-        return self._limited(lake, whole, self._limits(id, routing_value, lake))
+        return self._limited(lake, whole, self._limits(destination, routing_value, lake))
 
-    def catalog(self, id: str, routing_value: str, lake: LakeRef) -> ResolvedLake:
+    def catalog(self, destination: str, routing_value: str, lake: LakeRef) -> ResolvedLake:
         """The same without its properties, for a look at its catalog alone."""
         public = lake.model_copy(update={"properties": {}, "from_defaults": False})
-        if self._known(id, lake) is not None:
+        if self._known(destination, lake) is not None:
             return self._resolved(public)
-        return self._limited(lake, public, self._limits(id, routing_value, lake))
+        return self._limited(lake, public, self._limits(destination, routing_value, lake))
 
-    def refusals(self, id: str, routing_value: str, lake: LakeRef) -> Iterator[tuple[str, str]]:
+    def refusals(self, destination: str, routing_value: str, lake: LakeRef) -> Iterator[tuple[str, str]]:
         """Path within the lake, and message, of what it may not name."""
-        if self._known(id, lake) is None:
-            yield from self._limits(id, routing_value, lake).refusals(lake.model_dump(exclude_none=True))
+        if self._known(destination, lake) is None:
+            yield from self._limits(destination, routing_value, lake).refusals(lake.model_dump(exclude_none=True))
 
-    def _known(self, id: str, lake: LakeRef) -> FileDestination | None:
+    def _known(self, destination: str, lake: LakeRef) -> FileDestination | None:
         """The file's own, where it is listed there as it is."""
-        known = self._listed.get(id)
+        known = self._listed.get(destination)
         return known if known is not None and public_lake(known) == lake else None
 
-    def _limits(self, id: str, routing_value: str, lake: LakeRef) -> Limits:
-        of_template = self._is_of_template(id, routing_value, lake)
+    def _limits(self, destination: str, routing_value: str, lake: LakeRef) -> Limits:
+        of_template = self._is_of_template(destination, routing_value, lake)
         return replace(self.limits, files=True) if of_template else self.limits
 
     def _of_pipeline(self, lake: LakeRef) -> ResolvedLake:
@@ -112,12 +112,12 @@ class Lakes:
     def _resolved(self, lake: LakeRef, *, untrusted: bool = False) -> ResolvedLake:
         return resolve(lake, self.environ, self.config.path.parent, untrusted=untrusted)
 
-    def _is_of_template(self, id: str, routing_value: str, lake: LakeRef) -> bool:
+    def _is_of_template(self, destination: str, routing_value: str, lake: LakeRef) -> bool:
         """Whether the file's own template makes just this of that routing value: a safe name, as it is."""
         config, template = self.config, self.config.template
         if self.over_rest or not template.is_given or safe_name(routing_value) is None:
             return False
-        if id != template.id.replace(PLACEHOLDER, routing_value):
+        if destination != template.id.replace(PLACEHOLDER, routing_value):
             return False
         section = template.model_dump(by_alias=True, exclude_unset=True, mode="json")
         return entry_lake(filled(section, routing_value), config) == lake

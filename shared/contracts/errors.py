@@ -10,6 +10,7 @@
         └── SourceError         the source can't be read or is not what it was
 
 Errors are told apart by the question "would the caller act differently?"; everything else is the message's business.
+An exception that its own package always catches (``Refused``, ``CursorMoved``, ``Declined``) is defined there.
 ``POLICY`` maps each type to exactly one action. Nothing is skipped, ever: the only way past a bad item is through it
 or an operator.
 """
@@ -89,11 +90,11 @@ class ViaduckError(Error):
     ``hint`` says what an operator can do.
     """
 
-    def __init__(self, type: str, message: str, hint: str = "") -> None:
+    def __init__(self, kind: str, message: str, hint: str = "") -> None:
         super().__init__(message)
-        if type not in POLICY:
-            raise KeyError(f"no failure policy for {type!r}")
-        self.type = type
+        if kind not in POLICY:
+            raise KeyError(f"no failure policy for {kind!r}")
+        self.type = kind
         self.message = message
         self.hint = hint
 

@@ -12,7 +12,7 @@ from tenacity import retry, retry_if_exception, stop_after_delay, wait_fixed
 
 from shared.contracts.errors import DependencyError
 from shared.kafka.failure import ClientLost, Watch, build, describe
-from shared.kafka.receive import receive
+from shared.kafka.message_batch import receive
 from shared.kafka.record import Record
 from shared.kafka.settings import KafkaSettings
 

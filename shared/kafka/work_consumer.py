@@ -12,7 +12,7 @@ import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from shared.kafka.failure import ClientLost, Watch, build, describe
-from shared.kafka.receive import receive
+from shared.kafka.message_batch import receive
 from shared.kafka.record import Record
 from shared.kafka.settings import KafkaSettings
 

@@ -139,10 +139,13 @@ class CatalogReader(CurrentTables, CommitStamps):
         rows = self._all(sql, **wanted)
         return {int(row["snapshot_id"]): catalog_time(row["snapshot_time"]) for row in rows}
 
-    def contiguous(self, range: Range) -> bool:
+    def contiguous(self, snapshots: Range) -> bool:
         """Whether every snapshot of the range is still retained."""
         sql = "SELECT count(*) AS n FROM {}ducklake_snapshot WHERE snapshot_id > :after AND snapshot_id <= :through"
-        return int(self._one(sql, after=range.after, through=range.through)["n"]) == range.through - range.after
+        return (
+            int(self._one(sql, after=snapshots.after, through=snapshots.through)["n"])
+            == snapshots.through - snapshots.after
+        )
 
     def table(self, schema: str, table: str, at: int) -> TableInfo | None:
         """The table as it was at snapshot ``at``; None where there is none. Names compare as DuckDB compares them."""
@@ -187,15 +190,15 @@ class CatalogReader(CurrentTables, CommitStamps):
         )
         return tuple(map(_version, rows))
 
-    def touching(self, table_id: int, range: Range) -> tuple[Touch, ...]:
+    def touching(self, table_id: int, snapshots: Range) -> tuple[Touch, ...]:
         """The snapshots of the range that name the table, oldest first. Other tables' commits cost nothing."""
         rows = self._all(
             "SELECT c.snapshot_id, s.snapshot_time, c.changes_made FROM {}ducklake_snapshot_changes c"
             " JOIN {}ducklake_snapshot s ON s.snapshot_id = c.snapshot_id"
             " WHERE c.snapshot_id > :after AND c.snapshot_id <= :through AND c.changes_made LIKE :mark"
             " ORDER BY c.snapshot_id",
-            after=range.after,
-            through=range.through,
+            after=snapshots.after,
+            through=snapshots.through,
             mark=f"%:{table_id}%",
         )
         touches = (
@@ -204,30 +207,30 @@ class CatalogReader(CurrentTables, CommitStamps):
         )
         return tuple(touch for touch in touches if touch.marks)
 
-    def only_appended(self, table_id: int, range: Range) -> bool:
+    def only_appended(self, table_id: int, snapshots: Range) -> bool:
         """Whether metadata proves that the range did nothing but insert rows, so its insertions are exact.
 
         The marks alone do not prove it: they were wrong in 34 of 1049 ranges that were tried. Expiry deletes marks, so
         a range with a hole proves nothing.
         """
-        if range.is_empty:
+        if snapshots.is_empty:
             return True
-        touched = frozenset().union(*(touch.marks for touch in self.touching(table_id, range)))
-        return touched <= APPENDING and self.contiguous(range) and not self._ended_files(table_id, range)
+        touched = frozenset().union(*(touch.marks for touch in self.touching(table_id, snapshots)))
+        return touched <= APPENDING and self.contiguous(snapshots) and not self._ended_files(table_id, snapshots)
 
-    def _ended_files(self, table_id: int, range: Range) -> bool:
+    def _ended_files(self, table_id: int, snapshots: Range) -> bool:
         row = self._one(
             "SELECT (SELECT count(*) FROM {}ducklake_delete_file WHERE table_id = :table"
             "  AND begin_snapshot > :after AND begin_snapshot <= :through)"
             " + (SELECT count(*) FROM {}ducklake_data_file WHERE table_id = :table"
             "  AND end_snapshot > :after AND end_snapshot <= :through) AS n",
             table=table_id,
-            after=range.after,
-            through=range.through,
+            after=snapshots.after,
+            through=snapshots.through,
         )
         return int(row["n"]) > 0
 
-    def taken_back(self, table_id: int, range: Range) -> frozenset[int]:
+    def taken_back(self, table_id: int, snapshots: Range) -> frozenset[int]:
         """The snapshots of the range that deleted rows which they had inserted themselves: their marks don't tell.
 
         A data file and its delete file that begin at once mean that, unless a flush wrote the file (it has a
@@ -239,8 +242,8 @@ class CatalogReader(CurrentTables, CommitStamps):
             " WHERE d.table_id = :table AND d.begin_snapshot > :after AND d.begin_snapshot <= :through"
             " AND f.partial_max IS NULL",
             table=table_id,
-            after=range.after,
-            through=range.through,
+            after=snapshots.after,
+            through=snapshots.through,
         )
         return frozenset(int(row["begin_snapshot"]) for row in rows)
 
@@ -266,15 +269,15 @@ class CatalogReader(CurrentTables, CommitStamps):
                 "begin at another snapshot: seed_mode: scan, a reseed, or a rewind to where it is right",
             )
 
-    def appended_rows(self, table_id: int, range: Range) -> tuple[tuple[int, int], ...]:
+    def appended_rows(self, table_id: int, snapshots: Range) -> tuple[tuple[int, int], ...]:
         """Rows by the snapshot that added them, from file metadata: an estimate for cutting, not a count."""
         rows = self._all(
             "SELECT begin_snapshot, sum(record_count) AS rows_added FROM {}ducklake_data_file WHERE table_id = :table"
             " AND begin_snapshot > :after AND begin_snapshot <= :through"
             " GROUP BY begin_snapshot ORDER BY begin_snapshot",
             table=table_id,
-            after=range.after,
-            through=range.through,
+            after=snapshots.after,
+            through=snapshots.through,
         )
         return tuple((int(row["begin_snapshot"]), int(row["rows_added"])) for row in rows)
 

@@ -63,8 +63,8 @@ class Pattern:
     hint: str
 
 
-def _pattern(type: str, said: str, hint: str) -> Pattern:
-    return Pattern(type, re.compile(said, re.IGNORECASE | re.DOTALL), hint)
+def _pattern(kind: str, said: str, hint: str) -> Pattern:
+    return Pattern(kind, re.compile(said, re.IGNORECASE | re.DOTALL), hint)
 
 
 PATTERNS = (

@@ -12,6 +12,7 @@ import duckdb
 
 from shared.config.catalogs import ResolvedLake
 from shared.lake.attach import attach, confine, scanners
+from shared.lake.attached_state import AttachedState
 from shared.lake.catalog import CatalogReader
 from shared.lake.engine import connect, is_lost, release
 from shared.lake.failure import LakeAbsent, classify
@@ -19,7 +20,6 @@ from shared.lake.foreign_files import require_no_code, require_own_files
 from shared.lake.layouts import Layouts
 from shared.lake.new_catalog import create_catalog
 from shared.lake.postgres_connections import PostgresConnections
-from shared.lake.remembered import Remembered
 from shared.lake.sql import path
 from shared.lake.statements import SharedPostgres
 
@@ -58,7 +58,7 @@ class OpenLake:
     layouts: Layouts = field(default_factory=Layouts)
     con: duckdb.DuckDBPyConnection = field(init=False)
     catalog: CatalogReader = field(init=False)
-    remembered: Remembered = field(init=False)
+    remembered: AttachedState = field(init=False)
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         return self.con.cursor()
@@ -92,7 +92,7 @@ class OpenLake:
                 create_catalog(self.connections, self.lake)
             attach(con, self.alias, self.lake, read_only=read_only, create=create)
             confine(con, self.alias, writing=not read_only)
-            self.remembered = Remembered(self.lake, catalog)  # refuses names that DuckLake would take for SQL
+            self.remembered = AttachedState(self.lake, catalog)  # refuses names that DuckLake would take for SQL
             if not read_only:
                 require_own_files(catalog, self.lake)
         except BaseException as error:

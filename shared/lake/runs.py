@@ -8,14 +8,14 @@ from shared.contracts.ranges import Range
 from shared.lake.catalog import Touch
 
 
-def insertion_runs(range: Range, touches: Sequence[Touch]) -> list[Range]:
+def insertion_runs(snapshots: Range, touches: Sequence[Touch]) -> list[Range]:
     """The range without its maintenance snapshots, as few runs as possible, each ending at a snapshot that touches.
 
     A rewrite shows every surviving row as inserted (H5); a pipeline without keys would append them again. Only
     *insertions* may be read in such runs: deletions before a rewrite can be lost from the feed of a shorter range.
     """
     runs: list[Range] = []
-    after, last = range.after, None
+    after, last = snapshots.after, None
     for touch in touches:
         if touch.is_maintenance:
             if last is not None:

@@ -58,7 +58,7 @@ def look(config: Config, environ: Mapping[str, str] = os.environ) -> SourceLook:
     if mistakes:
         raise ConfigError(mistakes)
     ids = [each.id for each in config.destinations]
-    by_id = {id: value for id, value in zip(ids, values, strict=True) if value is not None}  # noqa: A001
+    by_id = {name: value for name, value in zip(ids, values, strict=True) if value is not None}
     return SourceLook(lake, head, table, routing, tuple(keys), by_id)
 
 

@@ -160,35 +160,37 @@ class Metrics(Registered):
         self.dead_letters_total = self._by("dead_letters_total", "Messages that could not be read", "topic")
         self.rows_in_flight = self._gauge("rows_in_flight", "Changed rows published and not yet answered")
 
-    def _count(self, name: str, help: str) -> Counter:
-        return Counter(f"viaduck_{name}", help, ["pipeline"], registry=self.registry).labels(pipeline=self._pipeline)
+    def _count(self, name: str, meaning: str) -> Counter:
+        return Counter(f"viaduck_{name}", meaning, ["pipeline"], registry=self.registry).labels(pipeline=self._pipeline)
 
-    def _gauge(self, name: str, help: str) -> Gauge:
-        return Gauge(f"viaduck_{name}", help, ["pipeline"], registry=self.registry).labels(pipeline=self._pipeline)
+    def _gauge(self, name: str, meaning: str) -> Gauge:
+        return Gauge(f"viaduck_{name}", meaning, ["pipeline"], registry=self.registry).labels(pipeline=self._pipeline)
 
-    def _time(self, name: str, help: str) -> Histogram:
-        return self._histogram(name, help, Histogram.DEFAULT_BUCKETS)
+    def _time(self, name: str, meaning: str) -> Histogram:
+        return self._histogram(name, meaning, Histogram.DEFAULT_BUCKETS)
 
-    def _histogram(self, name: str, help: str, buckets: Sequence[float]) -> Histogram:
-        metric = Histogram(f"viaduck_{name}", help, ["pipeline"], buckets=buckets, registry=self.registry)
+    def _histogram(self, name: str, meaning: str, buckets: Sequence[float]) -> Histogram:
+        metric = Histogram(f"viaduck_{name}", meaning, ["pipeline"], buckets=buckets, registry=self.registry)
         return metric.labels(pipeline=self._pipeline)
 
-    def _by(self, name: str, help: str, *labels: str) -> Labelled[Counter]:
-        return Labelled(Counter(f"viaduck_{name}", help, ["pipeline", *labels], registry=self.registry), self._pipeline)
+    def _by(self, name: str, meaning: str, *labels: str) -> Labelled[Counter]:
+        return Labelled(
+            Counter(f"viaduck_{name}", meaning, ["pipeline", *labels], registry=self.registry), self._pipeline
+        )
 
-    def _dest_count(self, name: str, help: str) -> Labelled[Counter]:
-        return self._by(name, f"{help}, by destination", "destination")
+    def _dest_count(self, name: str, meaning: str) -> Labelled[Counter]:
+        return self._by(name, f"{meaning}, by destination", "destination")
 
-    def _dest_gauge(self, name: str, help: str) -> Labelled[Gauge]:
+    def _dest_gauge(self, name: str, meaning: str) -> Labelled[Gauge]:
         metric = Gauge(
-            f"viaduck_{name}", f"{help}, by destination", ["pipeline", "destination"], registry=self.registry
+            f"viaduck_{name}", f"{meaning}, by destination", ["pipeline", "destination"], registry=self.registry
         )
         return Labelled(metric, self._pipeline)
 
-    def _dest_time(self, name: str, help: str) -> Labelled[Histogram]:
+    def _dest_time(self, name: str, meaning: str) -> Labelled[Histogram]:
         labels = ["pipeline", "destination"]
         return Labelled(
-            Histogram(f"viaduck_{name}", f"{help}, by destination", labels, registry=self.registry), self._pipeline
+            Histogram(f"viaduck_{name}", f"{meaning}, by destination", labels, registry=self.registry), self._pipeline
         )
 
 

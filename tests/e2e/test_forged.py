@@ -13,7 +13,8 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
 from services.cli.runtime.running import RunningViaduck
-from shared.contracts.messages import MOST, DesiredState, Destination, Frontier, ItemKind, LakeRef, WorkItem
+from shared.contracts.messages import MOST, DesiredState, Destination, ItemKind, LakeRef, WorkItem
+from shared.contracts.reports import Frontier
 from shared.kafka.topics import Topics
 from tests.e2e.deployment import Deployment
 from tests.e2e.parts import Parts

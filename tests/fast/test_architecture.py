@@ -26,6 +26,7 @@ EDGES = {
 }
 PURE = (
     "shared/contracts/messages.py",
+    "shared/contracts/reports.py",
     "shared/contracts/ranges.py",
     "shared/contracts/errors.py",
     "shared/contracts/digest.py",

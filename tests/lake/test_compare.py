@@ -37,6 +37,11 @@ class Pair:
     def run(self, statement: str) -> list[tuple[object, ...]]:
         return self.con.execute(statement).fetchall()
 
+    def append(self, rows: str) -> None:
+        """Rows that the source gets, and the destination by an apply."""
+        self.run(f"INSERT INTO s.t {rows}")
+        self.run(f"INSERT INTO d.t {rows}")
+
     def head(self) -> int:
         (found,) = self.run("SELECT id FROM s.current_snapshot()")[0]
         assert isinstance(found, int)
@@ -309,15 +314,13 @@ class TestLatest:
 
 class TestAppendOnly:
     def test_rows_deleted_at_the_source_stay(self, seeded: Pair) -> None:
-        seeded.run("INSERT INTO s.t SELECT i, 'a', i FROM range(200, 250) r(i)")
-        seeded.run("INSERT INTO d.t SELECT i, 'a', i FROM range(200, 250) r(i)")
+        seeded.append("SELECT i, 'a', i FROM range(200, 250) r(i)")
         seeded.run("DELETE FROM s.t WHERE id < 225")
         seeded.caught_up()
         assert seeded.verdict(keys=()).finding is Finding.EQUAL
 
     def test_maintenance_inserts_nothing(self, seeded: Pair) -> None:
-        seeded.run("INSERT INTO s.t SELECT i, 'a', i FROM range(200, 250) r(i)")
-        seeded.run("INSERT INTO d.t SELECT i, 'a', i FROM range(200, 250) r(i)")
+        seeded.append("SELECT i, 'a', i FROM range(200, 250) r(i)")
         seeded.run("DELETE FROM s.t WHERE id < 225")
         seeded.run("CALL ducklake_flush_inlined_data('s')")
         seeded.run("CALL ducklake_rewrite_data_files('s', 't', delete_threshold => 0)")

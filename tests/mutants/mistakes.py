@@ -59,11 +59,11 @@ from shared.contracts.ranges import Range
 from shared.kafka import settings
 from shared.kafka.follower import Follower
 from shared.lake import attach, catalog, engine, failure, pruning, spill
+from shared.lake.attached_state import AttachedState
 from shared.lake.catalog import CatalogReader
 from shared.lake.health import HealthReader, TableHealth
 from shared.lake.pool import OpenLake
 from shared.lake.pruning import Layout
-from shared.lake.remembered import Remembered
 from shared.lake.sql import ident
 from tests.mutants import direct, replayed, values
 from tests.mutants.mistake import Mistake
@@ -327,10 +327,10 @@ def _any_history() -> None:
 def _remember_by_numbers() -> None:
     """Take what an attached lake remembers of a snapshot for what that number means now."""
 
-    def holds(self: Remembered, catalog: CatalogReader) -> bool:
+    def holds(self: AttachedState, catalog: CatalogReader) -> bool:
         return catalog.present(0).inlined == self._inlined
 
-    _put(Remembered, "holds", holds)
+    _put(AttachedState, "holds", holds)
 
 
 def _commit_what_came() -> None:

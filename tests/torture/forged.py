@@ -9,13 +9,13 @@ from shared.contracts.messages import (
     MOST,
     DesiredState,
     Destination,
-    Frontier,
     ItemKind,
     LakeRef,
     PipelineDocument,
     SeedMode,
     WorkItem,
 )
+from shared.contracts.reports import Frontier
 from shared.kafka.topics import Topics
 from tests.signed import STRANGERS
 from tests.torture.wire import Headers, Sign, signed

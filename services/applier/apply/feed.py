@@ -138,12 +138,12 @@ class Feed:
             return self._inserted(targets, whole)
         return self._by_keys(targets, whole)
 
-    def _by_keys(self, targets: Sequence[tuple[int, Target]], range: Range, at: str = "") -> Reading:
+    def _by_keys(self, targets: Sequence[tuple[int, Target]], snapshots: Range, at: str = "") -> Reading:
         """Which keys the range touched, then what rows they have at its end: at the head, unless ``at`` says where."""
-        reading = self._begin(targets, range.through, only_inserts=False)
+        reading = self._begin(targets, snapshots.through, only_inserts=False)
         self._load_targets(reading, targets)
         with reading.timed("feed"):
-            self._load_feed(reading, range)
+            self._load_feed(reading, snapshots)
             self._load_touched(reading)
         with reading.timed("state"):
             self._load_state(reading, targets, at)
@@ -151,12 +151,12 @@ class Feed:
         count_rows(reading)
         return reading
 
-    def _inserted(self, targets: Sequence[tuple[int, Target]], range: Range) -> Reading:
+    def _inserted(self, targets: Sequence[tuple[int, Target]], snapshots: Range) -> Reading:
         """The shortcut for a range that only appended: its insertions are the net change, no state is read."""
-        reading = self._begin(targets, range.through, only_inserts=True)
+        reading = self._begin(targets, snapshots.through, only_inserts=True)
         self._load_targets(reading, targets)
         with reading.timed("feed"):
-            self._load_inserted(reading, [range])
+            self._load_inserted(reading, [snapshots])
             keys = "".join(f", {ident(name)} AS k{i}" for i, name in enumerate(reading.keys))
             self._con.execute(
                 f"CREATE TABLE {reading.memory('touched')} AS"
@@ -166,21 +166,21 @@ class Feed:
         count_rows(reading)
         return reading
 
-    def _append_only(self, targets: Sequence[tuple[int, Target]], range: Range) -> Reading:
+    def _append_only(self, targets: Sequence[tuple[int, Target]], snapshots: Range) -> Reading:
         """A pipeline without keys: every row that was inserted in the range, and nothing that maintenance shows."""
         catalog = self._lake.catalog
-        self._require_history(range.after)
-        if not catalog.contiguous(range):
-            raise _expired(range.after, catalog.oldest())
-        table = self._table(range.through)
-        touches = catalog.touching(table.table_id, range)
-        taken_back = catalog.taken_back(table.table_id, range)
+        self._require_history(snapshots.after)
+        if not catalog.contiguous(snapshots):
+            raise _expired(snapshots.after, catalog.oldest())
+        table = self._table(snapshots.through)
+        touches = catalog.touching(table.table_id, snapshots)
+        taken_back = catalog.taken_back(table.table_id, snapshots)
         for touch in touches:
             self._refuse_changes(touch, deletes=touch.snapshot in taken_back)
-        reading = self._begin(targets, range.through, only_inserts=True)
+        reading = self._begin(targets, snapshots.through, only_inserts=True)
         self._load_targets(reading, targets)
         with reading.timed("feed"):
-            self._load_inserted(reading, insertion_runs(range, touches))
+            self._load_inserted(reading, insertion_runs(snapshots, touches))
         count_rows(reading, unique=False)
         return reading
 
@@ -286,14 +286,14 @@ class Feed:
         """What the feed's functions are called with, bound at ``FEED``'s places."""
         return [self._lake.alias, self._source.schema, self._source.table, first, last]
 
-    def _bounds(self, range: Range) -> tuple[int, int]:
+    def _bounds(self, snapshots: Range) -> tuple[int, int]:
         """Inclusive bounds that both still exist. Beginning one snapshot early only touches more keys, harmlessly."""
-        first, last = range.inclusive()
-        return (first if first in self._times else range.after), last
+        first, last = snapshots.inclusive()
+        return (first if first in self._times else snapshots.after), last
 
-    def _load_feed(self, reading: Reading, range: Range) -> None:
+    def _load_feed(self, reading: Reading, snapshots: Range) -> None:
         """Routing values and keys of all images: no filter, no virtual column, whole at once (H4)."""
-        first, last = self._bounds(range)
+        first, last = self._bounds(snapshots)
         keys = "".join(f", {ident(name)} AS k{i}" for i, name in enumerate(reading.keys))
         images = " UNION ALL ".join(
             f"SELECT {ident(self._routing.field)} AS r{keys}, {gone} AS was_there FROM {function}{FEED}"

@@ -100,9 +100,9 @@ def prepare_seed(
         con.execute(f"DELETE FROM {table}").fetchall()
 
 
-def _differs(type: str, destination: Destination, have: Sequence[Column], wanted: Sequence[Column]) -> DestinationError:
+def _differs(kind: str, destination: Destination, have: Sequence[Column], wanted: Sequence[Column]) -> DestinationError:
     return DestinationError(
-        type,
+        kind,
         f"the columns of {destination.schema_name}.{destination.table} are not the source's:"
         f" {_difference(have, wanted)}",
         "make the two tables' columns equal in name, type and order, or reseed the destination, then resume",

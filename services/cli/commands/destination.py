@@ -42,17 +42,19 @@ def list_(
 
 
 @app.command()
-def show(id: Id, config: MaybeFile = None, url: Url = None, pipeline: Pipeline = None, json: Json = False) -> None:
+def show(
+    destination: Id, config: MaybeFile = None, url: Url = None, pipeline: Pipeline = None, json: Json = False
+) -> None:
     """Show everything about one destination."""
     from services.cli.output import status_table
 
     asked = target(config, url)
-    end(status_table.show(asked.client, asked.pipeline(pipeline), id, json))
+    end(status_table.show(asked.client, asked.pipeline(pipeline), destination, json))
 
 
 @app.command()
 def add(
-    id: Id,
+    destination: Id,
     routing_value: Annotated[str, typer.Option(help="The routing value of its rows.")],
     config: MaybeFile = None,
     url: Url = None,
@@ -86,11 +88,11 @@ def add(
     asked = target(config, url)
     chosen = asked.pipeline(pipeline)
     if dry_run:
-        end(destination_actions.validate(asked.client, chosen, {"id": id, **entry}, json))
+        end(destination_actions.validate(asked.client, chosen, {"id": destination, **entry}, json))
     wait_s = timeout if wait else None
     end(
         destination_actions.add(
-            asked.client, chosen, id, entry, check=check, if_match=if_match, wait_s=wait_s, as_json=json
+            asked.client, chosen, destination, entry, check=check, if_match=if_match, wait_s=wait_s, as_json=json
         )
     )
 
@@ -113,7 +115,7 @@ def import_(
 
 @app.command()
 def remove(
-    id: Id,
+    destination: Id,
     config: MaybeFile = None,
     url: Url = None,
     pipeline: Pipeline = None,
@@ -131,20 +133,20 @@ def remove(
     wait_s = timeout if wait else None
     end(
         destination_actions.remove(
-            asked.client, chosen, id, drop=drop_data, if_match=if_match, wait_s=wait_s, as_json=json
+            asked.client, chosen, destination, drop=drop_data, if_match=if_match, wait_s=wait_s, as_json=json
         )
     )
 
 
 def _switching(action: Any) -> Callable[..., None]:
     def switch(
-        id: Id, config: MaybeFile = None, url: Url = None, pipeline: Pipeline = None, if_match: IfMatch = None,
+        destination: Id, config: MaybeFile = None, url: Url = None, pipeline: Pipeline = None, if_match: IfMatch = None,
         json: Json = False,
     ) -> None:  # fmt: skip
         from services.cli.output.status_table import show_one
 
         asked = target(config, url)
-        show_one(asked.client.act(asked.pipeline(pipeline), id, action, if_match=if_match), json)
+        show_one(asked.client.act(asked.pipeline(pipeline), destination, action, if_match=if_match), json)
 
     return switch
 
@@ -160,7 +162,7 @@ for _action, _means in {
 
 @app.command()
 def reseed(
-    id: Id, config: MaybeFile = None, url: Url = None, pipeline: Pipeline = None, if_match: IfMatch = None,
+    destination: Id, config: MaybeFile = None, url: Url = None, pipeline: Pipeline = None, if_match: IfMatch = None,
     wait: Wait = False, timeout: Timeout = WAIT_S, json: Json = False,
 ) -> None:  # fmt: skip
     """Start a new generation with a scan of the source, which replaces all rows of its table."""
@@ -168,13 +170,13 @@ def reseed(
 
     asked = target(config, url)
     chosen = asked.pipeline(pipeline)
-    begun = asked.client.reseed(chosen, id, if_match=if_match)
+    begun = asked.client.reseed(chosen, destination, if_match=if_match)
     end(destination_actions.follow(asked.client, begun, timeout if wait else None, json))
 
 
 @app.command()
 def rewind(
-    id: Id,
+    destination: Id,
     to: Annotated[int, typer.Option("--to", metavar="SNAPSHOT", min=0, help="A snapshot that the source retains.")],
     config: MaybeFile = None,
     url: Url = None,
@@ -189,13 +191,13 @@ def rewind(
 
     asked = target(config, url)
     chosen = asked.pipeline(pipeline)
-    begun = asked.client.rewind(chosen, id, to, if_match=if_match)
+    begun = asked.client.rewind(chosen, destination, to, if_match=if_match)
     end(destination_actions.follow(asked.client, begun, timeout if wait else None, json))
 
 
 @app.command()
 def history(
-    id: Id,
+    destination: Id,
     config: MaybeFile = None,
     url: Url = None,
     pipeline: Pipeline = None,
@@ -206,12 +208,12 @@ def history(
     from services.cli.output.listing import COMMITS, show_list
 
     asked = target(config, url)
-    end(show_list(asked.client.history(asked.pipeline(pipeline), id, limit), COMMITS, json))
+    end(show_list(asked.client.history(asked.pipeline(pipeline), destination, limit), COMMITS, json))
 
 
 @app.command()
 def health(
-    id: Annotated[str | None, typer.Argument(metavar="[ID]", help="Only this one; else all.")] = None,
+    destination: Annotated[str | None, typer.Argument(metavar="[ID]", help="Only this one; else all.")] = None,
     config: MaybeFile = None,
     url: Url = None,
     pipeline: Pipeline = None,
@@ -225,8 +227,8 @@ def health(
     from services.cli.output import lake_health
 
     asked = target(config, url)
-    if id is not None:
-        end(lake_health.show_one(asked.client, asked.pipeline(pipeline), id, json))
+    if destination is not None:
+        end(lake_health.show_one(asked.client, asked.pipeline(pipeline), destination, json))
     chosen = [pipeline] if pipeline else asked.pipelines
     end(lake_health.show_all(asked.client, chosen, sort, limit, json))
 

@@ -32,7 +32,7 @@ HELD_BACK = 424
 def add(
     client: Client,
     pipeline: str,
-    id: str,
+    destination: str,
     entry: Mapping[str, Any],
     *,
     check: bool,
@@ -41,9 +41,9 @@ def add(
     as_json: bool,
 ) -> int:
     """Returns the exit code: 1 if it does not run in the time that there is to wait."""
-    found = client.put(pipeline, id, entry, check=check, if_match=if_match)
+    found = client.put(pipeline, destination, entry, check=check, if_match=if_match)
     if wait_s is not None:
-        found = _until_running(client, pipeline, id, wait_s)
+        found = _until_running(client, pipeline, destination, wait_s)
     show_one(found, as_json)
     return DONE if wait_s is None or found["state"] == "running" else FAILED
 
@@ -74,13 +74,20 @@ def import_(client: Client, pipeline: str, file: Path, all_or_nothing: bool, as_
 
 
 def remove(
-    client: Client, pipeline: str, id: str, *, drop: bool, if_match: int | None, wait_s: float | None, as_json: bool
+    client: Client,
+    pipeline: str,
+    destination: str,
+    *,
+    drop: bool,
+    if_match: int | None,
+    wait_s: float | None,
+    as_json: bool,
 ) -> int:
-    begun = client.remove(pipeline, id, drop=drop, if_match=if_match)
+    begun = client.remove(pipeline, destination, drop=drop, if_match=if_match)
     if begun is not None:
         return follow(client, begun, wait_s, as_json)
     if not as_json:
-        print(f"{id} is removed; its data stays")
+        print(f"{destination} is removed; its data stays")
     return DONE
 
 
@@ -100,11 +107,11 @@ def follow(client: Client, operation: Operation, wait_s: float | None, as_json: 
     return DONE if wait_s is None or operation["state"] == "succeeded" else FAILED
 
 
-def _until_running(client: Client, pipeline: str, id: str, wait_s: float) -> dict[str, Any]:
+def _until_running(client: Client, pipeline: str, destination: str, wait_s: float) -> dict[str, Any]:
     deadline = time.monotonic() + wait_s
-    with progress(f"seeding {id}"):
+    with progress(f"seeding {destination}"):
         while True:
-            found = client.destination(pipeline, id)
+            found = client.destination(pipeline, destination)
             if found["state"] != "seeding" or time.monotonic() >= deadline:
                 return found
             time.sleep(ASK_EVERY_S)

@@ -33,7 +33,7 @@ def list_(
 
 @app.command()
 def show(
-    id: Annotated[str, typer.Argument(metavar="ID", help="The id that `viaduck operation list` shows.")],
+    operation_id: Annotated[str, typer.Argument(metavar="ID", help="The id that `viaduck operation list` shows.")],
     config: MaybeFile = None,
     url: Url = None,
     pipeline: Pipeline = None,
@@ -45,5 +45,5 @@ def show(
     from services.cli.commands import destination_actions
 
     asked = target(config, url)
-    found = asked.client.operation(asked.pipeline(pipeline), id)
+    found = asked.client.operation(asked.pipeline(pipeline), operation_id)
     end(destination_actions.follow(asked.client, found, timeout if wait else None, json))

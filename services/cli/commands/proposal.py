@@ -37,21 +37,21 @@ def list_(
 
 @app.command()
 def accept(
-    id: ProposalId, config: MaybeFile = None, url: Url = None, pipeline: Pipeline = None, json: Json = False
+    proposal: ProposalId, config: MaybeFile = None, url: Url = None, pipeline: Pipeline = None, json: Json = False
 ) -> None:
     """Make it a destination, by the template of the file."""
     from services.cli.output.status_table import show_one
 
     asked = target(config, url)
-    show_one(asked.client.accept(asked.pipeline(pipeline), id), json)
+    show_one(asked.client.accept(asked.pipeline(pipeline), proposal), json)
 
 
 @app.command()
 def dismiss(
-    id: ProposalId, config: MaybeFile = None, url: Url = None, pipeline: Pipeline = None, json: Json = False
+    proposal: ProposalId, config: MaybeFile = None, url: Url = None, pipeline: Pipeline = None, json: Json = False
 ) -> None:
     """Dismiss a proposal. It stays dismissed, and can be accepted later."""
     from services.cli.output.status_table import show_one
 
     asked = target(config, url)
-    show_one(asked.client.dismiss(asked.pipeline(pipeline), id), json)
+    show_one(asked.client.dismiss(asked.pipeline(pipeline), proposal), json)

@@ -57,15 +57,15 @@ def list_(config: MaybeFile = None, url: Url = None, json: Json = False) -> None
 
 @app.command()
 def revoke(
-    id: Annotated[str, typer.Argument(metavar="ID", help="The id that `viaduck token list` shows.")],
+    token_id: Annotated[str, typer.Argument(metavar="ID", help="The id that `viaduck token list` shows.")],
     config: MaybeFile = None,
     url: Url = None,
 ) -> None:
     """Revoke a token; it opens nothing any more within seconds."""
     if url is not None:
-        target(config, url).client.revoke_token(id)
+        target(config, url).client.revoke_token(token_id)
     else:
-        _registry(config, "revoke", id)
+        _registry(config, "revoke", token_id)
 
 
 def _registry(config: list[Path] | None, function: str, *arguments: str | list[str] | None) -> Any:

@@ -11,9 +11,9 @@ from services.cli.output.listing import LAKES, show_list
 from services.cli.runtime.client import Control
 
 
-def show_one(control: Control, pipeline: str, id: str, as_json: bool) -> int:
+def show_one(control: Control, pipeline: str, destination: str, as_json: bool) -> int:
     """Everything about one lake. Returns the exit code: 1 if its last look failed."""
-    found = control.health(pipeline, id)
+    found = control.health(pipeline, destination)
     status_table.show_one(found, as_json)
     return _code([found])
 

@@ -49,9 +49,9 @@ def _print_notices(control: Control, pipelines: Sequence[str]) -> None:
             console(stderr=True).print(cell(f"{name}: {notice}"))
 
 
-def show(control: Control, pipeline: str, id: str, as_json: bool) -> int:
+def show(control: Control, pipeline: str, destination: str, as_json: bool) -> int:
     """Everything about one destination. Returns the exit code: 1 if it is parked."""
-    status = control.destination(pipeline, id)
+    status = control.destination(pipeline, destination)
     show_one(status, as_json)
     return 1 if status["state"] == "parked" else 0
 

@@ -18,7 +18,7 @@ from services.cli.up.completion import BAD_CONFIGURATION, UNREACHABLE, Goal, wor
 from services.cli.up.outcome import ProgressSummary
 from services.cli.up.process_specs import InForce, Ports, processes, take_copies, take_over
 from services.cli.up.progress import Progress, shown
-from services.cli.up.supervise import MOST_FAILURES, Supervisor
+from services.cli.up.supervisor import MOST_FAILURES, Supervisor
 from shared.config.declared import Lakes
 from shared.config.deployment import Deployment, load_all
 from shared.config.model import Config

@@ -12,7 +12,7 @@ from pathlib import Path
 import structlog
 
 from services.cli.runtime.ports import free_port
-from services.cli.up.supervise import Spec, Supervisor
+from services.cli.up.supervisor import Spec, Supervisor
 from shared.config.deployment import ACCEPTED, COMMON, Deployment
 from shared.config.model import Config
 from shared.kafka.settings import BOOTSTRAP

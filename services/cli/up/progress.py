@@ -14,7 +14,7 @@ from rich.console import Console
 
 from services.cli.output.sanitize import legible
 from services.cli.up.outcome import ProgressSummary
-from services.cli.up.supervise import STANDARD_ERROR
+from services.cli.up.supervisor import STANDARD_ERROR
 from shared.runtime.background import Background
 
 

@@ -11,7 +11,7 @@ import structlog
 
 from services.cli.runtime.ports import free_port
 from services.cli.up.process_specs import InForce, named
-from services.cli.up.supervise import Spec, Supervisor
+from services.cli.up.supervisor import Spec, Supervisor
 from shared.config.deployment import ACCEPTED, LOOK_AGAIN_S, Deployment
 from shared.config.model import Config
 from shared.contracts.errors import ConfigError

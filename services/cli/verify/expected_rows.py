@@ -187,21 +187,21 @@ class SourceSlice:
             raise SourceError("schema_change", f"the source has no column {self.routing.field!r}", hint)
         return f"CAST({literal(self.value)} AS {column.type})"
 
-    def _load_touched(self, name: str, range: Range) -> bool:
+    def _load_touched(self, name: str, snapshots: Range) -> bool:
         """The keys of the slice that the range touches into a table in memory; whether there are any."""
         keys = "".join(f", {ident(key)} AS k{number}" for number, key in enumerate(self.routing.key_columns))
         images = " UNION ALL ".join(
-            f"SELECT {ident(self.routing.field)} AS r{keys} FROM {self._feed(f, range)}" for f in FEEDS
+            f"SELECT {ident(self.routing.field)} AS r{keys} FROM {self._feed(f, snapshots)}" for f in FEEDS
         )
         wanted = "".join(f", k{number}" for number, _ in enumerate(self.routing.key_columns))
         self.con.execute(
             f"CREATE OR REPLACE TABLE {_memory(name)} AS WITH fed AS MATERIALIZED ({images})"
-            f" SELECT DISTINCT r{wanted} FROM fed WHERE r = {self._typed_value(range.through)}"
+            f" SELECT DISTINCT r{wanted} FROM fed WHERE r = {self._typed_value(snapshots.through)}"
         )
         return bool(self.con.execute(f"SELECT 1 FROM {_memory(name)} LIMIT 1").fetchall())
 
-    def _feed(self, function: str, range: Range) -> str:
-        first, last = range.inclusive()
+    def _feed(self, function: str, snapshots: Range) -> str:
+        first, last = snapshots.inclusive()
         where = ", ".join(map(literal, (self.alias, self.table.schema, self.table.name)))
         return f"{function}({where}, {first:d}, {last:d})"
 

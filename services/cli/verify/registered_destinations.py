@@ -114,12 +114,12 @@ def _more(config: Config, entries: Mapping[str, Entry]) -> tuple[list[FileDestin
     return more, faults
 
 
-def _destination(config: Config, id: str, entry: Entry) -> FileDestination:
+def _destination(config: Config, destination_id: str, entry: Entry) -> FileDestination:
     given = {name: value for name, value in entry.items() if value is not None and name != "id"}
     properties = {name: _text(value) for name, value in given.pop("properties", {}).items()}
     whole = complete_lake({**given, "properties": properties}, config.defaults.properties, config.path.parent)
     mode = given.get("seed_mode")
-    known = {"id": id, "routing_value": _text(given["routing_value"])}
+    known = {"id": destination_id, "routing_value": _text(given["routing_value"])}
     if mode is not None:
         known["seed_mode"] = SeedMode.REPLAY if mode == "replay" else SeedMode(mode)
     return FileDestination.model_validate({**whole, **known})

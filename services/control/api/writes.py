@@ -310,10 +310,16 @@ def _held_back(line: Line) -> Line:
     return _failed(line.line, line.id, Problem("not_applied", "another line failed, so this one was not applied"))
 
 
-def _failed(number: int, id: str | None, problem: Problem) -> Line:
+def _failed(number: int, destination: str | None, problem: Problem) -> Line:
     told = problem.document
     return Line(
-        line=number, id=id, status=told.status, type=told.type, detail=told.detail, hint=told.hint, fields=told.fields
+        line=number,
+        id=destination,
+        status=told.status,
+        type=told.type,
+        detail=told.detail,
+        hint=told.hint,
+        fields=told.fields,
     )
 
 

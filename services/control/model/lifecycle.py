@@ -107,9 +107,9 @@ class Revision:
 class Refused(Exception):
     """What a destination's state does not allow. ``type`` is a key of ``services.control.model.problems.KINDS``."""
 
-    def __init__(self, type: str, message: str, hint: str) -> None:
+    def __init__(self, kind: str, message: str, hint: str) -> None:
         super().__init__(message)
-        self.type = type
+        self.type = kind
         self.message = message
         self.hint = hint
 

@@ -110,13 +110,13 @@ def twins(sightings: Iterable[Sighting]) -> frozenset[str]:
 
 
 def decide(
-    sighting: Sighting, id: str | None, rules: Appear, there: RegistrySummary, twins: frozenset[str]
+    sighting: Sighting, destination: str | None, rules: Appear, there: RegistrySummary, twins: frozenset[str]
 ) -> Decision:
-    """``id``: what the template derives from its safe name; None if there is no such name."""
+    """``destination``: what the template derives from its safe name; None if there is no such name."""
     name = sighting.name
-    if name is None or id is None:
+    if name is None or destination is None:
         return Decision("unsafe", UNSAFE)
-    in_the_way = _in_the_way(sighting, name, id, there, twins)
+    in_the_way = _in_the_way(sighting, name, destination, there, twins)
     if in_the_way is not None:
         return in_the_way
     if rules.allow is not None and not re.fullmatch(rules.allow, name):
@@ -127,13 +127,15 @@ def decide(
 
 
 def _in_the_way(
-    sighting: Sighting, name: str, id: str, there: RegistrySummary, twins: frozenset[str]
+    sighting: Sighting, name: str, destination: str, there: RegistrySummary, twins: frozenset[str]
 ) -> Decision | None:
-    if id in there.living:
-        return Decision("taken", f"the destination {id} has another routing value; PUT one with an id of your own")
-    if id in there.gone or sighting.value in there.gone_values:
+    if destination in there.living:
+        return Decision(
+            "taken", f"the destination {destination} has another routing value; PUT one with an id of your own"
+        )
+    if destination in there.gone or sighting.value in there.gone_values:
         return Decision("removed", "its destination was removed, and does not come back by itself; accept it if it may")
-    if id.casefold() in there.folded or name.casefold() in twins:
+    if destination.casefold() in there.folded or name.casefold() in twins:
         said = "another destination, or another waiting value, differs from it only by case"
         return Decision("similar", f"{said}; accept the intended one")
     return None

@@ -79,20 +79,23 @@ class Environment(dict[str, str]):
         return self[key] if key else default
 
 
-def declare_entry(id: str, entry: Entry, routing_value: str, lakes: Lakes) -> Declared:
+def declare_entry(destination: str, entry: Entry, routing_value: str, lakes: Lakes) -> Declared:
     """The registry's form of an entry. ``routing_value``: in the spelling of the routing column's type.
 
     Raises ``InvalidEntry``.
     """
     section, config = _section(entry), lakes.config
-    faults = [*_misnamed(id, entry), *(unquotable := [*_unwritable(entry), *secret(section, config.path.parent)])]
+    faults = [
+        *_misnamed(destination, entry),
+        *(unquotable := [*_unwritable(entry), *secret(section, config.path.parent)]),
+    ]
     lake = None if unquotable else entry_lake(section, config)
     if lake is not None:
-        faults += _unusable(section, dict(lakes.refusals(id, routing_value, lake)), lakes)
+        faults += _unusable(section, dict(lakes.refusals(destination, routing_value, lake)), lakes)
     if faults or lake is None:
         raise InvalidEntry(faults)
     return Declared(
-        id=id,
+        id=destination,
         routing_value=routing_value,
         lake=lake,
         identity=identity(lake, config.path.parent, lakes.environ),
@@ -121,9 +124,9 @@ def _seed_mode(entry: Entry, config: Config) -> SeedMode:
     return SeedMode.REPLAY if entry.seed_mode == "replay" else SeedMode(entry.seed_mode)
 
 
-def _misnamed(id: str, entry: Entry) -> Iterator[FieldError]:
-    if entry.id is not None and entry.id != id:
-        yield FieldError("id", f"is {entry.id!r}, and the path names {id!r}; leave it out")
+def _misnamed(destination: str, entry: Entry) -> Iterator[FieldError]:
+    if entry.id is not None and entry.id != destination:
+        yield FieldError("id", f"is {entry.id!r}, and the path names {destination!r}; leave it out")
 
 
 def _unwritable(entry: Entry) -> Iterator[FieldError]:
@@ -199,19 +202,18 @@ class EntryChecks:
         values = canonical_values(source.routing.type, [text if "\x00" not in text else "" for text in written])
         lakes = Lakes(self._reconciler.config, self._environ)
         return [
-            self._one(id, entry, value, source, lakes)
-            for (id, entry), value in zip(entries, values, strict=True)  # noqa: A001
+            self._one(name, entry, value, source, lakes) for (name, entry), value in zip(entries, values, strict=True)
         ]
 
     def _one(
-        self, id: str, entry: Entry, value: str | None, source: SourceLook, lakes: Lakes
+        self, destination: str, entry: Entry, value: str | None, source: SourceLook, lakes: Lakes
     ) -> Declared | InvalidEntry:
         """``value``: in the spelling of the routing column's type; None where it is no value of it."""
         faults: list[FieldError] = []
         if value is None:
             faults.append(FieldError("routing_value", f"is no {source.routing.type}, as {source.routing.name} is"))
         try:
-            declared = declare_entry(id, entry, _text(entry.routing_value) if value is None else value, lakes)
+            declared = declare_entry(destination, entry, _text(entry.routing_value) if value is None else value, lakes)
         except InvalidEntry as unfit:
             return InvalidEntry([*faults, *unfit.faults])
         if self._is_source(declared):

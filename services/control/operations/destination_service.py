@@ -92,27 +92,36 @@ class DestinationService:
     # -- entries ------------------------------------------------------------------------------------------------------
 
     def put(
-        self, id: str, entry: Entry, author: str | None, same: Same = anything, *, check: bool, new: bool = False
+        self,
+        destination: str,
+        entry: Entry,
+        author: str | None,
+        same: Same = anything,
+        *,
+        check: bool,
+        new: bool = False,
     ) -> Done:
         """Create or change a destination. ``new``: only create."""
-        declared = self._checks.declared([(id, entry)])[0]
+        declared = self._checks.declared([(destination, entry)])[0]
         if check and self._is_news(declared):
             require_passed(self._checks.probe().findings(declared))
         before: dict[str, Registered | None] = {}
 
         def decide(held: Mapping[str, Registered], revision: Revision) -> list[Registered]:
-            before["it"] = known = held.get(id)
+            before["it"] = known = held.get(destination)
             if new and known is not None and not known.removed:
-                raise Refused("precondition_failed", f"{id} exists already", "leave If-None-Match out to change it")
+                raise Refused(
+                    "precondition_failed", f"{destination} exists already", "leave If-None-Match out to change it"
+                )
             return _changes_of([_declared(held, self._checks.uniqueness(held), declared, revision, same)], held)
 
         held = self._reconciler.change(decide, author)
         known = before["it"]
-        return Done(held[id], created=known is None or known.removed)
+        return Done(held[destination], created=known is None or known.removed)
 
     def admit(
         self,
-        id: str,
+        destination: str,
         entry: Entry,
         author: str | None,
         prepare: Callable[[Declared], None],
@@ -125,7 +134,7 @@ class DestinationService:
         moment of the change. ``appeared_at``: when it was discovered, if no operator asked for it;
         None otherwise.
         """
-        declared = self._checks.declared([(id, entry)])[0]
+        declared = self._checks.declared([(destination, entry)])[0]
         _require_free(self._reconciler.held, self._checks.uniqueness(self._reconciler.held), declared)
         prepare(declared)
         require_passed(self._checks.probe().findings(declared))
@@ -137,7 +146,7 @@ class DestinationService:
                 replace(_declared(held, UniquenessIndex(()), declared, revision, anything), appeared_at=appeared_at)
             ]
 
-        return Done(self._reconciler.change(decide, author)[id], created=True)
+        return Done(self._reconciler.change(decide, author)[destination], created=True)
 
     def is_foreign(self, declared: Declared) -> bool:
         """Whether a lake is there already in which a destination has no cursor. Raises ``ViaduckError``."""
@@ -185,9 +194,9 @@ class DestinationService:
                 outcomes[number] = replace(outcome, held=held[outcome.held.id])
         return [outcomes[number] for number in range(len(entries))]
 
-    def validate(self, id: str, entry: Entry) -> list[Finding]:
+    def validate(self, destination: str, entry: Entry) -> list[Finding]:
         """All that can be known about a destination before it is made."""
-        declared = self._checks.declared([(id, entry)])[0]
+        declared = self._checks.declared([(destination, entry)])[0]
         taken = self._checks.uniqueness(self._view.destinations)
         clashes = [Finding("duplicates", False, f"{path} {said}") for path, said in taken.clashes(declared)]
         clashes = clashes or [Finding("duplicates", True, "its routing value, lake and table are unique")]
@@ -195,14 +204,14 @@ class DestinationService:
 
     # -- actions ------------------------------------------------------------------------------------------------------
 
-    def act(self, id: str, action: str, author: str | None, same: Same = anything) -> Done:
+    def act(self, destination: str, action: str, author: str | None, same: Same = anything) -> Done:
         """Pause, resume, stop, restart or reseed."""
-        return self._act(id, action, ACTIONS[action], author, same)
+        return self._act(destination, action, ACTIONS[action], author, same)
 
-    def is_ours(self, id: str) -> bool:
+    def is_ours(self, destination: str) -> bool:
         """Whether a reseed replaces only what Viaduck wrote, as far as control knows: the present life has filled the
         table, or may replace what is in it already. Raises ``Refused``."""
-        held, seen = _existing(self._reconciler.held, id), self._view.seen.get(id)
+        held, seen = _existing(self._reconciler.held, destination), self._view.seen.get(destination)
         filled = seen is not None and seen.generation == held.generation and seen.position is not None
         return held.replace or filled
 
@@ -220,9 +229,9 @@ class DestinationService:
             nonlocal refused
             changed.clear()
             refused = 0
-            for id in wanted:  # noqa: A001
+            for name in wanted:
                 try:
-                    known = _existing(held, id)
+                    known = _existing(held, name)
                     changed.extend([] if known.removing else [act(known, revision)])
                 except Refused:
                     refused += 1
@@ -232,40 +241,49 @@ class DestinationService:
         after = self._reconciler.change(decide, author)
         return sum(after[each.id].version != before[each.id].version for each in changed if each.id in before), refused
 
-    def rewind(self, id: str, to: int, author: str | None, same: Same = anything) -> Done:
+    def rewind(self, destination: str, to: int, author: str | None, same: Same = anything) -> Done:
         """Begin a new life at snapshot ``to`` of the source."""
         self._checks.require_retained(to)
-        return self._act(id, "rewind", lambda held, revision: lifecycle.rewind(held, to, revision), author, same)
+        return self._act(
+            destination, "rewind", lambda held, revision: lifecycle.rewind(held, to, revision), author, same
+        )
 
-    def remove(self, id: str, author: str | None, same: Same = anything, *, drop: bool) -> Done:
+    def remove(self, destination: str, author: str | None, same: Same = anything, *, drop: bool) -> Done:
         """Forget a destination; with ``drop`` its table and cursor are taken away first."""
 
         def act(held: Registered, revision: Revision) -> Registered:
             if held.managed_by == "file":
-                raise _declared_by_file(id)
+                raise _declared_by_file(destination)
             return lifecycle.drop(held, revision) if drop else lifecycle.remove(held, revision)
 
-        return self._act(id, "drop" if drop else "remove", act, author, same, while_removing=True)
+        return self._act(destination, "drop" if drop else "remove", act, author, same, while_removing=True)
 
     def _act(
-        self, id: str, name: str, action: Action, author: str | None, same: Same, *, while_removing: bool = False
+        self,
+        destination: str,
+        name: str,
+        action: Action,
+        author: str | None,
+        same: Same,
+        *,
+        while_removing: bool = False,
     ) -> Done:
         begins: list[Operation] = []
 
         def decide(held: Mapping[str, Registered], revision: Revision) -> list[Registered]:
-            known = _existing(held, id)
+            known = _existing(held, destination)
             if known.removing and not while_removing:
-                raise Refused("being_removed", f"{id} is being removed", "wait for its operation")
+                raise Refused("being_removed", f"{destination} is being removed", "wait for its operation")
             _require_same(known, same)
             return _changes_of([action(known, revision)], held)
 
         def begin(con: Connection, changed: Mapping[str, Registered]) -> None:
             """Together with the new generation, so that every generation has an operation to follow."""
             if name in LONG:
-                begins.append(begun(LONG[name], changed[id]))
+                begins.append(begun(LONG[name], changed[destination]))
                 self.operations.add(con, begins[-1])
 
-        after = self._reconciler.change(decide, author, begin)[id]
+        after = self._reconciler.change(decide, author, begin)[destination]
         return Done(after, operation=begins[-1] if begins else None)
 
     def close_operations(self) -> None:
@@ -285,9 +303,9 @@ class DestinationService:
 
     # -- what lakes say -----------------------------------------------------------------------------------------------
 
-    def history(self, id: str, limit: int, before: int | None) -> list[Stamped]:
+    def history(self, destination: str, limit: int, before: int | None) -> list[Stamped]:
         """The destination's own commits, the newest first, from its lake."""
-        held = _existing(self._view.destinations, id)
+        held = _existing(self._view.destinations, destination)
         config = self._reconciler.config
         try:
             lake = Lakes(config, self._environ).published(held.message(config.pipeline))
@@ -295,7 +313,7 @@ class DestinationService:
             raise Refused("not_visible", error.message, error.hint) from None
         try:
             with closing(CatalogReader(lake)) as catalog:
-                return catalog.history(f'"destination": "{id}"', limit, before)
+                return catalog.history(f'"destination": "{destination}"', limit, before)
         except LakeAbsent:
             return []
 
@@ -338,10 +356,10 @@ def _require_free(held: Mapping[str, Registered], taken: UniquenessIndex, declar
     _require_unique(taken, declared)
 
 
-def _existing(held: Mapping[str, Registered], id: str) -> Registered:
-    known = held.get(id)
+def _existing(held: Mapping[str, Registered], destination: str) -> Registered:
+    known = held.get(destination)
     if known is None or known.removed:
-        raise Refused("not_found", f"there is no destination {id}", "GET …/destinations lists them")
+        raise Refused("not_found", f"there is no destination {destination}", "GET …/destinations lists them")
     return known
 
 
@@ -351,8 +369,10 @@ def _require_same(known: Registered, same: Same) -> None:
         raise Refused("precondition_failed", said, "GET it again, then decide")
 
 
-def _declared_by_file(id: str) -> Refused:
-    return Refused("declared_by_file", f"the file declares {id}", "change the file, and send SIGHUP to control")
+def _declared_by_file(destination: str) -> Refused:
+    return Refused(
+        "declared_by_file", f"the file declares {destination}", "change the file, and send SIGHUP to control"
+    )
 
 
 def _require_unique(taken: UniquenessIndex, declared: Declared) -> None:

@@ -27,7 +27,8 @@ from shared.config.model import PLACEHOLDER, Config, Template
 from shared.config.template_rules import has_own_lake
 from shared.contracts.digest import value_digest
 from shared.contracts.errors import DependencyError, DestinationError, ViaduckError
-from shared.contracts.messages import LakeRef, Offered
+from shared.contracts.messages import LakeRef
+from shared.contracts.reports import Offered
 from shared.runtime.background import Background
 
 log = structlog.get_logger(__name__)
@@ -167,16 +168,16 @@ class Discovery:
 
     # -- what operators answer ----------------------------------------------------------------------------------------
 
-    def accept(self, id: str, author: str | None) -> Done:
+    def accept(self, proposal_id: str, author: str | None) -> Done:
         """Make it a destination. Raises ``Refused``, ``InvalidEntry``, ``ViaduckError`` and ``DependencyError``."""
-        done = self._create(self._there(id).sighting, author, lambda _: None, None)
-        self.proposals.forget(id)
+        done = self._create(self._there(proposal_id).sighting, author, lambda _: None, None)
+        self.proposals.forget(proposal_id)
         return done
 
-    def dismiss(self, id: str, author: str | None) -> Proposal:
+    def dismiss(self, proposal_id: str, author: str | None) -> Proposal:
         """Remember that it was dismissed. Raises ``Refused`` and ``DependencyError``."""
-        found = self.proposals.dismiss(self._there(id).id, author, self._now())
-        return self._there(id) if found is None else found
+        found = self.proposals.dismiss(self._there(proposal_id).id, author, self._now())
+        return self._there(proposal_id) if found is None else found
 
     def waiting(self) -> list[Proposal]:
         """All proposals of values that have no destination. Raises ``DependencyError``."""
@@ -188,10 +189,10 @@ class Discovery:
         template = self._reconciler.config.template
         return id_of(template, proposal.sighting.name) if template.is_given else None
 
-    def _there(self, id: str) -> Proposal:
-        found = self.proposals.find(id)
+    def _there(self, proposal_id: str) -> Proposal:
+        found = self.proposals.find(proposal_id)
         if found is None:
-            raise Refused("not_found", f"there is no proposal {id}", "GET …/proposals lists them")
+            raise Refused("not_found", f"there is no proposal {proposal_id}", "GET …/proposals lists them")
         return found
 
     # -- making one ---------------------------------------------------------------------------------------------------

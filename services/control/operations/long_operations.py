@@ -74,9 +74,9 @@ class Operations:
         """In the transaction that begins the life which it waits for."""
         con.execute(insert(operations).values(pipeline=self._pipeline, **_row(operation)))
 
-    def find(self, id: str) -> Operation | None:
+    def find(self, operation_id: str) -> Operation | None:
         with self._database.transaction() as con:
-            mine = select(operations).where(operations.c.pipeline == self._pipeline, operations.c.id == id)
+            mine = select(operations).where(operations.c.pipeline == self._pipeline, operations.c.id == operation_id)
             row = con.execute(mine).mappings().first()
         return None if row is None else _operation(row)
 

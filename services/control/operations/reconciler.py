@@ -138,7 +138,7 @@ class Reconciler:
         revision = self._revision("applier")
 
         def decide(held: Mapping[str, Registered]) -> list[Registered]:
-            known = [(held[id], progress) for id, progress in asks.items() if id in held]  # noqa: A001
+            known = [(held[name], progress) for name, progress in asks.items() if name in held]
             answered = [(each, answer(each, progress, self._on_gap, revision)) for each, progress in known]
             return [after for before, after in answered if after is not before]
 
@@ -164,7 +164,7 @@ class Reconciler:
         if held is before:
             return []
         self._hold(held)
-        changed = [each for id, each in held.items() if each is not before.get(id)]  # noqa: A001
+        changed = [each for name, each in held.items() if each is not before.get(name)]
         self._announcer.announce(changed)
         return changed
 

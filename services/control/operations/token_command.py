@@ -30,11 +30,11 @@ def tokens(config: Config) -> list[dict[str, Any]]:
         return [shown(each) for each in Tokens(database).all()]
 
 
-def revoke(config: Config, id: str) -> None:
+def revoke(config: Config, token_id: str) -> None:
     """Raises ``ConfigError`` where there is no such token."""
     with closing(_database(config)) as database:
-        if not Tokens(database).revoke(id, datetime.now(UTC), _author()):
-            raise ConfigError([f"{id}: there is no such token that is still valid; see `viaduck token list`"])
+        if not Tokens(database).revoke(token_id, datetime.now(UTC), _author()):
+            raise ConfigError([f"{token_id}: there is no such token that is still valid; see `viaduck token list`"])
 
 
 def _author() -> str:

@@ -7,8 +7,8 @@ from urllib.parse import parse_qs
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
+from services.control.page.problem_pages import local
 from services.control.page.templates import answer
-from services.control.page.trouble import local
 from services.control.web.guard import SESSION_FOR_S, Guard
 from services.control.web.middleware import address_of, sessions_of
 from services.control.web.problems import Problem
@@ -20,8 +20,8 @@ MAX_FORM, MAX_FIELDS = 64_000, 50
 
 
 @router.get("/login", response_class=HTMLResponse)
-def ask(request: Request, next: str | None = None) -> HTMLResponse:
-    return answer(request, "login.html", refused=None, next=local(next))
+def ask(request: Request) -> HTMLResponse:
+    return answer(request, "login.html", refused=None, next=local(request.query_params.get("next")))
 
 
 @router.post("/login")

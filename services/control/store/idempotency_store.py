@@ -46,13 +46,13 @@ class Answers:
         self._held: OrderedDict[tuple[str, str], Held] = OrderedDict()
         self._bytes = 0
 
-    def begin(self, caller: str, key: str, print: str) -> Held | None:
+    def begin(self, caller: str, key: str, fingerprint: str) -> Held | None:
         """What is held of an earlier request with this key; None where this is the first, which is noted."""
         with self._lock:
             self._forget()
             found = self._held.get((caller, key))
             if found is None:
-                self._held[caller, key] = Held(print, self._clock() + KEPT_FOR_S)
+                self._held[caller, key] = Held(fingerprint, self._clock() + KEPT_FOR_S)
             return found
 
     def end(self, caller: str, key: str, answer: Kept | None) -> None:

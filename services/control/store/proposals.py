@@ -47,9 +47,9 @@ class Proposals:
         with self._database.transaction() as con:
             return self._all(con)
 
-    def find(self, id: str) -> Proposal | None:
+    def find(self, proposal_id: str) -> Proposal | None:
         with self._database.transaction() as con:
-            return self._find(con, id)
+            return self._find(con, proposal_id)
 
     def keep(self, decided: Collection[tuple[Sighting, Decision]], gone: Collection[str], at: datetime) -> None:
         """Remember what was decided, as far as there is room, and forget those that have a destination by now."""
@@ -67,36 +67,38 @@ class Proposals:
                     told = {**_told(sighting, decision), "updated_at": at}
                     con.execute(update(proposals).where(*self._at(sighting.id)).values(told))
 
-    def forget(self, id: str) -> None:
+    def forget(self, proposal_id: str) -> None:
         """It has a destination."""
         with self._database.transaction() as con:
-            self._forget(con, [id])
+            self._forget(con, [proposal_id])
 
-    def dismiss(self, id: str, author: str | None, at: datetime) -> Proposal | None:
+    def dismiss(self, proposal_id: str, author: str | None, at: datetime) -> Proposal | None:
         """Remember that an operator does not want it; None where there is no such proposal. Written to the trail."""
         with self._database.transaction() as con:
             version = self._lock(con)
-            found = self._find(con, id)
+            found = self._find(con, proposal_id)
             if found is None or found.state == "dismissed":
                 return found
-            con.execute(update(proposals).where(*self._at(id)).values(state="dismissed", author=author, updated_at=at))
+            con.execute(
+                update(proposals).where(*self._at(proposal_id)).values(state="dismissed", author=author, updated_at=at)
+            )
             con.execute(insert(audit).values(**self._deed(found, version), author=author, at=at))
-            return self._find(con, id)
+            return self._find(con, proposal_id)
 
     def _lock(self, con: Connection) -> int:
         """The pipeline's version. Two controls must not both write a proposal for the first time."""
         mine = select(pipelines.c.version).where(pipelines.c.name == self._pipeline).with_for_update()
         return con.execute(mine).scalar() or 0
 
-    def _at(self, id: str) -> tuple[Any, ...]:
-        return proposals.c.pipeline == self._pipeline, proposals.c.id == id
+    def _at(self, proposal_id: str) -> tuple[Any, ...]:
+        return proposals.c.pipeline == self._pipeline, proposals.c.id == proposal_id
 
     def _all(self, con: Connection) -> dict[str, Proposal]:
         rows = con.execute(select(proposals).where(proposals.c.pipeline == self._pipeline)).mappings()
         return {row["id"]: _proposal(row) for row in rows}
 
-    def _find(self, con: Connection, id: str) -> Proposal | None:
-        row = con.execute(select(proposals).where(*self._at(id))).mappings().first()
+    def _find(self, con: Connection, proposal_id: str) -> Proposal | None:
+        row = con.execute(select(proposals).where(*self._at(proposal_id))).mappings().first()
         return None if row is None else _proposal(row)
 
     def _forget(self, con: Connection, ids: Iterable[str]) -> None:

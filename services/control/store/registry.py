@@ -169,11 +169,11 @@ class Registry:
         )
 
 
-def _row(pipeline: str, id: str, held: Registered) -> dict[str, Any]:
+def _row(pipeline: str, destination: str, held: Registered) -> dict[str, Any]:
     """Parameters of ``UPDATE`` and ``INSERT``; a destination that is written first is created at its revision."""
     return {
         "of_pipeline": pipeline,
-        "of_id": id,
+        "of_id": destination,
         "spec": _DECLARED.dump_json(held.declared, exclude={"id", "routing_value"}).decode(),
         "routing_value": held.declared.routing_value,
         "generation": held.generation,

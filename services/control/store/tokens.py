@@ -100,29 +100,29 @@ class Tokens:
         pipelines: Collection[str] | None = None,
     ) -> tuple[Token, str]:
         """A new token and its text, which is not stored."""
-        id, secret, salt = secrets.token_hex(8), secrets.token_urlsafe(32), secrets.token_hex(16)  # noqa: A001
+        token_id, secret, salt = secrets.token_hex(8), secrets.token_urlsafe(32), secrets.token_hex(16)
         only = None if pipelines is None else frozenset(pipelines)
-        token = Token(id, name, scope, salt, _digest(salt, secret), author, at, pipelines=only)
+        token = Token(token_id, name, scope, salt, _digest(salt, secret), author, at, pipelines=only)
         kept = None if only is None else json.dumps(sorted(only))
         with self._lock:
             with self._database.transaction() as con:
                 con.execute(insert(tokens).values(**{**vars(token), "pipelines": kept}))
-                told = {"token": id, "name": name, "scope": scope, "pipelines": kept}
+                told = {"token": token_id, "name": name, "scope": scope, "pipelines": kept}
                 note(con, SERVER, "token_created", author, at, told)
             if self._valid is not None:
-                self._valid = {**self._valid, id: token}
-        return token, f"{PREFIX}_{id}_{secret}"
+                self._valid = {**self._valid, token_id: token}
+        return token, f"{PREFIX}_{token_id}_{secret}"
 
-    def revoke(self, id: str, at: datetime, author: str | None = None) -> bool:
+    def revoke(self, token_id: str, at: datetime, author: str | None = None) -> bool:
         """Whether there was such a token that was not revoked before."""
         with self._lock:
             with self._database.transaction() as con:
-                valid = (tokens.c.id == id) & tokens.c.revoked_at.is_(None)
+                valid = (tokens.c.id == token_id) & tokens.c.revoked_at.is_(None)
                 changed = con.execute(update(tokens).where(valid).values(revoked_at=at, revoked_by=author)).rowcount
                 if changed == 1:
-                    note(con, SERVER, "token_revoked", author, at, {"token": id})
+                    note(con, SERVER, "token_revoked", author, at, {"token": token_id})
             if self._valid is not None:
-                self._valid = {other: each for other, each in self._valid.items() if other != id}
+                self._valid = {other: each for other, each in self._valid.items() if other != token_id}
         return changed == 1
 
     def all(self, limit: int | None = None, after: Token | None = None) -> list[Token]:
@@ -134,10 +134,10 @@ class Tokens:
         with self._database.transaction() as con:
             return [_token(row) for row in con.execute(found).mappings()]
 
-    def find(self, id: str) -> Token | None:
+    def find(self, token_id: str) -> Token | None:
         """A token, revoked or not: tokens are never deleted."""
         with self._database.transaction() as con:
-            row = con.execute(select(tokens).where(tokens.c.id == id)).mappings().first()
+            row = con.execute(select(tokens).where(tokens.c.id == token_id)).mappings().first()
         return None if row is None else _token(row)
 
     def any_valid(self) -> bool:
@@ -147,8 +147,8 @@ class Tokens:
     def check(self, text: str) -> Token | None:
         """The token with this text; None for an unknown or revoked token."""
         prefix, _, rest = text.partition("_")
-        id, _, secret = rest.partition("_")  # noqa: A001
-        token = self._known().get(id)
+        token_id, _, secret = rest.partition("_")
+        token = self._known().get(token_id)
         if prefix != PREFIX or token is None:
             return None
         return token if hmac.compare_digest(_digest(token.salt, secret), token.digest) else None

@@ -16,8 +16,9 @@ from services.control.store.audit_log import Rebuilt
 from services.control.view.frontier import FrontierReport, Published, Trusted, of
 from services.control.view.lake_health import KnownHealth
 from services.control.view.observed_state import Seen
-from shared.contracts.messages import DesiredState, Lagging, Problem
+from shared.contracts.messages import DesiredState, Problem
 from shared.contracts.ranges import NOT_SEEDED
+from shared.contracts.reports import Lagging
 from shared.runtime.backoff import delay_s
 
 State = Literal["seeding", "running", "paused", "stopped", "parked", "removing"]
@@ -156,9 +157,9 @@ class View:
     health: Mapping[str, KnownHealth] = field(default_factory=dict)
     source_health: KnownHealth | None = None
 
-    def health_of(self, id: str) -> KnownHealth | None:
+    def health_of(self, destination: str) -> KnownHealth | None:
         """What the last looks at a destination's lake in its present life came to; None before the first."""
-        known, held = self.health.get(id), self.destinations.get(id)
+        known, held = self.health.get(destination), self.destinations.get(destination)
         return known if known is not None and held is not None and known.generation == held.generation else None
 
     @cached_property
@@ -181,16 +182,16 @@ class View:
         return {name: _standing(self, name, held, head) for name, held in self.destinations.items()}
 
 
-def status(view: View, id: str) -> Status:
+def status(view: View, destination: str) -> Status:
     """Raises ``KeyError`` for a destination that there is none of."""
-    held = view.destinations[id]
-    seen = _of_this_life(view.seen.get(id), held)
-    trusted = of(view.trusted, id, held.generation)
+    held = view.destinations[destination]
+    seen = _of_this_life(view.seen.get(destination), held)
+    trusted = of(view.trusted, destination, held.generation)
     position = _snapshot(None if seen is None else seen.position)
-    known = _known_through(seen, trusted, id)
+    known = _known_through(seen, trusted, destination)
     head = view.source_snapshot
     return Status(
-        id=id,
+        id=destination,
         pipeline=view.pipeline,
         routing_value=held.declared.routing_value,
         state=_state(held, seen, known),
@@ -199,11 +200,11 @@ def status(view: View, id: str) -> Status:
         known_through=known,
         source_snapshot=head,
         lag_snapshots=_lag_snapshots(view, trusted, head, known),
-        lag_seconds=_lag_seconds(view, trusted, id, known),
+        lag_seconds=_lag_seconds(view, trusted, destination, known),
         rows_applied=0 if seen is None or seen.rows_applied is None else seen.rows_applied,
         last_applied_at=None if seen is None else seen.last_applied_at,
         managed_by=held.managed_by,
-        error=_error(seen, held, None if trusted is None else trusted.report.lagging.get(id)),
+        error=_error(seen, held, None if trusted is None else trusted.report.lagging.get(destination)),
     )
 
 
@@ -261,33 +262,33 @@ def _frontier(reports: Iterable[FrontierReport]) -> FrontierStatus | None:
     )
 
 
-def _standing(view: View, id: str, held: Registered, head: int | None) -> StatusSummary:
-    seen = _of_this_life(view.seen.get(id), held)
-    trusted = of(view.trusted, id, held.generation)
-    known = _known_through(seen, trusted, id)
+def _standing(view: View, destination: str, held: Registered, head: int | None) -> StatusSummary:
+    seen = _of_this_life(view.seen.get(destination), held)
+    trusted = of(view.trusted, destination, held.generation)
+    known = _known_through(seen, trusted, destination)
     state = _state(held, seen, known)
     complaint = None if seen is None else _complaint(seen, held)
     return StatusSummary(
         state,
         None if seen is None else _snapshot(seen.position),
-        _lag_seconds(view, trusted, id, known),
+        _lag_seconds(view, trusted, destination, known),
         None if complaint is None else complaint.type,
-        state in OFF or (not _is_unsure(view, trusted) and _is_exact(trusted, known, head, id)),
+        state in OFF or (not _is_unsure(view, trusted) and _is_exact(trusted, known, head, destination)),
     )
 
 
-def _is_exact(trusted: Trusted | None, known: int | None, head: int | None, id: str) -> bool:
+def _is_exact(trusted: Trusted | None, known: int | None, head: int | None, destination: str) -> bool:
     if trusted is None or known is None or head is None:
         return False
-    return known >= head and id not in trusted.report.lagging
+    return known >= head and destination not in trusted.report.lagging
 
 
 def _of_this_life(seen: Seen | None, held: Registered) -> Seen | None:
     return seen if seen is not None and seen.generation == held.generation else None
 
 
-def _known_through(seen: Seen | None, trusted: Trusted | None, id: str) -> int | None:
-    known = NOT_SEEDED if trusted is None else trusted.known_through(id)
+def _known_through(seen: Seen | None, trusted: Trusted | None, destination: str) -> int | None:
+    known = NOT_SEEDED if trusted is None else trusted.known_through(destination)
     for said in () if seen is None else (seen.position, seen.through):
         if said is not None and said > known:
             known = said
@@ -351,12 +352,12 @@ def _lag_snapshots(view: View, trusted: Trusted | None, head: int | None, known:
     return max(0, head - known)
 
 
-def _lag_seconds(view: View, trusted: Trusted | None, id: str, known_through: int | None) -> float | None:
+def _lag_seconds(view: View, trusted: Trusted | None, destination: str, known_through: int | None) -> float | None:
     """Null if the destination was never reached, the reader is silent, or it knows of other destinations than control
     has published: the lag is unknown then, so 0 would be wrong."""
     if trusted is None or _is_unsure(view, trusted):
         return None
-    lagging = trusted.report.lagging.get(id)
+    lagging = trusted.report.lagging.get(destination)
     if lagging is None:
         return 0.0
     return (lagging.lag_seconds or None) if known_through is None else lagging.lag_seconds

@@ -17,7 +17,8 @@ from functools import lru_cache
 from shared.config.model import Partition
 from shared.config.partition import assigned
 from shared.contracts.digest import digest
-from shared.contracts.messages import Frontier, Lagging, Problem, Share
+from shared.contracts.messages import Problem
+from shared.contracts.reports import Frontier, Lagging, Share
 
 UNHEARD_AFTER_S = 20.0
 """A reader reports every five seconds; the last report of a reader that is silent for longer may be outdated."""
@@ -88,11 +89,11 @@ class Trusted:
     report: FrontierReport
     generations: Mapping[str, int]
 
-    def speaks_of(self, id: str, generation: int) -> bool:
-        return self.generations.get(id) == generation and holds(self.report.share, id)
+    def speaks_of(self, destination: str, generation: int) -> bool:
+        return self.generations.get(destination) == generation and holds(self.report.share, destination)
 
-    def known_through(self, id: str) -> int:
-        lagging = self.report.lagging.get(id)
+    def known_through(self, destination: str) -> int:
+        lagging = self.report.lagging.get(destination)
         return self.report.head if lagging is None else lagging.known_through
 
     @property
@@ -176,8 +177,8 @@ class Frontiers:
         return tuple(sorted(self._trusted.values(), key=lambda trusted: trusted.order, reverse=True))
 
 
-def holds(share: Share, id: str) -> bool:
-    return share.mode == "all" or assigned(_partition(share), id)
+def holds(share: Share, destination: str) -> bool:
+    return share.mode == "all" or assigned(_partition(share), destination)
 
 
 @lru_cache(maxsize=256)
@@ -185,10 +186,10 @@ def _partition(share: Share) -> Partition:
     return Partition.model_validate(share.model_dump())
 
 
-def of(trusted: Iterable[Trusted], id: str, generation: int) -> Trusted | None:
+def of(trusted: Iterable[Trusted], destination: str, generation: int) -> Trusted | None:
     """Whose word counts for a destination: the furthest frontier that speaks of it; ``trusted`` is in that order."""
     for each in trusted:  # thousands of times a second: a generator would cost twice as much
-        if each.speaks_of(id, generation):
+        if each.speaks_of(destination, generation):
             return each
     return None
 

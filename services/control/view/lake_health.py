@@ -9,7 +9,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from shared.contracts.messages import LakeFigures, LakeHealth, Problem
+from shared.contracts.messages import Problem
+from shared.contracts.reports import LakeFigures, LakeHealth
 
 UNKNOWN = float("inf")
 """The rank of a lake that was not looked at yet: it comes last, in any order."""
@@ -115,11 +116,13 @@ class Health(BaseModel):
     error: Problem | None = None
 
 
-def shown(pipeline: str, id: str | None, known: KnownHealth | None) -> Health:
+def shown(pipeline: str, destination: str | None, known: KnownHealth | None) -> Health:
     """What users see of it."""
     if known is None:
-        return Health(id=id, pipeline=pipeline)
+        return Health(id=destination, pipeline=pipeline)
     figures = known.figures
     values = {} if figures is None else {**figures.model_dump(), "small_file_share": round(figures.small_file_share, 4)}
     failed_at = None if known.error is None else known.told_at
-    return Health(id=id, pipeline=pipeline, looked_at=known.looked_at, failed_at=failed_at, error=known.error, **values)
+    return Health(
+        id=destination, pipeline=pipeline, looked_at=known.looked_at, failed_at=failed_at, error=known.error, **values
+    )

@@ -16,7 +16,8 @@ from services.control.view.destination_status import View
 from services.control.view.frontier import Frontiers, Published
 from services.control.view.lake_health import KnownHealth
 from services.control.view.observed_state import Seen
-from shared.contracts.messages import Frontier, ItemKind, LakeHealth, Offer, Offered, Outcome, Progress, Told
+from shared.contracts.messages import ItemKind, Outcome, Progress
+from shared.contracts.reports import Frontier, LakeHealth, Offer, Offered, Told
 
 ASKING = frozenset({Outcome.PARKED, Outcome.FENCED})
 """Answers that may want something of the registry; so does every one to a ``drop``."""
@@ -56,15 +57,15 @@ class StatusStore:
 
     def hold(self, held: Mapping[str, Registered]) -> None:
         """Show what the registry holds now."""
-        live = {id: each for id, each in held.items() if not each.removed}  # noqa: A001
+        live = {name: each for name, each in held.items() if not each.removed}
         published = Published(
-            {id: each.generation for id, each in live.items()},  # noqa: A001
-            {id: each.revision.id for id, each in live.items()},  # noqa: A001
+            {name: each.generation for name, each in live.items()},
+            {name: each.revision.id for name, each in live.items()},
         )
         gone = held.keys() - live.keys()
         with self._lock:
-            self._seen = {id: each for id, each in self._seen.items() if id not in gone}  # noqa: A001
-            self._health = {id: each for id, each in self._health.items() if id not in gone}  # noqa: A001
+            self._seen = {name: each for name, each in self._seen.items() if name not in gone}
+            self._health = {name: each for name, each in self._health.items() if name not in gone}
             self._destinations, self._published, self._view = live, published, None
             self._frontiers.trust(published)
 

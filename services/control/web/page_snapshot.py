@@ -69,8 +69,8 @@ class Statuses(Mapping[str, Status]):
     def __init__(self, view: View) -> None:
         self.view = view
 
-    def __getitem__(self, id: str) -> Status:
-        return status(self.view, id)
+    def __getitem__(self, destination: str) -> Status:
+        return status(self.view, destination)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.view.destinations)

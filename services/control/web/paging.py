@@ -71,17 +71,17 @@ def read_number(cursor: str | None) -> int | None:
     return int(found)
 
 
-def write_id(id: str) -> str:
+def write_id(last: str) -> str:
     """For a list of what is never forgotten: its place is where that one has it."""
-    return _write(id)
+    return _write(last)
 
 
 def read_id(cursor: str | None, find: Callable[[str], Found | None]) -> Found | None:
     """What a page ended with. Raises ``Problem`` for a cursor that is none of a list of such."""
     if cursor is None:
         return None
-    id = _read(cursor)  # noqa: A001
-    found = find(id) if isinstance(id, str) and id.isalnum() and id.isascii() else None
+    last = _read(cursor)
+    found = find(last) if isinstance(last, str) and last.isalnum() and last.isascii() else None
     if found is None:
         raise _none_of_ours()
     return found

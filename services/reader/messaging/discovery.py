@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from services.reader.messaging.work_publisher import WorkPublisher
 from services.reader.source.unrouted_values import UnroutedValues
-from shared.contracts.messages import Offered
+from shared.contracts.reports import Offered
 
 PAUSE_S = 2.0
 """Between two offers that say something new."""

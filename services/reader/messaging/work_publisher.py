@@ -10,17 +10,8 @@ import structlog
 from services.reader.messaging.message_decoder import Undelivered, Unsaid
 from services.reader.planner.actions import Action, Park, Republish, Send
 from services.reader.planner.frontier import Page
-from shared.contracts.messages import (
-    Frontier,
-    ItemKind,
-    Offer,
-    Offered,
-    Outcome,
-    Progress,
-    Share,
-    WorkItem,
-    now,
-)
+from shared.contracts.messages import ItemKind, Outcome, Progress, WorkItem, now
+from shared.contracts.reports import Frontier, Offer, Offered, Share
 from shared.kafka.sender import Sender
 from shared.kafka.topics import Topics
 

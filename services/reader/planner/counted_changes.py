@@ -40,9 +40,9 @@ class Step:
         return value in self.rows
 
 
-def nothing(range: Range, *, pinned: bool) -> Step:
+def nothing(snapshots: Range, *, pinned: bool) -> Step:
     """The step over a range without changes."""
-    return Step(range, {}, pinned=pinned)
+    return Step(snapshots, {}, pinned=pinned)
 
 
 def merged(older: Step, newer: Step) -> Step:
@@ -59,18 +59,18 @@ def merged(older: Step, newer: Step) -> Step:
     )
 
 
-def segments(appended_rows: Sequence[tuple[int, int]], range: Range, limit: int) -> list[Range]:
+def segments(appended_rows: Sequence[tuple[int, int]], snapshots: Range, limit: int) -> list[Range]:
     """Cut a range at snapshot borders into segments of at most ``limit`` rows.
 
     ``appended_rows`` are (snapshot, rows) in order. A snapshot is never cut: one with more rows than the limit is a
     segment by itself. TLA: ``Changes`` may end anywhere.
     """
-    cuts, start, filled = [], range.after, 0
+    cuts, start, filled = [], snapshots.after, 0
     for snapshot, rows in appended_rows:
         border = snapshot - 1
         if filled and filled + rows > limit and border > start:
             cuts.append(Range(start, border))
             start, filled = border, 0
         filled += rows
-    cuts.append(Range(start, range.through))
+    cuts.append(Range(start, snapshots.through))
     return cuts

@@ -9,8 +9,9 @@ from datetime import datetime
 from services.reader.planner.destination_state import DestinationState
 from services.reader.planner.plan import Planner
 from services.reader.planner.source_problems import is_cut_off
-from shared.contracts.messages import Lagging, Problem
+from shared.contracts.messages import Problem
 from shared.contracts.ranges import NOT_SEEDED
+from shared.contracts.reports import Lagging
 
 MOST_PER_PAGE = 2_000
 

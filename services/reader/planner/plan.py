@@ -400,11 +400,11 @@ class Planner:
     def _settle_all(self) -> None:
         self._dirty.update((tracked.name, None) for tracked in self._tracked.values() if self._settle(tracked))
 
-    def _follow(self, tracked: DestinationState, next: Next, now_s: float) -> None:
-        if next is Next.BACK_OFF:
+    def _follow(self, tracked: DestinationState, following: Next, now_s: float) -> None:
+        if following is Next.BACK_OFF:
             tracked.attempts += 1
             self._wait(tracked, delay_s(tracked.attempts, self._jitter()), now_s)
-        elif next is Next.GO_ON:
+        elif following is Next.GO_ON:
             tracked.attempts, tracked.trouble = 0, None
 
     def _wait(self, tracked: DestinationState, seconds: float, now_s: float) -> None:

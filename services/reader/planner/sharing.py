@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from shared.contracts.messages import Frontier, Share
+from shared.contracts.reports import Frontier, Share
 
 SILENT_AFTER_S = 30.0
 """Readers publish a frontier every 5 s; a reader that was silent for this long no longer counts."""

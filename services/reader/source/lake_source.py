@@ -14,8 +14,8 @@ from shared.config.catalogs import ResolvedLake
 from shared.config.model import Config
 from shared.contracts.digest import VALUE_DIGITS
 from shared.contracts.errors import SourceError, ViaduckError
-from shared.contracts.messages import LONGEST_OFFERED, MOST_OFFERED, Offered
 from shared.contracts.ranges import NOT_SEEDED, Range
+from shared.contracts.reports import LONGEST_OFFERED, MOST_OFFERED, Offered
 from shared.lake.catalog import CatalogReader, Column, Head, TableInfo, Touch
 from shared.lake.column_history import breaks
 from shared.lake.routing_value import not_routed
@@ -95,15 +95,15 @@ class Source:
             notice=layout.notice(table.schema, table.name),
         )
 
-    def cuts(self, range: Range) -> list[Cut]:
+    def cuts(self, snapshots: Range) -> list[Cut]:
         """How a range is to be counted, from metadata alone, oldest part first. Raises ``Expired``."""
         with _as_source():
-            if not self._catalog.exists(range.after):
-                raise Expired(range.after)
-            touches = self._catalog.touching(self._known().table_id, range)
-            if all(touch.is_maintenance for touch in touches) and self._catalog.contiguous(range):
-                return [Cut(range, pinned=self._append_only)]
-            return self._append_cuts(range, touches) if self._append_only else self._change_cuts(range, touches)
+            if not self._catalog.exists(snapshots.after):
+                raise Expired(snapshots.after)
+            touches = self._catalog.touching(self._known().table_id, snapshots)
+            if all(touch.is_maintenance for touch in touches) and self._catalog.contiguous(snapshots):
+                return [Cut(snapshots, pinned=self._append_only)]
+            return self._append_cuts(snapshots, touches) if self._append_only else self._change_cuts(snapshots, touches)
 
     def count(self, cut: Cut, routed: Collection[str]) -> Step:
         """Count one cut, for all values; what is of none of the ``routed`` ones is counted apart."""
@@ -137,7 +137,7 @@ class Source:
     def _insertions(self, parts: Sequence[Range]) -> Images:
         return self._counter.changes(self._routing(), [self._readable(part) for part in parts], [])
 
-    def _changes(self, range: Range) -> Images:
+    def _changes(self, snapshots: Range) -> Images:
         """What a range inserted and deleted, or more.
 
         Deletes can be missing from a range's feed once maintenance has come after it (HAZARDS, time travel); read up to
@@ -145,48 +145,50 @@ class Source:
         """
         for _ in COUNT_TRIES:
             head = self._catalog.head().snapshot
-            end = head if self._maintained(Range(range.through, max(head, range.through))) else range.through
-            whole = self._readable(Range(range.after, end))
+            end = (
+                head if self._maintained(Range(snapshots.through, max(head, snapshots.through))) else snapshots.through
+            )
+            whole = self._readable(Range(snapshots.after, end))
             images = self._counter.changes(self._routing(), [whole], [whole])
             if not self._maintained(Range(end, max(end, self._catalog.head().snapshot))):
                 return images
         raise SourceError(
             "source_unreachable",
-            f"maintenance kept coming while {range} was counted",
+            f"maintenance kept coming while {snapshots} was counted",
             "it is counted again automatically",
         )
 
-    def _maintained(self, range: Range) -> bool:
-        return any(touch.is_maintenance for touch in self._catalog.touching(self._known().table_id, range))
+    def _maintained(self, snapshots: Range) -> bool:
+        return any(touch.is_maintenance for touch in self._catalog.touching(self._known().table_id, snapshots))
 
-    def _append_cuts(self, range: Range, touches: Sequence[Touch]) -> list[Cut]:
+    def _append_cuts(self, snapshots: Range, touches: Sequence[Touch]) -> list[Cut]:
         """A pipeline without keys counts what was inserted, and nothing that maintenance shows as inserted (H5)."""
         cuts = []
-        for part in self._segments(range):
+        for part in self._segments(snapshots):
             within = [touch for touch in touches if part.after < touch.snapshot <= part.through]
             cuts.append(Cut(part, tuple(insertion_runs(part, within)), (), True, _oldest(within)))
         return cuts
 
-    def _change_cuts(self, range: Range, touches: Sequence[Touch]) -> list[Cut]:
+    def _change_cuts(self, snapshots: Range, touches: Sequence[Touch]) -> list[Cut]:
         """A range that provably only appended needs no deletions scan, and may be cut into segments if it is long."""
-        if not self._catalog.only_appended(self._known().table_id, range):
-            return [Cut(range, (range,), (range,), False, _oldest(touches))]
-        parts = self._segments(range)
+        if not self._catalog.only_appended(self._known().table_id, snapshots):
+            return [Cut(snapshots, (snapshots,), (snapshots,), False, _oldest(touches))]
+        parts = self._segments(snapshots)
         cuts = []
         for part in parts:
             within = [touch for touch in touches if part.after < touch.snapshot <= part.through]
             cuts.append(Cut(part, (part,) if within else (), (), len(parts) > 1, _oldest(within)))
         return cuts
 
-    def _segments(self, range: Range) -> list[Range]:
-        rows = self._catalog.appended_rows(self._known().table_id, range)
-        return segments(rows, range, self._segment_rows)
+    def _segments(self, snapshots: Range) -> list[Range]:
+        rows = self._catalog.appended_rows(self._known().table_id, snapshots)
+        return segments(rows, snapshots, self._segment_rows)
 
-    def _readable(self, range: Range) -> Range:
+    def _readable(self, snapshots: Range) -> Range:
         """Both bounds must still exist; beginning one snapshot early only counts more, harmlessly."""
-        first, _ = range.inclusive()
-        is_gone = range.after > 0 and not self._catalog.exists(first)
-        return Range(range.after - 1, range.through) if is_gone else range
+        first, _ = snapshots.inclusive()
+        is_gone = snapshots.after > 0 and not self._catalog.exists(first)
+        return Range(snapshots.after - 1, snapshots.through) if is_gone else snapshots
 
     def _known(self) -> TableInfo:
         if self._table is None:

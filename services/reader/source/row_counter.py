@@ -13,10 +13,10 @@ from shared.config.catalogs import ResolvedLake
 from shared.contracts.errors import ViaduckError
 from shared.contracts.ranges import Range
 from shared.lake.attach import attach, scanners
+from shared.lake.attached_state import AttachedState
 from shared.lake.catalog import CatalogReader, Column
 from shared.lake.engine import connect, read_whole, release
 from shared.lake.failure import classify, loses_attachment
-from shared.lake.remembered import Remembered
 from shared.lake.routing_value import spelled
 from shared.lake.sql import ident, path
 
@@ -78,7 +78,7 @@ class Counter:
         self._schema = schema
         self._table = table
         self._con: duckdb.DuckDBPyConnection | None = None
-        self._remembered: Remembered | None = None
+        self._remembered: AttachedState | None = None
 
     def changes(self, routing: Column, inserted: Sequence[Range], deleted: Sequence[Range]) -> Images:
         """What the feed shows of these ranges' insertions and deletions, by routing value.
@@ -114,8 +114,8 @@ class Counter:
             release(self._con)
             self._con = self._remembered = None
 
-    def _arguments(self, range: Range) -> list[str | int]:
-        return [ALIAS, self._schema, self._table, *range.inclusive()]
+    def _arguments(self, snapshots: Range) -> list[str | int]:
+        return [ALIAS, self._schema, self._table, *snapshots.inclusive()]
 
     def _counted(self, routing: Column, relations: Sequence[str], bound: Sequence[list[str | int]]) -> list[Counts]:
         """Rows by routing value of each relation, with its bound values. Retried once on a new connection."""
@@ -164,7 +164,7 @@ class Counter:
             read_whole(con)
             try:
                 attach(con, ALIAS, self._lake, read_only=True)
-                self._remembered = Remembered(self._lake, self._catalog)
+                self._remembered = AttachedState(self._lake, self._catalog)
             except BaseException:
                 release(con)
                 raise

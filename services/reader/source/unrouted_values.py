@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 
 from services.reader.planner.counted_changes import Step
 from shared.contracts.digest import value_digest
-from shared.contracts.messages import LONGEST_OFFERED, MOST_OFFERED, Offered
+from shared.contracts.reports import LONGEST_OFFERED, MOST_OFFERED, Offered
 
 LOOK_AGAIN_AFTER_S = 60.0
 """Between two looks at all values, where there were more than could be remembered."""

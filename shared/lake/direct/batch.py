@@ -297,11 +297,11 @@ class _Batch:
             {"table": self.structure.table_id, "records": data.records, "row": data.records, "bytes": data.bytes},
         )
 
-    def _stats_of(self, table: int, records: int, row: int, bytes: int) -> Question:
+    def _stats_of(self, table: int, records: int, row: int, size: int) -> Question:
         return self._question(
             "UPDATE {}ducklake_table_stats SET record_count = :records, next_row_id = :row, file_size_bytes = :bytes"
             " WHERE table_id = :table",
-            {"table": table, "records": records, "row": row, "bytes": bytes},
+            {"table": table, "records": records, "row": row, "bytes": size},
         )
 
     def _column_stats(self) -> Iterable[Question]:

@@ -240,8 +240,8 @@ def _delete_rows(path: str, lost: Losing, snapshot: int | None) -> pa.Table:
     return pa.table([values for _, values in columns], schema=pa.schema([field for field, _ in columns]))
 
 
-def _field(name: str, type: pa.DataType, id: int) -> pa.Field:
-    return pa.field(name, type, metadata={"PARQUET:field_id": str(id)})
+def _field(name: str, arrow_type: pa.DataType, field_id: int) -> pa.Field:
+    return pa.field(name, arrow_type, metadata={"PARQUET:field_id": str(field_id)})
 
 
 def write_data(con: duckdb.DuckDBPyConnection, folder: str, rows: str, fields: Sequence[Field]) -> NewDataFile:

@@ -68,9 +68,9 @@ WIDEST: Mapping[str, tuple[str, str | None]] = {
 """
 
 
-def kind_of(type: str) -> str:
+def kind_of(declared: str) -> str:
     """A type without its parameters."""
-    return type.lower().partition("(")[0]
+    return declared.lower().partition("(")[0]
 
 
 @dataclass(frozen=True)
@@ -127,9 +127,9 @@ def _without_nul(text: str | None, end: str) -> str | None:
     return text.partition("\x00")[0] + end
 
 
-def are_comparable(stats: ColumnStats, type: str) -> bool:
+def are_comparable(stats: ColumnStats, declared: str) -> bool:
     """Whether kept bounds can be told from others. Bounds that no version writes may stand for anything."""
-    order = ORDERS[kind_of(type)]
+    order = ORDERS[kind_of(declared)]
     try:
         for bound in (stats.least, stats.greatest):
             if bound is not None:

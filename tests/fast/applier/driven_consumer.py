@@ -16,7 +16,8 @@ from services.applier.model.immediate_answers import answer
 from services.applier.model.task import Target
 from services.applier.pipeline_consumer import PipelineConsumer
 from shared.config.deployment import load_all
-from shared.contracts.messages import ItemKind, Outcome, Progress, WorkItem, parse_progress
+from shared.contracts.messages import ItemKind, Outcome, Progress, WorkItem
+from shared.contracts.reports import parse_progress
 from shared.kafka.publisher import Publisher
 from shared.kafka.record import Record
 from shared.kafka.settings import KafkaSettings

@@ -14,8 +14,10 @@ from services.applier.health_sweep import HealthSweep
 from services.applier.model.health_plan import LakeWanted, TableWanted, by_lake, in_order, is_ours
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.errors import DestinationError, ViaduckError
-from shared.contracts.messages import LakeHealth, parse_progress
+from shared.contracts.reports import LakeHealth, parse_progress
+from shared.kafka.record import Record
 from shared.lake.health import TableHealth
+from tests.fast.fake_sender import FakeSender
 
 FIGURES = TableHealth("1.0", 1, 2, 3, 4, 5, 6, 1, 8, 9, 10, 11, 0, datetime(2026, 1, 1, tzinfo=UTC), 60.0)
 EVERY_S = 900.0
@@ -68,22 +70,17 @@ class Reader:
         return [replace(self.figures, files=number) for number, _ in enumerate(tables)]
 
 
-@dataclass
-class Sent:
-    told: list[LakeHealth] = field(default_factory=list)
+class Sent(FakeSender):
+    @property
+    def told(self) -> list[LakeHealth]:
+        return [_health(record) for record in self.sent]
 
-    def send(
-        self,
-        topic: str,
-        key: str,
-        value: bytes | None,
-        headers: Mapping[str, str] | None = None,
-        on_delivery: Callable[[Exception | None], None] | None = None,
-    ) -> None:
-        message = parse_progress(value or b"")
-        assert isinstance(message, LakeHealth)
-        assert (topic, key) == ("viaduck.progress", message.key)
-        self.told.append(message)
+
+def _health(record: Record) -> LakeHealth:
+    message = parse_progress(record.value or b"")
+    assert isinstance(message, LakeHealth)
+    assert (record.topic, record.key) == ("viaduck.progress", message.key)
+    return message
 
 
 class Stage:
@@ -107,7 +104,7 @@ class Stage:
         return nullcontext(self.reader)
 
     def run(self, every_s: float = EVERY_S) -> dict[str, LakeHealth]:
-        self.sent.told.clear()
+        self.sent.sent.clear()
         self.reader.asked.clear()
         self.sweep.sweep(every_s)
         return {each.key: each for each in self.sent.told}

@@ -18,7 +18,8 @@ from services.applier.pipeline_consumer import PipelineConsumer
 from services.applier.worker.answer_files import write as write_answers
 from shared.config.deployment import load_all
 from shared.config.model import Poll
-from shared.contracts.messages import ItemKind, Outcome, Progress, parse_progress
+from shared.contracts.messages import ItemKind, Outcome, Progress
+from shared.contracts.reports import parse_progress
 from shared.kafka.embedded import EmbeddedBroker
 from shared.kafka.follower import Follower
 from shared.kafka.publisher import Publisher

@@ -10,16 +10,8 @@ from typing import Any
 from services.control.model.lifecycle import Declared, Registered, Revision
 from services.control.view.frontier import Published
 from shared.contracts.digest import digest
-from shared.contracts.messages import (
-    Frontier,
-    ItemKind,
-    Lagging,
-    LakeRef,
-    Outcome,
-    Problem,
-    Progress,
-    SeedMode,
-)
+from shared.contracts.messages import ItemKind, LakeRef, Outcome, Problem, Progress, SeedMode
+from shared.contracts.reports import Frontier, Lagging
 
 PIPELINE = "events"
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -34,7 +34,8 @@ from services.control.web.guard import Guard
 from shared.config import public_url
 from shared.config.deployment import Deployment
 from shared.contracts.digest import value_digest
-from shared.contracts.messages import LONGEST_OFFERED, Destination, Frontier, Offer, Offered, Outcome, Progress
+from shared.contracts.messages import Destination, Outcome, Progress
+from shared.contracts.reports import LONGEST_OFFERED, Frontier, Offer, Offered
 from shared.runtime.metrics_access import MetricsAccess
 from tests.fast.control.examples import PIPELINE, START, frontier, progress
 from tests.fast.control.fakes import FakeSource, FakeTopic

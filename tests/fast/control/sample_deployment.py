@@ -15,7 +15,8 @@ from services.control.operations.work_items import Work
 from services.control.store.audit_log import AuditLog
 from services.control.view.status_store import StatusStore
 from shared.config.catalogs import ResolvedLake
-from shared.contracts.messages import Frontier, ItemKind, Lagging, Outcome, Problem, Progress
+from shared.contracts.messages import ItemKind, Outcome, Problem, Progress
+from shared.contracts.reports import Frontier, Lagging
 from shared.lake.attach import attach
 from shared.lake.engine import connect
 from tests.fast.control.examples import PIPELINE, frontier

@@ -16,7 +16,8 @@ import httpx
 import pytest
 
 from shared.contracts.digest import digest
-from shared.contracts.messages import DeadLetter, Destination, Frontier, Outcome, PipelineDocument, Progress
+from shared.contracts.messages import DeadLetter, Destination, Outcome, PipelineDocument, Progress
+from shared.contracts.reports import Frontier
 from shared.kafka.embedded import EmbeddedBroker
 from shared.kafka.follower import Follower
 from shared.kafka.publisher import Publisher

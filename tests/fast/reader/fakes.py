@@ -11,8 +11,9 @@ from services.reader.planner.scheduling import SourceState
 from services.reader.source.lake_source import Cut, Expired
 from shared.contracts.digest import value_digest
 from shared.contracts.errors import SourceError, ViaduckError
-from shared.contracts.messages import Frontier, Offer, Offered, Progress, Told, WorkItem, parse_progress
+from shared.contracts.messages import Progress, WorkItem
 from shared.contracts.ranges import Range
+from shared.contracts.reports import Frontier, Offer, Offered, Told, parse_progress
 from shared.lake.catalog import Head
 from shared.runtime.metrics import Metrics
 from tests.fast.fake_sender import FakeSender

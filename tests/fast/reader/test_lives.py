@@ -7,7 +7,8 @@ from services.reader.messaging.status_reporter import StatusReporter
 from services.reader.messaging.work_publisher import WorkPublisher
 from services.reader.planner.change_index import MOST_COUNTS, MOST_STEPS
 from services.reader.planner.timers import SPARE
-from shared.contracts.messages import ItemKind, Outcome, Share
+from shared.contracts.messages import ItemKind, Outcome
+from shared.contracts.reports import Share
 from shared.kafka.topics import Topics
 from shared.runtime.metrics import Metrics
 from tests.fast.growth import sizes

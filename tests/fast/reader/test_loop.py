@@ -19,7 +19,8 @@ from services.reader.planner.frontier import CatalogTime, ShareState, standing
 from services.reader.planner.plan import Planner
 from services.reader.planner.sharing import SILENT_AFTER_S
 from services.reader.source import source_poller
-from shared.contracts.messages import Frontier, ItemKind, Outcome, Problem, Progress, Share, WorkItem, now
+from shared.contracts.messages import ItemKind, Outcome, Problem, Progress, WorkItem, now
+from shared.contracts.reports import Frontier, Share
 from shared.kafka.topics import Topics
 from shared.runtime.metrics import Metrics
 from tests.fast.reader.fakes import UNREACHABLE, FakeSource, ReaderSender, sample

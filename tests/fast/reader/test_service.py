@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from shared.contracts.messages import Frontier, ItemKind, Outcome, Progress, WorkItem, parse_progress
+from shared.contracts.messages import ItemKind, Outcome, Progress, WorkItem
+from shared.contracts.reports import Frontier, parse_progress
 from shared.kafka.embedded import EmbeddedBroker
 from shared.kafka.follower import Follower
 from shared.kafka.publisher import Publisher

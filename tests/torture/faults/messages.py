@@ -6,7 +6,8 @@ import json
 import time
 from collections import Counter
 
-from shared.contracts.messages import DeadLetter, Progress, parse_progress
+from shared.contracts.messages import DeadLetter, Progress
+from shared.contracts.reports import parse_progress
 from shared.kafka.topics import Topics
 from tests.torture.fault import Done
 from tests.torture.forged import FORGERIES, harmful

@@ -8,7 +8,7 @@ import pytest
 
 from services.cli.runtime import ports
 from services.cli.up.process_specs import SERVICES, InForce, Ports, processes, take_copies, take_over
-from services.cli.up.supervise import Spec, Supervisor
+from services.cli.up.supervisor import Spec, Supervisor
 from shared.config.deployment import Deployment, load_all
 from shared.config.model import Config, FileDestination, Kafka, Poll, Routing, Server, Source
 from tests.fast.shared.config.test_deployment import document, write

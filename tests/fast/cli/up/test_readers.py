@@ -13,7 +13,7 @@ import pytest
 from services.cli.runtime import ports
 from services.cli.up.process_specs import InForce
 from services.cli.up.readers import Readers, hearing
-from services.cli.up.supervise import Spec
+from services.cli.up.supervisor import Spec
 from shared.config.deployment import load_all
 from shared.config.model import Config
 from shared.contracts.messages import PipelineDocument

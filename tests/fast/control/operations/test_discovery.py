@@ -13,7 +13,8 @@ import pytest
 from services.control.store.proposals import Proposals
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.errors import DependencyError
-from shared.contracts.messages import LakeRef, Offer, Offered
+from shared.contracts.messages import LakeRef
+from shared.contracts.reports import Offer, Offered
 from shared.lake.attach import attach
 from shared.lake.engine import connect
 from shared.runtime.background import problems

@@ -24,7 +24,8 @@ from services.reader.planner.destination_state import DestinationState
 from shared.config.loading import load
 from shared.config.model import Config
 from shared.contracts.errors import DependencyError
-from shared.contracts.messages import Outcome, Progress, Share
+from shared.contracts.messages import Outcome, Progress
+from shared.contracts.reports import Share
 from shared.kafka.topics import Topics
 from tests.fast.control.examples import PIPELINE, START, problem, progress
 from tests.fast.control.fakes import UNREACHABLE, FakeSource, FakeTopic

@@ -16,12 +16,13 @@ import httpx
 import pytest
 
 from services.control.operations.work_items import Work
-from services.control.page.trouble import local
+from services.control.page.problem_pages import local
 from services.control.store.audit_log import AuditLog
 from services.control.view.history import EVERY_S, History, Sample
 from services.control.view.status_store import MOST_APPLIERS, StatusStore
 from services.control.web.page_snapshot import ROWS
-from shared.contracts.messages import Lagging, LakeRef, Outcome
+from shared.contracts.messages import LakeRef, Outcome
+from shared.contracts.reports import Lagging
 from shared.runtime.backoff import delay_s
 from shared.runtime.version import version
 from tests.fast.control.examples import PIPELINE, START, at, by_id, declared, frontier, problem, progress, registered

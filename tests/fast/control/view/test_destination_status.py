@@ -12,7 +12,8 @@ from services.control.model.lifecycle import Registered, remove
 from services.control.view.destination_status import PipelineStatus, Status, pipeline_status, status
 from services.control.view.frontier import UNHEARD_AFTER_S
 from services.control.view.status_store import StatusStore
-from shared.contracts.messages import DesiredState, Frontier, ItemKind, Outcome, Progress
+from shared.contracts.messages import DesiredState, ItemKind, Outcome, Progress
+from shared.contracts.reports import Frontier
 from shared.runtime.metrics import together
 from tests.fast.control.examples import (
     PIPELINE,

@@ -9,7 +9,8 @@ from services.control.model.lifecycle import Registered
 from services.control.view.frontier import LONGEST_DELAY, UNHEARD_AFTER_S, Frontiers, Published, of
 from shared.config.model import Partition
 from shared.config.partition import assigned
-from shared.contracts.messages import Frontier, Lagging, Problem, Share
+from shared.contracts.messages import Problem
+from shared.contracts.reports import Frontier, Lagging, Share
 from tests.fast.control.examples import at, declared, frontier, problem, published, registered, revision
 
 A, B = registered("a"), registered("b", declared=declared("b"))

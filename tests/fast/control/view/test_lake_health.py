@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from services.control.lake_metrics_view import WORST, lake_metrics
 from services.control.view.lake_health import SORTED_BY, after, shown
-from shared.contracts.messages import LakeFigures, LakeHealth, parse_progress
+from shared.contracts.reports import LakeFigures, LakeHealth, parse_progress
 from shared.runtime.metrics import together
 from tests.fast.control.examples import PIPELINE, at, problem
 from tests.fast.control.rig import V1, ControlRig, D

@@ -6,8 +6,8 @@ from services.reader.messaging.discovery import AGAIN_S, PAUSE_S, OfferPublisher
 from services.reader.messaging.work_publisher import WorkPublisher
 from services.reader.planner.counted_changes import Step
 from services.reader.source.unrouted_values import UnroutedValues
-from shared.contracts.messages import Share
 from shared.contracts.ranges import Range
+from shared.contracts.reports import Share
 from shared.kafka.topics import Topics
 from tests.fast.reader.fakes import ReaderSender
 

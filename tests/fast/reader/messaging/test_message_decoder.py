@@ -18,7 +18,8 @@ from services.reader.messaging.work_publisher import WorkPublisher, new_item_id
 from services.reader.planner.actions import Park, Send
 from services.reader.planner.frontier import Page, ShareState, pages
 from services.reader.planner.scheduling import Draft
-from shared.contracts.messages import Frontier, ItemKind, Lagging, LakeHealth, Outcome, Share
+from shared.contracts.messages import ItemKind, Outcome
+from shared.contracts.reports import Frontier, Lagging, LakeHealth, Share
 from shared.kafka.record import Record
 from shared.kafka.topics import Topics
 from tests.fast.reader.fakes import ReaderSender

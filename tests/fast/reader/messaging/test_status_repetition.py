@@ -11,7 +11,8 @@ from services.reader.messaging.message_decoder import Undelivered, Unsaid
 from services.reader.messaging.status_repetition import ALL_EVERY_S, MOST_A_TURN, TROUBLE_EVERY_S, StatusRepetition
 from services.reader.messaging.work_publisher import WorkPublisher
 from services.reader.planner.destination_state import DestinationState, InFlight
-from shared.contracts.messages import DesiredState, ItemKind, Outcome, Problem, Progress, Share
+from shared.contracts.messages import DesiredState, ItemKind, Outcome, Problem, Progress
+from shared.contracts.reports import Share
 from shared.kafka.topics import Topics
 from tests.fast.reader.fakes import ReaderSender
 from tests.fast.reader.simulation import spec

@@ -10,7 +10,7 @@ from services.reader.messaging.status_reporter import StatusReporter
 from services.reader.messaging.work_publisher import WorkPublisher
 from services.reader.planner import frontier
 from services.reader.planner.frontier import CatalogTime, Look
-from shared.contracts.messages import Frontier, Share
+from shared.contracts.reports import Frontier, Share
 from shared.kafka.topics import Topics
 from shared.runtime.metrics import Metrics
 from tests.fast.reader.fakes import ReaderSender

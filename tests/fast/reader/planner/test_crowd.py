@@ -17,8 +17,9 @@ from services.reader.planner.actions import Send
 from services.reader.planner.frontier import CatalogTime, Look, standing
 from services.reader.planner.plan import Planner
 from services.reader.planner.scheduling import Rules
-from shared.contracts.messages import ItemKind, Outcome, Share
+from shared.contracts.messages import ItemKind, Outcome
 from shared.contracts.ranges import NOT_SEEDED
+from shared.contracts.reports import Share
 from shared.kafka.topics import Topics
 from shared.runtime.metrics import Metrics
 from tests.fast.reader.fakes import ReaderSender

@@ -4,8 +4,9 @@ from datetime import timedelta
 
 from services.reader.planner.frontier import MOST_PER_PAGE, CatalogTime, is_settled, lagging, pages, standing
 from shared.contracts.digest import digest
-from shared.contracts.messages import DesiredState, Lagging, Outcome, Problem
+from shared.contracts.messages import DesiredState, Outcome, Problem
 from shared.contracts.ranges import NOT_SEEDED
+from shared.contracts.reports import Lagging
 from tests.fast.reader.planner.test_plan import PROBLEM, Reader, reader_at
 from tests.fast.reader.simulation import EPOCH, spec
 

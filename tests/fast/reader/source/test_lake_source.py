@@ -13,8 +13,8 @@ from services.reader.source.lake_source import Expired, Source
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.digest import value_digest
 from shared.contracts.errors import SourceError
-from shared.contracts.messages import LONGEST_OFFERED, MOST_OFFERED
 from shared.contracts.ranges import Range
+from shared.contracts.reports import LONGEST_OFFERED, MOST_OFFERED
 from tests.fast.reader.lakes import COLUMNS, Lake, config
 from tests.lake.backup import Backup
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from services.reader.planner.counted_changes import Step
 from services.reader.source.unrouted_values import LOOK_AGAIN_AFTER_S, UnroutedValues
 from shared.contracts.digest import value_digest
-from shared.contracts.messages import LONGEST_OFFERED, MOST_OFFERED, Offer, Offered, parse_progress
 from shared.contracts.ranges import Range
+from shared.contracts.reports import LONGEST_OFFERED, MOST_OFFERED, Offer, Offered, parse_progress
 
 
 def step(after: int, through: int, **rows: int) -> Step:

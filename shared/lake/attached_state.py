@@ -17,7 +17,7 @@ from shared.lake.catalog import CatalogReader
 NOTHING = -1
 
 
-class Remembered:
+class AttachedState:
     """Of one lake, from when it was attached. Any thread may ask."""
 
     def __init__(self, lake: ResolvedLake, catalog: CatalogReader) -> None:

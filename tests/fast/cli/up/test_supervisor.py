@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from services.cli.up.supervise import LONGEST_DELAY_S, Spec, Supervisor, restart_delay_s
+from services.cli.up.supervisor import LONGEST_DELAY_S, Spec, Supervisor, restart_delay_s
 from tests.fast.waiting import eventually
 
 SLEEP = (sys.executable, "-S", "-c", "import time; time.sleep(600)")
@@ -216,7 +216,7 @@ def test_no_process_outlives_a_supervisor_that_is_killed(tmp_path: Path) -> None
         "time.sleep(600)"
     )
     script = (
-        "import sys, time; from services.cli.up.supervise import Spec, Supervisor\n"
+        "import sys, time; from services.cli.up.supervisor import Spec, Supervisor\n"
         f"s = Supervisor([Spec('one', (sys.executable, '-c', {child!r}))])\n"
         "while True: s.tick(); time.sleep(0.05)"
     )
@@ -235,7 +235,7 @@ def _gone(pid: int) -> bool:
 
 SUBREAPER = """
 import ctypes, os, pathlib, sys, time
-from services.cli.up.supervise import Spec, Supervisor
+from services.cli.up.supervisor import Spec, Supervisor
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER: what a container's first process is by itself
 parent = "import subprocess; subprocess.Popen(['sleep', '0.2'], stdout=subprocess.DEVNULL)"
 supervisor = Supervisor([Spec("one", (sys.executable, "-S", "-c", parent))], reaps={reaps}, clock=lambda: 0.0)
