@@ -110,6 +110,20 @@ class Client:
         """Who did what, the newest first."""
         return self._some(f"{_pipeline(pipeline)}/audit", limit, destination=destination)
 
+    # -- sources ------------------------------------------------------------------------------------------------------
+
+    def retention(self, ignored: Iterable[str] = ()) -> list[dict[str, Any]]:
+        """How far each source lake may be expired, over all pipelines that read it.
+
+        ``ignored``: destinations, by ``ID`` or ``PIPELINE/ID``, that are to hold nothing.
+        """
+        return list(self._items("/v1/retention", ignore=list(ignored)))
+
+    def note_expiry(self, pipeline: str, snapshots: int, through: int, ignored: Iterable[str] = ()) -> None:
+        """Put into the audit trail that snapshots of the source were expired, up to ``through``."""
+        body = {"snapshots": snapshots, "through": through, "ignored": list(ignored)}
+        self._ask("POST", f"{_pipeline(pipeline)}/source:expired", json=body)
+
     # -- destinations -------------------------------------------------------------------------------------------------
 
     def destinations(self, pipeline: str, **filters: str) -> list[Status]:
@@ -262,7 +276,7 @@ class Client:
 
     # -- HTTP ---------------------------------------------------------------------------------------------------------
 
-    def _items(self, path: str, **filters: str) -> Iterator[dict[str, Any]]:
+    def _items(self, path: str, **filters: str | list[str]) -> Iterator[dict[str, Any]]:
         after: str | None = None
         while True:
             page = self._get(path, limit=str(PAGE), **filters, **({"after": after} if after else {}))
@@ -279,10 +293,12 @@ class Client:
     def _operation(self, found: dict[str, Any]) -> Operation:
         return cast(Operation, found)
 
-    def _get(self, path: str, **params: str) -> dict[str, Any]:
+    def _get(self, path: str, **params: str | list[str]) -> dict[str, Any]:
         return self._ask("GET", path, params)
 
-    def _ask(self, method: str, path: str, params: Mapping[str, str] | None = None, **body: Any) -> dict[str, Any]:
+    def _ask(
+        self, method: str, path: str, params: Mapping[str, str | list[str]] | None = None, **body: Any
+    ) -> dict[str, Any]:
         try:
             answer = self._http.request(method, path, params=params, **body)
             answer.raise_for_status()

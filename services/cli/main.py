@@ -13,6 +13,7 @@ import typer
 from services.cli.commands import destination as destination_app
 from services.cli.commands import operation, proposal, token, work
 from services.cli.commands import pipeline as pipeline_app
+from services.cli.commands import source as source_app
 from services.cli.commands.options import Json, MaybeFile, Pipeline, Url, target
 from services.cli.output.sanitize import legible_lines
 from shared.contracts.errors import ConfigError, DependencyError, ViaduckError
@@ -28,6 +29,7 @@ app.add_typer(destination_app.app, name="destination")
 app.add_typer(operation.app, name="operation")
 app.add_typer(pipeline_app.app, name="pipeline")
 app.add_typer(proposal.app, name="proposal")
+app.add_typer(source_app.app, name="source")
 app.add_typer(token.app, name="token")
 app.add_typer(work.app, name="work")
 

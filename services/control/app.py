@@ -14,6 +14,7 @@ from services.control.api import (
     operations,
     pipelines,
     proposals,
+    retention,
     tokens,
     work,
     writes,
@@ -80,7 +81,8 @@ def _assembled() -> FastAPI:
         app.add_middleware(middleware)
     problems.install(app)
     common = declared(*EVERYWHERE)
-    routers = (build_of, pipelines, destinations, writes, bulk, proposals, operations, work, tokens, audit, lake_health)
+    routers = (build_of, pipelines, destinations, writes, bulk, proposals, operations, work, tokens, audit, lake_health,
+               retention)  # fmt: skip
     for router in (each.router for each in routers):
         app.include_router(router, responses={**common})
     for router in (

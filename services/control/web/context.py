@@ -11,6 +11,7 @@ from fastapi import Depends, Request
 from services.control.operations.destination_service import DestinationService
 from services.control.operations.discovery import Discovery
 from services.control.operations.pipeline_service import PipelineService
+from services.control.operations.source_watch import SourceWatch
 from services.control.operations.work_items import Work
 from services.control.store.access_audit import AccessAudit
 from services.control.store.audit_log import AuditLog
@@ -34,11 +35,13 @@ class PipelineHandle:
         work: Work | None = None,
         history: History | None = None,
         discovery: Discovery | None = None,
+        source_watch: SourceWatch | None = None,
     ) -> None:
         self.view = view
         self.service = service
         self.work = work
         self.discovery = discovery
+        self.source_watch = source_watch
         self.history = history or History(view)
         self.snapshots = SnapshotCache(view, self.history)
 
@@ -63,10 +66,11 @@ class Sources:
         return replace(self, pipelines=lambda: {name: it for name, it in self.pipelines().items() if caller.sees(name)})
 
 
-def sources_of(request: Request) -> Sources:
+def sources_of(request: Request, *, everything: bool = False) -> Sources:
+    """What the client may see. ``everything``: for an answer that depends on all pipelines and names none of them."""
     sources = request.app.state.sources
     assert isinstance(sources, Sources)  # noqa: S101 - ``build`` put it there
-    return sources.seen_by(caller_of(request))
+    return sources if everything else sources.seen_by(caller_of(request))
 
 
 def caller_of(request: Request) -> Caller:
