@@ -184,6 +184,12 @@ class Client:
         """What was applied, the newest first, from the destination's own commits."""
         return self._some(f"{_destination(pipeline, id)}/history", limit)
 
+    def at(self, pipeline: str, id: str, *, time: str | None = None, position: int | None = None) -> dict[str, Any]:
+        """Which snapshot shows a moment (``2026-03-01T00:00:00Z``) or a position of the source, and how to read it."""
+        asked = {"time": time, "position": None if position is None else str(position)}
+        given = {name: value for name, value in asked.items() if value is not None}
+        return self._get(f"{_destination(pipeline, id)}/at", **given)
+
     def health(self, pipeline: str, id: str) -> dict[str, Any]:
         """How a destination's table and lake fare, as its catalog had it at the last look."""
         return self._get(f"{_destination(pipeline, id)}/health")

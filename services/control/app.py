@@ -6,6 +6,7 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
 from services.control.api import (
+    as_of,
     audit,
     bulk,
     destinations,
@@ -82,7 +83,7 @@ def _assembled() -> FastAPI:
     problems.install(app)
     common = declared(*EVERYWHERE)
     routers = (build_of, pipelines, destinations, writes, bulk, proposals, operations, work, tokens, audit, lake_health,
-               retention)  # fmt: skip
+               retention, as_of)  # fmt: skip
     for router in (each.router for each in routers):
         app.include_router(router, responses={**common})
     for router in (

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from services.control.model.conflicts import Neighbour
 from services.control.model.lifecycle import Revision, all_removed
+from services.control.operations.destination_past import DestinationPast
 from services.control.operations.destination_service import DestinationService
 from services.control.operations.discovery import Discovery
 from services.control.operations.long_operations import Operations
@@ -125,7 +126,8 @@ class Pipeline:
         common, view = self._common, self.status_store.view
         scan = Scan(common.settings, f"{common.client}-scan")
         work = Work(self.name, common.topics, scan, common.publisher, view, self._service.audit_log)
-        return PipelineHandle(view, self._service, work, self._history, self.discovery, self.source_watch)
+        past = DestinationPast(lambda: self.reconciler.config, view, common.environ, self.source_watch.times_of)
+        return PipelineHandle(view, self._service, work, self._history, self.discovery, self.source_watch, past)
 
     def neighbours(self, managed_by: Collection[str] = ("file", "api")) -> Iterator[Neighbour]:
         """Its destinations, for those beside it."""

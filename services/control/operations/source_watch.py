@@ -6,7 +6,7 @@ It has a thread of its own, so that a source which takes its time keeps nothing 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -34,7 +34,7 @@ Clock = Callable[[], datetime]
 
 
 class SourceWatch:
-    """One pipeline's. ``start`` once; ``look`` and ``time_of`` may be called from any thread."""
+    """One pipeline's. ``start`` once; the other methods may be called from any thread."""
 
     def __init__(
         self,
@@ -78,11 +78,18 @@ class SourceWatch:
 
     def time_of(self, snapshot: int) -> datetime | None:
         """When the source committed it; None where it is not retained, or the source does not answer."""
+        return self.times_of([snapshot]).get(snapshot)
+
+    def times_of(self, snapshots: Iterable[int]) -> Mapping[int, datetime]:
+        """The same of several; those that are not retained are left out."""
+        wanted = set(snapshots)
+        if not wanted:
+            return {}
         try:
             with self._catalog() as catalog:
-                return catalog.time_of(snapshot)
+                return catalog.times_of(wanted)
         except ViaduckError:
-            return None
+            return {}
 
     def _found(self) -> PipelineRetention:
         view, looked_at = self._status_store.view(), self._now()

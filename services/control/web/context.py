@@ -8,6 +8,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from services.control.operations.destination_past import DestinationPast
 from services.control.operations.destination_service import DestinationService
 from services.control.operations.discovery import Discovery
 from services.control.operations.pipeline_service import PipelineService
@@ -36,12 +37,14 @@ class PipelineHandle:
         history: History | None = None,
         discovery: Discovery | None = None,
         source_watch: SourceWatch | None = None,
+        past: DestinationPast | None = None,
     ) -> None:
         self.view = view
         self.service = service
         self.work = work
         self.discovery = discovery
         self.source_watch = source_watch
+        self.past = past
         self.history = history or History(view)
         self.snapshots = SnapshotCache(view, self.history)
 
@@ -137,6 +140,14 @@ def discovery_of(pipeline: str, request: Request) -> Discovery:
     return discovery
 
 
+def past_of(pipeline: str, request: Request) -> DestinationPast:
+    """What the destinations of the pipeline that the path names had before."""
+    past = handle_of(pipeline, request).past
+    if past is None:
+        raise Problem("not_found", f"there is no pipeline {pipeline} whose lakes can be looked at")
+    return past
+
+
 async def _pipeline_view(pipeline: str, request: Request) -> View:
     """On the event loop: what a thread of its own would cost is more than the view does."""
     return handle_of(pipeline, request).view()
@@ -154,4 +165,5 @@ CurrentDestinations = Annotated[DestinationService, Depends(destination_service_
 CurrentPipelines = Annotated[PipelineService, Depends(pipeline_service_of)]
 CurrentWork = Annotated[Work, Depends(work_of)]
 CurrentDiscovery = Annotated[Discovery, Depends(discovery_of)]
+CurrentPast = Annotated[DestinationPast, Depends(past_of)]
 CurrentCaller = Annotated[Caller, Depends(caller_of)]

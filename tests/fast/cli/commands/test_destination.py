@@ -366,3 +366,12 @@ def test_the_retention_of_sources_is_shown_and_an_unknown_position_makes_the_exi
     terminal.rig.applied("a", 1, 812)
     assert [each["may_expire_through"] for each in terminal.json("source", "retention")] == [811]
     assert "events/a (running)" in terminal.run("source", "retention").stdout
+
+
+def test_a_moment_or_a_position_is_asked_for_and_not_both(terminal: Terminal) -> None:
+    add(terminal, "a", "--no-check")
+    for words in ((), ("--time", "2026-03-01T00:00:00Z", "--position", "3")):
+        assert "either --time or --position" in terminal.run("destination", "at", "a", *words, code=2).output
+    assert isinstance(terminal.fails("destination", "at", "a", "--time", "in March"), Rejected)
+    refused = terminal.fails("destination", "at", "a", "--position", "3")
+    assert "not_retained" in str(refused) or "has no snapshot" in str(refused)
