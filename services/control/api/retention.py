@@ -13,7 +13,7 @@ from services.control.api.models import After, Limit, Page, PipelineName
 from services.control.view.destination_status import State
 from services.control.view.lake_retention import LakeRetention, by_lake
 from services.control.web.caller import Caller
-from services.control.web.context import CurrentCaller, CurrentDestinations, PipelineHandle, sources_of
+from services.control.web.context import CurrentCaller, CurrentDestinations, PipelineHandle, whole_sources_of
 from services.control.web.idempotency import IDEMPOTENT
 from services.control.web.json_bodies import StrictRoute
 from services.control.web.paging import DEFAULT_LIMIT, page
@@ -107,7 +107,7 @@ def show_retention(
 
     A token that is limited to some pipelines sees the lakes of these, with the numbers of all pipelines.
     """
-    handles = sources_of(request, everything=True).pipelines()
+    handles = whole_sources_of(request).pipelines()
     views = {name: handle.view() for name, handle in handles.items()}
     lakes = by_lake(views, _elsewhere(request, handles), frozenset(ignore or ()))
     found = {visible[0]: each for each in lakes if (visible := list(filter(caller.sees, each.pipelines)))}
@@ -133,7 +133,7 @@ def note_expiry(
 
 def _elsewhere(request: Request, handles: Mapping[str, PipelineHandle]) -> Iterable[str]:
     """Pipelines that are registered and do not run here: of their destinations nothing is known."""
-    service = sources_of(request).pipeline_service
+    service = whole_sources_of(request).pipeline_service
     return () if service is None else [name for name in service.names if name not in handles]
 
 

@@ -69,11 +69,16 @@ class Sources:
         return replace(self, pipelines=lambda: {name: it for name, it in self.pipelines().items() if caller.sees(name)})
 
 
-def sources_of(request: Request, *, everything: bool = False) -> Sources:
-    """What the client may see. ``everything``: for an answer that depends on all pipelines and names none of them."""
+def sources_of(request: Request) -> Sources:
+    """What the client may see."""
+    return whole_sources_of(request).seen_by(caller_of(request))
+
+
+def whole_sources_of(request: Request) -> Sources:
+    """What there is: for an answer that depends on all pipelines, and names none that the client may not see."""
     sources = request.app.state.sources
     assert isinstance(sources, Sources)  # noqa: S101 - ``build`` put it there
-    return sources if everything else sources.seen_by(caller_of(request))
+    return sources
 
 
 def caller_of(request: Request) -> Caller:

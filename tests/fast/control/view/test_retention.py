@@ -249,6 +249,8 @@ def test_a_limited_token_sees_the_lakes_of_its_own_pipelines_only(rig: ControlRi
     _, text = rig.tokens.create("limited", "read", START, pipelines={"another"})
     answer = rig.http.get("/v1/retention", headers={"Authorization": f"Bearer {text}"})
     assert answer.json()["items"] == []
+    listed = rig.http.get("/v1/pipelines?everything=true", headers={"Authorization": f"Bearer {text}"})
+    assert listed.json()["items"] == [], "no parameter of a request widens what a token sees"
     _, text = rig.tokens.create("limited", "read", START, pipelines={"events"})
     answer = rig.http.get("/v1/retention", headers={"Authorization": f"Bearer {text}"})
     assert answer.json()["items"][0]["lowest"] == 12
