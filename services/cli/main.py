@@ -122,10 +122,20 @@ def verify(
         list[str] | None, typer.Option("--destination", metavar="ID", help="Only this one; may be repeated.")
     ] = None,
     pipeline: Annotated[str | None, typer.Option("--pipeline", metavar="NAME", help="Only this one's.")] = None,
+    all_snapshots: Annotated[
+        bool, typer.Option("--all-snapshots", help="Every retained snapshot of each destination, too.")
+    ] = False,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="TIME", help="With --all-snapshots: those since 2026-03-01T00:00:00Z."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Prove every destination equal to its slice of the source, with Spark."""
-    _call("services.cli.verify.command", _load(config), destination or [], json, pipeline)
+    from services.cli.commands.verify_options import past
+
+    asked = past(all_snapshots, since)
+    _call("services.cli.verify.command", _load(config), destination or [], json, pipeline, asked)
 
 
 @app.command()
