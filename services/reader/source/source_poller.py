@@ -187,11 +187,14 @@ class SourcePoller:
         head = self._source.head()
         self._head = head, now_s
         self._metrics.source_snapshot_id.set(head.snapshot)
+        self._metrics.source_head_age_seconds.set(max(0.0, (head.catalog_now - head.time).total_seconds()))
         before = self._planner.sight
         is_stale = now_s - self._sighted_s >= SIGHT_EVERY_S
         has_moved = before is None or (before.head, before.at) != (head.snapshot, head.time)
         if has_moved or is_stale or self.problem is not None:
-            self._planner.saw(self._source.sight(head), now_s)
+            sight = self._source.sight(head)
+            self._metrics.source_oldest_snapshot_id.set(sight.oldest)
+            self._planner.saw(sight, now_s)
             self._sighted_s = now_s
 
     def _count_above(self, cut: Cut) -> None:
