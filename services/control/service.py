@@ -82,7 +82,7 @@ class Control:
         self._peers = self._closing.enter_context(contextlib.closing(Peers(peers(environ))))
         self._publisher = Publisher(settings, CLIENT)
         self._closing.callback(self._publisher.close, END_WITHIN_S)
-        self._tokens = Tokens(database)
+        self._tokens = self._closing.enter_context(contextlib.closing(Tokens(database)))
         common = SharedResources(
             CLIENT, environ, settings, self._topics, self._publisher, database, self._tokens, self._end
         )
@@ -112,6 +112,7 @@ class Control:
     def run(self, signals: Signals) -> int:
         """Serve until a signal comes or a thread fails. Raises ``ConfigError`` where the source refutes the file."""
         ensure(self._settings, ENSURE_WITHIN_S)
+        self._tokens.refresh()
         self._manager.begin()
         gc.freeze()  # objects that exist now stay: a full collection would pause all threads while it scans them
         signals.on_reload(self._manager.reload)
@@ -119,6 +120,7 @@ class Control:
         self._closing.callback(self._follower.stop, END_WITHIN_S)
         self._manager.start()
         self._renewal.start()
+        self._tokens.start()
         self._incidents.start()
         self._closing.callback(self._renewal.stop, END_WITHIN_S)
         log.info("control_listening", address=self._socket.getsockname()[:2])

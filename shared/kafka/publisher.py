@@ -1,4 +1,4 @@
-"""Sends messages: all replicas confirm, no duplicates from retries, failures are told to the sender."""
+"""Sends messages: all replicas confirm, retries keep the order, failures are told to the sender."""
 
 from __future__ import annotations
 
@@ -34,8 +34,7 @@ Headers = list[tuple[str, str | bytes | None]]
 class Publisher:
     """A producer with a thread that serves its callbacks; ``send`` may be called from any thread.
 
-    A producer that died (a wiped broker hands out producer ids from the start again, which is fatal to the old ones) is
-    replaced by a new one; what it still held is reported as not delivered.
+    A producer that died is replaced by a new one; what it still held is reported as not delivered.
     """
 
     def __init__(self, settings: KafkaSettings, client_id: str, places: Mapping[str, Place] | None = None) -> None:
@@ -97,7 +96,7 @@ class Publisher:
             return len(self._producer)
 
     def rebuild(self) -> None:
-        """Replace the producer by a new one, with a new producer id."""
+        """Replace the producer by a new one, which knows nothing of the topics that were."""
         fresh = self._build()
         with self._lock:
             old, self._producer = self._producer, fresh

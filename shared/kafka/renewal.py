@@ -1,8 +1,7 @@
 """Detects that the broker was wiped, or that topics were deleted and created again. Kafka's clients do not.
 
-They wait without end for a topic that is missing, continue at a position of the old topic, or collide with the
-producer ids that a new cluster assigns from the start again. So the topics are created again, and their users
-start over.
+They wait without end for a topic that is missing, or continue at a position of the old topic. So the topics are
+created again, and their users start over.
 """
 
 from __future__ import annotations

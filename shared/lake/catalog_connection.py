@@ -13,8 +13,9 @@ from shared.config.catalogs import ResolvedLake
 from shared.lake.catalog_query import Question, Value
 from shared.lake.engine import SQLITE, connect
 from shared.lake.failure import classify
+from shared.lake.postgres_connections import PostgresConnections
 from shared.lake.sql import ident
-from shared.lake.statements import AttachedSqlite, OwnSqlite, Postgres, Row, Statements
+from shared.lake.statements import AttachedSqlite, OwnSqlite, Postgres, Row, SharedPostgres, Statements
 
 
 class CatalogConnection:
@@ -31,10 +32,19 @@ class CatalogConnection:
         self._prefix = f"{ident(lake.schema)}."
 
     @classmethod
-    def attached(cls, lake: ResolvedLake, con: duckdb.DuckDBPyConnection, alias: str) -> Self:
-        """A reader of a lake that ``con`` has attached as ``alias``; it opens nothing of its own on SQLite."""
+    def attached(
+        cls,
+        lake: ResolvedLake,
+        con: duckdb.DuckDBPyConnection,
+        alias: str,
+        connections: PostgresConnections | None = None,
+    ) -> Self:
+        """A reader of a lake that ``con`` has attached as ``alias``.
+
+        It opens nothing of its own on SQLite, nor on Postgres where it is given ``connections`` to share.
+        """
         if lake.sqlite_file is None:
-            return cls(lake)
+            return cls(lake, None if connections is None else SharedPostgres(connections, lake.conninfo))
         return cls(lake, AttachedSqlite(con, f"__ducklake_metadata_{alias}"))
 
     def close(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -48,11 +48,6 @@ class CurrentTables(CatalogConnection):
             table=table,
         )
         return int(rows[0]["table_id"]) if rows else None
-
-    def table_ids(self, names: Iterable[tuple[str, str]]) -> tuple[int, ...]:
-        """The ids of those tables, each (schema, table), that are there now."""
-        found = (self.table_id(schema, table) for schema, table in names)
-        return tuple(table_id for table_id in found if table_id is not None)
 
     def data_path(self) -> str:
         return str(self._one("SELECT value AS path FROM {}ducklake_metadata WHERE key = 'data_path'")["path"])

@@ -18,7 +18,10 @@ from shared.lake.engine import connect, is_lost, release
 from shared.lake.failure import LakeAbsent, classify
 from shared.lake.foreign_files import require_no_code, require_own_files
 from shared.lake.layouts import Layouts
+from shared.lake.new_catalog import create_catalog
+from shared.lake.postgres_connections import PostgresConnections
 from shared.lake.sql import path
+from shared.lake.statements import SharedPostgres
 
 ALIAS = "lake"
 """What a lake is called in its own instance."""
@@ -35,13 +38,14 @@ class OpenLake:
     """One attached lake, in a DuckDB instance of its own, and a reader of its metadata.
 
     The instance reaches only this lake's files with only its keys: an untrusted catalog, or the loss of the instance,
-    affects no other lake. ``cursor`` is for one thread each.
+    affects no other lake. ``cursor`` is for one thread each. ``connections`` are the pool's, for a Postgres catalog.
     ``writing`` serialises our own transactions on a catalog that knows only one writer at a time (SQLite).
     ``loading`` lets one thread at a time load a version of the lake's schema.
     ``settled`` tells whose options are known here: an attached lake never looks again for what others have set.
     """
 
     lake: ResolvedLake
+    connections: PostgresConnections
     alias: str = ALIAS
     users: int = 0
     doomed: bool = False
@@ -81,8 +85,11 @@ class OpenLake:
     def open(self, memory_limit: str | None, *, read_only: bool, create: bool) -> None:
         """Attach it. Raises what ``attach`` raises; then nothing stays open."""
         con = connect(memory_limit=memory_limit, catalogs=scanners(self.lake))
-        catalog = CatalogReader.attached(self.lake, con, self.alias)
+        # A lake that is only read is asked in each job: it keeps a connection of its own.
+        catalog = CatalogReader.attached(self.lake, con, self.alias, None if read_only else self.connections)
         try:
+            if create:
+                create_catalog(self.connections, self.lake)
             attach(con, self.alias, self.lake, read_only=read_only, create=create)
             confine(con, self.alias, writing=not read_only)
             self.remembered = AttachedState(self.lake, catalog)  # refuses names that DuckLake would take for SQL
@@ -128,6 +135,7 @@ class LakePool:
         self._memory_limit = memory_limit
         self._lakes: OrderedDict[_Key, OpenLake] = OrderedDict()
         self._lock = threading.Lock()
+        self.connections = PostgresConnections(limit)
         self.evictions = 0
 
     def __len__(self) -> int:
@@ -155,7 +163,7 @@ class LakePool:
             with entry.opening:
                 if not entry.attached:
                     if not sure and lake.sqlite_file is None:
-                        _require_there(lake)
+                        _require_there(lake, self.connections)
                     entry.open(self._memory_limit, read_only=read_only, create=create)
             yield entry
         except BaseException:
@@ -198,12 +206,13 @@ class LakePool:
             entries, self._lakes = list(self._lakes.values()), OrderedDict()
         for entry in entries:
             entry.close()
+        self.connections.close()
 
     def _take(self, key: _Key) -> OpenLake:
         with self._lock:
             entry = self._lakes.get(key)
             if entry is None:
-                entry = self._lakes[key] = OpenLake(key.lake)
+                entry = self._lakes[key] = OpenLake(key.lake, self.connections)
             self._lakes.move_to_end(key)
             entry.users += 1
             return entry
@@ -212,14 +221,15 @@ class LakePool:
         closing = []
         with self._lock:
             entry.users -= 1
-            if not key.read_only and entry.users == 0 and entry.attached:
-                entry.catalog.close()  # asked rarely, and a server's connections are few where tenants are many
+            is_idle = entry.users == 0 and entry.attached and not key.read_only
             if not entry.attached and self._lakes.get(key) is entry:
                 del self._lakes[key]
                 entry.doomed = True
             if entry.doomed and entry.users == 0:
                 closing.append(entry)
             closing.extend(self._surplus())
+        if is_idle and key.lake.sqlite_file is None:
+            self.connections.close_idle(key.lake.conninfo)  # its instance keeps one of its own
         for gone in closing:
             gone.close()
 
@@ -233,8 +243,7 @@ class LakePool:
         return [entry for _, entry in surplus]
 
 
-def _require_there(lake: ResolvedLake) -> None:
+def _require_there(lake: ResolvedLake, connections: PostgresConnections) -> None:
     """Raises ``LakeAbsent`` where a Postgres database holds no lake yet."""
-    with contextlib.closing(CatalogReader(lake)) as catalog:
-        if not catalog.is_there():
-            raise LakeAbsent(f"there is no lake yet at {lake}")
+    if not CatalogReader(lake, SharedPostgres(connections, lake.conninfo)).is_there():
+        raise LakeAbsent(f"there is no lake yet at {lake}")

@@ -19,13 +19,10 @@ from psycopg.rows import dict_row
 
 from shared.config.catalogs import patient
 from shared.lake.catalog_query import Question
+from shared.lake.postgres_connections import OWN_SETTINGS, PostgresConnections
 from shared.lake.sql import ident, literal
 
 Row = Mapping[str, Any]
-
-OWN_SETTINGS = b"SET search_path = pg_catalog; SET statement_timeout = '30s'"
-"""Run once on each connection: a database may have functions of its own under the names of Postgres's, and another
-client's lock must not block Viaduck."""
 
 
 class Statements(Protocol):
@@ -92,28 +89,25 @@ class Postgres:
 
     def __init__(self, conninfo: str) -> None:
         self._conninfo = patient(conninfo)
-        self._con: psycopg.Connection[dict[str, Any]] | None = None
+        self._con: psycopg.Connection[Any] | None = None
         self._opening = threading.Lock()
 
     def rows(self, question: Question) -> Sequence[Row]:
-        text, values = question.rendered("$")
         try:
-            with psycopg.RawCursor(self._open()) as cursor:
-                # Results in binary mean the extended protocol, with values or without: one statement, never several.
-                return cursor.execute(text.encode(), values, binary=True).fetchall()
+            return ask(self._open(), question)
         except psycopg.Error:
             self.close()
             raise
 
-    def _open(self) -> psycopg.Connection[dict[str, Any]]:
+    def _open(self) -> psycopg.Connection[Any]:
         """The connection, which several users of a lake share: a second one would have no owner to close it."""
         with self._opening:
             if self._con is None or self._con.closed:
                 self._con = self._connected()
             return self._con
 
-    def _connected(self) -> psycopg.Connection[dict[str, Any]]:
-        con: psycopg.Connection[dict[str, Any]] = psycopg.connect(self._conninfo, autocommit=True, row_factory=dict_row)
+    def _connected(self) -> psycopg.Connection[Any]:
+        con: psycopg.Connection[Any] = psycopg.connect(self._conninfo, autocommit=True)
         con.execute(OWN_SETTINGS)
         return con
 
@@ -121,3 +115,26 @@ class Postgres:
         if self._con is not None:
             self._con.close()
             self._con = None
+
+
+class SharedPostgres:
+    """A Postgres database on connections that others use in between."""
+
+    def __init__(self, connections: PostgresConnections, conninfo: str) -> None:
+        self._connections = connections
+        self._conninfo = conninfo
+
+    def rows(self, question: Question) -> Sequence[Row]:
+        with self._connections.use(self._conninfo) as con:
+            return ask(con, question)
+
+    def close(self) -> None:
+        """The connections' owner closes them."""
+
+
+def ask(con: psycopg.Connection[Any], question: Question) -> Sequence[Row]:
+    """The rows of one statement. Raises ``psycopg.Error``."""
+    text, values = question.rendered("$")
+    with psycopg.RawCursor(con, row_factory=dict_row) as cursor:
+        # Results in binary mean the extended protocol, with values or without: one statement, never several.
+        return cursor.execute(text.encode(), values, binary=True).fetchall()

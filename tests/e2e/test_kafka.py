@@ -24,6 +24,7 @@ from shared.kafka.settings import KafkaSettings
 from shared.kafka.topics import Topics, ensure
 from shared.kafka.work_consumer import WorkConsumer
 from tests.fast.reader.simulation import spec
+from tests.fast.waiting import eventually
 from tests.servers.kafka import Kafka
 from tests.signed import SIGNING
 
@@ -66,6 +67,44 @@ def test_a_group_that_is_tuned_for_the_classic_protocol_keeps_to_it(kafka: Kafka
 def test_a_broker_without_the_new_protocol_is_joined_by_the_classic_one() -> None:
     with Kafka(settings={"group.coordinator.rebalance.protocols": "classic"}) as old:
         assert group_type(settings_on(old), "old") is ConsumerGroupType.CLASSIC
+
+
+@pytest.mark.timeout(120)
+def test_no_message_is_taken_for_that_of_a_producer_from_before_a_wipe() -> None:
+    """A wiped broker gives out producer ids from the start again, while clients go on using those that they have."""
+    with Kafka() as kafka:
+        settings = settings_on(kafka)
+        topics = Topics(settings.prefix)
+        ensure(settings)
+        old = Publisher(settings, "old")
+        delivered(old, topics.progress, b"before")
+        kafka.wipe()
+        ensure(settings)
+        delivered(old, topics.work, b"first")
+        new = Publisher(settings, "new")
+        delivered(new, topics.work, b"second")
+        old.close()
+        new.close()
+        consumer = WorkConsumer(settings, "test", "readers", [topics.work])
+        found: list[bytes | None] = []
+
+        def both() -> bool:
+            found.extend(record.value for record in consumer.poll(0.2))
+            return len(found) == 2
+
+        try:
+            eventually(both, WITHIN_S)
+        finally:
+            consumer.close()
+        assert found == [b"first", b"second"]
+
+
+def delivered(publisher: Publisher, topic: str, value: bytes) -> None:
+    """Send, and see the broker confirm it."""
+    reports: list[Exception | None] = []
+    publisher.send(topic, "p/d", value, on_delivery=reports.append)
+    assert publisher.flush(WITHIN_S) == 0
+    eventually(lambda: reports == [None])
 
 
 @pytest.mark.timeout(120)

@@ -299,11 +299,15 @@ def test_files_elsewhere_are_not_read(rig: ApplyRig) -> None:
 
 
 def test_a_restored_lake_with_the_same_schema_version_is_looked_at_anew(rig: ApplyRig) -> None:
-    """H20: what a worker remembers of a table is known by its columns, not only by a number."""
+    """H20: what a worker remembers of a table is known by its columns, not only by a number.
+
+    The extension then commits where the lake is attached since before, and refuses the table where it looks anew.
+    """
     assert changed(rig).commit is CommitPath.DIRECT
     rig.write("a", "UPDATE __ducklake_metadata_dst.ducklake_column SET column_name = 'w' WHERE column_name = 'v'")
     progress = changed(rig)
-    assert (progress.commit, progress.commit_reason) == (CommitPath.EXTENSION, "schema_change")
+    assert progress.commit is not CommitPath.DIRECT
+    assert "schema_change" in (progress.commit_reason, progress.error and progress.error.type)
 
 
 def test_two_lakes_never_have_keys_for_the_same_files_at_once() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -11,18 +12,21 @@ from typing import Any
 
 import psutil
 import pytest
-from sqlalchemy import make_url
+from sqlalchemy import make_url, text
 
 from services.control.store.database import Database
 from shared.config.catalogs import ResolvedLake, parse_catalog
+from shared.contracts.errors import DependencyError
 from shared.lake.attach import attach
 from shared.lake.catalog_query import Question
 from shared.lake.engine import connect
 from shared.lake.statements import Postgres as OwnStatements
 from tests.servers.postgres import Postgres
+from tests.servers.proxy import Proxy
 
 DATABASE = "half_open"
 NOTICED_WITHIN_S = 30
+NOTICED_SILENT_WITHIN_S = 10
 
 
 @pytest.fixture
@@ -84,6 +88,39 @@ def test_by_control_that_asks_its_registry(lake: ResolvedLake, postgres: Postgre
         found = noticed_within_s(postgres.port, others)
     assert len(found) == 1
     assert max(found) <= NOTICED_WITHIN_S
+
+
+def test_a_registry_that_falls_silent_is_given_up_while_its_connections_stay_open(
+    lake: ResolvedLake, postgres: Postgres
+) -> None:
+    """Its machine, or a proxy before it, confirms what is sent, so the kernel waits on."""
+    with Proxy(postgres.port) as proxy, closing(_registry(postgres.uri(DATABASE, port=proxy.port))) as registry:
+        registry.prepare()
+        with pytest.raises(DependencyError, match="no answer within 1 s"):
+            _asked_in_silence(registry, proxy)
+        proxy.heal()
+        assert registry.problem() is None
+
+
+def test_a_registry_that_is_silent_already_is_given_up_within_seconds(lake: ResolvedLake, postgres: Postgres) -> None:
+    with Proxy(postgres.port) as proxy, closing(_registry(postgres.uri(DATABASE, port=proxy.port), 60.0)) as registry:
+        registry.prepare()
+        proxy.silence()
+        began = time.monotonic()
+        assert registry.problem() is not None
+        assert time.monotonic() - began < NOTICED_SILENT_WITHIN_S
+        proxy.heal()
+        assert registry.problem() is None
+
+
+def _asked_in_silence(registry: Database, proxy: Proxy) -> None:
+    with registry.transaction() as con:
+        proxy.silence()
+        con.execute(text("SELECT 1"))
+
+
+def _registry(uri: str, silent_for_s: float = 1.0) -> Database:
+    return Database(make_url(uri).set(drivername="postgresql+psycopg"), silent_for_s=silent_for_s)
 
 
 def test_but_a_user_may_have_more_patience(lake: ResolvedLake, postgres: Postgres, others: set[int]) -> None:

@@ -152,8 +152,23 @@ def test_a_seed_that_died_before_it_told_the_lake_is_made_good_by_its_repetition
         rig.run_targets(ItemKind.SEED, [seed])
     (again,) = rig.run_targets(ItemKind.SEED, [seed])
     assert again.outcome is Outcome.ALREADY_APPLIED
-    limits = "SELECT value FROM __ducklake_metadata_dst.ducklake_metadata WHERE key = 'data_inlining_row_limit'"
-    assert sorted(rig.look("b", limits)) == [("0",), ("100",)]
+    assert sorted(limits(rig, "b")) == ["0", "100"]
+
+
+def limits(rig: ApplyRig, destination: str) -> list[str]:
+    """How many rows each table of the lake may keep in the catalog, as far as anybody said so."""
+    said = "SELECT value FROM __ducklake_metadata_dst.ducklake_metadata WHERE key = 'data_inlining_row_limit'"
+    return [value for (value,) in rig.look(destination, said)]
+
+
+def test_a_seed_says_the_limits_once_whatever_was_said_before(rig: ApplyRig) -> None:
+    rig.add("b")
+    rig.seed("b")
+    rig.look_writing("b", "CALL dst.set_option('data_inlining_row_limit', 7, schema => 'main', table_name => 't')")
+    assert sorted(limits(rig, "b")) == ["100", "7"]
+    rig.add("b", generation=2)
+    rig.seed("b")
+    assert sorted(limits(rig, "b")) == ["0", "100"]
 
 
 def move(rig: ApplyRig, by: Worker) -> None:
@@ -174,5 +189,6 @@ def done_to(rig: ApplyRig, schema: str, table: str) -> frozenset[str]:
     )
     ((made,),) = rig.look("a", last)
     with closing(CatalogReader(rig.lake("a"))) as catalog:
-        (table_id,) = catalog.table_ids([(schema, table)])
+        table_id = catalog.table_id(schema, table)
+    assert table_id is not None
     return marks(made, table_id)

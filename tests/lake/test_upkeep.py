@@ -240,7 +240,7 @@ def inlined(rig: ApplyRig) -> tuple[int, int]:
     """Rows of the tenant's table that live in the catalog, and those that were deleted there and lie in a file."""
     with closing(CatalogReader(rig.lake("a"))) as catalog:
         tables = catalog.inlined_into("main", "t")
-        (table_id,) = catalog.table_ids([("main", "t")])
+        table_id = catalog.table_id("main", "t")
     living = (f"SELECT count(*) FROM __ducklake_metadata_dst.{table} WHERE end_snapshot IS NULL" for table in tables)
     deleted = f"SELECT count(*) FROM __ducklake_metadata_dst.ducklake_inlined_delete_{table_id}"
     return sum(int(rig.look("a", each)[0][0]) for each in living), int(rig.look("a", deleted)[0][0])

@@ -450,11 +450,7 @@ def _any_reseed() -> None:
 
 def _streams_outlive_tokens() -> None:
     """Never ask again who follows a stream."""
-
-    async def allowed(_: object) -> bool:
-        return True
-
-    _put(live, "is_still_allowed", allowed)
+    _put(live, "is_still_allowed", lambda _: True)
 
 
 def _any_variable() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from services.applier.apply.reading import Counts, Reading, key_not_unique
-from services.applier.apply.unsupported_values import find_uncarried
+from services.applier.apply.unsupported_values import find_uncarried, has_uncarried
 from shared.lake.pruning import TEXT, is_harmless
 from shared.lake.sql import ident
 
@@ -28,16 +28,17 @@ def count_touched(reading: Reading) -> None:
 def count_rows(reading: Reading, *, unique: bool = True) -> None:
     """Rows of each destination. Refuses those with double keys, and rows that can't be carried."""
     counted = reading.con.execute(
-        f"SELECT {reading.number_column}, count(*), count(*) FILTER ({reading.was_there_column})"
-        f" FROM {reading.memory('rows')} GROUP BY 1"
+        f"SELECT {reading.number_column}, count(*), count(*) FILTER ({reading.was_there_column}),"
+        f" count(*) FILTER ({has_uncarried(reading)}) FROM {reading.memory('rows')} GROUP BY 1"
     ).fetchall()
-    for number, upserts, matched in counted:
+    for number, upserts, matched, _ in counted:
         reading.counts[number].upserts, reading.counts[number].matched = upserts, matched
     if reading.only_inserts or not reading.keys:
-        reading.rows_read += sum(upserts for _, upserts, _ in counted)
+        reading.rows_read += sum(upserts for _, upserts, _, _ in counted)
     if reading.keys and unique:
         find_duplicates(reading)
-    reading.refused = find_uncarried(reading) | reading.refused
+    if any(uncarried for _, _, _, uncarried in counted):
+        reading.refused = find_uncarried(reading) | reading.refused
 
 
 def find_duplicates(reading: Reading) -> None:

@@ -66,7 +66,8 @@ class Applier:
         self._pool = pool
         self._limits = limits
         self._clock = clock
-        self._direct = DirectApplier(DirectLakes(limits.max_open_lakes, limits.memory_limit), limits.deadline_s, clock)
+        lakes = DirectLakes(pool.connections, limits.max_open_lakes, limits.memory_limit)
+        self._direct = DirectApplier(lakes, limits.deadline_s, clock)
         self.attempts = Attempts(clock)
 
     def close(self) -> None:
@@ -89,6 +90,7 @@ class Applier:
 
         Raises ``destination_damaged`` where an acknowledgement was lost, and the merged files with it (H7).
         """
+        was_open = self._pool.has_open(target.lake)
         with self._use(target) as lake:
             one_writer = lake.writing if lake.lake.sqlite_file is not None else nullcontext()
             with one_writer:
@@ -99,6 +101,8 @@ class Applier:
                     lake.catalog.inlined_tables()
                     require_own_files(lake.catalog, lake.lake)
                     lake.inspect(*tables_of(target.destination), anew=True)
+                    doing = "reading options"
+                    self._guarded(lake, doing, lambda con: reload_options(con, lake, target, was_open=was_open))
                     maintain(lake, target, self._limits.deadline_s)
                 except (duckdb.Error, ViaduckError) as error:
                     self._pool.evict(lake)

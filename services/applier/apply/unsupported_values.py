@@ -21,13 +21,18 @@ HINT = "change the text at the source, then resume"
 MAX_KEY = 200
 
 
+def has_uncarried(reading: Reading) -> str:
+    """Whether a row of the reading has such a word, as an expression."""
+    return " OR ".join(is_uncarried(ident(column.name), column.type) for column in _texts(reading)) or "false"
+
+
 def find_uncarried(reading: Reading) -> dict[int, DestinationError]:
-    """Which of a reading's destinations have a row with such a word, and why that can't be: one pass over the texts."""
-    texts = [column for column in reading.columns if holds_text(column.type)]
-    if not texts:
-        return {}
-    bad = " OR ".join(is_uncarried(ident(column.name), column.type) for column in texts)
-    return _refused(reading, texts, bad)
+    """Which of a reading's destinations have a row with such a word, and why that can't be."""
+    return _refused(reading, _texts(reading), has_uncarried(reading))
+
+
+def _texts(reading: Reading) -> list[Column]:
+    return [column for column in reading.columns if holds_text(column.type)]
 
 
 def find_nul(reading: Reading, number: int, partitioned: Iterable[str]) -> DestinationError | None:

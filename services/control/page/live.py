@@ -314,7 +314,7 @@ async def _events(request: Request, shown: Hashable, now: Callable[[], Mapping[s
     told: dict[str, bytes] = {}
     quiet = 0
     for look in count(1):
-        if await request.is_disconnected() or (look % JUDGED_EVERY == 0 and not await is_still_allowed(request)):
+        if await request.is_disconnected() or (look % JUDGED_EVERY == 0 and not is_still_allowed(request)):
             return
         parts = await request.app.state.once.soon(shown, lambda: _encoded(now()))
         changed = {name: event for name, event in parts.items() if told.get(name) != event}

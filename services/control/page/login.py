@@ -6,7 +6,6 @@ from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
-from starlette.concurrency import run_in_threadpool
 
 from services.control.page.problem_pages import local
 from services.control.page.templates import answer
@@ -30,7 +29,7 @@ async def login(request: Request) -> Response:
     fields = await form(request)
     guard: Guard = request.app.state.guard
     token = fields.get("token", "").strip()
-    session = await run_in_threadpool(guard.login, token, address_of(request.scope, guard))
+    session = guard.login(token, address_of(request.scope, guard))
     if session is None:
         refused = "This token is not valid, or too many wrong ones were sent from here."
         return answer(request, "login.html", 401, refused=refused, next=local(fields.get("next")))

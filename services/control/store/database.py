@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
+from services.control.store.bounded_connection import SILENT_FOR_S, BoundedConnection
 from services.control.store.migration import migrate
 from shared.config.catalogs import PATIENCE
 from shared.config.model import Config
@@ -23,6 +25,9 @@ BUSY_TIMEOUT_S = 10.0
 CONNECT_TIMEOUT_S = 3
 LIMITS = "-c statement_timeout=15000 -c lock_timeout=10000 -c idle_in_transaction_session_timeout=30000"
 """A control that is frozen must not block the others."""
+
+FREE_WITHIN_S = 5.0
+"""How long a thread waits for a connection while all of them are in use."""
 
 SCHEMA_LOCK = 7_641_904_331
 """An advisory lock: two controls that start at once must not both create the tables."""
@@ -37,8 +42,9 @@ HINT = "check registry.url or registry.url_env, that the database runs, and the 
 class Database:
     """May be used from several threads. Raises ``DependencyError`` while it can't be used: then nothing happened."""
 
-    def __init__(self, url: URL, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
-        self._engine = _engine(url, busy_timeout_s)
+    def __init__(self, url: URL, busy_timeout_s: float = BUSY_TIMEOUT_S, silent_for_s: float = SILENT_FOR_S) -> None:
+        """``silent_for_s``: a transaction that has waited so long for an answer of Postgres fails."""
+        self._engine = _engine(url, busy_timeout_s, silent_for_s)
 
     @classmethod
     def open(cls, config: Config, environ: Mapping[str, str] = os.environ) -> Database:
@@ -94,15 +100,28 @@ def registry_url(config: Config, environ: Mapping[str, str] = os.environ) -> URL
         raise ConfigError([f"registry.{where}: not a database that can be used; {HOW_TO_WRITE}"]) from None
 
 
-def _engine(url: URL, busy_timeout_s: float) -> Engine:
+def _engine(url: URL, busy_timeout_s: float, silent_for_s: float) -> Engine:
     if url.get_backend_name() != "sqlite":
-        return create_engine(url, pool_pre_ping=True, connect_args=_bounds(url))
+        return _postgres(url, silent_for_s)
     if url.database:
         Path(url.database).parent.mkdir(parents=True, exist_ok=True)
     engine = create_engine(url, connect_args={"timeout": busy_timeout_s})
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_immediate)
     return engine
+
+
+def _postgres(url: URL, silent_for_s: float) -> Engine:
+    engine = create_engine(url, pool_pre_ping=True, pool_timeout=FREE_WITHIN_S, connect_args=_bounds(url))
+    if url.get_driver_name() == "psycopg":
+        event.listen(engine, "do_connect", partial(_connect, silent_for_s))
+    return engine
+
+
+def _connect(silent_for_s: float, _: object, __: object, given: list[Any], words: dict[str, Any]) -> BoundedConnection:
+    connection = BoundedConnection.connect(*given, **words)
+    connection.silent_for_s = silent_for_s
+    return connection
 
 
 def _bounds(url: URL) -> dict[str, Any]:

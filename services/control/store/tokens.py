@@ -9,18 +9,22 @@ import hashlib
 import hmac
 import json
 import secrets
-import time
-from collections.abc import Callable, Collection
+import threading
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+import structlog
 from sqlalchemy import RowMapping, insert, select, update
 
 from services.control.store.audit_log import SERVER, note
-from services.control.store.database import Database
+from services.control.store.database import HINT, Database
 from services.control.store.tables import NAME, tokens
 from shared.contracts.errors import DependencyError
+from shared.runtime.background import Background
+
+log = structlog.get_logger(__name__)
 
 Scope = Literal["read", "write", "drop", "admin"]
 
@@ -33,8 +37,10 @@ RESERVED = frozenset({"anonymous", "api", "control", "file", "loopback", "operat
 PREFIX = "vdk"
 SHOWN_NAME = 150
 MOST_PIPELINES = 100
-KNOWN_FOR_S = 5.0
-"""A revoked token is refused everywhere after that long at the latest."""
+LOOK_EVERY_S = 2.0
+"""A token that another control has revoked is refused after this and the time of a query."""
+
+END_WITHIN_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -60,14 +66,30 @@ class Token:
 
 
 class Tokens:
-    """The tokens of one registry. May be used from several threads; raises ``DependencyError`` while it can't be."""
+    """The tokens of one registry. May be used from several threads; raises ``DependencyError`` while it can't be.
 
-    def __init__(self, database: Database, clock: Callable[[], float] = time.monotonic) -> None:
+    ``check`` and ``any_valid`` answer from memory, which a thread keeps up to date: a registry that is silent delays no
+    request. While it is unavailable the last known tokens stay valid; otherwise no user could diagnose it.
+    """
+
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._clock = clock
-        self._known: dict[str, Token] = {}
-        self._known_until = float("-inf")
-        self._looked = False
+        self._lock = threading.Lock()
+        """Held while the registry is asked, so that an older answer does not replace a newer one."""
+        self._valid: Mapping[str, Token] | None = None
+        self._loop = Background("tokens", self._run)
+
+    def start(self) -> None:
+        """Keep up with what others do to the tokens."""
+        self._loop.start()
+
+    def close(self) -> None:
+        self._loop.stop(END_WITHIN_S)
+
+    def refresh(self) -> None:
+        """Ask the registry which tokens are valid now."""
+        with self._lock:
+            self._valid = {each.id: each for each in self.all() if each.revoked_at is None}
 
     def create(
         self,
@@ -82,21 +104,25 @@ class Tokens:
         only = None if pipelines is None else frozenset(pipelines)
         token = Token(token_id, name, scope, salt, _digest(salt, secret), author, at, pipelines=only)
         kept = None if only is None else json.dumps(sorted(only))
-        with self._database.transaction() as con:
-            con.execute(insert(tokens).values(**{**vars(token), "pipelines": kept}))
-            told = {"token": token_id, "name": name, "scope": scope, "pipelines": kept}
-            note(con, SERVER, "token_created", author, at, told)
-        self._known_until = float("-inf")
+        with self._lock:
+            with self._database.transaction() as con:
+                con.execute(insert(tokens).values(**{**vars(token), "pipelines": kept}))
+                told = {"token": token_id, "name": name, "scope": scope, "pipelines": kept}
+                note(con, SERVER, "token_created", author, at, told)
+            if self._valid is not None:
+                self._valid = {**self._valid, token_id: token}
         return token, f"{PREFIX}_{token_id}_{secret}"
 
     def revoke(self, token_id: str, at: datetime, author: str | None = None) -> bool:
         """Whether there was such a token that was not revoked before."""
-        with self._database.transaction() as con:
-            valid = (tokens.c.id == token_id) & tokens.c.revoked_at.is_(None)
-            changed = con.execute(update(tokens).where(valid).values(revoked_at=at, revoked_by=author)).rowcount
-            if changed == 1:
-                note(con, SERVER, "token_revoked", author, at, {"token": token_id})
-        self._known_until = float("-inf")
+        with self._lock:
+            with self._database.transaction() as con:
+                valid = (tokens.c.id == token_id) & tokens.c.revoked_at.is_(None)
+                changed = con.execute(update(tokens).where(valid).values(revoked_at=at, revoked_by=author)).rowcount
+                if changed == 1:
+                    note(con, SERVER, "token_revoked", author, at, {"token": token_id})
+            if self._valid is not None:
+                self._valid = {other: each for other, each in self._valid.items() if other != token_id}
         return changed == 1
 
     def all(self, limit: int | None = None, after: Token | None = None) -> list[Token]:
@@ -114,38 +140,37 @@ class Tokens:
             row = con.execute(select(tokens).where(tokens.c.id == token_id)).mappings().first()
         return None if row is None else _token(row)
 
-    @property
-    def fresh(self) -> bool:
-        """Whether what is known needs no look at the registry now."""
-        return self._clock() < self._known_until
-
     def any_valid(self) -> bool:
         """Whether one can be used: then writes need one."""
-        return bool(self._valid())
+        return bool(self._known())
 
     def check(self, text: str) -> Token | None:
         """The token with this text; None for an unknown or revoked token."""
         prefix, _, rest = text.partition("_")
         token_id, _, secret = rest.partition("_")
-        token = self._valid().get(token_id)
+        token = self._known().get(token_id)
         if prefix != PREFIX or token is None:
             return None
         return token if hmac.compare_digest(_digest(token.salt, secret), token.digest) else None
 
-    def _valid(self) -> dict[str, Token]:
-        if not self.fresh:
-            self._look()
-        return self._known
+    def _known(self) -> Mapping[str, Token]:
+        known = self._valid
+        if known is None:
+            raise DependencyError("registry", "has not answered since control started", HINT)
+        return known
 
-    def _look(self) -> None:
-        """While the registry is unavailable, the last known tokens stay valid; otherwise no user could diagnose it."""
-        try:
-            self._known = {each.id: each for each in self.all() if each.revoked_at is None}
-            self._looked = True
-        except DependencyError:
-            if not self._looked:
-                raise
-        self._known_until = self._clock() + KNOWN_FOR_S
+    def _run(self, loop: Background) -> None:
+        waits = False
+        while not loop.stopped.wait(LOOK_EVERY_S):
+            loop.turned()
+            try:
+                self.refresh()
+            except DependencyError as error:
+                if not waits:
+                    log.warning("tokens_delayed", error=str(error), hint=error.hint)
+                waits = True
+            else:
+                waits = False
 
 
 def _digest(salt: str, secret: str) -> str:

@@ -31,18 +31,14 @@ MAX_SESSIONS = 1_000
 
 
 class Known(Protocol):
-    """The part of ``services.control.store.tokens.Tokens`` that is used here."""
+    """The part of ``services.control.store.tokens.Tokens`` that is used here: it answers without waiting."""
 
-    @property
-    def fresh(self) -> bool: ...
     def any_valid(self) -> bool: ...
     def check(self, text: str) -> Token | None: ...
 
 
 class NoTokens:
     """A control without a registry of tokens."""
-
-    fresh = True
 
     def any_valid(self) -> bool:
         return False
@@ -52,7 +48,7 @@ class NoTokens:
 
 
 class Guard:
-    """The rules of one server. May be used from several threads."""
+    """The rules of one server. May be used from several threads, and waits for nothing."""
 
     def __init__(
         self,
@@ -74,11 +70,6 @@ class Guard:
         self._scraping = scraping or MetricsAccess()
         self._failures = Failures(clock)
         self._sessions: OrderedDict[str, tuple[str, float]] = OrderedDict()
-
-    @property
-    def quick(self) -> bool:
-        """Whether ``judge`` has nothing to wait for now."""
-        return self._tokens.fresh
 
     @property
     def session(self) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request, cookie_parser
@@ -52,7 +51,7 @@ class GuardMiddleware:
         asked = asked_of(scope, guard)
         sending = _noting(scope, asked, _with_headers(send))
         try:
-            verdict = await _judged(guard, asked)
+            verdict = guard.judge(asked)
         except DependencyError as error:
             answer = document("unavailable", str(error), error.hint, headers={"Retry-After": "5"})
             await answer(scope, receive, sending)
@@ -69,16 +68,11 @@ class GuardMiddleware:
         await self._app(scope, _limited(scope, receive, limit), sending)
 
 
-async def _judged(guard: Guard, asked: Asked) -> Caller | Denied:
-    """On a thread of its own only where the registry has to be asked."""
-    return guard.judge(asked) if guard.quick else await run_in_threadpool(guard.judge, asked)
-
-
-async def is_still_allowed(request: Request) -> bool:
+def is_still_allowed(request: Request) -> bool:
     """Whether the client of a running answer would be admitted with the same rights now."""
     guard: Guard = request.app.state.guard
     try:
-        return bool(await _judged(guard, asked_of(request.scope, guard)) == request.state.caller)
+        return bool(guard.judge(asked_of(request.scope, guard)) == request.state.caller)
     except DependencyError:
         return False
 

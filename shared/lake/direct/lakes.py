@@ -14,9 +14,10 @@ import duckdb
 
 from shared.config.catalogs import ResolvedLake
 from shared.lake.attach import forget_keys, use_keys
-from shared.lake.direct.catalogs import Catalog, PostgresCatalog, PostgresConnections, SqliteCatalog
+from shared.lake.direct.catalogs import Catalog, PostgresCatalog, RivalCommitted, SqliteCatalog
 from shared.lake.direct.structure import Structure
 from shared.lake.engine import SQLITE, connect, is_lost, release
+from shared.lake.postgres_connections import PostgresConnections
 from shared.lake.sql import ident, literal
 
 K = TypeVar("K")
@@ -138,15 +139,15 @@ class DirectLake:
 
 
 class DirectLakes:
-    """Thread-safe. ``limit`` bounds idle connections, attached SQLite catalogs and held keys, each."""
+    """Thread-safe. ``limit`` bounds attached SQLite catalogs and held keys, each; ``connections`` are the caller's."""
 
-    def __init__(self, limit: int, memory_limit: str | None = None) -> None:
+    def __init__(self, connections: PostgresConnections, limit: int, memory_limit: str | None = None) -> None:
+        self._connections = connections
         self._limit = limit
         self._memory_limit = memory_limit
         self._instance: Instance | None = None
         self._lock = threading.Lock()
         self._structures: OrderedDict[TableKey, Structure] = OrderedDict()
-        self.connections = PostgresConnections(limit)
 
     @contextlib.contextmanager
     def use(self, lake: ResolvedLake) -> Iterator[DirectLake]:
@@ -166,7 +167,7 @@ class DirectLakes:
     @contextlib.contextmanager
     def _catalog(self, lake: ResolvedLake, instance: Instance, con: duckdb.DuckDBPyConnection) -> Iterator[Catalog]:
         if lake.sqlite_file is None:
-            with self.connections.use(lake.conninfo) as connection:
+            with self._connections.use(lake.conninfo, RivalCommitted) as connection:
                 yield PostgresCatalog(connection, lake.schema)
         else:
             with instance.catalog(lake) as name:
@@ -200,7 +201,6 @@ class DirectLakes:
         release(instance.con)
 
     def close(self) -> None:
-        self.connections.close()
         with self._lock:
             instance, self._instance = self._instance, None
         if instance is not None:

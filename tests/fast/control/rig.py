@@ -109,6 +109,7 @@ class ControlRig:
         )
         database = self.registry.database
         self.tokens, self.operations = Tokens(database), Operations(database, self.pipeline)
+        self.tokens.refresh()
         self.service = DestinationService(
             self.reconciler, self.status_store, self.operations, AuditLog(database, self.pipeline), self.tokens,
             self.environ, lambda: self.now,

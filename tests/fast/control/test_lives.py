@@ -9,12 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from services.control.model import lifecycle
+from services.control.operations.destination_entry import Entry
+from services.control.operations.destination_service import Done
 from shared.contracts.messages import ItemKind, Outcome
-from tests.fast.control.examples import progress
-from tests.fast.control.rig import ControlRig, D
+from tests.fast.control.examples import START, problem, progress
+from tests.fast.control.rig import ControlRig, D, entry, offered
 from tests.fast.growth import sizes
 
 LIVES = 60
+DAY_OF_LIVES, AT_ONCE, DAY = 10_000, 100, timedelta(days=1)
+MOST = 2 * AT_ONCE
 REGISTERED = ("._keeper._held", "Reconciler._held", "_registry._known")
 """Of an id that was removed the registry knows the life it had, or its next one could be taken for that."""
 
@@ -54,6 +59,50 @@ def test_of_destinations_that_went_nothing_stays_but_what_the_registry_keeps(rig
     rig.add("last")
     assert {path: size for path, size in held(rig).items() if size > LIVES // 2} == {}
     assert set(rig.reconciler.held) == {"stays", "last", *(f"life-{number}" for number in range(LIVES))}
+
+
+@pytest.mark.slow
+def test_a_day_of_ten_thousand_lives_leaves_nothing_but_what_has_a_bound(rig: ControlRig) -> None:
+    """Without requests, of which each life above has its own: what they leave shows after sixty."""
+    rig.clock = rig.history._clock = lambda: (rig.now - START).total_seconds()
+    rig.add("stays")
+    rig.reconciler.announce_all()
+    for first in range(0, DAY_OF_LIVES, AT_ONCE):
+        day_of_lives(rig, [f"life-{number}" for number in range(first, first + AT_ONCE)])
+        rig.now += DAY * AT_ONCE / DAY_OF_LIVES
+    rig.now += DAY  # so long it is repeated that a destination is gone
+    rig.reconciler.announce_all()
+    assert len(rig.reconciler.held) == 1 + DAY_OF_LIVES
+    found = held(rig)
+    assert found["StatusStore._destinations"] == 1
+    assert {path: size for path, size in found.items() if size > MOST} == {}
+
+
+def day_of_lives(rig: ControlRig, names: list[str]) -> None:
+    """The lives of many at once: seeded, lagging, failing, offered again and again, removed, and answered for late."""
+    made = rig.service.put_all(
+        [(name, Entry.model_validate(entry(name))) for name in names], "olga", all_or_nothing=True
+    )
+    assert all(isinstance(each, Done) and each.created for each in made)
+    rig.service.act(names[0], "reseed", "olga")
+    for name in names:
+        generation = 2 if name == names[0] else 1
+        rig.status_store.note(progress(Outcome.APPLIED, name, kind=ItemKind.SEED, position=3, generation=generation))
+        rig.status_store.note(
+            progress(
+                Outcome.FAILED, name, position=3, error=problem(), generation=generation, applier=f"applier {name}"
+            )
+        )
+    rig.looked(4, dict.fromkeys(names, 3))
+    rig.offers([offered(f"nobody {name}", 1) for name in names])
+    rig.history.feel()
+    rig.reconciler.change(lambda held, revision: [lifecycle.remove(held[name], revision) for name in names], "olga")
+    for name in names:
+        rig.status_store.note(progress(Outcome.PARKED, name, position=4, error=problem(retryable=False)))
+    rig.looked(5)
+    rig.reconciler.react()
+    rig.service.close_operations()
+    rig.incidents.flush()
 
 
 def test_lives_of_one_id_take_no_more_room_than_one(rig: ControlRig) -> None:

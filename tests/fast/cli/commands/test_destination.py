@@ -321,7 +321,7 @@ def test_the_first_token_is_made_in_the_registry_itself(
     file.write_text(file.read_text() + f"\nregistry: {{url: 'sqlite:///{tmp_path}/registry.sqlite'}}\n")
     made = CliRunner().invoke(app, ["token", "create", "olga", "--scope", "admin", "-c", str(file), "--json"])
     token = json.loads(made.stdout)
-    terminal.rig.tokens._known_until = 0.0
+    terminal.rig.tokens.refresh()
     assert isinstance(terminal.fails("token", "list"), Rejected)
     monkeypatch.setenv("VIADUCK_TOKEN", token["token"])
     assert [each["name"] for each in terminal.json("token", "list")] == ["olga"]

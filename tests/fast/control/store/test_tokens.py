@@ -9,15 +9,17 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 from sqlalchemy.engine import make_url
+from structlog.testing import capture_logs
 
 from services.control.operations import token_command
 from services.control.store.audit_log import SERVER, AuditLog
 from services.control.store.database import Database
 from services.control.store.tables import NAME
-from services.control.store.tokens import KNOWN_FOR_S, Scope, Tokens
-from shared.contracts.errors import ConfigError
+from services.control.store.tokens import Scope, Tokens
+from shared.contracts.errors import ConfigError, DependencyError
 from tests.fast.control.examples import at
 from tests.fast.control.files import config
+from tests.fast.waiting import eventually
 
 
 @pytest.fixture
@@ -27,8 +29,14 @@ def database(tmp_path: Path) -> Iterator[Database]:
         yield database
 
 
-def test_a_token_opens_with_its_own_text_alone(database: Database) -> None:
+@pytest.fixture
+def tokens(database: Database) -> Tokens:
     tokens = Tokens(database)
+    tokens.refresh()
+    return tokens
+
+
+def test_a_token_opens_with_its_own_text_alone(tokens: Tokens) -> None:
     token, said = tokens.create("deploy", "write", at(0), "olga")
     other, other_said = tokens.create("other", "read", at(1))
     assert tokens.check(said) == token
@@ -52,8 +60,7 @@ def test_the_same_secret_has_another_digest_under_another_salt(database: Databas
     assert one.salt != two.salt
 
 
-def test_a_revoked_token_opens_nothing(database: Database) -> None:
-    tokens = Tokens(database)
+def test_a_revoked_token_opens_nothing(tokens: Tokens) -> None:
     token, said = tokens.create("deploy", "write", at(0))
     assert tokens.any_valid()
     assert tokens.revoke(token.id, at(5), "olga")
@@ -63,14 +70,41 @@ def test_a_revoked_token_opens_nothing(database: Database) -> None:
     assert [(each.revoked_at, each.revoked_by) for each in tokens.all()] == [(at(5), "olga")]
 
 
-def test_what_another_control_revoked_is_refused_soon(database: Database) -> None:
-    now = [0.0]
-    here, there = Tokens(database, lambda: now[0]), Tokens(database)
-    token, said = there.create("deploy", "write", at(0))
-    assert here.check(said) == token
-    there.revoke(token.id, at(5))
-    now[0] += KNOWN_FOR_S
-    assert here.check(said) is None
+def test_what_another_control_revoked_is_refused_soon(
+    database: Database, tokens: Tokens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.control.store.tokens.LOOK_EVERY_S", 0.01)
+    there = Tokens(database)
+    with closing(tokens):
+        tokens.start()
+        token, said = there.create("deploy", "write", at(0))
+        eventually(lambda: tokens.check(said) == token)
+        there.revoke(token.id, at(5))
+        eventually(lambda: tokens.check(said) is None)
+
+
+def test_a_token_stays_valid_while_the_registry_is_away(
+    database: Database, tokens: Tokens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.control.store.tokens.LOOK_EVERY_S", 0.01)
+    token, said = tokens.create("deploy", "write", at(0))
+    with closing(tokens), capture_logs() as logs:
+        with database.transaction() as con:
+            con.execute(text("DROP TABLE tokens"))
+        tokens.start()
+        eventually(lambda: any(each["event"] == "tokens_delayed" for each in logs))
+        assert tokens.check(said) == token
+
+
+def test_nothing_is_open_before_the_registry_has_answered_once(database: Database) -> None:
+    """Otherwise a control without an answer would take itself for one without tokens."""
+    tokens = Tokens(database)
+    token, said = tokens.create("deploy", "write", at(0))
+    for ask in (tokens.any_valid, lambda: tokens.check(said)):
+        with pytest.raises(DependencyError):
+            ask()
+    tokens.refresh()
+    assert tokens.check(said) == token
 
 
 def test_a_token_from_the_command_line_may_be_for_some_pipelines_and_says_who_made_it(tmp_path: Path) -> None:
@@ -79,7 +113,9 @@ def test_a_token_from_the_command_line_may_be_for_some_pipelines_and_says_who_ma
     assert (made["scope"], made["pipelines"]) == ("drop", ["events"])
     assert made["author"].startswith("user ")
     with closing(Database.open(file)) as opened:
-        kept = Tokens(opened).check(made["token"])
+        tokens = Tokens(opened)
+        tokens.refresh()
+        kept = tokens.check(made["token"])
         assert kept is not None
         assert kept.pipelines == frozenset({"events"})
         assert [(each.deed, each.author) for each in AuditLog(opened, SERVER).entries(10)] == [

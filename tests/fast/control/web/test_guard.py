@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
+import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -17,6 +19,7 @@ from services.control.api.health import healthz
 from services.control.store import access_audit
 from services.control.store.access_audit import PER_MINUTE, WINDOW_S, AccessAudit
 from services.control.store.audit_log import SERVER, AuditLog
+from services.control.store.database import BUSY_TIMEOUT_S
 from services.control.store.tokens import Scope, Token
 from services.control.web.guard import SESSION_FOR_S, Asked, Caller, Denied, Guard
 from services.control.web.middleware import MAX_BODY
@@ -37,7 +40,6 @@ class FakeTokens:
 
     scopes: list[Scope] = field(default_factory=lambda: ["read", "write", "drop", "admin"])
     only: frozenset[str] | None = None
-    fresh: bool = True
 
     def any_valid(self) -> bool:
         return bool(self.scopes)
@@ -293,6 +295,16 @@ def test_tokens_are_made_used_and_revoked_over_rest(rig: ControlRig) -> None:
     assert rig.http.delete(f"/v1/tokens/{made.json()['id']}", bearer(admin)).status_code == 204
     assert rig.http.get(D, headers=bearer(token)).status_code == 401
     assert rig.http.delete(f"/v1/tokens/{made.json()['id']}", bearer(admin)).status_code == 404
+
+
+def test_a_request_with_a_token_is_answered_while_the_registry_is_silent(rig: ControlRig) -> None:
+    _, token = rig.tokens.create("olga", "read", START)
+    with closing(sqlite3.connect(rig.folder / "registry.sqlite")) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        began = time.monotonic()
+        known, unknown = (rig.http.get(D, headers=bearer(text)).status_code for text in (token, f"{token}x"))
+        assert (known, unknown) == (200, 401)
+        assert time.monotonic() - began < BUSY_TIMEOUT_S / 2
 
 
 def test_who_made_a_token_and_who_revoked_it_can_be_read_page_by_page(rig: ControlRig) -> None:

@@ -56,10 +56,12 @@ def test_every_missing_variable_is_named_by_its_path() -> None:
     ]
 
 
-def test_a_user_may_tune_a_client_but_not_give_up_what_exactness_of_delivery_rests_on() -> None:
-    settings = KafkaSettings("k:1", properties={"linger.ms": "50", "acks": "0", "enable.auto.commit": "true"})
+def test_a_user_may_tune_a_client_but_not_give_up_what_delivery_rests_on() -> None:
+    given = {"linger.ms": "50", "acks": "0", "enable.auto.commit": "true", "enable.idempotence": "true"}
+    settings = KafkaSettings("k:1", properties=given)
     producer = settings.producer("c", lambda _: None)
-    assert (producer["linger.ms"], producer["acks"], producer["enable.idempotence"]) == ("50", "all", True)
+    assert (producer["linger.ms"], producer["acks"], producer["enable.idempotence"]) == ("50", "all", False)
+    assert producer["max.in.flight.requests.per.connection"] == 1
     assert settings.consumer("c", "g", lambda _: None)["enable.auto.commit"] is False
 
 

@@ -16,6 +16,7 @@ import pytest
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.errors import ViaduckError
 from shared.lake.pool import LakePool, OpenLake
+from shared.lake.postgres_connections import PostgresConnections
 from tests.fast.waiting import eventually
 
 
@@ -144,7 +145,7 @@ class Slow:
 
 def test_one_thread_at_a_time_loads_a_lake_s_schema(tmp_path: Path) -> None:
     """Two would each free what the other has got (H21), which shows by chance alone."""
-    open_lake, first, second = OpenLake(lake(tmp_path, "shared", None)), Slow(), Slow()
+    open_lake, first, second = OpenLake(lake(tmp_path, "shared", None), PostgresConnections(1)), Slow(), Slow()
     with ThreadPoolExecutor(2) as threads:
         one = threads.submit(open_lake.begin, first)  # type: ignore[arg-type]
         eventually(lambda: first.said)

@@ -1,0 +1,103 @@
+"""Connections to the databases of Postgres catalogs, which stay open between uses: each costs the server a process."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import select
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+
+from shared.config.catalogs import patient
+
+OWN_SETTINGS = b"SET search_path = pg_catalog; SET statement_timeout = '30s'"
+"""Run once on each connection that only reads: a database may have functions of its own under the names of Postgres's,
+and another client's lock must not block Viaduck."""
+
+SHARED_SETTINGS = (
+    b"SET search_path = pg_catalog; SET statement_timeout = '600s';"
+    b" SET default_transaction_isolation = 'read committed'"
+)
+"""The same for a connection that also commits: a batch waits for rivals that hold the number of its snapshot for as
+long as their transactions last, and each of its statements sees what is committed by then."""
+
+
+@dataclass
+class _Idle:
+    conninfo: str
+    con: psycopg.Connection[Any]
+
+
+class PostgresConnections:
+    """Connections to Postgres databases that no thread uses now, at most ``limit``; the oldest are closed first."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._idle: OrderedDict[int, _Idle] = OrderedDict()
+        self._numbers = itertools.count()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._idle)
+
+    @contextlib.contextmanager
+    def use(self, conninfo: str, *harmless: type[Exception]) -> Iterator[psycopg.Connection[Any]]:
+        """A connection for the caller alone. After any error it is closed, but for those ``harmless`` to it."""
+        con = self._take(conninfo) or _connected(conninfo)
+        try:
+            yield con
+        except harmless:
+            self._give_back(_Idle(conninfo, con))
+            raise
+        except BaseException:
+            con.close()
+            raise
+        self._give_back(_Idle(conninfo, con))
+
+    def close_idle(self, conninfo: str) -> None:
+        """Close those to one database that are not in use: a server's connections are few where tenants are many."""
+        while (con := self._newest(conninfo)) is not None:
+            con.close()
+
+    def _take(self, conninfo: str) -> psycopg.Connection[Any] | None:
+        while (con := self._newest(conninfo)) is not None and _has_ended(con):
+            con.close()
+        return con
+
+    def _newest(self, conninfo: str) -> psycopg.Connection[Any] | None:
+        with self._lock:
+            number = next((n for n in reversed(self._idle) if self._idle[n].conninfo == conninfo), None)
+            return None if number is None else self._idle.pop(number).con
+
+    def _give_back(self, idle: _Idle) -> None:
+        if idle.con.closed:
+            return
+        with self._lock:
+            self._idle[next(self._numbers)] = idle
+            surplus = [self._idle.popitem(last=False)[1] for _ in range(len(self._idle) - self._limit)]
+        for each in surplus:
+            each.con.close()
+
+    def close(self) -> None:
+        with self._lock:
+            idle, self._idle = list(self._idle.values()), OrderedDict()
+        for each in idle:
+            each.con.close()
+
+
+def _has_ended(con: psycopg.Connection[Any]) -> bool:
+    """Whether there is something to read although nothing was asked: the server ends the connection. No round trip."""
+    waiting = select.poll()
+    waiting.register(con.fileno(), select.POLLIN)
+    return bool(waiting.poll(0))
+
+
+def _connected(conninfo: str) -> psycopg.Connection[Any]:
+    con: psycopg.Connection[Any] = psycopg.connect(patient(conninfo), autocommit=True)
+    con.execute(SHARED_SETTINGS)
+    return con
