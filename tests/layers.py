@@ -17,7 +17,7 @@ LAYERS = {
     "services/reader": ("planner", "source", "messaging"),
     "services/applier": ("model", "apply", "worker"),
     "services/control": ("model", "store", "migrations", "view", "operations", "web", "api", "page"),
-    "services/cli": ("runtime", "output", "up", "verify", "commands"),
+    "services/cli": ("runtime", "output", "up", "verify", "expire", "commands"),
     "shared": ("contracts", "config", "lake", "runtime", "kafka"),
 }
 """From the lowest to the highest: a package imports only packages before it. The modules beside the packages are the

@@ -19,6 +19,7 @@ from services.cli.main import app
 from shared.contracts import messages, reports
 from shared.runtime.lake_metrics import LakeMetrics
 from shared.runtime.metrics import Metrics
+from shared.runtime.retention_metrics import RetentionMetrics
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs/reference"
@@ -54,7 +55,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def metrics(_: Meanings) -> str:
-    registries = Metrics("p").registry, LakeMetrics("p").registry
+    registries = Metrics("p").registry, LakeMetrics("p").registry, RetentionMetrics("p").registry
     collectors = [each for registry in registries for each in registry._names_to_collectors.values()]
     rows = []
     for collector in {id(each): each for each in collectors}.values():

@@ -110,6 +110,20 @@ class Client:
         """Who did what, the newest first."""
         return self._some(f"{_pipeline(pipeline)}/audit", limit, destination=destination)
 
+    # -- sources ------------------------------------------------------------------------------------------------------
+
+    def retention(self, ignored: Iterable[str] = ()) -> list[dict[str, Any]]:
+        """How far each source lake may be expired, over all pipelines that read it.
+
+        ``ignored``: destinations, by ``ID`` or ``PIPELINE/ID``, that are to hold nothing.
+        """
+        return list(self._items("/v1/retention", ignore=list(ignored)))
+
+    def note_expiry(self, pipeline: str, snapshots: int, through: int, ignored: Iterable[str] = ()) -> None:
+        """Put into the audit trail that snapshots of the source were expired, up to ``through``."""
+        body = {"snapshots": snapshots, "through": through, "ignored": list(ignored)}
+        self._ask("POST", f"{_pipeline(pipeline)}/source:expired", json=body)
+
     # -- destinations -------------------------------------------------------------------------------------------------
 
     def destinations(self, pipeline: str, **filters: str) -> list[Status]:
@@ -179,6 +193,14 @@ class Client:
     def history(self, pipeline: str, destination: str, limit: int = 50) -> list[dict[str, Any]]:
         """What was applied, the newest first, from the destination's own commits."""
         return self._some(f"{_destination(pipeline, destination)}/history", limit)
+
+    def at(
+        self, pipeline: str, destination: str, *, time: str | None = None, position: int | None = None
+    ) -> dict[str, Any]:
+        """Which snapshot shows a moment (``2026-03-01T00:00:00Z``) or a position of the source, and how to read it."""
+        asked = {"time": time, "position": None if position is None else str(position)}
+        given = {name: value for name, value in asked.items() if value is not None}
+        return self._get(f"{_destination(pipeline, destination)}/at", **given)
 
     def health(self, pipeline: str, destination: str) -> dict[str, Any]:
         """How a destination's table and lake fare, as its catalog had it at the last look."""
@@ -272,7 +294,7 @@ class Client:
 
     # -- HTTP ---------------------------------------------------------------------------------------------------------
 
-    def _items(self, path: str, **filters: str) -> Iterator[dict[str, Any]]:
+    def _items(self, path: str, **filters: str | list[str]) -> Iterator[dict[str, Any]]:
         after: str | None = None
         while True:
             page = self._get(path, limit=str(PAGE), **filters, **({"after": after} if after else {}))
@@ -289,10 +311,12 @@ class Client:
     def _operation(self, found: dict[str, Any]) -> Operation:
         return cast(Operation, found)
 
-    def _get(self, path: str, **params: str) -> dict[str, Any]:
+    def _get(self, path: str, **params: str | list[str]) -> dict[str, Any]:
         return self._ask("GET", path, params)
 
-    def _ask(self, method: str, path: str, params: Mapping[str, str] | None = None, **body: Any) -> dict[str, Any]:
+    def _ask(
+        self, method: str, path: str, params: Mapping[str, str | list[str]] | None = None, **body: Any
+    ) -> dict[str, Any]:
         try:
             answer = self._http.request(method, path, params=params, **body)
             answer.raise_for_status()

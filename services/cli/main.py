@@ -13,6 +13,7 @@ import typer
 from services.cli.commands import destination as destination_app
 from services.cli.commands import operation, proposal, token, work
 from services.cli.commands import pipeline as pipeline_app
+from services.cli.commands import source as source_app
 from services.cli.commands.options import Json, MaybeFile, Pipeline, Url, target
 from services.cli.output.sanitize import legible_lines
 from shared.contracts.errors import ConfigError, DependencyError, ViaduckError
@@ -28,6 +29,7 @@ app.add_typer(destination_app.app, name="destination")
 app.add_typer(operation.app, name="operation")
 app.add_typer(pipeline_app.app, name="pipeline")
 app.add_typer(proposal.app, name="proposal")
+app.add_typer(source_app.app, name="source")
 app.add_typer(token.app, name="token")
 app.add_typer(work.app, name="work")
 
@@ -120,10 +122,20 @@ def verify(
         list[str] | None, typer.Option("--destination", metavar="ID", help="Only this one; may be repeated.")
     ] = None,
     pipeline: Annotated[str | None, typer.Option("--pipeline", metavar="NAME", help="Only this one's.")] = None,
+    all_snapshots: Annotated[
+        bool, typer.Option("--all-snapshots", help="Every retained snapshot of each destination, too.")
+    ] = False,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="TIME", help="With --all-snapshots: those since 2026-03-01T00:00:00Z."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Prove every destination equal to its slice of the source, with Spark."""
-    _call("services.cli.verify.command", _load(config), destination or [], json, pipeline)
+    from services.cli.commands.verify_options import past
+
+    asked = past(all_snapshots, since)
+    _call("services.cli.verify.command", _load(config), destination or [], json, pipeline, asked)
 
 
 @app.command()

@@ -6,6 +6,7 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
 from services.control.api import (
+    as_of,
     audit,
     bulk,
     destinations,
@@ -14,6 +15,7 @@ from services.control.api import (
     operations,
     pipelines,
     proposals,
+    retention,
     tokens,
     work,
     writes,
@@ -80,7 +82,8 @@ def _assembled() -> FastAPI:
         app.add_middleware(middleware)
     problems.install(app)
     common = declared(*EVERYWHERE)
-    routers = (build_of, pipelines, destinations, writes, bulk, proposals, operations, work, tokens, audit, lake_health)
+    routers = (build_of, pipelines, destinations, writes, bulk, proposals, operations, work, tokens, audit, lake_health,
+               retention, as_of)  # fmt: skip
     for router in (each.router for each in routers):
         app.include_router(router, responses={**common})
     for router in (

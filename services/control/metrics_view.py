@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable
 import structlog
 
 from services.control.lake_metrics_view import lake_metrics
+from services.control.retention_metrics_view import retention_metrics
 from services.control.view.destination_status import Status, View, status
 from shared.contracts.messages import now
 from shared.runtime.metrics import Metrics, merge, together
@@ -26,7 +27,8 @@ def exposition(
     ``most_destinations``: of more of one pipeline, not every lake has gauges of its own.
     """
     texts, there = peers.metrics(), list(views())
-    page = together([*own, *(lake_metrics(view, most_destinations) for view in there)])
+    known = [made for view in there for made in (lake_metrics(view, most_destinations), retention_metrics(view))]
+    page = together([*own, *known])
     if peers.names and READER not in texts:
         page = merge([page, together(map(_known, there))])
     for name, text in texts.items():
@@ -42,6 +44,8 @@ def _known(view: View) -> Metrics:
     metrics = Metrics(view.pipeline)
     if view.source_snapshot is not None:
         metrics.source_snapshot_id.set(view.source_snapshot)
+    if view.retention is not None:
+        metrics.source_oldest_snapshot_id.set(view.retention.retained.oldest)
     if view.looked_at is not None:
         metrics.source_look_age_seconds.labels().set(max(0.0, (now() - view.looked_at).total_seconds()))
     _set(metrics, (status(view, each) for each in view.destinations))

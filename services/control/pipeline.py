@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 from services.control.model.conflicts import Neighbour
 from services.control.model.lifecycle import Revision, all_removed
+from services.control.operations.destination_past import DestinationPast
 from services.control.operations.destination_service import DestinationService
 from services.control.operations.discovery import Discovery
 from services.control.operations.long_operations import Operations
 from services.control.operations.reconciler import Reconciler
+from services.control.operations.source_watch import SourceWatch
 from services.control.operations.work_items import Work
 from services.control.reconciler_thread import Worker
 from services.control.registry_recovery import Published, catch_up, rebuild
@@ -74,6 +76,7 @@ class Pipeline:
             config, self._registry, self.status_store, announcer, common.environ,
             neighbours=lambda: self._neighbours(managed_by={"api"}),
         )  # fmt: skip
+        self.source_watch = SourceWatch(self.reconciler, self.status_store, common.environ)
         self.worker = self._worker(load, alone=alone)
         self.handle = self._handle()
 
@@ -90,16 +93,19 @@ class Pipeline:
     def start(self) -> None:
         self.worker.start()
         self.discovery.start()
+        self.source_watch.start()
 
     def tell_to_stop(self) -> None:
         self.worker.tell_to_stop()
         self.discovery.tell_to_stop()
+        self.source_watch.tell_to_stop()
 
     def stop(self, within_s: float = END_WITHIN_S) -> None:
         """``within_s`` for each of its threads; a thread that takes longer is abandoned."""
         self.tell_to_stop()
         self.worker.stop(within_s)
         self.discovery.stop(within_s)
+        self.source_watch.stop(within_s)
 
     def _worker(self, load: Callable[[str], Config], *, alone: bool) -> Worker:
         common, reconciler, status_store = self._common, self.reconciler, self.status_store
@@ -120,7 +126,8 @@ class Pipeline:
         common, view = self._common, self.status_store.view
         scan = Scan(common.settings, f"{common.client}-scan")
         work = Work(self.name, common.topics, scan, common.publisher, view, self._service.audit_log)
-        return PipelineHandle(view, self._service, work, self._history, self.discovery)
+        past = DestinationPast(lambda: self.reconciler.config, view, common.environ, self.source_watch.times_of)
+        return PipelineHandle(view, self._service, work, self._history, self.discovery, self.source_watch, past)
 
     def neighbours(self, managed_by: Collection[str] = ("file", "api")) -> Iterator[Neighbour]:
         """Its destinations, for those beside it."""

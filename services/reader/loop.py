@@ -43,6 +43,9 @@ from shared.runtime.metrics import Metrics
 log = structlog.get_logger(__name__)
 
 LOAD_LOOK_S = 0.1
+PLACED_A_TURN = 2_000
+"""Destinations that get their partition in one turn, where many are new or partitions were added."""
+
 FIRST_FREEZE_AT = 1_000
 """Destinations of which the garbage collector is told that they stay, and again whenever they have doubled."""
 
@@ -65,9 +68,10 @@ class Loop:
         metrics: Metrics,
         caught_up: threading.Event,
         clock: Callable[[], float] = time.monotonic,
+        partitions: Callable[[], int | None] = lambda: None,
     ) -> None:
-        """``partitioner`` is told the destinations of this reader; ``caught_up`` is set once all records that were on
-        the topics at the start are in the queue."""
+        """``partitioner`` is told the destinations of this reader; ``partitions`` tells how many the work topic has, or
+        None. ``caught_up`` is set once all records that were on the topics at the start are in the queue."""
         self._config = config
         self._source = source
         self._events = events
@@ -76,6 +80,7 @@ class Loop:
         self._metrics = metrics
         self._caught_up = caught_up
         self._clock = clock
+        self._partitions = partitions
         self._stopped = threading.Event()
         self._recalled: dict[str, Destination] = {}
         self._routes: dict[str, str] = {}
@@ -86,6 +91,8 @@ class Loop:
         self._freeze_at = FIRST_FREEZE_AT
         self._counted = False
         """Whether the last turn counted a part of the source's changes."""
+        self._placed = True
+        """Whether each destination has its partition."""
 
     @property
     def source_problem(self) -> str | None:
@@ -179,7 +186,7 @@ class Loop:
 
     def _turn(self) -> None:
         poller, now_s = self._watching(), self._clock()
-        polls = now_s >= poller.poll_at_s
+        polls = now_s >= poller.poll_at_s and not self._counted
         if polls:
             before = poller.seen
             poller.poll(now_s)
@@ -189,17 +196,23 @@ class Loop:
         if self._counted:
             poller.work(now_s)
             self._teller.note()
-        self._publish(self._clock())
-        if not self._counted:
-            self._tell(poller)
+        else:
+            self._act(poller)
         events = self._events.take(self._idle_s(poller))
         now_s = self._clock()
         for event in events:
             self._handle(event, now_s)
 
-    def _tell(self, poller: SourcePoller) -> None:
+    def _act(self, poller: SourcePoller) -> None:
         """In the turn after a count, whatever else is to be counted. A look, a count and a report each go through fifty
         thousand destinations, and answers are heard in between."""
+        partitions = self._partitions()
+        self._placed = partitions is None or self._partitioner.settle(partitions, PLACED_A_TURN)
+        if self._placed:
+            self._publish(self._clock())
+        self._tell(poller)
+
+    def _tell(self, poller: SourcePoller) -> None:
         self._teller.tell(self._planner, self._clock(), self._look(poller))
         self._repeater.tell(self._planner.tracked, self._clock())
         if self._offering is not None:
@@ -220,7 +233,7 @@ class Loop:
 
     def _idle_s(self, poller: SourcePoller) -> float:
         now_s = self._clock()
-        if self._counted or poller.has_work(now_s):
+        if self._counted or not self._placed or poller.has_work(now_s):
             return 0.0
         due = [poller.poll_at_s, self._teller.due_s(), self._repeater.due_s()]
         planned = self._planner.next_due_s()

@@ -46,6 +46,8 @@ class LakeTable(Section):
 
 class Source(LakeTable):
     table: str = Field(min_length=1)
+    retained_seconds: float | None = Field(default=None, gt=0)
+    """For how long its owner promises to keep each snapshot; None where nothing is promised."""
 
 
 class Routing(Section):

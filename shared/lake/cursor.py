@@ -114,20 +114,25 @@ def cursor_name(pipeline: str, destination: str) -> str:
     return "cursor_" + hashlib.sha256(f"{pipeline}/{destination}".encode()).hexdigest()[:16]
 
 
-def read_position(con: duckdb.DuckDBPyConnection, alias: str, pipeline: str, destination: str) -> Position | None:
+def read_position(
+    con: duckdb.DuckDBPyConnection, alias: str, pipeline: str, destination: str, at: int | None = None
+) -> Position | None:
     """The stored position; None before the first seed. In a transaction, so that what is a table then stays one.
 
-    Raises ``cursor_damaged`` unless it is exactly one row.
+    ``at``: of an older snapshot, None too where upkeep has removed the row. Raises ``cursor_damaged`` unless it is
+    exactly one row.
     """
     name = cursor_name(pipeline, destination)
     if not is_table(con, alias, SCHEMA, name):
         return None
-    table = path(alias, SCHEMA, name)
+    table = path(alias, SCHEMA, name) + ("" if at is None else f" AT (VERSION => {at:d})")
     try:
         rows = con.execute(
             f"SELECT generation, position, source_table_uuid, routing_value, source_lake FROM {table}"
         ).fetchall()
     except duckdb.CatalogException:
+        return None
+    if at is not None and not rows:
         return None
     if len(rows) != 1:
         raise DestinationError(

@@ -28,3 +28,8 @@ def columns(names: tuple[str, ...], of: str = "") -> str:
     """A comma list of quoted columns, each qualified by ``of`` if given."""
     prefix = f"{of}." if of else ""
     return ", ".join(prefix + ident(name) for name in names)
+
+
+def select_at(schema: str, table: str, names: tuple[str, ...], snapshot: int) -> str:
+    """A statement that reads a table of the lake that is in use as it was at a snapshot."""
+    return f"SELECT {columns(names)} FROM {path(schema, table)} AT (VERSION => {snapshot:d})"

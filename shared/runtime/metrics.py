@@ -95,6 +95,11 @@ class Metrics(Registered):
         self.cdc_rows_read_total = self._count("cdc_rows_read_total", "Rows of the change feed read, images included")
         self.cdc_batch_rows = self._histogram("cdc_batch_rows", "Rows of the change feed read by one job", BATCH_ROWS)
         self.source_snapshot_id = self._gauge("source_snapshot_id", "Head snapshot of the source, as last seen")
+        self.source_oldest_snapshot_id = self._gauge(
+            "source_oldest_snapshot_id", "Oldest snapshot that the source retains"
+        )
+        head_age = "Seconds since the source's head was committed, by the catalog's clock at the last poll"
+        self.source_head_age_seconds = self._gauge("source_head_age_seconds", head_age)
         age = "Seconds since the last successful poll of the source; absent if there was none"
         self.source_look_age_seconds = Labelled(
             Gauge("viaduck_source_look_age_seconds", age, ["pipeline"], registry=self.registry), self._pipeline

@@ -86,7 +86,7 @@ def test_every_state_of_a_destination_is_explained() -> None:
     assert set(get_args(Status.model_fields["state"].annotation)) == listed
 
 
-PLAIN = {"v1", "healthz", "readyz", "metrics", "version", "errors", "events", "history", "status"}
+PLAIN = {"v1", "at", "healthz", "readyz", "metrics", "version", "errors", "events", "history", "status"}
 """Path segments that mean what they mean everywhere."""
 
 

@@ -211,6 +211,32 @@ def history(
     end(show_list(asked.client.history(asked.pipeline(pipeline), destination, limit), COMMITS, json))
 
 
+@app.command("at")
+def at_(
+    destination: Id,
+    config: MaybeFile = None,
+    url: Url = None,
+    pipeline: Pipeline = None,
+    time: Annotated[
+        str | None, typer.Option("--time", metavar="TIME", help="A moment, with its offset: 2026-03-01T00:00:00Z.")
+    ] = None,
+    position: Annotated[
+        int | None, typer.Option("--position", metavar="SNAPSHOT", min=0, help="A snapshot of the source, instead.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Show which snapshot of its lake holds what it had then, and a statement that reads it."""
+    from services.cli.output.status_table import show_one
+
+    if (time is None) == (position is None):
+        raise typer.BadParameter("give either --time or --position", param_hint="--time")
+    asked = target(config, url)
+    found = asked.client.at(asked.pipeline(pipeline), destination, time=time, position=position)
+    if not json:
+        found = {**found, "columns": ", ".join(f"{each['name']} {each['type']}" for each in found["columns"])}
+    show_one(found, json)
+
+
 @app.command()
 def health(
     destination: Annotated[str | None, typer.Argument(metavar="[ID]", help="Only this one; else all.")] = None,

@@ -42,11 +42,12 @@ def list_all(control: Control, pipelines: Sequence[str], as_json: bool, **filter
 
 
 def _print_notices(control: Control, pipelines: Sequence[str]) -> None:
-    """Why a source is expensive to read, and the statement that corrects it."""
+    """Why a source is expensive to read and what corrects it, and whose history is about to expire."""
     for name in pipelines:
-        notice = (control.pipeline(name)["frontier"] or {}).get("notice")
-        if notice is not None:
-            console(stderr=True).print(cell(f"{name}: {notice}"))
+        found = control.pipeline(name)
+        for said in ((found["frontier"] or {}).get("notice"), found.get("retention_warning")):
+            if said is not None:
+                console(stderr=True).print(cell(f"{name}: {said}"))
 
 
 def show(control: Control, pipeline: str, destination: str, as_json: bool) -> int:

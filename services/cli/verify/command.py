@@ -20,7 +20,7 @@ from rich.progress import Progress
 from services.cli.runtime.console import console
 from services.cli.runtime.interruptible import Interruption, interruptible
 from services.cli.runtime.parked import parked
-from services.cli.verify.comparison import Finding, Origin, Subject, Verdict, compare_all
+from services.cli.verify.comparison import Finding, Origin, Past, Subject, Verdict, compare_all
 from services.cli.verify.registered_destinations import everything
 from services.cli.verify.report import Report
 from shared.config.declared import Lakes
@@ -40,8 +40,16 @@ MAX_SHARE = 25
 """Destinations of one Spark task: enough to be worth opening the source, few enough for a progress bar that moves."""
 
 
-def main(deployment: Deployment, ids: Sequence[str] = (), json: bool = False, pipeline: str | None = None) -> int:
+def main(
+    deployment: Deployment,
+    ids: Sequence[str] = (),
+    json: bool = False,
+    pipeline: str | None = None,
+    past: Past | None = None,
+) -> int:
     """Compare all destinations, or those of ``ids``, and print the result. Returns the exit code.
+
+    ``past``: their retained snapshots, too.
 
     If destinations other than those of the files cannot be listed, that is reported, and the result is no proof.
 
@@ -54,15 +62,15 @@ def main(deployment: Deployment, ids: Sequence[str] = (), json: bool = False, pi
     unknown = () if ids else known.unknown
     for line in unknown:
         sys.stderr.write(f"{line}\n")
-    code = interruptible(lambda interruption: _verify_all(chosen, json, interruption))
+    code = interruptible(lambda interruption: _verify_all(chosen, json, past, interruption))
     return code or (UNREACHABLE if unknown else EQUAL)
 
 
-def _verify_all(chosen: Sequence[Chosen], json: bool, interruption: Interruption) -> int:
+def _verify_all(chosen: Sequence[Chosen], json: bool, past: Past | None, interruption: Interruption) -> int:
     codes = [EQUAL]
     for config, destinations in chosen:
         try:
-            codes.append(_verify(config, destinations, json, interruption))
+            codes.append(_verify(config, destinations, json, past, interruption))
         except DependencyError as error:
             if len(chosen) == 1 or error.what != SOURCE:
                 raise
@@ -71,11 +79,13 @@ def _verify_all(chosen: Sequence[Chosen], json: bool, interruption: Interruption
     return max(codes)
 
 
-def _verify(config: Config, chosen: Sequence[FileDestination], json: bool, interruption: Interruption) -> int:
+def _verify(
+    config: Config, chosen: Sequence[FileDestination], json: bool, past: Past | None, interruption: Interruption
+) -> int:
     began = time.monotonic()
     origin = _origin(config)
     out = console(stderr=json)
-    verdicts = _verdicts(config, origin, chosen, Comparisons(config, out, interruption))
+    verdicts = _verdicts(config, origin, chosen, past, Comparisons(config, out, interruption))
     report = Report(config.pipeline, verdicts, _parked(config, chosen), time.monotonic() - began)
     if json:
         for line in report.to_json():
@@ -120,21 +130,25 @@ def _parked(config: Config, chosen: Sequence[FileDestination]) -> dict[str, Prob
 
 
 def _verdicts(
-    config: Config, origin: Origin, chosen: Sequence[FileDestination], comparisons: Comparisons
+    config: Config,
+    origin: Origin,
+    chosen: Sequence[FileDestination],
+    past: Past | None,
+    comparisons: Comparisons,
 ) -> list[Verdict]:
     """One verdict per destination, in the order of the file."""
     verdicts: dict[str, Verdict] = {}
     subjects: list[Subject] = []
     for destination in chosen:
         try:
-            subjects.append(_subject(config, destination))
+            subjects.append(_subject(config, destination, past))
         except ViaduckError as error:
             verdicts[destination.id] = Verdict(destination.id, Finding.FAILED, problem=error.problem())
     verdicts |= {verdict.destination: verdict for verdict in comparisons.compare(origin, subjects)}
     return [verdicts[destination.id] for destination in chosen]
 
 
-def _subject(config: Config, destination: FileDestination) -> Subject:
+def _subject(config: Config, destination: FileDestination, past: Past | None) -> Subject:
     return Subject(
         pipeline=config.pipeline,
         destination=destination.id,
@@ -143,6 +157,7 @@ def _subject(config: Config, destination: FileDestination) -> Subject:
         schema=destination.schema_name,
         table=destination.table or config.source.table,
         seed_mode=destination.seed_mode or config.routing.seed_mode,
+        past=past,
     )
 
 

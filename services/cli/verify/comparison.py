@@ -6,12 +6,14 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from enum import StrEnum
 
 import duckdb
 
 from services.cli.verify.differences import Differences, Multisets
 from services.cli.verify.expected_rows import Expected, SourceSlice, default_of
+from services.cli.verify.past_proof import COMPACTED, GONE, TIDIED, PastProof, Stamped, last_compaction, stamped
 from shared.config.catalogs import ResolvedLake
 from shared.config.model import Routing
 from shared.contracts.errors import DestinationError, SourceError, ViaduckError
@@ -52,6 +54,13 @@ class Origin:
 
 
 @dataclass(frozen=True)
+class Past:
+    """All retained snapshots are to be compared, too: those since a moment, or all."""
+
+    since: datetime | None = None
+
+
+@dataclass(frozen=True)
 class Subject:
     """A destination to compare; ``routing_value`` as it is configured."""
 
@@ -62,6 +71,7 @@ class Subject:
     schema: str
     table: str
     seed_mode: SeedMode
+    past: Past | None = None
 
 
 @dataclass(frozen=True)
@@ -78,6 +88,8 @@ class Verdict:
     note: str = ""
     problem: Problem | None = None
     seconds: float = 0.0
+    past: PastProof | None = None
+    """None where the retained snapshots were not asked for."""
 
 
 def compare_all(origin: Origin, subjects: Sequence[Subject], memory_limit: str | None = None) -> list[Verdict]:
@@ -110,16 +122,70 @@ def _compare(con: duckdb.DuckDBPyConnection, catalog: CatalogReader, origin: Ori
             require_own_files(theirs, subject.lake)
             cursor = cursor_name(subject.pipeline, subject.destination)
             require_no_code(theirs, subject.lake, ((SCHEMA, cursor), (subject.schema, subject.table)))
-        with _pinned(con):
-            return Comparison(con, catalog, origin, subject).verdict()
+        verdict = _pinned_verdict(Comparison(con, catalog, origin, subject))
+        return verdict if subject.past is None else _with_past(verdict, con, catalog, origin, subject, subject.past)
     except LakeAbsent as error:
         return Verdict(subject.destination, Finding.NOT_SEEDED, problem=error.problem())
     except ViaduckError as error:
-        finding = Finding.DIFFERENT if error.type in NOT_THE_SAME else Finding.FAILED
-        return Verdict(subject.destination, finding, problem=error.problem())
+        return _failed(subject, error)
     except duckdb.Error as error:
-        problem = classify(error, f"comparing {subject.destination} with its source").problem()
-        return Verdict(subject.destination, Finding.FAILED, problem=problem)
+        return _failed(subject, classify(error, f"comparing {subject.destination} with its source"))
+
+
+def _failed(subject: Subject, error: ViaduckError) -> Verdict:
+    finding = Finding.DIFFERENT if error.type in NOT_THE_SAME else Finding.FAILED
+    return Verdict(subject.destination, finding, problem=error.problem())
+
+
+def _pinned_verdict(comparison: Comparison) -> Verdict:
+    """In a transaction of its own, which an error ends."""
+    try:
+        with _pinned(comparison.con):
+            return comparison.verdict()
+    except ViaduckError as error:
+        return _failed(comparison.subject, error)
+    except duckdb.Error as error:
+        named = comparison.subject.destination
+        return _failed(comparison.subject, classify(error, f"comparing {named} with its source"))
+
+
+def _with_past(
+    verdict: Verdict,
+    con: duckdb.DuckDBPyConnection,
+    catalog: CatalogReader,
+    origin: Origin,
+    subject: Subject,
+    past: Past,
+) -> Verdict:
+    with closing(CatalogReader.attached(subject.lake, con, DESTINATION)) as theirs:
+        snapshots = list(stamped(theirs, subject.pipeline, subject.destination, past.since))
+        compacted = last_compaction(theirs, subject.schema, subject.table)
+    proof = PastProof()
+    for each in snapshots:
+        found = _pinned_verdict(Comparison(con, catalog, origin, subject, each.snapshot))
+        proof = _noted(proof, each, found, is_compacted=each.snapshot < compacted)
+    is_different = proof.different and verdict.finding is Finding.EQUAL
+    return replace(verdict, past=proof, finding=Finding.DIFFERENT if is_different else verdict.finding)
+
+
+def _noted(proof: PastProof, snapshot: Stamped, found: Verdict, *, is_compacted: bool) -> PastProof:
+    """What DuckLake shows by time travel behind a compaction proves nothing, whatever it is."""
+    if is_compacted or found.note:
+        return proof.with_unproven(COMPACTED if is_compacted else found.note)
+    if found.problem is not None and found.problem.type in GONE:
+        return proof.with_unproven(found.problem.message)
+    if found.finding is Finding.EQUAL:
+        return proof.with_proven()
+    if found.finding is Finding.NOT_SEEDED:
+        return proof.with_unproven(TIDIED)
+    return proof.with_different(snapshot, _in_short(found))
+
+
+def _in_short(found: Verdict) -> str:
+    if found.problem is not None:
+        return found.problem.message
+    counted = found.differences
+    return f"{counted.missing} rows missing, {counted.extra} extra, {counted.changed} changed"
 
 
 @contextmanager
@@ -140,10 +206,12 @@ class Comparison:
     catalog: CatalogReader
     origin: Origin
     subject: Subject
+    at: int | None = None
+    """The destination's snapshot; None for its newest."""
 
     def verdict(self) -> Verdict:
         # The destination is pinned before the source, so the head that is seen is never older than the position.
-        cursor = read_position(self.con, DESTINATION, self.subject.pipeline, self.subject.destination)
+        cursor = read_position(self.con, DESTINATION, self.subject.pipeline, self.subject.destination, self.at)
         if cursor is None:
             return Verdict(self.subject.destination, Finding.NOT_SEEDED)
         table, head = self._source_table()
@@ -227,7 +295,8 @@ class Comparison:
             name = f"{self.subject.schema}.{self.subject.table}"
             hint = "the table was dropped: reseed the destination"
             raise DestinationError("table_mismatch", f"the destination has no table {name}", hint)
-        have = self.con.execute(f"SELECT column_name, column_type FROM (DESCRIBE {table})").fetchall()
+        rows = table if self.at is None else f"{table} AT (VERSION => {self.at:d})"
+        have = self.con.execute(f"SELECT column_name, column_type FROM (DESCRIBE SELECT * FROM {rows})").fetchall()
         if have != [(column.name, column.type) for column in wanted[: len(have)]]:
             raise DestinationError(
                 "table_mismatch",
@@ -235,7 +304,7 @@ class Comparison:
                 "the destination's table was altered: reseed the destination",
             )
         here = [ident(name) for name, _ in have]
-        return f"SELECT {', '.join([*here, *map(default_of, wanted[len(have) :])])} FROM {table}"
+        return f"SELECT {', '.join([*here, *map(default_of, wanted[len(have) :])])} FROM {rows}"
 
 
 def _declared(columns: Sequence[tuple[str, str]]) -> str:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from pydantic import ValidationError
@@ -31,6 +31,8 @@ from shared.config.secrets import told
 from shared.contracts.errors import ConfigError, DependencyError
 from shared.contracts.messages import SeedMode
 
+T = TypeVar("T")
+
 Entry = Mapping[str, Any]
 """The keys of a ``destinations`` entry, without the id."""
 
@@ -39,6 +41,10 @@ DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "
 DESTINATIONS = table(
     "destinations", *map(column, ("pipeline", "id", "spec", "routing_value")), column("removed", Boolean)
 )
+LIVES = table(
+    "destinations", *map(column, ("pipeline", "id", "generation", "seed_at")),
+    *(column(name, Boolean) for name in ("removed", "removing")),
+)  # fmt: skip
 DOCUMENTS = table("documents", *map(column, ("pipeline", "content", "state")))
 
 
@@ -48,6 +54,15 @@ class Known:
 
     configs: tuple[Config, ...]
     unknown: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Life:
+    """The present life of a destination, as the registry has it."""
+
+    generation: int = 1
+    seed_at: int | None = None
+    removing: bool = False
 
 
 @dataclass
@@ -172,16 +187,30 @@ def _entries(control: Control, pipeline: str, declared: set[str], refused: list[
 
 
 def _of_registry(deployment: Deployment, environ: Mapping[str, str]) -> Registered:
+    return _asked(deployment, environ, _read)
+
+
+def lives(deployment: Deployment, environ: Mapping[str, str] = os.environ) -> Mapping[tuple[str, str], Life]:
+    """By pipeline and id, removed ones left out. Raises as ``_asked`` does."""
+    return _asked(deployment, environ, _read_lives)
+
+
+def _asked(deployment: Deployment, environ: Mapping[str, str], read: Callable[[Connection], T]) -> T:
     """Raises ``DependencyError`` where it can't be read, ``ConfigError`` for a URL that is none. Nothing is written."""
     engine = _engine(deployment.common, environ)
     try:
         with engine.connect() as con:
-            return _read(con)
+            return read(con)
     except SQLAlchemyError as error:
         said = told(str(getattr(error, "orig", None) or error)).splitlines()[0]
         raise DependencyError("registry", said, "check registry.url and that its server runs") from None
     finally:
         engine.dispose()
+
+
+def _read_lives(con: Connection) -> Mapping[tuple[str, str], Life]:
+    rows = con.execute(select(LIVES).where(LIVES.c.removed.is_(False))).mappings()
+    return {(row["pipeline"], row["id"]): Life(row["generation"], row["seed_at"], row["removing"]) for row in rows}
 
 
 def _read(con: Connection) -> Registered:

@@ -14,6 +14,7 @@ from rich.text import Text
 from services.cli.output.sanitize import legible
 from services.cli.verify.comparison import Finding, Verdict
 from services.cli.verify.differences import Difference, Differences, Row
+from services.cli.verify.past_proof import PastProof
 from shared.contracts.messages import Problem
 
 FULL_TABLE = 40
@@ -60,7 +61,17 @@ class Report:
         unseen = sum(verdict.finding is Finding.FAILED for verdict in self.verdicts)
         but = f", {unseen} could not be compared" if unseen else ""
         proven = f"{equal} of {count} destinations of {self.pipeline} proven equal"
-        return f"{proven}{but}, {rows:,} rows in {self.seconds:.1f} s"
+        return f"{proven}{but}{self._past()}, {rows:,} rows in {self.seconds:.1f} s"
+
+    def _past(self) -> str:
+        """Of the retained snapshots, where they were asked for."""
+        proofs = [verdict.past for verdict in self.verdicts if verdict.past is not None]
+        if not proofs:
+            return ""
+        proven, unproven = sum(each.proven for each in proofs), sum(each.unproven for each in proofs)
+        different = sum(each.different for each in proofs)
+        wrong = f", {different:,} different" if different else ""
+        return f", {proven:,} retained snapshots proven, {unproven:,} not to be proven any more{wrong}"
 
     def to_json(self) -> Iterator[str]:
         """One line per destination."""
@@ -103,6 +114,8 @@ def explain(verdict: Verdict, parked: Problem | None) -> Iterator[str]:
             yield f"  hint: {problem.hint}"
     for difference in verdict.differences.shown:
         yield f"{verdict.destination}: {_in_words(difference)}"
+    for stamped, said in () if verdict.past is None else verdict.past.shown:
+        yield f"{verdict.destination}: snapshot {stamped.snapshot}, position {stamped.position}: {said}"
     if verdict.note:
         yield f"{verdict.destination}: {verdict.note}"
 
@@ -133,10 +146,19 @@ def _as_dict(pipeline: str, verdict: Verdict, parked: Problem | None) -> dict[st
         "extra": differences.extra,
         "changed": differences.changed,
         "differences": [asdict(difference) for difference in differences.shown],
+        "snapshots": _past_as_dict(verdict.past),
         "note": verdict.note or None,
         "error": _error(verdict.problem or parked),
         "seconds": verdict.seconds,
     }
+
+
+def _past_as_dict(past: PastProof | None) -> dict[str, object] | None:
+    if past is None:
+        return None
+    shown = [{**asdict(stamped), "message": said} for stamped, said in past.shown]
+    counts = {"proven": past.proven, "unproven": past.unproven, "different": past.different}
+    return {**counts, "differences": shown, "note": past.note or None}
 
 
 def _error(problem: Problem | None) -> dict[str, object] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
@@ -24,7 +25,7 @@ from services.control.operations.destination_service import DestinationService
 from services.control.view.destination_status import State, Status, StatusSummary, View, status
 from services.control.view.observed_state import APPLYING
 from services.control.web.conditions import etag, sends
-from services.control.web.context import CurrentDestinations, PipelineView
+from services.control.web.context import CurrentDestinations, CurrentPipeline, PipelineView
 from services.control.web.paging import DEFAULT_LIMIT, page, read_number, write_number
 from services.control.web.problems import declared
 from shared.lake.catalog_stamps import Stamped
@@ -122,6 +123,7 @@ def list_history(
     pipeline: PipelineName,  # noqa: ARG001 - the view is of it
     destination: DestinationId,
     service: CurrentDestinations,
+    pipeline_handle: CurrentPipeline,
     view: PipelineView,
     limit: Annotated[int, Query(ge=1, le=LONGEST_HISTORY, description="How many at most")] = 50,
     after: After = None,
@@ -129,7 +131,13 @@ def list_history(
     """What was applied, the newest first: read from the commits of the destination's own lake."""
     found = service.history(destination, limit + 1, read_number(after))
     following = write_number(found[limit - 1].snapshot) if len(found) > limit else None
-    return Page(items=_commits(found[:limit], view, destination), next=following)
+    commits = _commits(found[:limit], view, destination)
+    times = (
+        {}
+        if pipeline_handle.source_watch is None
+        else pipeline_handle.source_watch.times_of(each.through for each in commits)
+    )
+    return Page(items=[_of_source(each, times) for each in commits], next=following)
 
 
 def commits_of(service: DestinationService, view: View, destination: str, limit: int) -> list[Commit]:
@@ -159,6 +167,11 @@ def _commits(found: list[Stamped], view: View, destination: str) -> list[Commit]
     seen = view.seen.get(destination)
     took = {} if seen is None else {(seen.generation, position): seconds for position, seconds in seen.took}
     return [_timed(each, took) for each in ours if each is not None]
+
+
+def _of_source(commit: Commit, times: Mapping[int, datetime]) -> Commit:
+    """With the time of its position at the source."""
+    return commit.model_copy(update={"source_at": times.get(commit.through)})
 
 
 def _timed(commit: Commit, took: Mapping[tuple[int, int], float]) -> Commit:

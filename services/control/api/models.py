@@ -253,6 +253,8 @@ class Commit(BaseModel):
     item: str
     deleted: int
     inserted: int
+    source_at: datetime | None = None
+    """When the source committed `through`; null where the source no longer retains it, or does not answer."""
     seconds: float | None = None
     """How long it took to read (shared with others) and to apply; null where control has not heard it, or forgot."""
 

@@ -91,7 +91,7 @@ KINDS: dict[str, Kind] = {
         "Set the variable for control too, or look from where the appliers run.",
     ),
     "not_retained": Kind(
-        409, "Not retained", "The source does not have this snapshot, or no longer retains it.",
+        409, "Not retained", "The lake does not have this snapshot, or no longer retains it.",
         "Choose a retained snapshot.",
     ),
     "precondition_failed": Kind(

@@ -16,6 +16,7 @@ from services.control.store.audit_log import Rebuilt
 from services.control.view.frontier import FrontierReport, Published, Trusted, of
 from services.control.view.lake_health import KnownHealth
 from services.control.view.observed_state import Seen
+from services.control.view.pipeline_retention import PipelineRetention, warning
 from shared.contracts.messages import DesiredState, Problem
 from shared.contracts.ranges import NOT_SEEDED
 from shared.contracts.reports import Lagging
@@ -112,6 +113,8 @@ class PipelineStatus(BaseModel):
     """What the source says against its file; while there is something, nothing of the file is in force."""
     destinations: dict[str, int]
     """How many there are in each state, and the ``total``."""
+    retention_warning: str | None = None
+    """Destinations that have less than a tenth of the source's history left; null where none has."""
 
 
 class StatusSummary(NamedTuple):
@@ -156,6 +159,8 @@ class View:
     """Readers whose last report no longer bounds any lag."""
     health: Mapping[str, KnownHealth] = field(default_factory=dict)
     source_health: KnownHealth | None = None
+    retention: PipelineRetention | None = None
+    """None before control's first look at the source's history."""
 
     def health_of(self, destination: str) -> KnownHealth | None:
         """What the last looks at a destination's lake in its present life came to; None before the first."""
@@ -208,6 +213,17 @@ def status(view: View, destination: str) -> Status:
     )
 
 
+def seen_of(view: View, destination: str) -> Seen | None:
+    """What was said of a destination in its present life; None while nothing was."""
+    return _of_this_life(view.seen.get(destination), view.destinations[destination])
+
+
+def known_through_of(view: View, destination: str) -> int | None:
+    """Up to where a destination is known to be exact; None before its first seed."""
+    trusted = of(view.trusted, destination, view.destinations[destination].generation)
+    return _known_through(seen_of(view, destination), trusted, destination)
+
+
 def pipeline_status(view: View) -> PipelineStatus:
     standings = view.standings.values()
     states: Counter[str] = Counter(each.state for each in standings)
@@ -220,6 +236,7 @@ def pipeline_status(view: View) -> PipelineStatus:
         frontier=_frontier(responsible or view.newest),
         refused=list(view.refused),
         destinations={**states, "total": len(standings)},
+        retention_warning=warning(view.retention),
     )
 
 

@@ -16,6 +16,7 @@ from services.control.view.destination_status import View
 from services.control.view.frontier import Frontiers, Published
 from services.control.view.lake_health import KnownHealth
 from services.control.view.observed_state import Seen
+from services.control.view.pipeline_retention import PipelineRetention
 from shared.contracts.messages import ItemKind, Outcome, Progress
 from shared.contracts.reports import Frontier, LakeHealth, Offer, Offered, Told
 
@@ -45,6 +46,7 @@ class StatusStore:
         self._seen: dict[str, Seen] = {}
         self._health: dict[str, KnownHealth] = {}
         self._source_health: KnownHealth | None = None
+        self._retention: PipelineRetention | None = None
         self._frontiers = Frontiers()
         self._appliers: OrderedDict[str, datetime] = OrderedDict()
         """When each answered last, by its own clock; those that did so last."""
@@ -73,6 +75,11 @@ class StatusStore:
         """Show that the registry was lost once, and what of it is not back."""
         with self._lock:
             self._rebuilt, self._view = rebuilt, None
+
+    def note_retention(self, retention: PipelineRetention) -> None:
+        """What control's own look at the source's history came to."""
+        with self._lock:
+            self._retention, self._view = retention, None
 
     def note(self, message: Told) -> None:
         """Take in what an applier or a reader said; other pipelines' is ignored."""
@@ -126,6 +133,7 @@ class StatusStore:
                     unsure=unsure,
                     health=dict(self._health),
                     source_health=self._source_health,
+                    retention=self._retention,
                 )
             return self._view
 

@@ -8,9 +8,11 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from services.control.operations.destination_past import DestinationPast
 from services.control.operations.destination_service import DestinationService
 from services.control.operations.discovery import Discovery
 from services.control.operations.pipeline_service import PipelineService
+from services.control.operations.source_watch import SourceWatch
 from services.control.operations.work_items import Work
 from services.control.store.access_audit import AccessAudit
 from services.control.store.audit_log import AuditLog
@@ -34,11 +36,15 @@ class PipelineHandle:
         work: Work | None = None,
         history: History | None = None,
         discovery: Discovery | None = None,
+        source_watch: SourceWatch | None = None,
+        past: DestinationPast | None = None,
     ) -> None:
         self.view = view
         self.service = service
         self.work = work
         self.discovery = discovery
+        self.source_watch = source_watch
+        self.past = past
         self.history = history or History(view)
         self.snapshots = SnapshotCache(view, self.history)
 
@@ -64,9 +70,15 @@ class Sources:
 
 
 def sources_of(request: Request) -> Sources:
+    """What the client may see."""
+    return whole_sources_of(request).seen_by(caller_of(request))
+
+
+def whole_sources_of(request: Request) -> Sources:
+    """What there is: for an answer that depends on all pipelines, and names none that the client may not see."""
     sources = request.app.state.sources
     assert isinstance(sources, Sources)  # noqa: S101 - ``build`` put it there
-    return sources.seen_by(caller_of(request))
+    return sources
 
 
 def caller_of(request: Request) -> Caller:
@@ -133,6 +145,14 @@ def discovery_of(pipeline: str, request: Request) -> Discovery:
     return discovery
 
 
+def past_of(pipeline: str, request: Request) -> DestinationPast:
+    """What the destinations of the pipeline that the path names had before."""
+    past = handle_of(pipeline, request).past
+    if past is None:
+        raise Problem("not_found", f"there is no pipeline {pipeline} whose lakes can be looked at")
+    return past
+
+
 async def _pipeline_view(pipeline: str, request: Request) -> View:
     """On the event loop: what a thread of its own would cost is more than the view does."""
     return handle_of(pipeline, request).view()
@@ -150,4 +170,5 @@ CurrentDestinations = Annotated[DestinationService, Depends(destination_service_
 CurrentPipelines = Annotated[PipelineService, Depends(pipeline_service_of)]
 CurrentWork = Annotated[Work, Depends(work_of)]
 CurrentDiscovery = Annotated[Discovery, Depends(discovery_of)]
+CurrentPast = Annotated[DestinationPast, Depends(past_of)]
 CurrentCaller = Annotated[Caller, Depends(caller_of)]

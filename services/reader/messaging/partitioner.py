@@ -51,18 +51,21 @@ class Partitioner:
 
     def place(self, key: str, partitions: int) -> int:
         """The partition of ``key``. If the number of partitions has changed, all destinations are placed again."""
+        while not self.settle(partitions, len(self._unplaced)):
+            pass
+        return self._places.get(key, self._first(key))
+
+    def settle(self, partitions: int, most: int) -> bool:
+        """Place at most so many of those that have no place yet. Returns whether all have one."""
         if partitions != len(self._load):
             self._unplaced |= self._places.keys()
             self._places, self._most, self._load = {}, 0, [0] * partitions
             self._lowest, self._passed = [[] for _ in self._load], [set() for _ in self._load]
-        self._place_all()
-        return self._places.get(key, self._first(key))
-
-    def _place_all(self) -> None:
         self._allow(self._part(len(self._places) + len(self._unplaced)))
-        for key in self._unplaced:
+        for _ in range(min(most, len(self._unplaced))):
+            key = self._unplaced.pop()
             self._seek(key, self._first(key))
-        self._unplaced.clear()
+        return not self._unplaced
 
     def _part(self, destinations: int) -> int:
         """How many of so many destinations a partition may have."""

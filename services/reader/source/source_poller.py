@@ -82,6 +82,8 @@ class SourcePoller:
         self._below: deque[Cut] = deque()
         self._head: tuple[Head, float] | None = None
         self._looked_s: float | None = None
+        self._counted_s: float | None = None
+        """The newest look of which all changes were counted."""
         self._sighted_s = 0.0
         self._sizes: tuple[Mapping[str, int] | None, float] | None = None
         self._failures = 0
@@ -114,18 +116,26 @@ class SourcePoller:
         return None if self._looked_s is None else max(0.0, now_s - self._looked_s)
 
     def is_late(self, now_s: float) -> bool:
-        """Whether the last look is so old that the state of the source is unknown: looks fail, hang, or none began."""
-        if self.overdue(now_s) is not None or self.missed(now_s) is not None:
+        """Whether what was counted is so old that no lag is known: looks fail, hang or find more than is counted in
+        time, or none began. Between a look and its count it is unknown which destinations the new snapshots concern."""
+        counted_s = self._counted_s
+        if self.overdue(now_s) is not None:
             return True
-        return self.problem is not None and self.age_s(now_s) is None
+        if self._looked_s is None:
+            return self.problem is not None
+        return counted_s is None or now_s - counted_s > self._patience_s
 
     def missed(self, now_s: float) -> str | None:
         """What no look has told for too long: the process stood still, or a count takes long. Any thread, since the
         loop's own cannot report meanwhile."""
         age_s = self.age_s(now_s)
-        if age_s is None or age_s <= self._interval_s + LOOK_WITHIN_S:
+        if age_s is None or age_s <= self._patience_s:
             return None
         return f"the source was last looked at {age_s:.0f} s ago"
+
+    @property
+    def _patience_s(self) -> float:
+        return self._interval_s + LOOK_WITHIN_S
 
     def catalog_time(self, now_s: float) -> CatalogTime | None:
         """By the catalog's own clock, as last read, plus what has passed since by ours."""
@@ -144,6 +154,7 @@ class SourcePoller:
             self._above = deque(self._source.cuts(above)) if above is not None else deque()
             self._works()
             self._looked_s = now_s
+            self._note_counted()
 
     def has_work(self, now_s: float) -> bool:
         """Whether ``work`` has something to count."""
@@ -162,6 +173,7 @@ class SourcePoller:
         with self._reading(now_s, COUNT_WITHIN_S):
             if self._above:
                 self._count_above(self._above.popleft())
+                self._note_counted()
             elif self._planner.wants_sizes:
                 self._planner.sized(self._recent_sizes(now_s))
             elif not self._below and (below := self._planner.below()) is not None:
@@ -175,11 +187,14 @@ class SourcePoller:
         head = self._source.head()
         self._head = head, now_s
         self._metrics.source_snapshot_id.set(head.snapshot)
+        self._metrics.source_head_age_seconds.set(max(0.0, (head.catalog_now - head.time).total_seconds()))
         before = self._planner.sight
         is_stale = now_s - self._sighted_s >= SIGHT_EVERY_S
         has_moved = before is None or (before.head, before.at) != (head.snapshot, head.time)
         if has_moved or is_stale or self.problem is not None:
-            self._planner.saw(self._source.sight(head), now_s)
+            sight = self._source.sight(head)
+            self._metrics.source_oldest_snapshot_id.set(sight.oldest)
+            self._planner.saw(sight, now_s)
             self._sighted_s = now_s
 
     def _count_above(self, cut: Cut) -> None:
@@ -193,6 +208,10 @@ class SourcePoller:
             self._metrics.unrouted_rows_total.inc(step.unrouted)
         if self._unknown is not None:
             self._unknown.note(step, self._routes.values())
+
+    def _note_counted(self) -> None:
+        if self._planner.above() is None:
+            self._counted_s = self._looked_s
 
     def _count_below(self, cut: Cut) -> None:
         index = self._planner.index

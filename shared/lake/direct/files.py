@@ -7,6 +7,7 @@ SQL of a catalog: no view, default, sort expression or macro.
 from __future__ import annotations
 
 import contextlib
+import io
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,8 +19,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from shared.lake.column_history import Field
+from shared.lake.direct import store
 from shared.lake.direct.batch import NewDataFile, NewDeleteFile, Written
 from shared.lake.direct.state import DataFile
 from shared.lake.direct.statistics import file_columns
@@ -31,6 +34,9 @@ FILE_PATH_ID, POSITION_ID, SNAPSHOT_ID = 2147483646, 2147483645, 2147483539
 
 SNAPSHOT_COLUMN = "_ducklake_internal_snapshot_id"
 """When a row went, in a delete file of several snapshots."""
+
+FEW_FILES, FEW_REMOTE_FILES = 8, 2
+"""Fewer are all looked into."""
 
 Positions = npt.NDArray[np.int64]
 """Numbers of rows in a file, from 0."""
@@ -47,6 +53,14 @@ class Dead:
 
 
 NOBODY = Dead(NO_POSITIONS, NO_POSITIONS)
+
+
+@dataclass(frozen=True)
+class Losing:
+    """Rows of a data file that a commit deletes, and those that were deleted before."""
+
+    positions: Positions
+    dead: Dead
 
 
 @dataclass(frozen=True)
@@ -76,7 +90,7 @@ class OpenFile:
 
 def find_positions(
     con: duckdb.DuckDBPyConnection, files: Sequence[OpenFile], touched: str, keys: Sequence[Key], *, nulls: bool
-) -> dict[int, Positions]:
+) -> dict[int, Losing]:
     """Places of living rows whose key is among ``touched`` (a table of columns k0, k1, …), by the id of their file."""
     near = _near(con, files, touched, keys)
     if not near:
@@ -84,8 +98,12 @@ def find_positions(
     found = _matching(con, near, touched, keys, nulls=nulls)
     hit = [each for each in near if each.path in found]
     dead = dead_positions(con, hit)
-    living = {each.file.id: np.setdiff1d(found[each.path], dead.get(each.file.id, NOBODY).positions) for each in hit}
-    return {file_id: positions for file_id, positions in living.items() if len(positions)}
+    losing = (_losing(each, found[each.path], dead.get(each.file.id, NOBODY)) for each in hit)
+    return {file_id: lost for file_id, lost in losing if len(lost.positions)}
+
+
+def _losing(file: OpenFile, found: Positions, dead: Dead) -> tuple[int, Losing]:
+    return file.file.id, Losing(np.setdiff1d(found, dead.positions), dead)
 
 
 @contextlib.contextmanager
@@ -100,9 +118,13 @@ def _registered(con: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -> It
 def _near(
     con: duckdb.DuckDBPyConnection, files: Sequence[OpenFile], touched: str, keys: Sequence[Key]
 ) -> list[OpenFile]:
-    """The files whose kept bounds leave room for one of the touched keys; the bounds of each key, not of all."""
+    """The files whose kept bounds leave room for one of the touched keys; the bounds of each key, not of all.
+
+    A few local files are opened sooner than their bounds are compared.
+    """
     asked = [(number, key) for number, key in enumerate(keys) if key.prunes]
-    if not asked or len(files) < 2:
+    is_remote = any("://" in each.path for each in files)
+    if not asked or len(files) < (FEW_REMOTE_FILES if is_remote else FEW_FILES):
         return list(files)
     columns: dict[str, Any] = {"f": pa.array(range(len(files)), pa.int64())}
     tests = []
@@ -172,48 +194,54 @@ def write_deletes(
     con: duckdb.DuckDBPyConnection,
     table: TableFiles,
     files: Sequence[OpenFile],
-    positions: Mapping[int, Positions],
+    losing: Mapping[int, Losing],
     snapshot: int,
 ) -> Written:
     """One delete file for each data file that loses rows in ``snapshot``; a data file without any left ends instead."""
-    losing = [each for each in files if each.file.id in positions]
-    dead = dead_positions(con, losing)
     written, ended = list[NewDeleteFile](), list[int]()
-    for each in losing:
-        old, new = dead.get(each.file.id, NOBODY), positions[each.file.id]
-        if len(old.positions) + len(new) >= each.file.records:
+    for each in (file for file in files if file.file.id in losing):
+        lost = losing[each.file.id]
+        if len(lost.dead.positions) + len(lost.positions) >= each.file.records:
             ended.append(each.file.id)
         else:
-            written.append(_write_deletes_of(con, table, each, old, new, snapshot))
+            written.append(_write_deletes_of(con, table, each, lost, snapshot))
     return Written(
-        deletes=tuple(written), ended=tuple(ended), deleted_rows=sum(len(found) for found in positions.values())
+        deletes=tuple(written), ended=tuple(ended), deleted_rows=sum(len(lost.positions) for lost in losing.values())
     )
 
 
 def _write_deletes_of(
-    con: duckdb.DuckDBPyConnection, table: TableFiles, file: OpenFile, old: Dead, new: Positions, snapshot: int
+    con: duckdb.DuckDBPyConnection, table: TableFiles, file: OpenFile, lost: Losing, snapshot: int
 ) -> NewDeleteFile:
     name = f"ducklake-{uuid.uuid4()}-delete.parquet"
-    gone = np.concatenate([old.positions, new])
-    order = np.argsort(gone, kind="stable")
-    columns = {"file_path": pa.array([file.path] * len(gone), pa.string()), "pos": pa.array(gone[order])}
-    ids = f"file_path: {FILE_PATH_ID:d}, pos: {POSITION_ID:d}"
     replaced = file.file.deletes[0] if file.file.deletes else None
-    if replaced is not None:
-        since = np.concatenate([old.snapshots, np.full(len(new), snapshot, dtype=np.int64)])
-        columns[SNAPSHOT_COLUMN] = pa.array(since[order])
-        ids = f"{ids}, {ident(SNAPSHOT_COLUMN)}: {SNAPSHOT_ID:d}"
-    with _registered(con, "gone", pa.table(columns)) as rows:
-        _, count, size, footer, *_ = con.execute(
-            f"COPY (SELECT * FROM {rows}) TO {literal(table.folder + name)} (FORMAT parquet, RETURN_STATS,"
-            f" FIELD_IDS {{{ids}}})"
-        ).fetchall()[0]
+    gone = _delete_rows(file.path, lost, None if replaced is None else snapshot)
+    content = io.BytesIO()
+    pq.write_table(gone, content, use_dictionary=["file_path"], store_schema=False)
+    size, footer = store.write(con, table.folder + name, content.getvalue())
     if replaced is None:
-        return NewDeleteFile(name, file.file.id, int(count), int(size), int(footer), snapshot)
+        return NewDeleteFile(name, file.file.id, gone.num_rows, size, footer, snapshot)
     below = str(file.deletes).removeprefix(table.data_path)
     return NewDeleteFile(
-        name, file.file.id, int(count), int(size), int(footer), replaced.begin, snapshot, (replaced.id, below)
+        name, file.file.id, gone.num_rows, size, footer, replaced.begin, snapshot, (replaced.id, below)
     )
+
+
+def _delete_rows(path: str, lost: Losing, snapshot: int | None) -> pa.Table:
+    """Of a delete file, in the order of their places; of several snapshots where ``snapshot`` is given."""
+    gone = np.concatenate([lost.dead.positions, lost.positions])
+    order = np.argsort(gone, kind="stable")
+    paths = pa.repeat(pa.scalar(path, pa.string()), len(gone))
+    columns = [(_field("file_path", pa.string(), FILE_PATH_ID), paths)]
+    columns.append((_field("pos", pa.int64(), POSITION_ID), pa.array(gone[order])))
+    if snapshot is not None:
+        since = np.concatenate([lost.dead.snapshots, np.full(len(lost.positions), snapshot, dtype=np.int64)])
+        columns.append((_field(SNAPSHOT_COLUMN, pa.int64(), SNAPSHOT_ID), pa.array(since[order])))
+    return pa.table([values for _, values in columns], schema=pa.schema([field for field, _ in columns]))
+
+
+def _field(name: str, arrow_type: pa.DataType, field_id: int) -> pa.Field:
+    return pa.field(name, arrow_type, metadata={"PARQUET:field_id": str(field_id)})
 
 
 def write_data(con: duckdb.DuckDBPyConnection, folder: str, rows: str, fields: Sequence[Field]) -> NewDataFile:

@@ -1,4 +1,4 @@
-"""Files that a commit wrote and that no snapshot will ever name."""
+"""Files as bytes: those that are written whole, and those that no snapshot will ever name."""
 
 from __future__ import annotations
 
@@ -6,10 +6,25 @@ import contextlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import duckdb
 from pyarrow import fs
 
 from shared.config.catalogs import ResolvedLake
 from shared.lake.attach import keys_of
+from shared.lake.sql import literal
+
+FOOTER_MARK_BYTES = 8
+"""At the end of a Parquet file: the length of its footer, and the format's name."""
+
+
+def write(con: duckdb.DuckDBPyConnection, path: str, content: bytes) -> tuple[int, int]:
+    """Write a Parquet file that is there whole; its size and that of its footer, in bytes. ``con`` holds the keys."""
+    if "://" in path:
+        con.execute(f"COPY (SELECT CAST(? AS BLOB)) TO {literal(path)} (FORMAT blob)", [content]).fetchall()
+    else:
+        Path(path).write_bytes(content)
+    mark = content[-FOOTER_MARK_BYTES:]
+    return len(content), int.from_bytes(mark[:4], "little")
 
 
 def remove(lake: ResolvedLake, folder: str, names: Iterable[str]) -> None:

@@ -14,11 +14,13 @@ from sqlalchemy.engine import make_url
 
 from services.control.app import build, furnish
 from services.control.model.conflicts import Neighbour
+from services.control.operations.destination_past import DestinationPast
 from services.control.operations.destination_service import DestinationService
 from services.control.operations.discovery import Discovery
 from services.control.operations.long_operations import Operations
 from services.control.operations.pipeline_service import PipelineService
 from services.control.operations.reconciler import Reconciler
+from services.control.operations.source_watch import SourceWatch
 from services.control.operations.work_items import Work
 from services.control.store.access_audit import AccessAudit
 from services.control.store.audit_log import SERVER, AuditLog
@@ -131,7 +133,13 @@ class ControlRig:
         )
         self.pipeline_service = PipelineService(self.pipeline_store, self.manager, self.environ, self.source.look)
         self.history = History(self.status_store.view, self.clock)
-        self.handle = PipelineHandle(self.status_store.view, self.service, work, self.history, self.discovery)
+        self.source_watch = SourceWatch(self.reconciler, self.status_store, self.environ, lambda: self.now)
+        past = DestinationPast(
+            lambda: self.reconciler.config, self.status_store.view, self.environ, self.source_watch.times_of
+        )
+        self.handle = PipelineHandle(
+            self.status_store.view, self.service, work, self.history, self.discovery, self.source_watch, past
+        )
         self.incidents = AccessAudit(database, lambda: self.now)
         sources = Sources(
             self.pipelines or (lambda: {self.pipeline: self.handle}), dict, str, self.tokens, self.pipeline_service,

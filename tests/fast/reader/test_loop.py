@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from services.reader import loop
 from services.reader.loop import Loop, offers, sharing
 from services.reader.messaging import status_repetition, status_reporter
 from services.reader.messaging.message_decoder import Answered, EventQueue, Reached, Removed, Renewed, Wanted, Woken
@@ -29,6 +30,20 @@ from tests.fast.reader.simulation import spec
 from tests.fast.waiting import eventually
 
 
+class Spread(Partitioner):
+    """How many destinations had a place after each turn, and how many items had been sent by then."""
+
+    def __init__(self, sender: ReaderSender) -> None:
+        super().__init__()
+        self._sender = sender
+        self.turns: list[tuple[int, int]] = []
+
+    def settle(self, partitions: int, most: int) -> bool:
+        done = super().settle(partitions, most)
+        self.turns.append((len(self._places), len(self._sender.items)))
+        return done
+
+
 class Reader:
     """A loop, and an applier that answers every item at once as if it had done it."""
 
@@ -37,8 +52,10 @@ class Reader:
         self.caught_up = threading.Event()
         made = config(folder, **{"poll": {"interval_seconds": 0.05}, **sections})
         outlet = WorkPublisher(self.sender, Topics("v"), "p", made.instance.id, Share(), self.inbox.put)
-        self.spread = Partitioner()
-        self.loop = Loop(made, self.source, self.inbox, outlet, self.spread, self.metrics, self.caught_up)
+        self.spread = Spread(self.sender)
+        self.loop = Loop(
+            made, self.source, self.inbox, outlet, self.spread, self.metrics, self.caught_up, partitions=lambda: 2
+        )
         self.positions: dict[str, int] = {}
         self._answered = 0
         self._thread = threading.Thread(target=self.loop.run, daemon=True)
@@ -189,6 +206,19 @@ def test_destinations_are_spread_while_they_are_wanted(make_reader: Callable[...
     reader.inbox.put(Wanted(spec("e")))
     eventually(lambda: any(item.destination == "e" for item in reader.sender.items))
     assert reader.spread.place("p/e", 2) == places["a"]
+
+
+def test_nothing_is_sent_before_all_have_their_partition_and_each_turn_places_few(
+    make_reader: Callable[..., Reader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A destination whose items move to another partition costs another applier an open lake."""
+    monkeypatch.setattr(loop, "PLACED_A_TURN", 10)
+    reader = make_reader()
+    for number in range(45):
+        reader.inbox.put(Wanted(spec(f"d{number}")))
+    reader.start()
+    reader.settles(1)
+    assert reader.spread.turns[:6] == [(10, 0), (20, 0), (30, 0), (40, 0), (45, 0), (45, 45)]
 
 
 def test_a_removed_destination_is_forgotten_with_its_gauges(make_reader: Callable[..., Reader]) -> None:

@@ -29,6 +29,7 @@ from tests.fast.control.operations.test_work_items import TOPICS, FakeBroker, it
 from tests.fast.control.rig import ControlRig, offered
 from tests.fast.control.view.test_lake_health import figures
 from tests.fast.control.view.test_lake_health import told as health_told
+from tests.fast.control.view.test_retention import LOOK
 from tests.fast.waiting import eventually
 
 
@@ -355,3 +356,22 @@ def test_a_sort_key_that_is_none_is_refused_with_those_that_there_are(terminal: 
     assert "size" in str(refused)
     assert "small_file_share" in str(refused)
     assert isinstance(terminal.fails("destination", "health", "nowhere"), Rejected)
+
+
+def test_the_retention_of_sources_is_shown_and_an_unknown_position_makes_the_exit_code_1(terminal: Terminal) -> None:
+    terminal.rig.status_store.note_retention(LOOK)
+    add(terminal, "a", "--no-check")
+    unknown = terminal.run("source", "retention", code=1)
+    assert "unknown position: events/a" in unknown.stderr
+    terminal.rig.applied("a", 1, 812)
+    assert [each["may_expire_through"] for each in terminal.json("source", "retention")] == [811]
+    assert "events/a (running)" in terminal.run("source", "retention").stdout
+
+
+def test_a_moment_or_a_position_is_asked_for_and_not_both(terminal: Terminal) -> None:
+    add(terminal, "a", "--no-check")
+    for words in ((), ("--time", "2026-03-01T00:00:00Z", "--position", "3")):
+        assert "either --time or --position" in terminal.run("destination", "at", "a", *words, code=2).output
+    assert isinstance(terminal.fails("destination", "at", "a", "--time", "in March"), Rejected)
+    refused = terminal.fails("destination", "at", "a", "--position", "3")
+    assert "not_retained" in str(refused) or "has no snapshot" in str(refused)

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from services.cli.verify.comparison import Finding, Verdict
 from services.cli.verify.differences import Difference, Differences
+from services.cli.verify.past_proof import PastProof, Stamped
 from services.cli.verify.report import FULL_TABLE, Report
 from shared.contracts.messages import Problem
 
@@ -89,3 +90,17 @@ def test_scripts_get_one_object_for_each_destination() -> None:
         "found": {"v": None},
     }
     assert gone["error"]["message"] == "no such lake"
+
+
+def test_retained_snapshots_are_counted_and_a_different_one_is_shown() -> None:
+    past = PastProof(proven=340, unproven=10, note="expired").with_different(Stamped(42, 15), "1 rows missing")
+    report = Report("events", [replace(EQUAL, finding=Finding.DIFFERENT, past=past)], {}, 1.0)
+    text = printed(report)
+    assert "340 retained snapshots proven, 10 not to be proven any more, 1 different" in " ".join(text.split())
+    assert "good: snapshot 42, position 15: 1 rows missing" in text
+    (line,) = map(json.loads, report.to_json())
+    assert line["snapshots"] == {
+        "proven": 340, "unproven": 10, "different": 1, "note": "expired",
+        "differences": [{"snapshot": 42, "position": 15, "message": "1 rows missing"}],
+    }  # fmt: skip
+    assert [each["snapshots"] for each in map(json.loads, Report("events", [EQUAL], {}, 1.0).to_json())] == [None]

@@ -113,6 +113,7 @@ def test_a_pipeline_shows_how_far_it_is() -> None:
         },
         "refused": [],
         "destinations": {"running": 1, "total": 1},
+        "retention_warning": None,
         "managed_by": "file",
         "rebuilt": None,
         "version": None,

@@ -11,11 +11,13 @@ from statistics import median
 
 import pytest
 
+from services.reader.loop import PLACED_A_TURN
+from services.reader.messaging.partitioner import Partitioner
 from services.reader.messaging.status_reporter import StatusReporter
 from services.reader.messaging.work_publisher import WorkPublisher
 from services.reader.planner.actions import Send
 from services.reader.planner.frontier import CatalogTime, Look, standing
-from services.reader.planner.plan import Planner
+from services.reader.planner.plan import MOST_A_TURN, Planner
 from services.reader.planner.scheduling import Rules
 from shared.contracts.messages import ItemKind, Outcome
 from shared.contracts.ranges import NOT_SEEDED
@@ -75,7 +77,7 @@ def without_collections() -> Iterator[None]:
     gc.enable()
 
 
-def cpu_s(work: Callable[[], None]) -> float:
+def cpu_s(work: Callable[[], object]) -> float:
     began_s = time.thread_time()
     work()
     return time.thread_time() - began_s
@@ -127,6 +129,37 @@ def test_each_turn_costs_little_while_all_fifty_thousand_lag() -> None:
     while reporter.due_s() < crowd.now_s:
         reporter.tell(planner, crowd.now_s, seen)
     assert len({name for page in sender.frontiers for name in page.lagging}) == MANY
+
+
+@pytest.mark.parametrize("partitions", [12, 200])
+def test_no_turn_in_which_fifty_thousand_get_their_partition_costs_much(partitions: int) -> None:
+    """In one turn it took 60 ms on a quiet machine, and a second on a busy one."""
+    partitioner, turns = Partitioner(), list[float]()
+    for number in range(MANY):
+        partitioner.add(f"p/d{number:05d}")
+    for count in (partitions, partitions + 1):
+        settle = partial(partitioner.settle, count, PLACED_A_TURN)
+        turns += [cpu_s(settle) for _ in range(MANY // PLACED_A_TURN)]
+        assert settle()
+    assert max(turns) <= TURN_S
+
+
+def test_a_commit_of_all_fifty_thousand_costs_little_a_turn() -> None:
+    """It is counted in one turn, and planned from the next one on."""
+    crowd = Crowd(MANY)
+    crowd.seed_all()
+    everybody, counts, plans = {f"d{number:05d}": 1 for number in range(MANY)}, list[float](), list[float]()
+    for _ in range(3):
+        crowd.head += 1
+        crowd.planner.saw(sight(crowd.head), crowd.now_s)
+        counted = step(crowd.head - 1, crowd.head, everybody)
+        counts.append(cpu_s(partial(crowd.planner.counted, counted)))
+        plans.append(cpu_s(crowd.turn))
+        for _ in range(MANY // MOST_A_TURN):
+            crowd.turn()
+        assert all(each.exact == crowd.head for each in crowd.planner.tracked.values())
+    assert median(counts) <= TURN_S
+    assert median(plans) <= TURN_S
 
 
 def recorded() -> tuple[ReaderSender, WorkPublisher]:

@@ -342,6 +342,19 @@ def test_a_reader_that_stood_still_between_two_looks_says_so() -> None:
     assert setup.watch.missed(40.0) is None
 
 
+def test_after_a_freeze_no_lag_is_known_before_what_the_look_found_is_counted() -> None:
+    """The head has moved, and whom that concerns is not known: between look and count everybody's lag was 0."""
+    setup = Setup("a").at_head()
+    setup.poll(5.0)
+    setup.source.commit(a=1)
+    setup.watch.poll(10.0)
+    assert not setup.watch.is_late(10.0), "the last look that was counted is not old"
+    setup.watch.poll(45.0)
+    assert setup.watch.is_late(45.0)
+    setup.watch.work(45.0)
+    assert not setup.watch.is_late(45.0)
+
+
 def test_a_look_that_was_answered_before_a_freeze_is_late_after_it() -> None:
     """The metrics said 0 for a destination that had lacked a change for 40 s."""
     setup = Setup("a").at_head()
