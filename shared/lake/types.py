@@ -67,7 +67,7 @@ def duckdb_type(ducklake_type: str, children: Sequence[tuple[str, str]] = ()) ->
     if kind not in SIMPLE and not DECIMAL.fullmatch(kind):
         raise ViaduckError(
             "lake_incompatible",
-            f"a catalog tells of a column of the type {ducklake_type[:80]!r}",
+            f"a catalog lists a column of the type {ducklake_type[:80]!r}",
             "it is none that this version of DuckLake has: correct the catalog, or drop the column",
         )
     return SIMPLE.get(kind, kind.upper())

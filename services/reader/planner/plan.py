@@ -1,4 +1,4 @@
-"""The reader's mind: events in, actions out. It knows no clock, no broker and no lake.
+"""The planner of a reader: events in, actions out. It knows no clock, no broker and no lake.
 
 What is true of the source comes as a ``SourceState`` and as counted ``Step``s, what is true of a destination as answers
 to items. Both may be late, doubled or lost: an item that rests on old news is refused by the destination's own cursor.
@@ -351,7 +351,7 @@ class Planner:
                 self._dirty[tracked.name] = None
 
     def _ask_anew(self, tracked: DestinationState) -> None:
-        """Its cursor tells of which history its position speaks; what was concluded and sent since was of another."""
+        """Its cursor names the history of its position; what was concluded and sent since belongs to another."""
         self._release(tracked)
         tracked.position, tracked.exact = None, NOT_SEEDED
         self._dirty[tracked.name] = None
