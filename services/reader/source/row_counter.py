@@ -23,6 +23,13 @@ from shared.lake.sql import ident, path
 ALIAS = "source"
 MEMORY_LIMIT = "1GB"
 
+OLD_FILE_WITHIN_S = 5
+"""How long a store may be silent where the whole table is read, files of long ago included. DuckDB waits for 30 s and
+tries three times more, and changes that arrive meanwhile would have to wait, too."""
+
+PATIENT = "SET http_timeout = 30", "SET http_retries = 3"
+IMPATIENT = f"SET http_timeout = {OLD_FILE_WITHIN_S}", "SET http_retries = 0"
+
 Counts = dict[str | None, int]
 """Rows by canonical routing value; None is NULL."""
 
@@ -91,7 +98,7 @@ class Counter:
 
     def state(self, routing: Column) -> Counts:
         """The table's present rows by routing value. Raises a ``ViaduckError``."""
-        return _summed(self._counted(routing, [path(ALIAS, self._schema, self._table)], [[]]))
+        return _summed(self._counted(routing, [path(ALIAS, self._schema, self._table)], [[]], IMPATIENT))
 
     def unknown(self, routing: Column, routed: Collection[str], most: int, longest: int) -> list[Found]:
         """Present values that are not ``routed``, up to ``most``, those with most rows first.
@@ -117,11 +124,17 @@ class Counter:
     def _arguments(self, range: Range) -> list[str | int]:
         return [ALIAS, self._schema, self._table, *range.inclusive()]
 
-    def _counted(self, routing: Column, relations: Sequence[str], bound: Sequence[list[str | int]]) -> list[Counts]:
+    def _counted(
+        self,
+        routing: Column,
+        relations: Sequence[str],
+        bound: Sequence[list[str | int]],
+        patience: Sequence[str] = PATIENT,
+    ) -> list[Counts]:
         """Rows by routing value of each relation, with its bound values. Retried once on a new connection."""
         column = spelled(ident(routing.name), routing.type)
         statements = [f"SELECT {column}, count(*) FROM {relation} GROUP BY 1" for relation in relations]
-        return self._trying(lambda: self._run(statements, bound))
+        return self._trying(lambda: self._run(statements, bound, patience))
 
     def _trying(self, run: Callable[[], T]) -> T:
         kept_open = self._con is not None
@@ -138,11 +151,13 @@ class Counter:
             raise self._classified(error) from None
 
     def _queried(self, statement: str, *parameters: object) -> list[Any]:
-        return self._fresh().execute(statement, list(parameters)).fetchall()
+        return self._fresh(IMPATIENT).execute(statement, list(parameters)).fetchall()
 
-    def _run(self, statements: Sequence[str], bound: Sequence[list[str | int]]) -> list[Counts]:
+    def _run(
+        self, statements: Sequence[str], bound: Sequence[list[str | int]], patience: Sequence[str]
+    ) -> list[Counts]:
         """All in one transaction, which looks the snapshot up once; every result is read to its end."""
-        con = self._fresh()
+        con = self._fresh(patience)
         con.execute("BEGIN")
         counted = [
             dict(con.execute(statement, bound[number]).fetchall()) for number, statement in enumerate(statements)
@@ -150,10 +165,13 @@ class Counter:
         con.execute("COMMIT")
         return counted
 
-    def _fresh(self) -> duckdb.DuckDBPyConnection:
+    def _fresh(self, patience: Sequence[str]) -> duckdb.DuckDBPyConnection:
         if self._remembered is not None and not self._remembered.holds(self._catalog):
             self._drop()  # H12, H20
-        return self._opened()
+        con = self._opened()
+        for setting in patience:
+            con.execute(setting)
+        return con
 
     def _classified(self, error: duckdb.Error) -> ViaduckError:
         return classify(error, f"counting rows of {self._table}")
