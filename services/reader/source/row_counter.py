@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -30,8 +30,11 @@ tries three times more, and changes that arrive meanwhile would have to wait, to
 PATIENT = "SET http_timeout = 30", "SET http_retries = 3"
 IMPATIENT = f"SET http_timeout = {OLD_FILE_WITHIN_S}", "SET http_retries = 0"
 
-Counts = dict[str | None, int]
-"""Rows by canonical routing value; None is NULL."""
+MOST_UNROUTED, OVERHEAD = 5_000_000, 100
+"""Characters of values without a destination of which the rows are kept one by one, each with so much besides. Their
+number and length are untrusted: a commit with a million of a thousand characters took 1.5 GB."""
+
+FETCHED_AT_ONCE = 2_048
 
 T = TypeVar("T")
 
@@ -39,6 +42,18 @@ INSERTIONS, DELETIONS = "ducklake_table_insertions", "ducklake_table_deletions"
 
 FEED = "(?, ?, ?, ?, ?)"
 """Their arguments: lake, schema, table, first and last snapshot."""
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Rows by canonical routing value; None is NULL. ``others``: rows of values that were too many to keep."""
+
+    rows: Mapping[str | None, int]
+    others: int = 0
+
+    @property
+    def total(self) -> int:
+        return sum(self.rows.values()) + self.others
 
 
 @dataclass(frozen=True)
@@ -50,20 +65,27 @@ class Images:
 
     def by_value(self) -> dict[str, int]:
         """All images: never fewer than the net change has rows."""
-        values = (self.inserted.keys() | self.deleted.keys()) - {None}
+        values = (self.inserted.rows.keys() | self.deleted.rows.keys()) - {None}
         return {value: self._both(value) for value in values if value is not None}
 
     @property
     def total(self) -> int:
-        return sum(self.inserted.values()) + sum(self.deleted.values())
+        return self.inserted.total + self.deleted.total
 
-    def unrouted(self, routed: Collection[str]) -> int:
-        """Changed rows of NULL and of values without a destination; an update counts once."""
-        values = (self.inserted.keys() | self.deleted.keys()) - set(routed)
-        return sum(max(self.inserted.get(value, 0), self.deleted.get(value, 0)) for value in values)
+    @property
+    def is_partial(self) -> bool:
+        """Whether ``by_value`` lacks values without a destination."""
+        return self.inserted.others + self.deleted.others > 0
+
+    def unrouted(self, routed: Set[str]) -> int:
+        """Changed rows of NULL and of values without a destination; an update counts once, if its value was kept."""
+        inserted, deleted = self.inserted.rows, self.deleted.rows
+        values = (inserted.keys() | deleted.keys()) - routed
+        kept = sum(max(inserted.get(value, 0), deleted.get(value, 0)) for value in values)
+        return kept + max(self.inserted.others, self.deleted.others)
 
     def _both(self, value: str) -> int:
-        return self.inserted.get(value, 0) + self.deleted.get(value, 0)
+        return self.inserted.rows.get(value, 0) + self.deleted.rows.get(value, 0)
 
 
 @dataclass(frozen=True)
@@ -87,18 +109,19 @@ class Counter:
         self._con: duckdb.DuckDBPyConnection | None = None
         self._remembered: Remembered | None = None
 
-    def changes(self, routing: Column, inserted: Sequence[Range], deleted: Sequence[Range]) -> Images:
-        """What the feed shows of these ranges' insertions and deletions, by routing value.
+    def changes(self, routing: Column, inserted: Sequence[Range], deleted: Sequence[Range], routed: Set[str]) -> Images:
+        """What the feed shows of these ranges' insertions and deletions, by routing value: all of the ``routed`` ones.
 
         No filter, no virtual column, ranges by the functions' arguments alone (H4). Raises a ``ViaduckError``.
         """
         relations = [INSERTIONS + FEED] * len(inserted) + [DELETIONS + FEED] * len(deleted)
-        counted = self._counted(routing, relations, [self._arguments(each) for each in (*inserted, *deleted)])
+        counted = self._counted(routing, relations, [self._arguments(each) for each in (*inserted, *deleted)], routed)
         return Images(_summed(counted[: len(inserted)]), _summed(counted[len(inserted) :]))
 
     def state(self, routing: Column) -> Counts:
         """The table's present rows by routing value. Raises a ``ViaduckError``."""
-        return _summed(self._counted(routing, [path(ALIAS, self._schema, self._table)], [[]], IMPATIENT))
+        everything = path(ALIAS, self._schema, self._table)
+        return _summed(self._counted(routing, [everything], [[]], frozenset(), IMPATIENT))
 
     def unknown(self, routing: Column, routed: Collection[str], most: int, longest: int) -> list[Found]:
         """Present values that are not ``routed``, up to ``most``, those with most rows first.
@@ -129,12 +152,13 @@ class Counter:
         routing: Column,
         relations: Sequence[str],
         bound: Sequence[list[str | int]],
+        routed: Set[str],
         patience: Sequence[str] = PATIENT,
     ) -> list[Counts]:
         """Rows by routing value of each relation, with its bound values. Retried once on a new connection."""
         column = spelled(ident(routing.name), routing.type)
         statements = [f"SELECT {column}, count(*) FROM {relation} GROUP BY 1" for relation in relations]
-        return self._trying(lambda: self._run(statements, bound, patience))
+        return self._trying(lambda: self._run(statements, bound, routed, patience))
 
     def _trying(self, run: Callable[[], T]) -> T:
         kept_open = self._con is not None
@@ -154,14 +178,12 @@ class Counter:
         return self._fresh(IMPATIENT).execute(statement, list(parameters)).fetchall()
 
     def _run(
-        self, statements: Sequence[str], bound: Sequence[list[str | int]], patience: Sequence[str]
+        self, statements: Sequence[str], bound: Sequence[list[str | int]], routed: Set[str], patience: Sequence[str]
     ) -> list[Counts]:
         """All in one transaction, which looks the snapshot up once; every result is read to its end."""
         con = self._fresh(patience)
         con.execute("BEGIN")
-        counted = [
-            dict(con.execute(statement, bound[number]).fetchall()) for number, statement in enumerate(statements)
-        ]
+        counted = [_kept(con.execute(statement, bound[number]), routed) for number, statement in enumerate(statements)]
         con.execute("COMMIT")
         return counted
 
@@ -196,9 +218,24 @@ class Counter:
         self._con = self._remembered = None
 
 
+def _kept(result: duckdb.DuckDBPyConnection, routed: Set[str]) -> Counts:
+    """What is kept of a result, which itself is read in parts."""
+    kept: dict[str | None, int] = {}
+    room, others = MOST_UNROUTED, 0
+    while part := result.fetchmany(FETCHED_AT_ONCE):
+        for value, rows in part:
+            if value is not None and value not in routed:
+                room -= len(value) + OVERHEAD
+                if room < 0:
+                    others += rows
+                    continue
+            kept[value] = rows
+    return Counts(kept, others)
+
+
 def _summed(counted: Sequence[Counts]) -> Counts:
-    total: Counts = {}
+    total: dict[str | None, int] = {}
     for counts in counted:
-        for value, rows in counts.items():
+        for value, rows in counts.rows.items():
             total[value] = total.get(value, 0) + rows
-    return total
+    return Counts(total, sum(counts.others for counts in counted))

@@ -13,7 +13,7 @@ import pytest
 
 from services.reader.planner.counted_changes import Step
 from services.reader.source.lake_source import Expired, Source
-from services.reader.source.row_counter import OLD_FILE_WITHIN_S
+from services.reader.source.row_counter import MOST_UNROUTED, OLD_FILE_WITHIN_S
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.digest import value_digest
 from shared.contracts.errors import SourceError
@@ -78,6 +78,24 @@ def moved(folder: Path, port: int) -> ResolvedLake:
     keys = {"s3_endpoint": f"127.0.0.1:{port}", "s3_use_ssl": "false", "s3_url_style": "path",
             "s3_access_key_id": "id", "s3_secret_access_key": "secret"}  # fmt: skip
     return ResolvedLake(f"sqlite:{folder}/source.sqlite", None, "s3://bucket/", properties=keys)
+
+
+def test_a_flood_of_long_values_of_nobody_takes_little_memory_and_hides_no_row_of_a_destination(
+    lake: Lake, open_source: MakeSource
+) -> None:
+    """A commit with a million values of a thousand characters took 1.5 GB."""
+    before, many = lake.head, 3 * MOST_UNROUTED // 1_000
+    lake.insert("a", 0, 20)
+    lake.insert("zoe", 100, 3)
+    head = lake.sql(f"INSERT INTO lake.t SELECT 1000 + i, repeat('x', 990) || (1000 + i), 'v' FROM range({many}) r(i)")
+    source = open_source()
+    (step,) = counted(source, Range(before, head), routed=("a", "zoe"))
+    assert (step.rows["a"], step.rows["zoe"], step.total, step.unrouted) == (20, 3, 23 + many, many)
+    assert step.is_partial
+    assert MOST_UNROUTED / 2 < sum(map(len, step.rows)) <= MOST_UNROUTED
+    assert source.sizes() is None
+    (small,) = counted(source, Range(before, before + 2), routed=())
+    assert (small.rows, small.is_partial) == ({"a": 20, "zoe": 3}, False)
 
 
 def test_updates_deletes_and_moved_rows_touch_old_and_new_tenant(lake: Lake, open_source: MakeSource) -> None:
