@@ -18,6 +18,7 @@ import psycopg
 from psycopg.rows import dict_row
 
 from shared.config.catalogs import patient
+from shared.lake.bounded_connection import BoundedConnection
 from shared.lake.catalog_query import Question
 from shared.lake.sql import ident, literal
 
@@ -113,7 +114,7 @@ class Postgres:
             return self._con
 
     def _connected(self) -> psycopg.Connection[dict[str, Any]]:
-        con: psycopg.Connection[dict[str, Any]] = psycopg.connect(self._conninfo, autocommit=True, row_factory=dict_row)
+        con = BoundedConnection.connect(self._conninfo, autocommit=True, row_factory=dict_row)
         con.execute(OWN_SETTINGS)
         return con
 
