@@ -18,6 +18,7 @@ import psycopg
 from psycopg.rows import dict_row
 
 from shared.config.catalogs import patient
+from shared.lake.bounded_connection import BoundedConnection
 from shared.lake.catalog_query import Question
 from shared.lake.postgres_connections import OWN_SETTINGS, PostgresConnections
 from shared.lake.sql import ident, literal
@@ -107,7 +108,7 @@ class Postgres:
             return self._con
 
     def _connected(self) -> psycopg.Connection[Any]:
-        con: psycopg.Connection[Any] = psycopg.connect(self._conninfo, autocommit=True)
+        con = BoundedConnection.connect(self._conninfo, autocommit=True)
         con.execute(OWN_SETTINGS)
         return con
 

@@ -174,6 +174,7 @@ class Planner:
         if step.range.after != index.line:
             return
         index.extend(step)
+        self._know_only_tracked(index, step)
         self._carry_on(step)
         self._relieve(index)
 
@@ -182,6 +183,7 @@ class Planner:
         index = self._known_index()
         if step.range.through == index.floor:
             index.extend_down(step)
+            self._know_only_tracked(index, step)
             self._settle_all()
             self._relieve(index)
 
@@ -467,6 +469,10 @@ class Planner:
         """
         if index.is_heavy:
             index.thin({each.value: each.exact for each in self._tracked.values() if each.exact < index.line})
+
+    def _know_only_tracked(self, index: ChangeIndex, step: Step) -> None:
+        if step.is_partial:
+            index.keep_known(each.value for each in self._tracked.values())
 
     def _known_index(self) -> ChangeIndex:
         if self.index is None:
