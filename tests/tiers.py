@@ -92,6 +92,7 @@ WITHIN_THE_PROCESS = (
     "tests/fast/control/view/test_frontier.py",
     "tests/fast/control/view/test_observed_state.py",
     "tests/fast/control/view/test_retention.py",
+    "tests/fast/cli/expire/test_plan.py",
     "tests/fast/control/model/test_lifecycle.py",
     "tests/fast/control/model/test_policy.py",
     "tests/fast/control/model/test_recovery.py",
