@@ -41,6 +41,8 @@ SIMPLE = {
     "geometry": "GEOMETRY",
 }
 
+TIMETZ = SIMPLE["timetz"]
+
 DECIMAL = re.compile(r"decimal\(\d{1,2}, ?\d{1,2}\)")
 
 QUOTED = re.compile(r'"(?:[^"]|"")*"')
@@ -93,6 +95,12 @@ def not_carried(column: str, declared: str) -> str | None:
     if "TIME_NS" in kinds:
         # to write one invalidates the whole instance (docs/explanation/hazards.md)
         return f"the column {column} is {declared}, which DuckLake can't write to a file; make it TIME or VARCHAR"
+    if kinds != TIMETZ and TIMETZ in kinds:
+        # a list equals no other spelling of itself, and a struct can't be read while it is inlined
+        return (
+            f"the column {column} is {declared}, in which DuckLake keeps the zone of a time until the row is in a file;"
+            " make it TIME or VARCHAR, or a column of its own"
+        )
     return None
 
 
