@@ -19,8 +19,10 @@ from shared.config.catalogs import (
 )
 from shared.config.config_errors import Mistakes, join
 from shared.config.secrets import is_variable_name, scrub, shown_variable
+from shared.config.substituted_words import faulty_names
 
 CATALOG_KEYS = ("catalog", "catalog_env", "postgres_uri_env")
+NAMES = ("metadata_schema", "schema", "table")
 
 S3_PROPERTIES = (
     "s3_access_key_id",
@@ -60,6 +62,8 @@ def check_lake(section: Mapping[str, Any], path: str, world: ConfigContext, mist
         mistakes.note(join(path, "data_path"), "holds a password or key; write it under properties instead")
     elif data_path is not None and (said := storage.faulty_data_path(data_path)) is not None:
         mistakes.note(join(path, "data_path"), said)
+    for key, said in faulty_names({key: text_of(section, key) for key in NAMES}):
+        mistakes.note(join(path, key), said)
     catalog = _catalog(section, path, world, mistakes)
     return None if catalog is None else ResolvedLake(catalog, text_of(section, "metadata_schema"))
 

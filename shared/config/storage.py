@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from shared.config.substituted_words import faulty_text
+
 SCHEMES = ("s3", "s3a", "s3n", "gs", "gcs", "r2")
 """Of object stores, which are all asked by S3's protocol."""
 
@@ -49,7 +51,9 @@ def faulty_property(name: str, value: str) -> str | None:
 
 
 def faulty_data_path(path: str) -> str | None:
-    """What is wrong with a data path; None where nothing is, as with every local one. Holds nothing of it."""
+    """What is wrong with a data path; None where nothing is. Holds nothing of it but DuckLake's own words."""
+    if (said := faulty_text(path)) is not None:
+        return said
     scheme, mark, rest = path.partition("://")
     if not mark or "/" in scheme:
         return None

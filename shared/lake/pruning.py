@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from shared.config.substituted_words import PLACEHOLDER
 from shared.lake.sql import path
 from shared.lake.types import TIMETZ
 
@@ -32,27 +33,6 @@ LONGEST = 200
 
 HARMLESS = r"[\p{L}\p{M}\p{N} _.,:;@/+=#&()<>~!?*|-]*"
 """Texts that mean themselves wherever a query holds them: neither quotes nor braces, neither NUL nor its kind."""
-
-SUBSTITUTED = (
-    "SNAPSHOT_ID",
-    "SCHEMA_VERSION",
-    "NEXT_CATALOG_ID",
-    "NEXT_FILE_ID",
-    "AUTHOR",
-    "COMMIT_MESSAGE",
-    "COMMIT_EXTRA_INFO",
-    "METADATA_CATALOG_NAME_LITERAL",
-    "METADATA_CATALOG_NAME_IDENTIFIER",
-    "METADATA_SCHEMA_NAME_LITERAL",
-    "METADATA_CATALOG",
-    "METADATA_SCHEMA_ESCAPED",
-    "METADATA_PATH",
-    "DATA_PATH",
-)
-"""Words that DuckLake replaces, in braces, in the text of every statement that it sends to a catalog."""
-
-PLACEHOLDER = r"\{(" + "|".join(SUBSTITUTED) + r")[|}]"
-"""Such a word in a value. Statistics that are cut end in the next letter: of ``{AUTHOR|`` that is ``{AUTHOR}``."""
 
 
 @dataclass(frozen=True)
@@ -144,8 +124,3 @@ def is_uncarried(expression: str, declared: str) -> str:
     """Whether a value holds a word that DuckLake would replace where it writes the value's statistics."""
     text = expression if declared == TEXT else f"CAST({expression} AS VARCHAR)"
     return f"(contains({text}, '{{') AND regexp_matches({text}, '{PLACEHOLDER}'))"
-
-
-def first_uncarried(texts: Iterable[str]) -> str | None:
-    """The first of some names or defaults that DuckLake would change on its way into a catalog."""
-    return next((text for text in texts if re.search(PLACEHOLDER, text)), None)

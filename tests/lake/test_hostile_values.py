@@ -284,6 +284,19 @@ def test_a_default_with_such_a_word_is_refused_by_name(make_rig: MakeRig) -> Non
     assert errors(answers) == ["value_not_carried"] * 2
 
 
+NAMES = [("main", "{NEXT_FILE_ID}"), ("{SNAPSHOT_ID}", "t"), ("s", "{DATA_PATH}")]
+
+
+@ON_SQLITE
+@pytest.mark.parametrize(("schema", "table"), NAMES)
+def test_a_table_whose_name_ducklake_would_replace_is_never_made(make_rig: MakeRig, schema: str, table: str) -> None:
+    rig = two_keys(make_rig)
+    rig.add("a", schema_name=schema, table=table)
+    answers = rig.seed()
+    assert errors(answers) == [None, "invalid_destination"]
+    assert rig.look("a", "SELECT table_name FROM duckdb_tables() WHERE database_name = 'dst'") == []
+
+
 def test_a_nul_in_a_text_that_a_destination_is_partitioned_by_parks_it(make_rig: MakeRig) -> None:
     rig = two_keys(make_rig)
     rig.seed()

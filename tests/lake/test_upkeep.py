@@ -276,6 +276,20 @@ def test_a_tables_own_comment_stays(inlining: ApplyRig, comment: str | None) -> 
     assert rig.look("a", shown) == [(comment,)]
 
 
+def test_a_comment_in_which_ducklake_would_replace_a_word_is_never_written_again(inlining: ApplyRig) -> None:
+    """Its owner can write it into the catalog; in a statement of ours it would be SQL (H16)."""
+    rig, comment = inlining, "{SNAPSHOT_ID}"
+    rig.write("a", "COMMENT ON TABLE dst.main.t IS 'x'")
+    rig.write("a", f"UPDATE __ducklake_metadata_dst.ducklake_tag SET value = '{comment}'")
+    for column in ("w", "x"):
+        position = rig.head
+        rig.sql(f"ALTER TABLE src.main.t ADD COLUMN {column} INTEGER", "UPDATE src.main.t SET v = -1 WHERE id < 20")
+        rig.changes(position, "a")
+    keep_up(rig)
+    assert rig.look("a", "SELECT DISTINCT value FROM __ducklake_metadata_dst.ducklake_tag") == [(comment,)]
+    assert rig.rows("a") == rig.expected("a")
+
+
 def test_a_file_that_is_gone_is_told_as_damage(rig: ApplyRig) -> None:
     files = sorted((rig.folder / "a-data").rglob("*.parquet"), key=lambda file: file.stat().st_mtime)
     Path(next(file for file in reversed(files) if "delete" not in file.name)).unlink()

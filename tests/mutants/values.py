@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from services.applier.apply import source_identity, transaction
+from shared.config import catalogs, storage, substituted_words
 from shared.lake import catalog, failure
 from tests.mutants.mistake import Mistake, put
 
@@ -38,6 +39,11 @@ def _every_commit_is_in_doubt() -> None:
     put(transaction, "was_refused", lambda _: False)
 
 
+def _any_name() -> None:
+    for reader in (substituted_words, storage, catalogs):
+        put(reader, "faulty_text", lambda _: None)
+
+
 MISTAKES = (
     Mistake("columns-at-the-start", "columns that can't be carried are looked for at the start alone",
             _columns_are_checked_at_the_start_alone, (IDENTITY, "-k", "can_not_be_carried and sqlite")),
@@ -47,4 +53,6 @@ MISTAKES = (
             ("tests/lake/test_refused.py", "-k", "negative and sqlite")),
     Mistake("refused-is-in-doubt", "a COMMIT whose statements are none may have happened", _every_commit_is_in_doubt,
             ("tests/fast/shared/lake/test_failure.py",)),
+    Mistake("any-name", "paths and names may hold words that DuckLake replaces", _any_name,
+            ("tests/fast/shared/config/test_strangers.py", "-k", "data_path_that_is_read_otherwise")),
 )  # fmt: skip

@@ -17,6 +17,7 @@ import duckdb
 from services.applier.apply import fence
 from services.applier.apply.table_schema import columns_of, table_path
 from services.applier.model.task import Target
+from shared.config.substituted_words import faulty_text
 from shared.contracts.errors import DestinationError
 from shared.contracts.messages import Destination
 from shared.lake.cursor import SCHEMA, cursor_name
@@ -141,10 +142,14 @@ def _flush(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target) -> No
 
 
 def _comment(con: duckdb.DuckDBPyConnection, lake: OpenLake, destination: Destination) -> str:
-    """The table's own, as SQL."""
+    """The table's own, as SQL. Raises ``value_not_carried`` where DuckLake would write another (H16)."""
     found = con.execute(
         "SELECT comment FROM duckdb_tables() WHERE database_name = ? AND schema_name = ? AND table_name = ?",
         [lake.alias, destination.schema_name, destination.table],
     ).fetchall()
     comment = found[0][0] if found else None
-    return "NULL" if comment is None else literal(comment)
+    if comment is None:
+        return "NULL"
+    if (said := faulty_text(comment)) is not None:
+        raise DestinationError("value_not_carried", f"the comment of the table {said}", "change the comment")
+    return literal(comment)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import duckdb
 
+from shared.config.substituted_words import faulty_names
 from shared.contracts.errors import DestinationError
 from shared.contracts.messages import Destination
 from shared.lake.catalog import Column
@@ -76,8 +77,9 @@ def prepare_seed(
     """Make the table that a seed fills: new (``held`` is None), or emptied of the ``held`` rows.
 
     ``ours`` says that a cursor vouches for the rows that are there. Raises ``table_not_empty`` and ``table_mismatch``
-    rather than replace what Viaduck did not write, unless a reseed was asked for.
+    rather than replace what Viaduck did not write, unless a reseed was asked for, and ``invalid_destination``.
     """
+    _require_names(destination)
     table = table_path(alias, destination)
     have = None if held is None else columns_of(con, table)
     if have is None:
@@ -98,6 +100,12 @@ def prepare_seed(
         create_table(con, alias, destination, wanted)
     elif held:
         con.execute(f"DELETE FROM {table}").fetchall()
+
+
+def _require_names(destination: Destination) -> None:
+    """Raises ``invalid_destination`` for names that DuckLake would replace as it creates the table (H16)."""
+    for key, said in faulty_names({"schema": destination.schema_name, "table": destination.table}):
+        raise DestinationError("invalid_destination", f"{key} {said}", "correct the destination")
 
 
 def _differs(kind: str, destination: Destination, have: Sequence[Column], wanted: Sequence[Column]) -> DestinationError:

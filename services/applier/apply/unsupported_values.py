@@ -11,9 +11,10 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 
 from services.applier.apply.reading import Reading
+from shared.config.substituted_words import PLACEHOLDER, first_substituted
 from shared.contracts.errors import DestinationError
 from shared.lake.catalog import Column
-from shared.lake.pruning import PLACEHOLDER, first_uncarried, holds_text, is_uncarried
+from shared.lake.pruning import holds_text, is_uncarried
 from shared.lake.sql import ident
 
 HINT = "change the text at the source, then resume"
@@ -58,7 +59,7 @@ def find_nul(reading: Reading, number: int, partitioned: Iterable[str]) -> Desti
 def require_carried_names(columns: Sequence[Column]) -> None:
     """Raises ``value_not_carried`` for a column whose name, type or default would be changed on its way."""
     for column in columns:
-        text = first_uncarried((column.name, column.type, column.default or ""))
+        text = first_substituted((column.name, column.type, column.default or ""))
         if text is not None:
             raise DestinationError(
                 "value_not_carried",

@@ -110,7 +110,8 @@ def declare_entry(destination: str, entry: Entry, routing_value: str, lakes: Lak
 
 def _section(entry: Entry) -> dict[str, Any]:
     """The entry as the rules of a file's entries read it."""
-    given = entry.model_dump(by_alias=True, exclude_none=True, include={*CATALOGS, "data_path", "metadata_schema"})
+    read = {*CATALOGS, "data_path", "metadata_schema", "schema_name", "table"}
+    given = entry.model_dump(by_alias=True, exclude_none=True, include=read)
     return {**given, "properties": {name: _text(value) for name, value in entry.properties.items()}}
 
 

@@ -311,6 +311,14 @@ def test_mistakes_of_source_and_routing(mistakes_of: Mistaken, text: str, lines:
         (ONE % ", seed_mode: all", ["[0].seed_mode: must be one of: 'scan', 'cdc_replay', 'latest'"]),
         (ONE % ", properties: {s3_session_token_env: T}", ["[0].properties.s3_session_token_env: "]),
         (ONE % ", data_path: 's3://u:hunter2@b/c'", ["[0].data_path: holds a password or key"]),
+        *(
+            (ONE % f", {key}: '/*{{DATA_PATH}}*/'", [f"[0].{key}: holds the word DATA_PATH in braces"])
+            for key in ("data_path", "metadata_schema", "schema", "table")
+        ),
+        (
+            "  - {id: a, routing_value: a, catalog: 'sqlite:{METADATA_PATH}'}\n",
+            ["[0].catalog: can't be used: it holds the word METADATA_PATH in braces"],
+        ),
     ],
 )
 def test_mistakes_of_destinations(mistakes_of: Mistaken, entries: str, lines: list[str]) -> None:

@@ -158,7 +158,7 @@ PATHS = [
     "s3://x@evil:9000/", "s3://x?s3_endpoint=evil:9000", "s3://bucket/x?s3_endpoint=evil:9000&s3_use_ssl=false",
     "s3://bucket/x#y", "s3://bucket/a@b", "s3://Bucket/", "s3://b/", "s3:///x", "s3://bu..cket/x", "s3://bucket/../x",
     "s3://bucket/a/..", "https://evil/x", "http://evil", "azure://x/y", "file:///etc", "s3://bucket/\x07",
-    f"s3://{'x' * 64}/", "s3://bu%2fcket/", "s3://bucket\n/",
+    f"s3://{'x' * 64}/", "s3://bu%2fcket/", "s3://bucket\n/", "/*{DATA_PATH}*/); SELECT 1; --",
 ]  # fmt: skip
 
 
@@ -180,7 +180,7 @@ def test_a_property_that_is_no_host_or_region_is_refused_in_file_and_message(
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_a_data_path_that_a_url_reads_otherwise_is_refused_in_file_and_message(
+def test_a_data_path_that_is_read_otherwise_is_refused_in_file_and_message(
     generous: Config, load_text: Load, path: str
 ) -> None:
     assert "data_path" in refused(generous, LakeRef(catalog=CATALOG, data_path=path))
