@@ -18,11 +18,15 @@ import psycopg
 from psycopg.rows import dict_row
 
 from shared.config.catalogs import patient
+from shared.lake.bounded_connection import BoundedConnection
 from shared.lake.catalog_query import Question
 from shared.lake.postgres_connections import OWN_SETTINGS, PostgresConnections
 from shared.lake.sql import ident, literal
 
 Row = Mapping[str, Any]
+
+SILENT_FOR_S = 40.0
+"""Longer than a server lets one of our own statements run (``OWN_SETTINGS``)."""
 
 
 class Statements(Protocol):
@@ -87,8 +91,10 @@ class VisitedSqlite(OwnSqlite):
 class Postgres:
     """A Postgres database on one connection, opened at first use and again after an error."""
 
-    def __init__(self, conninfo: str) -> None:
+    def __init__(self, conninfo: str, silent_for_s: float = SILENT_FOR_S) -> None:
+        """``silent_for_s``: the server may be anyone's, and the limit that it is given may not be kept by it."""
         self._conninfo = patient(conninfo)
+        self._silent_for_s = silent_for_s
         self._con: psycopg.Connection[Any] | None = None
         self._opening = threading.Lock()
 
@@ -107,7 +113,8 @@ class Postgres:
             return self._con
 
     def _connected(self) -> psycopg.Connection[Any]:
-        con: psycopg.Connection[Any] = psycopg.connect(self._conninfo, autocommit=True)
+        con = BoundedConnection.connect(self._conninfo, autocommit=True)
+        con.silent_for_s = con.ping_within_s = self._silent_for_s
         con.execute(OWN_SETTINGS)
         return con
 

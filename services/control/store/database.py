@@ -13,12 +13,12 @@ from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from services.control.store.bounded_connection import SILENT_FOR_S, BoundedConnection
 from services.control.store.migration import migrate
 from shared.config.catalogs import PATIENCE
 from shared.config.model import Config
 from shared.config.secrets import shown_variable, told
 from shared.contracts.errors import ConfigError, DependencyError
+from shared.lake.bounded_connection import SILENT_FOR_S, BoundedConnection
 
 FILE = "registry.sqlite"
 BUSY_TIMEOUT_S = 10.0

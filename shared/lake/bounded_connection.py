@@ -24,10 +24,11 @@ class BoundedConnection(psycopg.Connection[Any]):
     """
 
     silent_for_s = SILENT_FOR_S
+    ping_within_s = PING_WITHIN_S
+    """Outside of transactions, where SQLAlchemy asks only whether the server is still there."""
 
     def wait(self, gen: PQGen[T], interval: float = WAKE_EVERY_S, timeout: float | None = None) -> T:
-        """Outside of transactions SQLAlchemy asks only whether the server is still there."""
-        within_s = timeout or (PING_WITHIN_S if self.autocommit else self.silent_for_s)
+        within_s = timeout or (self.ping_within_s if self.autocommit else self.silent_for_s)
         try:
             return super().wait(gen, interval, within_s)
         except psycopg.OperationalError:
