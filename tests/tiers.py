@@ -92,6 +92,7 @@ WITHIN_THE_PROCESS = (
     "tests/fast/control/view/test_frontier.py",
     "tests/fast/control/view/test_observed_state.py",
     "tests/fast/control/view/test_retention.py",
+    "tests/fast/cli/expire/test_plan.py",
     "tests/fast/control/model/test_lifecycle.py",
     "tests/fast/control/model/test_policy.py",
     "tests/fast/control/model/test_recovery.py",
@@ -173,6 +174,7 @@ ONE_OF_EACH = (
 
 LONGEST = (
     "tests/fast/applier/test_lives.py",
+    "tests/fast/control/test_lives.py::test_a_day_of_ten_thousand_lives_leaves_nothing_but_what_has_a_bound",
     "tests/fast/reader/planner/test_crowd.py",
     "tests/fast/cli/up/test_several_pipelines.py",
     "tests/fast/control/page/test_browser.py",

@@ -150,7 +150,7 @@ class KnownPositions:
     def is_outrun(self, item: WorkItem) -> bool:
         """Whether its reader has asked for something else since: it waits for one item of a destination at a time.
 
-        Where its clock was set back it may wait all the same; then it asks again, and a second try is never outrun.
+        Where its clock was set back it may still wait; then it asks again, and a second try is never outrun.
         """
         with self._lock:
             newest = self._newest.get(item.key)

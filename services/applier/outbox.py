@@ -27,7 +27,7 @@ class Outbox:
         on_delivered: Callable[[Progress], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``on_delivered`` hears of each answer that the broker has taken; on the sender's thread, so it is quick."""
+        """``on_delivered`` gets each answer that the broker has taken; on the sender's thread, so it is quick."""
         self._sender = sender
         self._topic = topic
         self._on_delivered = on_delivered

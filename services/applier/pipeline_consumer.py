@@ -58,7 +58,7 @@ FIXED = ("source", "routing")
 class ApplierContext:
     """What the pipelines of an applier share.
 
-    ``pipelines`` counts them; ``unreadable`` hears of a record of the work topic that is no item.
+    ``pipelines`` counts them; ``unreadable`` gets each record of the work topic that is no item.
     """
 
     name: str
@@ -189,7 +189,7 @@ class PipelineConsumer:
             consumer.close(self._committable())
 
     def _lose(self, gone: frozenset[Partition]) -> None:
-        """Others serve these partitions now, and move cursors that we no longer hear of."""
+        """Other appliers serve these partitions now, and move cursors without a message to this one."""
         self._ledger.forget((partition.topic, partition.number) for partition in gone)
         self._known.forget(gone)
 

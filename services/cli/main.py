@@ -134,7 +134,7 @@ def verify(
     """Prove every destination equal to its slice of the source, with Spark."""
     from services.cli.commands.verify_options import past
 
-    asked = past(all_snapshots, since)
+    asked = past(all_snapshots=all_snapshots, since=since)
     _call("services.cli.verify.command", _load(config), destination or [], json, pipeline, asked)
 
 

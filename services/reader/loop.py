@@ -51,8 +51,8 @@ FIRST_FREEZE_AT = 1_000
 
 TURN_EVERY_S = 60.0
 TURNS_WITHIN_S = 15 * COUNT_WITHIN_S
-"""A turn may look, count and publish. A source that takes its time is told of long before; to be started again helps
-only where the process itself hangs."""
+"""A turn may look, count and publish. A slow source is reported long before; a restart helps only if the process
+itself hangs."""
 
 
 class Loop:

@@ -64,7 +64,7 @@ class Limits:
         yield from first.items()
 
     def visible(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """The variables that may be named: what is said of another one's value would tell of it."""
+        """The variables that may be named: an error about another one would reveal its value."""
         return {name: value for name, value in environ.items() if self._refused(name) is None}
 
     def _named(self, lake: Lake) -> Iterator[tuple[str, str]]:

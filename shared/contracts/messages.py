@@ -207,7 +207,7 @@ class WorkItem(Message):
     rows: int | None = None
     """Changed rows that the reader counted, an upper bound of the net change; None when it did not count."""
     pinned: bool = False
-    """``through`` is meant to the letter (a segment of an append-only range); else the job may go on to the head."""
+    """``through`` is exact (a segment of an append-only range); else the job may go on to the head."""
     seen: Seen | None = None
     """The newest snapshot that the reader had seen when it found that nothing changed between ``expected`` and
     ``after``: what it found holds for no other history. None where the two are one."""

@@ -133,7 +133,7 @@ class Broker:
 
     def _unreachable(self, error: KafkaError) -> DependencyError:
         """``error`` itself only says that nothing came back; a refused login or certificate is known to the watch,
-        and the watch hears of it only when the client is polled."""
+        and the watch gets it only when the client is polled."""
         self._admin.poll(0)
         said = self._watch.problem or describe(error)
         return DependencyError(

@@ -136,7 +136,7 @@ class Follower:
             self.caught_up.set()
 
     def _note_read(self, consumer: Consumer, record: Record) -> None:
-        """A broker tells of a partition's end only in answer to a fetch that finds nothing, and a busy one never does:
+        """A broker reports a partition's end only in answer to a fetch that finds nothing, and a busy one never does:
         there the end is where the partition ended when it was first read."""
         place = record.topic, record.partition
         if place not in self._unread:

@@ -51,7 +51,7 @@ class RenewalWatch:
             try:
                 self._look()
             except DependencyError as error:
-                log.debug("topics_not_readable", error=error.message)  # the clients themselves tell of it
+                log.debug("topics_not_readable", error=error.message)  # the clients themselves report it
                 loop.stopped.wait(LOOK_EVERY_S)
 
     def _look(self) -> None:

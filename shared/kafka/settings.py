@@ -94,7 +94,7 @@ class KafkaSettings:
         )
 
     def client(self, client_id: str, on_error: ErrorHandler) -> Properties:
-        """For an admin client. A wrong password or certificate is never raised: only ``on_error`` hears of it."""
+        """For an admin client. A wrong password or certificate is never raised: only ``on_error`` gets it."""
         own = {"bootstrap.servers": self.bootstrap, "client.id": client_id, "error_cb": on_error}
         return {**CLIENT, **self.properties, **own}
 

@@ -42,7 +42,7 @@ class WorkConsumer:
 
     One consumer, one thread: every method but ``renew`` belongs to the thread that built it, because librdkafka blocks
     without end when another thread calls a consumer that is being polled. Callbacks come out of ``poll`` and ``close``.
-    ``on_revoke`` also tells of partitions that were lost; their offsets can't be committed any more.
+    ``on_revoke`` also gets partitions that were lost; their offsets can't be committed any more.
     """
 
     def __init__(

@@ -8,10 +8,9 @@ import psycopg
 from psycopg.abc import PQGen
 from psycopg.pq import TransactionStatus
 
-SILENT_FOR_S = 20.0
-"""Beyond the limits that the server keeps itself while it answers. ``viaduck`` waits 30 s for an answer of control."""
+SILENT_FOR_S = 40.0
+"""Beyond the limits that servers keep themselves while they answer."""
 
-PING_WITHIN_S = 3.0
 WAKE_EVERY_S = 0.1
 
 T = TypeVar("T")
@@ -24,11 +23,14 @@ class BoundedConnection(psycopg.Connection[Any]):
     """
 
     silent_for_s = SILENT_FOR_S
-    ping_within_s = PING_WITHIN_S
-    """Outside of transactions, where SQLAlchemy asks only whether the server is still there."""
+
+    @property
+    def patience_s(self) -> float:
+        """How long the client waits for the next answer."""
+        return self.silent_for_s
 
     def wait(self, gen: PQGen[T], interval: float = WAKE_EVERY_S, timeout: float | None = None) -> T:
-        within_s = timeout or (self.ping_within_s if self.autocommit else self.silent_for_s)
+        within_s = timeout or self.patience_s
         try:
             return super().wait(gen, interval, within_s)
         except psycopg.OperationalError:

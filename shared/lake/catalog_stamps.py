@@ -73,5 +73,5 @@ class CommitStamps(CatalogConnection):
 
 
 def _holding(part: str) -> str:
-    """A pattern of LIKE for texts that hold ``part`` to the letter: names may have a ``_`` or a ``%``."""
+    """A pattern of LIKE for texts that hold exactly ``part``: names may have a ``_`` or a ``%``."""
     return "%" + re.sub("[!%_]", r"!\g<0>", part) + "%"

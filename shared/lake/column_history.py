@@ -81,7 +81,7 @@ def _field(version: ColumnVersion, children: Mapping[int | None, list[ColumnVers
     if depth > DEEPEST:
         raise ViaduckError(
             "lake_incompatible",
-            f"a catalog tells of a column with more than {DEEPEST} fields one within the other",
+            f"a catalog lists a column with more than {DEEPEST} fields one within the other",
             "DuckLake never makes one: correct the catalog, or drop the column",
         )
     fields = tuple(_field(child, children, depth + 1) for child in children.get(version.id, []))

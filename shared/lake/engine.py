@@ -96,7 +96,7 @@ def connect(*, memory_limit: str | None = None, catalogs: Collection[str] = CATA
 
 
 def read_whole(con: duckdb.DuckDBPyConnection) -> None:
-    """Read every file of a table from now on, whatever is asked of it: DuckLake never hears of a filter.
+    """Read every file of a table from now on, whatever is asked of it: DuckLake never receives a filter.
 
     It leaves files out by what its metadata say of them, and they may say too little. For proofs, where what is proven
     must not rest on how it was made.

@@ -34,7 +34,7 @@ MISSING = re.compile(r"No files found that match|No such file or directory|HTTP 
 
 
 QUERIES, QUERY_ENDS = ('Failed to execute query "', 'Failed to prepare query "'), '": '
-"""DuckDB repeats to the letter what it asked of a catalog's database, with every value in it, before it says why not.
+"""DuckDB repeats verbatim what it asked of a catalog's database, with every value in it, before it says why not.
 """
 
 EXCERPT = re.compile(r"\nLINE \d+: [^\n]*\n *\^\s*$")

@@ -1,6 +1,6 @@
 """The catalog of a new lake on Postgres, in one round trip.
 
-It is to the letter what DuckLake's extension makes, which takes two statements for each table, a hundred milliseconds
+It is exactly what DuckLake's extension makes, which takes two statements for each table, a hundred milliseconds
 in all. Of another version of DuckLake it would be something else: DuckDB and its extensions are pinned, and a test
 compares.
 """

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from shared.lake.sql import path
+from shared.lake.types import TIMETZ
 
 TEXT = "VARCHAR"
 
@@ -31,8 +32,6 @@ LONGEST = 200
 
 HARMLESS = r"[\p{L}\p{M}\p{N} _.,:;@/+=#&()<>~!?*|-]*"
 """Texts that mean themselves wherever a query holds them: neither quotes nor braces, neither NUL nor its kind."""
-
-TIMETZ = "TIME WITH TIME ZONE"
 
 SUBSTITUTED = (
     "SNAPSHOT_ID",

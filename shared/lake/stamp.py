@@ -28,6 +28,8 @@ class StampRead(BaseModel):
     item: StampText
     deleted: Count
     inserted: Count
+    commit: StampText = "extension"
+    """Who committed it; stamps of before say nothing."""
 
     def speaks_of(self, pipeline: str, destination: str) -> bool:
         return (self.pipeline, self.destination) == (pipeline, destination)

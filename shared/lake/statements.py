@@ -25,9 +25,6 @@ from shared.lake.sql import ident, literal
 
 Row = Mapping[str, Any]
 
-SILENT_FOR_S = 40.0
-"""Longer than a server lets one of our own statements run (``OWN_SETTINGS``)."""
-
 
 class Statements(Protocol):
     """One catalog's database."""
@@ -91,10 +88,8 @@ class VisitedSqlite(OwnSqlite):
 class Postgres:
     """A Postgres database on one connection, opened at first use and again after an error."""
 
-    def __init__(self, conninfo: str, silent_for_s: float = SILENT_FOR_S) -> None:
-        """``silent_for_s``: the server may be anyone's, and the limit that it is given may not be kept by it."""
+    def __init__(self, conninfo: str) -> None:
         self._conninfo = patient(conninfo)
-        self._silent_for_s = silent_for_s
         self._con: psycopg.Connection[Any] | None = None
         self._opening = threading.Lock()
 
@@ -114,7 +109,6 @@ class Postgres:
 
     def _connected(self) -> psycopg.Connection[Any]:
         con = BoundedConnection.connect(self._conninfo, autocommit=True)
-        con.silent_for_s = con.ping_within_s = self._silent_for_s
         con.execute(OWN_SETTINGS)
         return con
 

@@ -44,6 +44,8 @@ SIMPLE = {
 PARTS = {"list": 1, "struct": 1, "map": 2}
 """At least so many parts have nested types."""
 
+TIMETZ = SIMPLE["timetz"]
+
 DECIMAL = re.compile(r"decimal\(\d{1,2}, ?\d{1,2}\)")
 
 QUOTED = re.compile(r'"(?:[^"]|"")*"')
@@ -64,7 +66,7 @@ def duckdb_type(ducklake_type: str, children: Sequence[tuple[str, str]] = ()) ->
     if len(children) < PARTS.get(kind, 0):
         raise ViaduckError(
             "lake_incompatible",
-            f"a catalog tells of a {kind} without its parts",
+            f"a catalog lists a {kind} without its parts",
             "correct the catalog, or drop the column",
         )
     if kind == "list":
@@ -76,7 +78,7 @@ def duckdb_type(ducklake_type: str, children: Sequence[tuple[str, str]] = ()) ->
     if kind not in SIMPLE and not DECIMAL.fullmatch(kind):
         raise ViaduckError(
             "lake_incompatible",
-            f"a catalog tells of a column of the type {ducklake_type[:80]!r}",
+            f"a catalog lists a column of the type {ducklake_type[:80]!r}",
             "it is none that this version of DuckLake has: correct the catalog, or drop the column",
         )
     return SIMPLE.get(kind, kind.upper())
@@ -102,6 +104,12 @@ def not_carried(column: str, declared: str) -> str | None:
     if "TIME_NS" in kinds:
         # to write one invalidates the whole instance (docs/explanation/hazards.md)
         return f"the column {column} is {declared}, which DuckLake can't write to a file; make it TIME or VARCHAR"
+    if kinds != TIMETZ and TIMETZ in kinds:
+        # a list equals no other spelling of itself, and a struct can't be read while it is inlined
+        return (
+            f"the column {column} is {declared}, in which DuckLake keeps the zone of a time until the row is in a file;"
+            " make it TIME or VARCHAR, or a column of its own"
+        )
     return None
 
 

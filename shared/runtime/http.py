@@ -115,8 +115,11 @@ def _application(
     return Starlette(routes=routes, exception_handlers={HTTPException: _refused})
 
 
-def _healthy(_: Request) -> Response:
-    """Fails if a loop of the process makes no progress, so that the supervisor of the process restarts it."""
+async def _healthy(_: Request) -> Response:
+    """Fails if a loop of the process makes no progress, so that the supervisor of the process restarts it.
+
+    On the event loop itself: pages that hang may occupy every thread.
+    """
     still = background.standing_still()
     return JSONResponse({"status": "stands still", "threads": still}, 503) if still else JSONResponse({"status": "ok"})
 

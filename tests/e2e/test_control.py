@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 from services.cli.runtime.running import RunningViaduck
 from shared.config.catalogs import ResolvedLake
 from shared.lake.catalog import CatalogReader
+from shared.lake.retention import snapshots_since
 from tests.e2e.deployment import Deployment
 from tests.e2e.parts import Parts
 from tests.world.destination import Destination
@@ -147,8 +150,46 @@ def test_a_tenant_is_added_paused_reseeded_rewound_removed_and_added_again(deplo
     assert deployment.findings() == []
 
 
+def _expire(deployment: Deployment, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "services.cli.main", "source", "expire", "-c", str(deployment.file), *words]
+    return subprocess.run(command, env=deployment.environ, capture_output=True, text=True, timeout=120, check=False)
+
+
+def _expire_beside_a_stopped_one(deployment: Deployment, viaduck: RunningViaduck) -> None:
+    """Nothing goes that it needs, until it is to be ignored: then it parks while the others move."""
+    *others, stopped = deployment.destinations
+    with closing(Rest(viaduck.url, viaduck, stopped)) as rest:
+        rest.post("stop")
+        position = rest.show()["position"]
+        _step_to(deployment, position + 2)
+        deployment.wait_until_exact_for(viaduck, *(each.id for each in others))
+        viaduck.wait_until("control's look at the source", lambda: _expire(deployment).returncode == 0, WITHIN_S)
+        assert _retained(deployment)[0] == position
+        gone = _expire(deployment, "--ignore-destination", stopped.id)
+        assert (gone.returncode, _retained(deployment)[0] > position) == (0, True), gone.stdout + gone.stderr
+        rest.post("restart")
+        rest.wait("a lost history", state="parked")
+        assert rest.show()["error"]["type"] == "history_expired"
+        _step_to(deployment, deployment.source.head() + 1)
+        deployment.wait_until_exact_for(viaduck, *(each.id for each in others))
+        assert rest.finish(rest.post("reseed"))["state"] == "succeeded"
+        deployment.wait_until_exact(viaduck)
+
+
+def _step_to(deployment: Deployment, snapshot: int) -> None:
+    """Not every step of a random history makes a snapshot."""
+    while deployment.source.head() < snapshot:
+        deployment.step()
+
+
+def _retained(deployment: Deployment) -> list[int]:
+    lake = deployment.source.lake
+    with closing(CatalogReader(ResolvedLake(lake.catalog, lake.metadata_schema))) as catalog:
+        return [each.id for each in snapshots_since(catalog, 0, 10_000)]
+
+
 @pytest.mark.timeout(600)
-def test_the_running_services_tell_the_health_of_every_lake_and_of_the_source(tmp_path: Path) -> None:
+def test_the_health_of_every_lake_is_told_and_the_source_expires_beside_a_stopped_destination(tmp_path: Path) -> None:
     deployment = Deployment(tmp_path, 34, parts=Parts(sections={"health": {"every_seconds": 1}}))
     with closing(deployment), deployment.run() as viaduck:
         deployment.step()
@@ -165,3 +206,5 @@ def test_the_running_services_tell_the_health_of_every_lake_and_of_the_source(tm
         exposed = viaduck.metrics()
         assert all(f'viaduck_lake_files{{destination="{each}"' in exposed for each in wanted)
         assert "viaduck_source_lake_snapshots{" in exposed
+        _expire_beside_a_stopped_one(deployment, viaduck)
+        assert deployment.findings() == []

@@ -213,12 +213,9 @@ FRAMEWORKS = {
     "downgrade",
     "process_bind_param",
     "process_result_value",
-    "handle_error",
-    "do_GET",
-    "do_HEAD",
-    "log_message",
+    "main_loop",
 }
-"""What Alembic, SQLAlchemy and http.server call."""
+"""What Alembic, SQLAlchemy and uvicorn call."""
 
 
 def used(file: Path) -> Iterator[str]:

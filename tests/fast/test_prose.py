@@ -36,6 +36,11 @@ PRIVATE = (
     r"not enough",
     r"for people",
     r"how it begins",
+    r"to the letter",
+    r"by the day",
+    r"t(?:old|ells?) of",
+    r"hears? of",
+    r"all the same",
 )
 """Words of a translated idiom; CONTRIBUTING.md says what to write instead."""
 

@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from services.applier.model.task import Limits
+from services.applier.worker import worker_state
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.messages import CommitPath, ItemKind, Outcome, Progress
 from shared.lake.direct import catalogs
@@ -84,6 +85,29 @@ def test_an_advance_moves_the_cursor_alone(rig: ApplyRig) -> None:
     (progress,) = rig.run(ItemKind.ADVANCE, "a", expected=before, after=rig.head)
     assert (progress.outcome, progress.commit, progress.position) == (Outcome.APPLIED, CommitPath.DIRECT, rig.head)
     assert rig.rows("a") == rig.expected("a")
+
+
+def probed(rig: ApplyRig, **item: Any) -> tuple[Progress, bool]:
+    """The answer to a probe by a worker that has nothing open, and whether it attached the lake for it."""
+    worker_state.forget()
+    (answer,) = rig.run(ItemKind.PROBE, "a", through=0, **item)
+    return answer, worker_state.worker(rig.limits).pool.has_open(rig.lake("a"))
+
+
+@EVERY_CATALOG
+def test_a_probe_attaches_a_lake_only_where_the_extension_committed_last(rig: ApplyRig) -> None:
+    """Files of its commits can be lost (H7), so they are looked at before a position is told."""
+    seeded, attached = probed(rig)
+    assert (seeded.outcome, seeded.position, attached) == (Outcome.ALREADY_APPLIED, rig.head, True)
+    changed(rig)
+    moved, attached = probed(rig)
+    assert (moved.outcome, moved.position, attached) == (Outcome.ALREADY_APPLIED, rig.head, False)
+    assert moved.rows_applied == 13
+    later, attached = probed(rig, generation=2)
+    assert (later.outcome, later.generation, attached) == (Outcome.FENCED, 1, False)
+    rig.sql("DROP TABLE src.main.t", "CREATE TABLE src.main.t (id BIGINT, tenant VARCHAR, v VARCHAR)")
+    other, attached = probed(rig)
+    assert (other.outcome, other.error and other.error.type) == (Outcome.PARKED, "source_recreated")
 
 
 def test_keys_with_a_nul_or_a_word_in_braces_are_values(make_rig: MakeRig) -> None:

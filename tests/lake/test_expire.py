@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 import yaml
+from psycopg import sql
 from typer.testing import CliRunner, Result
 
 from services.cli.expire.needs import need_of
 from services.cli.main import app
 from services.cli.verify.registered_destinations import Life
-from shared.contracts.errors import ConfigError
+from shared.contracts.errors import ConfigError, DependencyError, ViaduckError
 from shared.contracts.messages import ItemKind, Outcome, Progress, SeedMode
 from shared.contracts.ranges import NOT_SEEDED
 from shared.lake.catalog import CatalogReader
@@ -139,23 +141,18 @@ def test_an_unknown_position_refuses_and_is_named(site: Site) -> None:
     assert site.retained() == [site.head]
 
 
-@pytest.mark.parametrize("make_lake", ["sqlite"], indirect=True)
-@pytest.mark.parametrize(
-    ("words", "first"),
-    [
-        (["--keep", "3"], lambda head: head - 2),
-        (["--keep", "100"], lambda _: 0),
-        (["--floor", "4", "--floor", "6"], lambda _: 4),
-        (["--older-than", "1h"], lambda _: 0),
-        (["--older-than", "0s"], lambda head: head),
-        (["--limit", "2"], lambda _: 2),
-    ],
-)
-def test_what_is_asked_for_keeps_more(site: Site, words: list[str], first: Callable[[int], int]) -> None:
+def test_what_is_asked_for_keeps_more(site: Site) -> None:
     site.said("a", site.head)
     site.said("b", site.head)
-    site.expire(*words)
-    assert site.retained() == list(range(first(site.head), site.head + 1))
+    for words, first in (
+        (["--keep", "3"], site.head - 2), (["--keep", "100"], 0), (["--floor", "4", "--floor", "6"], 4),
+        (["--older-than", "1h"], 0), (["--older-than", "0s"], site.head),
+    ):  # fmt: skip
+        assert f"kept from snapshot {first} on:" in site.expire("--dry-run", *words).stdout, words
+    assert "and more with the next run" in site.expire("--limit", "2").stdout
+    assert site.retained() == list(range(2, site.head + 1))
+    site.expire("--older-than", "0s")
+    assert site.retained() == [site.head]
 
 
 @pytest.mark.parametrize("make_lake", ["sqlite"], indirect=True)
@@ -241,3 +238,31 @@ def test_a_cursor_of_the_present_life_decides_else_where_it_is_to_begin(
 def test_a_seed_that_may_be_running_is_unknown_without_control(cursor: Position | None) -> None:
     with pytest.raises(LookupError, match="first seed"):
         need_of(Life(2), SeedMode.SCAN, cursor, 120)
+
+
+@pytest.mark.parametrize("make_lake", ["postgres"], indirect=True)
+def test_a_source_that_refuses_writes_is_told_and_keeps_everything(site: Site) -> None:
+    site.said("a", site.head)
+    site.said("b", site.head)
+    before = site.retained()
+    with psycopg.connect(site.lakes.source.conninfo, autocommit=True) as con:
+        name = con.execute("SELECT current_database()").fetchone()
+        assert name is not None
+        con.execute(sql.SQL("ALTER DATABASE {} SET default_transaction_read_only = on").format(sql.Identifier(name[0])))
+    site.control.source_watch.look()
+    refused = CliRunner().invoke(app, ["source", "expire", "-c", str(site.file)])
+    assert isinstance(refused.exception, ViaduckError), refused.output
+    assert "read-only" in refused.exception.message
+    assert "expired 0 of" in refused.stdout
+    assert site.retained() == before
+
+
+@pytest.mark.parametrize("make_lake", ["sqlite"], indirect=True)
+def test_a_source_that_is_away_ends_with_its_reason(site: Site) -> None:
+    file = site.lakes.source.sqlite_file
+    assert file is not None
+    file.rename(file.with_suffix(".away"))
+    away = CliRunner().invoke(app, ["source", "expire", "-c", str(site.file)])
+    file.with_suffix(".away").rename(file)
+    assert isinstance(away.exception, DependencyError), away.output
+    assert "there is no catalog file" in str(away.exception)

@@ -19,9 +19,9 @@ from services.control.store.database import Database
 from shared.config.catalogs import ResolvedLake, parse_catalog
 from shared.contracts.errors import DependencyError
 from shared.lake.attach import attach
+from shared.lake.bounded_connection import BoundedConnection
 from shared.lake.catalog_query import Question
 from shared.lake.engine import connect
-from shared.lake.failure import classify
 from shared.lake.statements import Postgres as OwnStatements
 from tests.servers.postgres import Postgres
 from tests.servers.proxy import Proxy
@@ -115,22 +115,20 @@ def test_a_registry_that_is_silent_already_is_given_up_within_seconds(lake: Reso
         assert registry.problem() is None
 
 
-def test_a_catalog_that_falls_silent_is_given_up_while_its_connections_stay_open(
-    lake: ResolvedLake, postgres: Postgres
+def test_a_catalog_that_falls_silent_is_given_up_while_its_connection_stays_open(
+    lake: ResolvedLake, postgres: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A tenant's own server may answer nothing, and no limit that it is given is kept by it."""
-    with Proxy(postgres.port) as proxy, closing(_statements(postgres.uri(DATABASE, port=proxy.port))) as catalog:
-        catalog.rows(Question("SELECT 1"))
-        proxy.silence()
-        with pytest.raises(psycopg.OperationalError, match="no answer within 1 s") as said:
-            catalog.rows(Question("SELECT 1"))
-        assert classify(said.value, "looking").type == "destination_unreachable"
-        proxy.heal()
-        assert catalog.rows(Question("SELECT 1 AS one")) == [{"one": 1}]
-
-
-def _statements(uri: str) -> OwnStatements:
-    return OwnStatements(uri, silent_for_s=1.0)
+    """The reader waited for its source without end, and looked at it again only after a restart."""
+    monkeypatch.setattr(BoundedConnection, "silent_for_s", 1.0)
+    with Proxy(postgres.port) as proxy:
+        behind = parse_catalog(postgres.uri(DATABASE, port=proxy.port), tmp_path)
+        with closing(OwnStatements(ResolvedLake(behind).conninfo)) as own:
+            own.rows(Question("SELECT 1"))
+            proxy.silence()
+            with pytest.raises(psycopg.OperationalError, match="no answer within 1 s"):
+                own.rows(Question("SELECT 1"))
+            proxy.heal()
+            assert len(own.rows(Question("SELECT 1"))) == 1
 
 
 def _asked_in_silence(registry: Database, proxy: Proxy) -> None:

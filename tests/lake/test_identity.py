@@ -144,7 +144,8 @@ def test_a_text_default_that_spells_null_is_a_text(shaped: ApplyRig) -> None:
 
 
 @pytest.mark.parametrize(
-    "column", ["big HUGEINT", "big UHUGEINT[]", "late TIME_NS", "rowid INTEGER", "snapshot_id BIGINT"]
+    "column",
+    ["big HUGEINT", "big UHUGEINT[]", "late TIME_NS", "late TIMETZ[]", "rowid INTEGER", "snapshot_id BIGINT"],
 )
 def test_a_column_that_can_not_be_carried_parks_by_its_name_whenever_it_comes(shaped: ApplyRig, column: str) -> None:
     position, before = shaped.head, shaped.rows("a")

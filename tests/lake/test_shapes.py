@@ -332,6 +332,8 @@ REFUSED = {
     "UHUGEINT": "v UHUGEINT",
     "a list of HUGEINT": "v HUGEINT[]",
     "a HUGEINT deep inside": "v STRUCT(a MAP(VARCHAR, STRUCT(b HUGEINT)))",
+    "a list of TIMETZ": "v TIMETZ[]",
+    "a TIMETZ deep inside": "v STRUCT(a STRUCT(b TIMETZ)[])",
     "snapshot_id": "snapshot_id BIGINT",
     "rowid": "RowId BIGINT",
     "change_type": "change_type VARCHAR",

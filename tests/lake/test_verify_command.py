@@ -54,10 +54,12 @@ def test_destinations_that_came_over_rest_are_proven_and_those_that_can_not_be_a
     rig.write("b", "DELETE FROM dst.main.t WHERE id < 7")
     away = {"routing_value": "c", "catalog_env": "NOBODY_SET_THIS", "table": "t"}
     with serving(Put({"a": entry(rig, "a"), "b": entry(rig, "b"), "away": away})) as control:
-        done = viaduck("verify", "-c", file_for(rig, int(control.url.rpartition(":")[2])), "--json")
+        done = viaduck("verify", "-c", file_for(rig, int(control.url.rpartition(":")[2])), "--all-snapshots", "--json")
     found = {line["destination"]: line for line in map(json.loads, done.stdout.splitlines())}
     assert done.returncode == 1, done.stderr
     assert {name: line["result"] for name, line in found.items()} == {"a": "equal", "b": "different", "away": "failed"}
+    whole = {"proven": 1, "unproven": 0, "different": 0, "differences": [], "note": None}
+    assert [found[name]["snapshots"] for name in ("a", "b", "away")] == [whole, whole, None]
     assert found["b"]["missing"] == 3
 
 

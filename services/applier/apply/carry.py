@@ -1,6 +1,6 @@
 """Brings what a reading holds for one destination into the instance that writes there.
 
-Rows travel as Arrow, which keeps every type of DuckLake's to the letter but VARIANT, which is refused by its column's
+Rows travel as Arrow, which keeps every type of DuckLake's exactly but VARIANT, which is refused by its column's
 name. Neither instance sees more of the other than these rows.
 """
 

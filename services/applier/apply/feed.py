@@ -67,7 +67,7 @@ class Feed:
             return reading or self._changes(targets, head, sparing=sparing)
 
     def _pinned_inserts(self, targets: Sequence[tuple[int, Target]], *, sparing: bool) -> Reading | None:
-        """The reading of a range whose end is meant to the letter; None where only the head can be read safely."""
+        """The reading of a range whose end is exact; None where only the head can be read safely."""
         cut = targets[0][1].item.range
         if self._routing.append_only:
             return self._append_only(targets, cut)

@@ -79,6 +79,8 @@ class Applier:
         Raises ``source_recreated`` where the cursor speaks of another table than ``source``, and ``source_moved`` where
         it speaks of another history of it. TLA: ``TakeProbe``.
         """
+        if self._limits.commit != "extension" and (seen := self._direct.sure_cursor(target)) is not None:
+            return _probed(seen, target, source, time_of)
         try:
             with self._use(target, sure=False) as lake:
                 return self._answer(lake, target, source, time_of)
@@ -435,6 +437,14 @@ class Applier:
 
 def wait_for_rival(attempt: int) -> None:
     time.sleep(BUSY_WAIT_S * attempt * (1 + random.random()))  # noqa: S311 - spreads rivals, guards nothing
+
+
+def _probed(cursor: Cursor, target: Target, source: TableInfo | None, time_of: TimeOf) -> Applied:
+    """The answer to a probe where the files of the cursor's commit are sure to be there."""
+    if decide(cursor, target.item) is Decision.FENCED:
+        return Applied(Outcome.FENCED, cursor.position, generation=cursor.generation)
+    require_same(cursor, target, source, time_of)
+    return Applied(Outcome.ALREADY_APPLIED, cursor.position, rows_applied=cursor.rows_applied)
 
 
 def _layout(con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change) -> Layout:

@@ -90,7 +90,7 @@ def _weight(targets: Sequence[Target]) -> int:
 
 
 def groups_of(targets: Sequence[tuple[int, Target]]) -> list[list[tuple[int, Target]]]:
-    """Targets that can share one reading: the same frontier, and the same end where it is meant to the letter."""
+    """Targets that can share one reading: the same frontier, and the same end where it is exact."""
     groups: dict[tuple[object, ...], list[tuple[int, Target]]] = {}
     for number, target in targets:
         item = target.item

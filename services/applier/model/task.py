@@ -96,4 +96,4 @@ class TaskResult:
     results: tuple[TargetResult, ...]
     report: WorkerReport
     log: tuple[str, ...] = field(default=())
-    """Lines for the driver's log: what an operator should hear of, such as a damaged destination."""
+    """Lines for the driver's log: what an operator should know, such as a damaged destination."""

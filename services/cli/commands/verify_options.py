@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from services.cli.verify.comparison import Past
 
 
-def past(all_snapshots: bool, since: str | None) -> Past | None:
+def past(*, all_snapshots: bool, since: str | None) -> Past | None:
     """Which retained snapshots are to be compared; None for none."""
     if since is not None and not all_snapshots:
         raise typer.BadParameter("goes with --all-snapshots", param_hint="--since")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -59,11 +59,10 @@ def main(deployment: Deployment, pipeline: str | None, asked: Asked) -> int:
             return _refuse(needs)
         plan = _plan(catalog, span, needs, asked)
         _print_plan(config, plan, freed_from(catalog, plan.oldest_kept) if plan.snapshots else Freed(0, 0))
-        if asked.dry_run:
+        if asked.dry_run or not (plan.snapshots or asked.clean_older_than_s is not None):
             return DONE
-        if plan.snapshots:
-            _note(control if is_heard else None, needs, plan, asked)
-    return interruptible(lambda _: _execute(lake, plan, asked))
+        heard = control if is_heard else None
+        return interruptible(lambda _: _execute(lake, plan, asked, lambda: _note(heard, needs, plan, asked)))
 
 
 def _chosen(deployment: Deployment, pipeline: str | None) -> Config:
@@ -131,6 +130,8 @@ def _moment(at: datetime) -> str:
 
 def _note(control: Control | None, needs: Needs, plan: Plan, asked: Asked) -> None:
     """Into the audit trail first: what may not be written there is not done. Raises ``ClientError``."""
+    if not plan.snapshots:
+        return
     if control is None:
         sys.stderr.write("control does not answer, so this is not in the audit trail\n")
         return
@@ -138,21 +139,25 @@ def _note(control: Control | None, needs: Needs, plan: Plan, asked: Asked) -> No
         control.note_expiry(pipeline, len(plan.snapshots), plan.through, asked.ignored)
 
 
-def _execute(lake: ResolvedLake, plan: Plan, asked: Asked) -> int:
-    if not plan.snapshots and asked.clean_older_than_s is None:
-        return DONE
-    out, done = console(), 0
+def _execute(lake: ResolvedLake, plan: Plan, asked: Asked, note: Callable[[], None]) -> int:
+    """``note`` is called once the lake is open for writing."""
     with closing(Expiry(lake)) as expiry:
-        try:
-            with Progress(console=out, transient=True, disable=not out.is_terminal) as progress:
-                task = progress.add_task("expiring snapshots", total=len(plan.snapshots))
-                for number in expiry.expire(plan.snapshots):
-                    done += number
-                    progress.advance(task, number)
-        finally:
-            if plan.snapshots:
-                out.print(f"expired {done:,} of {len(plan.snapshots):,} snapshots")
+        note()
+        if plan.snapshots:
+            _expire(expiry, plan)
         if asked.clean_older_than_s is not None:
             cleaned = expiry.clean(timedelta(seconds=asked.clean_older_than_s))
-            out.print(f"deleted {cleaned:,} files that were let go before")
+            console().print(f"deleted {cleaned:,} files that were let go before")
     return DONE
+
+
+def _expire(expiry: Expiry, plan: Plan) -> None:
+    out, done = console(), 0
+    try:
+        with Progress(console=out, transient=True, disable=not out.is_terminal) as progress:
+            task = progress.add_task("expiring snapshots", total=len(plan.snapshots))
+            for number in expiry.expire(plan.snapshots):
+                done += number
+                progress.advance(task, number)
+    finally:
+        out.print(f"expired {done:,} of {len(plan.snapshots):,} snapshots")

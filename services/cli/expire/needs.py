@@ -58,7 +58,8 @@ def _unknown(lake: Mapping[str, Any]) -> list[str]:
     if lake["lake"] is not None:
         return unknown_lines(lake)
     named = ", ".join(name_of(each) for each in lake["unknown"])
-    return [f"control has not looked at the source yet, so the positions of {named} are unknown"]
+    why = f": {lake['error']}" if lake["error"] else " yet"
+    return [f"the positions of {named} are unknown, because control has not seen the source{why}"]
 
 
 def _lowest(lake: Mapping[str, Any]) -> Hold | None:

@@ -10,7 +10,7 @@ from datetime import datetime
 from shared.lake.retained import Retained, Snapshot
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
-DURATION = re.compile(r"(\d{1,5}(?:\.\d{1,6})?)([smhdw])")
+DURATION = re.compile(r"([0-9]{1,5}(?:\.[0-9]{1,6})?)([smhdw])")
 
 
 @dataclass(frozen=True, order=True)

@@ -65,7 +65,7 @@ def main(deployment: Deployment, signals: Signals) -> int:
 
 @contextmanager
 def hearing(deployment: Deployment) -> Iterator[Callable[[], None]]:
-    """Hears of pipelines that come over REST; what is given makes the copies so. Under ``viaduck up`` control does."""
+    """Follows the pipelines over REST; yields what writes their copies. Under ``viaduck up`` control writes them."""
     if is_supervised():
         yield _nothing
         return
@@ -200,7 +200,7 @@ def reader_spec(in_force: InForce, config: Config, port: int) -> Spec:
 
 
 def _same_reader(old: Config, new: Config) -> bool:
-    """Whether a running reader may go on: it hears of destinations over the broker."""
+    """Whether a running reader may go on: it receives destinations over the broker."""
     return new.model_copy(update={"destinations": old.destinations}) == old
 
 

@@ -21,7 +21,7 @@ FIRST_DELAY_S = 0.5
 LONGEST_DELAY_S = 30.0
 HEALTHY_AFTER_S = 60.0
 MOST_FAILURES = 4
-"""Deaths in a row after which a process is said to be unable to live; it is started again all the same."""
+"""Deaths in a row after which a process is reported as unable to run; it is still restarted."""
 
 END_WITHIN_S = 25.0
 """For all processes together; what is left then is killed."""

@@ -173,7 +173,7 @@ def _ids(document: Mapping[str, Any]) -> set[str]:
 
 
 def _entries(control: Control, pipeline: str, declared: set[str], refused: list[str]) -> Iterator[tuple[str, Entry]]:
-    """Those that are not ``declared``; why control does not tell of one goes to ``refused``."""
+    """Those that are not ``declared``; ``refused`` gets the reason where control does not report one."""
     for status in control.destinations(pipeline):
         if status["id"] in declared:
             continue

@@ -152,8 +152,13 @@ def _shown(found: LakeRetention, handles: Mapping[str, PipelineHandle], caller: 
         unknown=[Unknown(**vars(each)) for each in unknown],
         unknown_count=found.unknown_count,
         looked_at=found.looked_at,
-        error=found.error,
+        error=next((said for name in found.pipelines if (said := _problem(name, handles))), None),
     )
+
+
+def _problem(pipeline: str, handles: Mapping[str, PipelineHandle]) -> str | None:
+    watch = handles[pipeline].source_watch if pipeline in handles else None
+    return None if watch is None else watch.problem
 
 
 def _held_by(found: LakeRetention, handles: Mapping[str, PipelineHandle], caller: Caller) -> HeldBy | None:

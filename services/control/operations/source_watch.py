@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import structlog
@@ -48,6 +47,8 @@ class SourceWatch:
         self._environ = environ
         self._now = now
         self._told: frozenset[str] = frozenset()
+        self.problem: str | None = None
+        """Why the last look failed; None where it did not."""
         self._loop = Background(f"source watch {status_store.pipeline}", self._run)
 
     def start(self) -> None:
@@ -73,6 +74,7 @@ class SourceWatch:
         except (ViaduckError, LookupError) as error:
             self._note_failure(str(error))
             return
+        self.problem = None
         self._status_store.note_retention(found)
         self._warn(found)
 
@@ -111,11 +113,9 @@ class SourceWatch:
             yield catalog
 
     def _note_failure(self, said: str) -> None:
-        before = self._status_store.view().retention
-        if before is not None:
-            self._status_store.note_retention(replace(before, error=said))
-        if before is None or before.error is None:
+        if self.problem is None:
             log.warning("source_history_unreadable", pipeline=self._status_store.pipeline, why=said)
+        self.problem = said
 
     def _warn(self, found: PipelineRetention) -> None:
         """Say who is about to lose the source's history, once for each that comes to it."""

@@ -18,13 +18,16 @@ from shared.config.catalogs import PATIENCE
 from shared.config.model import Config
 from shared.config.secrets import shown_variable, told
 from shared.contracts.errors import ConfigError, DependencyError
-from shared.lake.bounded_connection import SILENT_FOR_S, BoundedConnection
+from shared.lake.bounded_connection import BoundedConnection
 
 FILE = "registry.sqlite"
 BUSY_TIMEOUT_S = 10.0
 CONNECT_TIMEOUT_S = 3
 LIMITS = "-c statement_timeout=15000 -c lock_timeout=10000 -c idle_in_transaction_session_timeout=30000"
 """A control that is frozen must not block the others."""
+
+SILENT_FOR_S, PING_WITHIN_S = 20.0, 3.0
+"""Longer than ``LIMITS``; ``viaduck`` waits 30 s for an answer of control."""
 
 FREE_WITHIN_S = 5.0
 """How long a thread waits for a connection while all of them are in use."""
@@ -37,6 +40,16 @@ DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "
 
 HOW_TO_WRITE = "write sqlite:///PATH or postgresql://USER:PASSWORD@HOST/DATABASE"
 HINT = "check registry.url or registry.url_env, that the database runs, and the rights of its role"
+
+
+class RegistryConnection(BoundedConnection):
+    """Outside of transactions SQLAlchemy asks only whether the server is still there."""
+
+    silent_for_s = SILENT_FOR_S
+
+    @property
+    def patience_s(self) -> float:
+        return PING_WITHIN_S if self.autocommit else self.silent_for_s
 
 
 class Database:
@@ -118,8 +131,8 @@ def _postgres(url: URL, silent_for_s: float) -> Engine:
     return engine
 
 
-def _connect(silent_for_s: float, _: object, __: object, given: list[Any], words: dict[str, Any]) -> BoundedConnection:
-    connection = BoundedConnection.connect(*given, **words)
+def _connect(silent_for_s: float, _: object, __: object, given: list[Any], words: dict[str, Any]) -> RegistryConnection:
+    connection = RegistryConnection.connect(*given, **words)
     connection.silent_for_s = silent_for_s
     return connection
 

@@ -43,7 +43,6 @@ class LakeRetention:
     """Up to ``MOST_UNKNOWN``."""
     unknown_count: int
     looked_at: datetime | None
-    error: str | None
 
     @property
     def may_expire_through(self) -> int | None:
@@ -107,9 +106,8 @@ def _joined(parts: Sequence[_Part]) -> LakeRetention:
         unknown=tuple(unknown[:MOST_UNKNOWN]),
         unknown_count=len(unknown),
         looked_at=newest.looked_at,
-        error=newest.error,
     )
 
 
 def _blind(pipeline: str) -> LakeRetention:
-    return LakeRetention((pipeline,), None, None, (UnknownNeed(pipeline),), 1, None, None)
+    return LakeRetention((pipeline,), None, None, (UnknownNeed(pipeline),), 1, None)

@@ -12,7 +12,7 @@ MOST_NAMED = 3
 
 @dataclass(frozen=True)
 class PipelineRetention:
-    """The last look that succeeded, and why the one after it failed, if it did.
+    """The last look that succeeded.
 
     ``lowest``, ``near`` and ``headroom_s`` are of the moment of the look, since nothing but ``near`` may be computed
     for each of thousands of destinations whenever a page is shown.
@@ -29,7 +29,6 @@ class PipelineRetention:
     """Until the owner's promise no longer covers ``lowest``; None without a promise, or where nothing is needed."""
     begun: Snapshot | None = None
     """No running seed reads an older snapshot."""
-    error: str | None = None
 
     @property
     def headroom(self) -> int | None:

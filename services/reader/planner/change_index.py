@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from services.reader.planner.counted_changes import Step, merged
@@ -80,6 +80,11 @@ class ChangeIndex:
         while self._counts > MOST_COUNTS and self._coarsen():
             pass  # with each turn there are fewer steps
         self._most_counts = max(MOST_COUNTS, 2 * self._counts)
+
+    def keep_known(self, values: Iterable[str]) -> None:
+        """Something was counted for these values alone: for all others the index begins at its line."""
+        self._known_from = {value: self._known_from.get(value, self._thinned) for value in values}
+        self._thinned = self.line
 
     def forget(self) -> None:
         """Start again at the line: everything below it has to be counted again when needed."""

@@ -28,6 +28,9 @@ class Step:
     unrouted: int = 0
     """Changed rows of no destination that was known when the range was counted."""
 
+    is_partial: bool = False
+    """Values without a destination were too many: some of them are not in ``rows``."""
+
     def only_above(self, exact: Mapping[str, int]) -> Step:
         """The same step with the counts of those values alone that are exact up to before its end."""
         through = self.range.through

@@ -81,7 +81,7 @@ class DestinationState:
 
     @property
     def waits_to_be_heard(self) -> bool:
-        """Whether it is in a state that others have to know of, and that no answer will tell of by itself."""
+        """Whether it is in a state that control must show, and that no further answer will report."""
         return self.parked is not None or self.trouble is not None or self.dropped
 
     @property

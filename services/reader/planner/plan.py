@@ -1,4 +1,4 @@
-"""The reader's mind: events in, actions out. It knows no clock, no broker and no lake.
+"""The planner of a reader: events in, actions out. It knows no clock, no broker and no lake.
 
 What is true of the source comes as a ``SourceState`` and as counted ``Step``s, what is true of a destination as answers
 to items. Both may be late, doubled or lost: an item that rests on old news is refused by the destination's own cursor.
@@ -174,6 +174,7 @@ class Planner:
         if step.range.after != index.line:
             return
         index.extend(step)
+        self._know_only_tracked(index, step)
         self._carry_on(step)
         self._relieve(index)
 
@@ -182,6 +183,7 @@ class Planner:
         index = self._known_index()
         if step.range.through == index.floor:
             index.extend_down(step)
+            self._know_only_tracked(index, step)
             self._settle_all()
             self._relieve(index)
 
@@ -351,7 +353,7 @@ class Planner:
                 self._dirty[tracked.name] = None
 
     def _ask_anew(self, tracked: DestinationState) -> None:
-        """Its cursor tells of which history its position speaks; what was concluded and sent since was of another."""
+        """Its cursor names the history of its position; what was concluded and sent since belongs to another."""
         self._release(tracked)
         tracked.position, tracked.exact = None, NOT_SEEDED
         self._dirty[tracked.name] = None
@@ -467,6 +469,10 @@ class Planner:
         """
         if index.is_heavy:
             index.thin({each.value: each.exact for each in self._tracked.values() if each.exact < index.line})
+
+    def _know_only_tracked(self, index: ChangeIndex, step: Step) -> None:
+        if step.is_partial:
+            index.keep_known(each.value for each in self._tracked.values())
 
     def _known_index(self) -> ChangeIndex:
         if self.index is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -109,19 +109,23 @@ class Source:
         """Count one cut, for all values; what is of none of the ``routed`` ones is counted apart."""
         if not cut.inserted and not cut.deleted:
             return nothing(cut.range, pinned=cut.pinned)
+        wanted = frozenset(routed)
         with _as_source():
-            images = self._changes(cut.range) if cut.deleted else self._insertions(cut.inserted)
-        unrouted = images.unrouted(routed)
-        return Step(cut.range, images.by_value(), images.total, cut.pinned, cut.oldest_touch, unrouted)
+            images = self._changes(cut.range, wanted) if cut.deleted else self._insertions(cut.inserted, wanted)
+        return Step(
+            cut.range, images.by_value(), images.total, cut.pinned, cut.oldest_touch, images.unrouted(wanted),
+            images.is_partial,
+        )  # fmt: skip
 
     def sizes(self) -> dict[str, int] | None:
-        """Rows by routing value at the head, for seeds; None where the table is too large for that."""
+        """Rows by routing value at the head, for seeds; None where the table, or the values, are too many for that."""
         with _as_source():
             everything = Range(NOT_SEEDED, self._catalog.head().snapshot)
             added = self._catalog.appended_rows(self._known().table_id, everything)
             if sum(rows for _, rows in added) > MOST_ROWS_TO_SIZE:
                 return None
-            return {value: rows for value, rows in self._counter.state(self._routing()).items() if value is not None}
+            found = self._counter.state(self._routing())
+        return None if found.others else {value: rows for value, rows in found.rows.items() if value is not None}
 
     def unknown(self, routed: Collection[str]) -> tuple[list[Offered], bool]:
         """Present routing values without a destination, those with most rows first, and whether there are more."""
@@ -134,10 +138,10 @@ class Source:
         ]
         return offered, len(found) > MOST_OFFERED
 
-    def _insertions(self, parts: Sequence[Range]) -> Images:
-        return self._counter.changes(self._routing(), [self._readable(part) for part in parts], [])
+    def _insertions(self, parts: Sequence[Range], routed: Set[str]) -> Images:
+        return self._counter.changes(self._routing(), [self._readable(part) for part in parts], [], routed)
 
-    def _changes(self, snapshots: Range) -> Images:
+    def _changes(self, snapshots: Range, routed: Set[str]) -> Images:
         """What a range inserted and deleted, or more.
 
         Deletes can be missing from a range's feed once maintenance has come after it (HAZARDS, time travel); read up to
@@ -149,7 +153,7 @@ class Source:
                 head if self._maintained(Range(snapshots.through, max(head, snapshots.through))) else snapshots.through
             )
             whole = self._readable(Range(snapshots.after, end))
-            images = self._counter.changes(self._routing(), [whole], [whole])
+            images = self._counter.changes(self._routing(), [whole], [whole], routed)
             if not self._maintained(Range(end, max(end, self._catalog.head().snapshot))):
                 return images
         raise SourceError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -23,8 +23,18 @@ from shared.lake.sql import ident, path
 ALIAS = "source"
 MEMORY_LIMIT = "1GB"
 
-Counts = dict[str | None, int]
-"""Rows by canonical routing value; None is NULL."""
+OLD_FILE_WITHIN_S = 5
+"""How long a store may be silent where the whole table is read, files of long ago included. DuckDB waits for 30 s and
+tries three times more, and changes that arrive meanwhile would have to wait, too."""
+
+PATIENT = "SET http_timeout = 30", "SET http_retries = 3"
+IMPATIENT = f"SET http_timeout = {OLD_FILE_WITHIN_S}", "SET http_retries = 0"
+
+MOST_UNROUTED, OVERHEAD = 5_000_000, 100
+"""Characters of values without a destination of which the rows are kept one by one, each with so much besides. Their
+number and length are untrusted: a commit with a million of a thousand characters took 1.5 GB."""
+
+FETCHED_AT_ONCE = 2_048
 
 T = TypeVar("T")
 
@@ -32,6 +42,18 @@ INSERTIONS, DELETIONS = "ducklake_table_insertions", "ducklake_table_deletions"
 
 FEED = "(?, ?, ?, ?, ?)"
 """Their arguments: lake, schema, table, first and last snapshot."""
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Rows by canonical routing value; None is NULL. ``others``: rows of values that were too many to keep."""
+
+    rows: Mapping[str | None, int]
+    others: int = 0
+
+    @property
+    def total(self) -> int:
+        return sum(self.rows.values()) + self.others
 
 
 @dataclass(frozen=True)
@@ -43,20 +65,27 @@ class Images:
 
     def by_value(self) -> dict[str, int]:
         """All images: never fewer than the net change has rows."""
-        values = (self.inserted.keys() | self.deleted.keys()) - {None}
+        values = (self.inserted.rows.keys() | self.deleted.rows.keys()) - {None}
         return {value: self._both(value) for value in values if value is not None}
 
     @property
     def total(self) -> int:
-        return sum(self.inserted.values()) + sum(self.deleted.values())
+        return self.inserted.total + self.deleted.total
 
-    def unrouted(self, routed: Collection[str]) -> int:
-        """Changed rows of NULL and of values without a destination; an update counts once."""
-        values = (self.inserted.keys() | self.deleted.keys()) - set(routed)
-        return sum(max(self.inserted.get(value, 0), self.deleted.get(value, 0)) for value in values)
+    @property
+    def is_partial(self) -> bool:
+        """Whether ``by_value`` lacks values without a destination."""
+        return self.inserted.others + self.deleted.others > 0
+
+    def unrouted(self, routed: Set[str]) -> int:
+        """Changed rows of NULL and of values without a destination; an update counts once, if its value was kept."""
+        inserted, deleted = self.inserted.rows, self.deleted.rows
+        values = (inserted.keys() | deleted.keys()) - routed
+        kept = sum(max(inserted.get(value, 0), deleted.get(value, 0)) for value in values)
+        return kept + max(self.inserted.others, self.deleted.others)
 
     def _both(self, value: str) -> int:
-        return self.inserted.get(value, 0) + self.deleted.get(value, 0)
+        return self.inserted.rows.get(value, 0) + self.deleted.rows.get(value, 0)
 
 
 @dataclass(frozen=True)
@@ -80,18 +109,19 @@ class Counter:
         self._con: duckdb.DuckDBPyConnection | None = None
         self._remembered: AttachedState | None = None
 
-    def changes(self, routing: Column, inserted: Sequence[Range], deleted: Sequence[Range]) -> Images:
-        """What the feed shows of these ranges' insertions and deletions, by routing value.
+    def changes(self, routing: Column, inserted: Sequence[Range], deleted: Sequence[Range], routed: Set[str]) -> Images:
+        """What the feed shows of these ranges' insertions and deletions, by routing value: all of the ``routed`` ones.
 
         No filter, no virtual column, ranges by the functions' arguments alone (H4). Raises a ``ViaduckError``.
         """
         relations = [INSERTIONS + FEED] * len(inserted) + [DELETIONS + FEED] * len(deleted)
-        counted = self._counted(routing, relations, [self._arguments(each) for each in (*inserted, *deleted)])
+        counted = self._counted(routing, relations, [self._arguments(each) for each in (*inserted, *deleted)], routed)
         return Images(_summed(counted[: len(inserted)]), _summed(counted[len(inserted) :]))
 
     def state(self, routing: Column) -> Counts:
         """The table's present rows by routing value. Raises a ``ViaduckError``."""
-        return _summed(self._counted(routing, [path(ALIAS, self._schema, self._table)], [[]]))
+        everything = path(ALIAS, self._schema, self._table)
+        return _summed(self._counted(routing, [everything], [[]], frozenset(), IMPATIENT))
 
     def unknown(self, routing: Column, routed: Collection[str], most: int, longest: int) -> list[Found]:
         """Present values that are not ``routed``, up to ``most``, those with most rows first.
@@ -117,11 +147,18 @@ class Counter:
     def _arguments(self, snapshots: Range) -> list[str | int]:
         return [ALIAS, self._schema, self._table, *snapshots.inclusive()]
 
-    def _counted(self, routing: Column, relations: Sequence[str], bound: Sequence[list[str | int]]) -> list[Counts]:
+    def _counted(
+        self,
+        routing: Column,
+        relations: Sequence[str],
+        bound: Sequence[list[str | int]],
+        routed: Set[str],
+        patience: Sequence[str] = PATIENT,
+    ) -> list[Counts]:
         """Rows by routing value of each relation, with its bound values. Retried once on a new connection."""
         column = spelled(ident(routing.name), routing.type)
         statements = [f"SELECT {column}, count(*) FROM {relation} GROUP BY 1" for relation in relations]
-        return self._trying(lambda: self._run(statements, bound))
+        return self._trying(lambda: self._run(statements, bound, routed, patience))
 
     def _trying(self, run: Callable[[], T]) -> T:
         kept_open = self._con is not None
@@ -138,22 +175,25 @@ class Counter:
             raise self._classified(error) from None
 
     def _queried(self, statement: str, *parameters: object) -> list[Any]:
-        return self._fresh().execute(statement, list(parameters)).fetchall()
+        return self._fresh(IMPATIENT).execute(statement, list(parameters)).fetchall()
 
-    def _run(self, statements: Sequence[str], bound: Sequence[list[str | int]]) -> list[Counts]:
+    def _run(
+        self, statements: Sequence[str], bound: Sequence[list[str | int]], routed: Set[str], patience: Sequence[str]
+    ) -> list[Counts]:
         """All in one transaction, which looks the snapshot up once; every result is read to its end."""
-        con = self._fresh()
+        con = self._fresh(patience)
         con.execute("BEGIN")
-        counted = [
-            dict(con.execute(statement, bound[number]).fetchall()) for number, statement in enumerate(statements)
-        ]
+        counted = [_kept(con.execute(statement, bound[number]), routed) for number, statement in enumerate(statements)]
         con.execute("COMMIT")
         return counted
 
-    def _fresh(self) -> duckdb.DuckDBPyConnection:
+    def _fresh(self, patience: Sequence[str]) -> duckdb.DuckDBPyConnection:
         if self._remembered is not None and not self._remembered.holds(self._catalog):
             self._drop()  # H12, H20
-        return self._opened()
+        con = self._opened()
+        for setting in patience:
+            con.execute(setting)
+        return con
 
     def _classified(self, error: duckdb.Error) -> ViaduckError:
         return classify(error, f"counting rows of {self._table}")
@@ -178,9 +218,24 @@ class Counter:
         self._con = self._remembered = None
 
 
+def _kept(result: duckdb.DuckDBPyConnection, routed: Set[str]) -> Counts:
+    """What is kept of a result, which itself is read in parts."""
+    kept: dict[str | None, int] = {}
+    room, others = MOST_UNROUTED, 0
+    while part := result.fetchmany(FETCHED_AT_ONCE):
+        for value, rows in part:
+            if value is not None and value not in routed:
+                room -= len(value) + OVERHEAD
+                if room < 0:
+                    others += rows
+                    continue
+            kept[value] = rows
+    return Counts(kept, others)
+
+
 def _summed(counted: Sequence[Counts]) -> Counts:
-    total: Counts = {}
+    total: dict[str | None, int] = {}
     for counts in counted:
-        for value, rows in counts.items():
+        for value, rows in counts.rows.items():
             total[value] = total.get(value, 0) + rows
-    return total
+    return Counts(total, sum(counts.others for counts in counted))

@@ -181,7 +181,7 @@ class SourcePoller:
             elif self._below:
                 self._count_below(self._below.pop())
             elif self._unknown is not None and self._wants_unknown(now_s):
-                self._unknown.looked(*self._source.unknown(self._routes.values()), now_s)
+                self._list_unknown(self._unknown, now_s)
 
     def _look(self, now_s: float) -> None:
         head = self._source.head()
@@ -237,6 +237,15 @@ class SourcePoller:
             self._metrics.errors_total.labels(type=error.type, destination="").inc()
             log.warning("seeds_not_sized", type=error.type, why=error.message)
             return None
+
+    def _list_unknown(self, unknown: UnroutedValues, now_s: float) -> None:
+        """All values stand in old files, too. An unreadable old file must not keep changes from being counted."""
+        try:
+            unknown.looked(*self._source.unknown(self._routes.values()), now_s)
+        except ViaduckError as error:
+            unknown.failed(now_s)
+            self._metrics.errors_total.labels(type=error.type, destination="").inc()
+            log.warning("values_not_listed", type=error.type, why=error.message)
 
     def _wants_unknown(self, now_s: float) -> bool:
         return self._unknown is not None and self.has_seen and self._unknown.wants_look(now_s)

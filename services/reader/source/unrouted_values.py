@@ -14,7 +14,7 @@ from shared.contracts.digest import value_digest
 from shared.contracts.reports import LONGEST_OFFERED, MOST_OFFERED, Offered
 
 LOOK_AGAIN_AFTER_S = 60.0
-"""Between two looks at all values, where there were more than could be remembered."""
+"""Between two looks at all values, where there were more than could be remembered, or where the first one failed."""
 
 
 class UnroutedValues:
@@ -25,6 +25,7 @@ class UnroutedValues:
         self._known: OrderedDict[str, Offered] = OrderedDict()
         self._counted_through = 0
         self._looked_s: float | None = None
+        self._failed_s = float("-inf")
         self.more = False
         """There were more than could be remembered."""
 
@@ -36,7 +37,7 @@ class UnroutedValues:
     def wants_look(self, now_s: float) -> bool:
         """Whether all values of the source are to be looked at: once, and again where room was made for the others."""
         if self._looked_s is None:
-            return True
+            return now_s - self._failed_s >= LOOK_AGAIN_AFTER_S
         has_room = self.more and len(self._known) <= self._most // 2
         return has_room and now_s - self._looked_s >= LOOK_AGAIN_AFTER_S
 
@@ -48,6 +49,10 @@ class UnroutedValues:
             self._remember(each.model_copy(update={"first_seen": first_seen}))
             self._counted_through = max(self._counted_through, each.first_seen)
         self._looked_s, self.more = now_s, more
+
+    def failed(self, now_s: float) -> None:
+        """A look at all values failed."""
+        self._failed_s = now_s
 
     def note(self, step: Step, routed: Collection[str]) -> None:
         """Take in a step's rows of values that are not ``routed``."""

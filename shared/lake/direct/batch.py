@@ -39,7 +39,7 @@ class NewDataFile:
 class NewDeleteFile:
     """A file of positions that was written for a data file.
 
-    Where one was there already, the new one takes its place for all the snapshots since its ``begin``, and tells of
+    Where one was there already, the new one takes its place for all the snapshots since its ``begin``, and says of
     each position when it went, up to ``through``: as the extension writes them, which takes a file that does not tell
     for one of a single snapshot. ``replaces`` is what it replaces, with its path below the data path.
     """

@@ -60,7 +60,7 @@ class CursorRow:
 
 @dataclass(frozen=True)
 class DeleteFile:
-    """A live delete file, and since which snapshot it is there. One of several snapshots tells of each row when it went
+    """A live delete file, and since which snapshot it is there. One of several snapshots says of each row when it went
     (``through``: the last of them)."""
 
     id: int

@@ -101,7 +101,7 @@ def leaves(fields: Sequence[Field], above: str = "") -> dict[str, Field]:
 
 
 def file_columns(fields: Sequence[Field], told: Mapping[str, Mapping[str, str]]) -> tuple[FileColumn, ...]:
-    """What COPY told of a file's columns; a column that it did not tell of is left out, as nothing is known then."""
+    """What COPY reported of a file's columns. A column that it did not report is left out: nothing is known of it."""
     return tuple(_file_column(field, told[path]) for path, field in leaves(fields).items() if path in told)
 
 

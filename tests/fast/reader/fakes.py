@@ -25,7 +25,7 @@ UNREACHABLE = SourceError("source_unreachable", "nobody answers", "start it")
 @dataclass
 class FakeSource:
     """``history`` holds the changed rows by routing value of each snapshot; ``fails`` is raised by every call,
-    ``unsizable`` where the rows of seeds are asked for."""
+    ``unsizable`` where the rows of seeds are asked for, ``unlistable`` where all routing values are."""
 
     history: list[dict[str, int]] = field(default_factory=lambda: [{}, {}])
     oldest: int = 0
@@ -33,6 +33,7 @@ class FakeSource:
     segments: bool = False
     fails: ViaduckError | None = None
     unsizable: ViaduckError | None = None
+    unlistable: ViaduckError | None = None
     on_call: Callable[[], None] = lambda: None
     most: int = 400
     committed: datetime = EPOCH
@@ -76,6 +77,8 @@ class FakeSource:
 
     def unknown(self, routed: Collection[str]) -> tuple[list[Offered], bool]:
         self._called("unknown")
+        if self.unlistable is not None:
+            raise self.unlistable
         rows: dict[str, int] = {}
         for changed in self.history:
             for value, count in changed.items():

@@ -242,6 +242,14 @@ def test_a_source_that_does_not_answer_leaves_the_last_look_and_says_so(rig: Con
     assert "source.sqlite" in found["error"]
 
 
+def test_a_source_that_never_answered_is_unknown_and_says_why(tmp_path: Path) -> None:
+    with closing(ControlRig(tmp_path)) as rig:
+        rig.source_watch.look()
+        found = shown(rig)
+    assert (found["lake"], found["unknown_count"], found["may_expire_through"]) == (None, 1, None)
+    assert "source.sqlite" in found["error"]
+
+
 def test_a_limited_token_sees_the_lakes_of_its_own_pipelines_only(rig: ControlRig) -> None:
     rig.add("a")
     rig.applied("a", 1, 12)

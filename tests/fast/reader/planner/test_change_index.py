@@ -181,6 +181,16 @@ def test_who_lags_is_known_through_any_number_of_thinnings_and_who_comes_back_is
     assert made.knows(3, "well")  # it is under the floor now, and counted there
 
 
+def test_of_values_that_were_not_counted_nothing_is_claimed() -> None:
+    made = ChangeIndex(0, segment_rows=10)
+    made.extend(step(0, 1, {"there": 1, "comes later": 1}))
+    made.extend(step(1, 2, {"there": 1}))
+    made.keep_known(["there"])
+    made.extend(step(2, 3, {"there": 1, "comes later": 1}))
+    assert [made.knows(exact, "there") for exact in (0, 1, 2)] == [True, True, True]
+    assert [made.knows(exact, "comes later") for exact in (0, 1, 2)] == [False, False, True]
+
+
 def test_one_destination_away_costs_the_counts_of_one_destination() -> None:
     """Ten thousand values in every step, for a day of steps."""
     made, most = ChangeIndex(0, segment_rows=500_000), 0

@@ -6,6 +6,7 @@ import cProfile
 import itertools
 import pstats
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -795,6 +796,22 @@ def test_a_turn_goes_through_a_bounded_number_of_destinations_and_asks_for_the_n
     reader = Reader(*(spec(f"d{number:04d}") for number in range(MOST_A_TURN + 10)))
     assert len(reader.planner.plan(0.0)) <= MOST_A_TURN
     assert reader.planner.next_due_s() == 0.0
+
+
+def test_who_comes_from_before_a_count_without_him_is_counted_for() -> None:
+    """Values without a destination were too many to be kept, and his was one of them."""
+    reader = reader_at(5, "away")
+    reader.saw(7)
+    reader.planner.counted(replace(step(5, 6, {"away": 1}), is_partial=True))
+    reader.count(6, 7, {"away": 1, "comes": 1})
+    reader.planner.destination(spec("comes"), reader.now_s)
+    (probe,) = [each for each in reader.plan() if each.destination == "comes"]
+    reader.hear(probe, Outcome.ALREADY_APPLIED, 5)
+    assert [each for each in reader.plan() if each.destination == "comes"] == []
+    assert reader.planner.below() == Range(5, 7)
+    reader.planner.counted_below(step(5, 7, {"away": 2, "comes": 2}))
+    (send,) = [each for each in reader.plan() if each.destination == "comes"]
+    assert send.draft == Draft(ItemKind.CHANGES, 5, 5, 7, 2)
 
 
 def test_who_begins_anew_where_the_ledger_has_forgotten_his_changes_is_counted_for_again_once(

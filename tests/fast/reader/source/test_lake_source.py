@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import socket
+import sqlite3
+import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 
 from services.reader.planner.counted_changes import Step
 from services.reader.source.lake_source import Expired, Source
+from services.reader.source.row_counter import MOST_UNROUTED, OLD_FILE_WITHIN_S
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.digest import value_digest
 from shared.contracts.errors import SourceError
@@ -48,6 +52,50 @@ def test_rows_are_counted_by_routing_value_in_one_pass(lake: Lake, open_source: 
     assert step.rows == {"a": 20, "b": 3}
     assert (step.total, step.unrouted, step.pinned) == (25, 5, False)
     assert step.oldest_touch is not None
+
+
+@pytest.mark.slow
+def test_a_store_that_is_silent_is_not_waited_for_to_size_seeds_or_to_list_values(lake: Lake, tmp_path: Path) -> None:
+    """Nobody's changes were counted for two minutes, each time that a tenant waited for its seed."""
+    lake.insert("a", 0, 20_000)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        source = Source(config(tmp_path), moved(tmp_path, silent.getsockname()[1]))
+        try:
+            source.sight(source.head())
+            for ask in (source.sizes, lambda: source.unknown([])):
+                began_s = time.monotonic()
+                with pytest.raises(SourceError):
+                    ask()
+                assert time.monotonic() - began_s < 3 * OLD_FILE_WITHIN_S
+        finally:
+            source.close()
+
+
+def moved(folder: Path, port: int) -> ResolvedLake:
+    """The lake, whose files are on S3 from now on."""
+    with closing(sqlite3.connect(folder / "source.sqlite")) as catalog, catalog:
+        catalog.execute("UPDATE ducklake_metadata SET value = 's3://bucket/' WHERE key = 'data_path'")
+    keys = {"s3_endpoint": f"127.0.0.1:{port}", "s3_use_ssl": "false", "s3_url_style": "path",
+            "s3_access_key_id": "id", "s3_secret_access_key": "secret"}  # fmt: skip
+    return ResolvedLake(f"sqlite:{folder}/source.sqlite", None, "s3://bucket/", properties=keys)
+
+
+def test_a_flood_of_long_values_of_nobody_takes_little_memory_and_hides_no_row_of_a_destination(
+    lake: Lake, open_source: MakeSource
+) -> None:
+    """A commit with a million values of a thousand characters took 1.5 GB."""
+    before, many = lake.head, 3 * MOST_UNROUTED // 1_000
+    lake.insert("a", 0, 20)
+    lake.insert("zoe", 100, 3)
+    head = lake.sql(f"INSERT INTO lake.t SELECT 1000 + i, repeat('x', 990) || (1000 + i), 'v' FROM range({many}) r(i)")
+    source = open_source()
+    (step,) = counted(source, Range(before, head), routed=("a", "zoe"))
+    assert (step.rows["a"], step.rows["zoe"], step.total, step.unrouted) == (20, 3, 23 + many, many)
+    assert step.is_partial
+    assert MOST_UNROUTED / 2 < sum(map(len, step.rows)) <= MOST_UNROUTED
+    assert source.sizes() is None
+    (small,) = counted(source, Range(before, before + 2), routed=())
+    assert (small.rows, small.is_partial) == ({"a": 20, "zoe": 3}, False)
 
 
 def test_updates_deletes_and_moved_rows_touch_old_and_new_tenant(lake: Lake, open_source: MakeSource) -> None:

@@ -14,7 +14,7 @@ from services.reader.source.source_poller import (
     SIZES_EVERY_S,
     SourcePoller,
 )
-from services.reader.source.unrouted_values import UnroutedValues
+from services.reader.source.unrouted_values import LOOK_AGAIN_AFTER_S, UnroutedValues
 from shared.contracts.messages import ItemKind, Outcome
 from shared.contracts.ranges import NOT_SEEDED
 from shared.runtime.metrics import Metrics
@@ -268,6 +268,23 @@ def test_a_seed_that_can_not_be_sized_goes_all_the_same_and_changes_are_counted_
     sent = {action.destination: action.draft for action in setup.planner.plan(5.0)}  # type: ignore[union-attr]
     assert sent["a"].kind is ItemKind.CHANGES
     assert (sent["b"].kind, sent["b"].rows) == (ItemKind.SEED, None)
+
+
+def test_values_that_can_not_be_listed_keep_no_change_waiting_and_are_asked_for_again_after_a_while() -> None:
+    """One old file of the source is unreadable: what has no destination can't be offered, and changes go on."""
+    setup = Setup("a", unknown=UnroutedValues())
+    setup.source.unlistable = UNREACHABLE
+    setup.poll(0.0)
+    setup.probed(a=1)
+    setup.source.commit(a=1)
+    setup.poll(5.0)
+    assert not setup.told_problem()
+    assert setup.planner.index is not None
+    assert setup.planner.index.line == 2
+    assert setup.source.calls.count("unknown") == 1
+    setup.source.unlistable = None
+    setup.poll(LOOK_AGAIN_AFTER_S)
+    assert setup.source.calls.count("unknown") == 2
 
 
 def test_the_catalogs_time_goes_on_between_polls() -> None:

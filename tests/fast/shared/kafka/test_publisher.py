@@ -3,7 +3,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from shared.contracts.errors import ConfigError
 from shared.kafka import partition_counts
@@ -151,6 +151,27 @@ def test_a_producer_that_dies_by_raising_is_replaced(
     publisher.send(topics.work, "p/d", b"x", on_delivery=reports.append)
     eventually(lambda: reports == [None])
     assert publisher._producer not in (dead, alive)
+
+
+def test_a_producer_that_can_not_be_replaced_at_once_is_said_to_be_missing_and_replaced_later(
+    publisher: Publisher, topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that serves it was gone for good, and nothing said so."""
+    build, tries = publisher._build, [1]
+
+    def fails_once() -> Producer:
+        if tries:
+            tries.pop()
+            raise ConfigError(["a certificate that is gone"])
+        return build()
+
+    monkeypatch.setattr(publisher, "_build", fails_once)
+    monkeypatch.setattr(publisher, "_producer", Dead())
+    eventually(lambda: "ended by ConfigError" in (publisher.problem or ""))
+    eventually(lambda: not isinstance(publisher._producer, Dead))
+    reports: list[Exception | None] = []
+    publisher.send(topics.work, "p/d", b"x", on_delivery=reports.append)
+    eventually(lambda: reports == [None])
 
 
 def test_an_unknown_property_is_a_mistake_in_the_file(broker: EmbeddedBroker) -> None:

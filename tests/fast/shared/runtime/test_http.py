@@ -249,3 +249,23 @@ def test_a_page_that_fails_is_an_error_of_its_request_alone() -> None:
         assert httpx.get(f"{url}/readyz").status_code == 200
     finally:
         server.stop()
+
+
+def test_pages_that_hang_do_not_keep_a_probe_of_health_from_its_answer() -> None:
+    """Each hanging page occupies one of the threads that pages share, also after its client has gone."""
+    released = threading.Event()
+
+    def hang() -> str:
+        released.wait(30)
+        return ""
+
+    server = ServiceServer(listening(), hang, dict)
+    server.start()
+    try:
+        for _ in range(60):
+            with socket.create_connection(("127.0.0.1", server.port)) as impatient:
+                impatient.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert httpx.get(f"http://127.0.0.1:{server.port}/healthz", timeout=5).status_code == 200
+    finally:
+        released.set()
+        server.stop()
