@@ -103,6 +103,7 @@ WITHIN_THE_PROCESS = (
     "tests/fast/control/operations/test_discovery.py",
     "tests/fast/control/operations/test_long_operations.py",
     "tests/fast/control/operations/test_data_paths.py",
+    "tests/fast/control/operations/test_lake_looks.py",
     "tests/fast/control/operations/test_reconciler.py",
     "tests/fast/control/test_reconciler_thread.py",
     "tests/fast/control/test_progress_consumer.py",

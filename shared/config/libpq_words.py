@@ -73,6 +73,10 @@ SERVICE = "PGSERVICE"
 
 HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,252}[A-Za-z0-9.])?|[0-9A-Fa-f:.]{2,45}")
 
+MOST_HOSTS = 8
+LONGEST_CONNECT_S = 30
+"""For each host. A thread waits for all of them, one after the other."""
+
 HOW = f"a lake that comes this way may have {', '.join(sorted(ANYBODYS))}; an operator may put more into a variable"
 
 
@@ -85,6 +89,8 @@ def faults(words: Mapping[str, str], *, files: bool = False) -> Iterator[str]:
         yield "names no host; write host=… (a socket of this machine is not for others)"
     elif not all(HOST.fullmatch(host) for host in words["host"].split(",")):
         yield "has a host that is no name and no address; write one such as db.internal"
+    elif words["host"].count(",") >= MOST_HOSTS:
+        yield f"names more than {MOST_HOSTS} hosts; write fewer"
     if not files and "sslmode" in words and words["sslmode"] not in SSLMODES:
         yield f"has an sslmode that is not accepted here; write one of: {', '.join(SSLMODES)}"
     if not files and not words.get("user"):
@@ -98,4 +104,12 @@ def pinned(words: Mapping[str, str]) -> dict[str, str]:
         own["sslrootcert"] = SYSTEM
     if words.get("sslcert"):
         del own["sslcertmode"]
-    return own | {word: value for word, value in words.items() if value}
+    return own | {word: value for word, value in words.items() if value} | _bounded(words)
+
+
+def _bounded(words: Mapping[str, str]) -> dict[str, str]:
+    """How long it may take to connect, where an untrusted lake says so itself. 0 means without end to libpq."""
+    asked = words.get("connect_timeout", "")
+    if not asked.isascii() or not asked.isdecimal() or int(asked) == 0:
+        return {"connect_timeout": PINNED["connect_timeout"]}
+    return {"connect_timeout": str(min(int(asked), LONGEST_CONNECT_S))}

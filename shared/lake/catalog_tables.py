@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from shared.contracts.errors import DestinationError
 from shared.lake.catalog_connection import CatalogConnection, catalog_time
@@ -20,6 +21,14 @@ class Present:
     inlined: frozenset[str]
     head: int
     times: Mapping[int, datetime]
+
+
+def inlined_table(table_id: Any, schema_version: Any) -> str | None:
+    """What DuckLake calls its table of inlined rows; None for ids that it never writes."""
+    try:
+        return f"ducklake_inlined_data_{int(table_id)}_{int(schema_version)}"
+    except (TypeError, ValueError):
+        return None
 
 
 class CurrentTables(CatalogConnection):
@@ -131,7 +140,7 @@ class CurrentTables(CatalogConnection):
     def _inlined_name(self, row: Row) -> str:
         """The name of a table of inlined rows, which a writer of the catalog could have forged."""
         name = str(row["table_name"])
-        if name != f"ducklake_inlined_data_{int(row['table_id'])}_{int(row['schema_version'])}":
+        if name != inlined_table(row["table_id"], row["schema_version"]):
             raise DestinationError(
                 "lake_incompatible",
                 f"the catalog of {self._lake} calls {name[:80]!r} a table of inlined rows, which DuckLake never does",

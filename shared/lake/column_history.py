@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from shared.contracts.errors import DestinationError
+from shared.contracts.errors import DestinationError, ViaduckError
 from shared.lake.types import duckdb_type
 
 
@@ -61,6 +61,9 @@ class Break:
     why: str
 
 
+DEEPEST = 100
+"""Fields within fields. A catalog may say that a field is its own parent."""
+
 Versions = Sequence[ColumnVersion]
 """Of one table, in the order of its columns."""
 
@@ -74,8 +77,14 @@ def fields_at(versions: Versions, at: int) -> tuple[Field, ...]:
     return tuple(_field(version, children) for version in children.get(None, []))
 
 
-def _field(version: ColumnVersion, children: Mapping[int | None, list[ColumnVersion]]) -> Field:
-    fields = tuple(_field(child, children) for child in children.get(version.id, []))
+def _field(version: ColumnVersion, children: Mapping[int | None, list[ColumnVersion]], depth: int = 0) -> Field:
+    if depth > DEEPEST:
+        raise ViaduckError(
+            "lake_incompatible",
+            f"a catalog lists a column with more than {DEEPEST} fields one within the other",
+            "DuckLake never makes one: correct the catalog, or drop the column",
+        )
+    fields = tuple(_field(child, children, depth + 1) for child in children.get(version.id, []))
     return Field(version.id, version.name, version.type, fields, version.default)
 
 

@@ -127,12 +127,18 @@ PATTERNS = (
         "the catalog is not a DuckLake this version can use, or its data path differs from the stored one",
     ),
     _pattern(
+        "lake_incompatible",
+        r"^(TypeMismatchException|InvalidInputException)\b.*(Failed to \w+ .*DuckLake|Unsupported setting scope"
+        r"|Unrecognized nested type|Failed to parse DuckLake type)",
+        "another program wrote to the catalog's own tables: restore them, or create a new lake; then resume",
+    ),
+    _pattern(
         "destination_unreachable",
         r"connection refused|could not connect|unable to connect|could not translate host name|timeout expired"
         r"|server closed the connection|connection to server|terminating connection|too many clients|Connection reset"
         r"|the database system is (starting up|shutting down)|remaining connection slots|connection.*(lost|closed)"
         r"|Could not (establish|resolve)|Connection error|timed out|SSL SYSCALL|idle-in-transaction timeout"
-        r"|due to statement timeout",
+        r"|due to statement timeout|no answer within",
         "check that the server runs and can be reached from the applier; it is tried again automatically",
     ),
     _pattern(

@@ -41,6 +41,9 @@ SIMPLE = {
     "geometry": "GEOMETRY",
 }
 
+PARTS = {"list": 1, "struct": 1, "map": 2}
+"""At least so many parts have nested types."""
+
 TIMETZ = SIMPLE["timetz"]
 
 DECIMAL = re.compile(r"decimal\(\d{1,2}, ?\d{1,2}\)")
@@ -60,6 +63,12 @@ def duckdb_type(ducklake_type: str, children: Sequence[tuple[str, str]] = ()) ->
     It becomes SQL, and a catalog is untrusted: raises ``ViaduckError`` (``lake_incompatible``) for any other text.
     """
     kind = ducklake_type.lower()
+    if len(children) < PARTS.get(kind, 0):
+        raise ViaduckError(
+            "lake_incompatible",
+            f"a catalog lists a {kind} without its parts",
+            "correct the catalog, or drop the column",
+        )
     if kind == "list":
         return f"{children[0][1]}[]"
     if kind == "struct":

@@ -256,6 +256,40 @@ def test_rows_are_not_counted_in_a_view(played: ApplyRig) -> None:
     pool.close()
 
 
+MALFORMED = (
+    "UPDATE {}ducklake_schema SET path = NULL WHERE schema_name = 'main'",
+    "UPDATE {}ducklake_table SET path = NULL WHERE table_name = 't'",
+    "UPDATE {}ducklake_data_file SET path = NULL",
+    "UPDATE {}ducklake_column SET table_id = 77 WHERE column_name IN ('id', 'tenant', 'v')",
+    "UPDATE {}ducklake_column SET column_type = 'struct' WHERE column_name = 'v'",
+    "UPDATE {}ducklake_column SET parent_column = column_id WHERE column_name = 'v'",
+    "INSERT INTO {}ducklake_column (column_id, begin_snapshot, table_id, column_order, column_name, column_type,"
+    " nulls_allowed, parent_column) SELECT column_id, begin_snapshot, table_id, column_order, column_name, 'struct',"
+    " nulls_allowed, column_id FROM {}ducklake_column WHERE column_name = 'v'",
+    "UPDATE {}ducklake_inlined_data_tables SET schema_version = NULL",
+    "UPDATE {}ducklake_inlined_data_tables SET table_name = NULL",
+)
+
+
+@pytest.mark.parametrize("statement", MALFORMED, ids=range(len(MALFORMED)))
+def test_a_catalog_that_ducklake_never_wrote_parks_its_own_tenant(played: ApplyRig, statement: str) -> None:
+    rig, before = played, played.head
+    rig.forget()
+    tamper(rig.lake("b"), statement.replace("{}", ""))
+    rig.sql("UPDATE src.main.t SET v = v || '+' WHERE id < 9")
+    said = {answer.destination: answer for answer in rig.changes(before)}
+    for name in HONEST:
+        assert said[name].outcome is Outcome.APPLIED
+        assert rig.rows(name) == rig.expected(name)
+    error = said["b"].error
+    if "data_file" in statement:
+        assert error is None, "DuckLake overlooks a file without a path, which is its owner's loss"
+        return
+    assert error is not None
+    assert said["b"].outcome is Outcome.PARKED, error
+    assert error.type in ("lake_incompatible", "table_mismatch", "cursor_damaged", "destination_damaged"), error
+
+
 def test_plain_columns_and_values_are_no_code(played: ApplyRig) -> None:
     """A table of the tenant's may be sorted by its columns, have defaults, and stand beside views."""
     rig, before = played, played.head

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from services.control.model.lifecycle import Refused, Registered
+from services.control.operations.lake_looks import looking
 from services.control.view.destination_status import View, known_through_of
 from services.control.view.observed_state import APPLYING
 from shared.config.catalogs import ResolvedLake
@@ -87,7 +88,7 @@ class DestinationPast:
         view = self._view()
         held, known = view.destinations[destination], known_through_of(view, destination)
         try:
-            with closing(CatalogReader(self._lake(held))) as catalog:
+            with looking(), closing(CatalogReader(self._lake(held))) as catalog:
                 found = Remembered(applied(catalog, view.pipeline, destination))
                 past = choose(found, known)
                 if past is None:

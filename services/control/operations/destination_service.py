@@ -19,6 +19,7 @@ from services.control.model.conflicts import Neighbour, UniquenessIndex
 from services.control.model.lifecycle import Declared, Refused, Registered, Revision
 from services.control.model.problems import FieldError, InvalidEntry
 from services.control.operations.destination_entry import Entry, EntryChecks, require_passed
+from services.control.operations.lake_looks import looking
 from services.control.operations.long_operations import Kind, Operation, Operations, begun, look
 from services.control.operations.preflight import Finding
 from services.control.operations.reconciler import Reconciler
@@ -312,7 +313,7 @@ class DestinationService:
         except ViaduckError as error:
             raise Refused("not_visible", error.message, error.hint) from None
         try:
-            with closing(CatalogReader(lake)) as catalog:
+            with looking(), closing(CatalogReader(lake)) as catalog:
                 return catalog.history(f'"destination": "{destination}"', limit, before)
         except LakeAbsent:
             return []

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from services.control.model.lifecycle import Declared
+from services.control.operations.lake_looks import looking
 from services.control.operations.s3_probe import Bucket, S3Refused
 from shared.config.catalogs import ResolvedLake
 from shared.config.declared import Lakes
@@ -54,13 +55,14 @@ class Probe:
             unknown = error.type == "secret_missing"
             said = f"not checked: {error.message}" if unknown else error.message
             return [Finding("catalog", None if unknown else False, said, error.hint, error.type)]
-        return list(self._look(declared, lake))
+        with looking():
+            return list(self._look(declared, lake))
 
     def is_foreign(self, declared: Declared) -> bool:
         """Whether a lake is there already in which a destination has no cursor. Raises ``ViaduckError``."""
         resolved = self._lakes.catalog(declared.id, declared.routing_value, declared.lake)
         try:
-            with closing(CatalogReader(resolved)) as catalog:
+            with looking(), closing(CatalogReader(resolved)) as catalog:
                 catalog.head()
                 return not catalog.has_table(SCHEMA, cursor_name(self._config.pipeline, declared.id))
         except (LakeAbsent, LookupError):

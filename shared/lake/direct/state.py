@@ -304,6 +304,8 @@ def _cursor(row: Sequence[Any], dialect: Dialect) -> CursorRow:
 def _data_files(files: Sequence[Sequence[Any]], deletes: Sequence[Sequence[Any]]) -> tuple[DataFile, ...]:
     of: dict[int, list[DeleteFile]] = {}
     locked = set[int]()
+    if not all(isinstance(row[1], str) for row in files) or not all(isinstance(row[2], str) for row in deletes):
+        raise ValueError("a path is no text")
     for data_id, delete_id, path, relative, kind, count, begin, through, key in deletes:
         known = DeleteFile(int(delete_id), path, bool(relative), kind, int(count), int(begin), through)
         of.setdefault(int(data_id), []).append(known)

@@ -9,6 +9,7 @@ from typing import Any
 
 from shared.contracts.errors import DestinationError
 from shared.lake.catalog_query import Question
+from shared.lake.catalog_tables import inlined_table
 from shared.lake.column_history import ColumnVersion, Field, fields_at
 from shared.lake.direct.dialect import Dialect
 
@@ -107,6 +108,8 @@ def parse_structure(text: str) -> Structure | None:
 
 def _folder(schema: tuple[str, Any], table: tuple[str, Any]) -> tuple[str, ...]:
     """A path that is not said to be relative replaces what stands before it."""
+    if not isinstance(table[0], str) or not isinstance(schema[0], str):
+        raise ValueError("a path is no text")
     if not table[1]:
         return ("", table[0])
     return (schema[0], table[0]) if schema[1] else ("", schema[0], table[0])
@@ -114,6 +117,8 @@ def _folder(schema: tuple[str, Any], table: tuple[str, Any]) -> tuple[str, ...]:
 
 def _fields(columns: Sequence[Sequence[Any]], table_id: int, at: int) -> tuple[Field, ...]:
     own = sorted((column for column in columns if column[0] == table_id), key=lambda column: int(column[7]))
+    if not own:
+        raise ValueError("a table without columns")
     return fields_at([ColumnVersion(int(c[1]), c[2], c[3], c[4], c[5], 0, None) for c in own], at)
 
 
@@ -121,7 +126,7 @@ def _inlined_names(inlined: Sequence[Sequence[Any]] | None, table_id: int) -> tu
     """Table names become identifiers of statements, and any client that may write to the catalog can invent them."""
     own = sorted(tuple(row) for row in inlined or () if row[0] == table_id)
     for owner, version, name in own:
-        if name != f"ducklake_inlined_data_{int(owner)}_{int(version)}":
+        if name != inlined_table(owner, version):
             raise DestinationError(
                 "lake_incompatible",
                 f"the catalog calls {str(name)[:80]!r} a table of inlined rows, which DuckLake never does",

@@ -14,7 +14,7 @@ from psycopg.pq import Conninfo
 from shared.config.catalogs import ResolvedLake, connection_words, resolve
 from shared.config.declared import Lakes, entry_lake
 from shared.config.deployment import load_all
-from shared.config.libpq_words import ANYBODYS, PINNED
+from shared.config.libpq_words import ANYBODYS, MOST_HOSTS, PINNED
 from shared.config.loading import public_lake
 from shared.config.model import Config
 from shared.config.secrets import PASSWORD_WORDS
@@ -145,6 +145,22 @@ def test_every_other_word_of_libpq_is_refused(generous: Config, word: str) -> No
 ])  # fmt: skip
 def test_a_host_is_a_name_and_no_socket_of_this_machine(generous: Config, catalog: str) -> None:
     assert "not_allowed: catalog" in refused(generous, LakeRef(catalog=catalog))
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [("", 10), ("5", 5), ("30", 30), ("31", 30), ("1000000", 30), ("0", 10), ("-1", 10), ("x", 10)],
+)
+def test_a_strangers_server_is_not_waited_for_as_long_as_the_stranger_likes(given: str, seconds: int) -> None:
+    words = f"{CATALOG} connect_timeout={given}" if given else CATALOG
+    lake = resolve(LakeRef(catalog=words), {}, untrusted=True)
+    assert connection_words(lake.conninfo)["connect_timeout"] == str(seconds)
+
+
+def test_a_stranger_names_few_hosts_each_of_which_would_be_waited_for(generous: Config) -> None:
+    many = ",".join(f"h{number}" for number in range(MOST_HOSTS))
+    Lakes(generous, ENVIRON).published(published(generous, LakeRef(catalog=f"postgres:host={many} dbname=x user=u")))
+    assert "more than" in refused(generous, LakeRef(catalog=f"postgres:host={many},last dbname=x user=u"))
 
 
 PROPERTIES = [

@@ -23,6 +23,7 @@ REFUSED = "HTTP Error: Unable to connect to URL s3://lakes/a.parquet: Forbidden 
         ),
         ("HTTP Error: Unable to connect to URL s3://a: (HTTP code 503)\n\nSlowDown: no", "storage_failed", "store"),
         ("IO Error: Could not establish connection error for HTTP HEAD to s3", "destination_unreachable", "server"),
+        ("no answer within 40 s", "destination_unreachable", "server"),
     ],
 )  # fmt: skip
 def test_a_store_s_answer_is_told_apart_by_what_to_do_about_it(said: str, type_: str, hint: str) -> None:
