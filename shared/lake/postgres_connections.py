@@ -14,17 +14,25 @@ from typing import Any
 import psycopg
 
 from shared.config.catalogs import patient
+from shared.lake.bounded_connection import SILENT_FOR_S, BoundedConnection
 
 OWN_SETTINGS = b"SET search_path = pg_catalog; SET statement_timeout = '30s'"
 """Run once on each connection that only reads: a database may have functions of its own under the names of Postgres's,
 and another client's lock must not block Viaduck."""
 
+COMMIT_STATEMENT_S = 600
 SHARED_SETTINGS = (
-    b"SET search_path = pg_catalog; SET statement_timeout = '600s';"
-    b" SET default_transaction_isolation = 'read committed'"
-)
+    f"SET search_path = pg_catalog; SET statement_timeout = '{COMMIT_STATEMENT_S:d}s';"
+    " SET default_transaction_isolation = 'read committed'"
+).encode()
 """The same for a connection that also commits: a batch waits for rivals that hold the number of its snapshot for as
 long as their transactions last, and each of its statements sees what is committed by then."""
+
+
+class Connection(BoundedConnection):
+    """One whose server answers later than any statement may take has lost its server."""
+
+    silent_for_s = COMMIT_STATEMENT_S + SILENT_FOR_S
 
 
 @dataclass
@@ -98,6 +106,6 @@ def _has_ended(con: psycopg.Connection[Any]) -> bool:
 
 
 def _connected(conninfo: str) -> psycopg.Connection[Any]:
-    con: psycopg.Connection[Any] = psycopg.connect(patient(conninfo), autocommit=True)
+    con = Connection.connect(patient(conninfo), autocommit=True)
     con.execute(SHARED_SETTINGS)
     return con

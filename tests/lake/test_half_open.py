@@ -18,11 +18,14 @@ from sqlalchemy import make_url, text
 from services.control.store.database import Database
 from shared.config.catalogs import ResolvedLake, parse_catalog
 from shared.contracts.errors import DependencyError
+from shared.lake import postgres_connections
 from shared.lake.attach import attach
 from shared.lake.bounded_connection import BoundedConnection
 from shared.lake.catalog_query import Question
 from shared.lake.engine import connect
+from shared.lake.postgres_connections import PostgresConnections
 from shared.lake.statements import Postgres as OwnStatements
+from shared.lake.statements import SharedPostgres
 from tests.servers.postgres import Postgres
 from tests.servers.proxy import Proxy
 
@@ -129,6 +132,23 @@ def test_a_catalog_that_falls_silent_is_given_up_while_its_connection_stays_open
                 own.rows(Question("SELECT 1"))
             proxy.heal()
             assert len(own.rows(Question("SELECT 1"))) == 1
+
+
+def test_so_is_a_silent_catalog_that_is_committed_to(
+    lake: ResolvedLake, postgres: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit waits longer than a question: as long as its statements may take at the server."""
+    assert postgres_connections.Connection.silent_for_s > postgres_connections.COMMIT_STATEMENT_S
+    monkeypatch.setattr(postgres_connections.Connection, "silent_for_s", 1.0)
+    with Proxy(postgres.port) as proxy, closing(PostgresConnections(1)) as connections:
+        behind = ResolvedLake(parse_catalog(postgres.uri(DATABASE, port=proxy.port), tmp_path))
+        shared = SharedPostgres(connections, behind.conninfo)
+        shared.rows(Question("SELECT 1"))
+        proxy.silence()
+        with pytest.raises(psycopg.OperationalError, match="no answer within 1 s"):
+            shared.rows(Question("SELECT 1"))
+        proxy.heal()
+        assert len(shared.rows(Question("SELECT 1"))) == 1
 
 
 def _asked_in_silence(registry: Database, proxy: Proxy) -> None:
