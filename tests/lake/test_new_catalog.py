@@ -1,4 +1,4 @@
-"""A catalog that Viaduck creates is to the letter the one that DuckLake's extension creates."""
+"""A catalog that Viaduck creates is exactly the one that DuckLake's extension creates."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def seen(lake: ResolvedLake) -> dict[str, list[tuple[Any, ...]]]:
 
 @pytest.mark.parametrize("schema", [None, 'my "own" {lake}'])
 @pytest.mark.parametrize("data_path", ["{}/data", "{}/data/", "s3://bucket/it's :here/{{}}", "s3://bucket/prefix/"])
-def test_it_is_the_extension_s_to_the_letter(
+def test_it_is_exactly_the_extension_s(
     postgres: Postgres, tmp_path: Path, schema: str | None, data_path: str
 ) -> None:
     theirs, ours = (lake_in(postgres, schema, data_path.format(tmp_path)) for _ in range(2))
