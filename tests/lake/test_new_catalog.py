@@ -58,7 +58,9 @@ def seen(lake: ResolvedLake) -> dict[str, list[tuple[Any, ...]]]:
 
 
 @pytest.mark.parametrize("schema", [None, 'my "own" {lake}'])
-@pytest.mark.parametrize("data_path", ["{}/data", "{}/data/", "s3://bucket/it's :here/{{}}", "s3://bucket/prefix/"])
+@pytest.mark.parametrize(
+    "data_path", ["{}/data", "{}/data//", "s3://bucket/it's :here/{{}}", "s3://bucket/prefix//", "{}/../x//data/./"]
+)
 def test_it_is_exactly_the_extension_s(postgres: Postgres, tmp_path: Path, schema: str | None, data_path: str) -> None:
     theirs, ours = (lake_in(postgres, schema, data_path.format(tmp_path)) for _ in range(2))
     with closing(connect()) as con:
