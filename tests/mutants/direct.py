@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from services.applier.apply.direct_commit import DirectApplier
+from shared.lake import new_catalog
 from shared.lake.catalog_query import Question
-from shared.lake.direct import batch, statistics, store
+from shared.lake.direct import batch, files, statistics, store
 from shared.lake.direct.catalogs import RivalCommitted
 from shared.lake.direct.lakes import Instance
 from tests.mutants.mistake import Mistake, put
@@ -48,6 +49,34 @@ def _unknown_bounds() -> None:
     put(statistics, "_bounds", lambda old, new: (None, None))
 
 
+def _cursors_are_sure() -> None:
+    put(DirectApplier, "sure_cursor", DirectApplier.cursor)
+
+
+def _options_as_attached() -> None:
+    from services.applier.apply import transaction
+
+    put(transaction, "reload_options", lambda *_, **__: None)
+
+
+def _catalogs_without_a_path() -> None:
+    made = new_catalog._creation
+
+    def creation(*given: Any) -> list[Question]:
+        return [replace(each, values={**each.values, "data_path": "/"}) for each in made(*given)]
+
+    put(new_catalog, "_creation", creation)
+
+
+def _old_deletes_are_left_out() -> None:
+    right = files._delete_rows
+
+    def delete_rows(path: str, lost: files.Losing, snapshot: int | None) -> Any:
+        return right(path, replace(lost, dead=files.NOBODY), snapshot)
+
+    put(files, "_delete_rows", delete_rows)
+
+
 MISTAKES = (
     Mistake("direct-without-condition", "the number of a snapshot is all that a direct commit compares",
             _commit_whatever_came, (TESTS, "-k", "frozen_past_the_expiry_of_others")),
@@ -57,4 +86,12 @@ MISTAKES = (
             (TESTS, "-k", "never_have_keys")),
     Mistake("direct-unknown-bounds", "bounds that are hard to tell are left out", _unknown_bounds,
             (TESTS, "-k", "loses_a_row and sqlite")),
+    Mistake("probes-believe-cursors", "files that an unheard commit may have lost are not looked at", _cursors_are_sure,
+            (TESTS, "-k", "probe_attaches")),
+    Mistake("options-as-attached", "upkeep goes by the limits of before the seed", _options_as_attached,
+            ("tests/lake/test_upkeep.py", "-k", "many_files_become_one and postgres")),
+    Mistake("catalogs-elsewhere", "a new catalog names another data path", _catalogs_without_a_path,
+            ("tests/lake/test_new_catalog.py", "-k", "exactly")),
+    Mistake("deleted-rows-again", "a delete file forgets the one that it replaces", _old_deletes_are_left_out,
+            ("tests/lake/test_direct_twins.py",)),
 )  # fmt: skip

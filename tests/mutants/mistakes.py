@@ -65,7 +65,7 @@ from shared.lake.health import HealthReader, TableHealth
 from shared.lake.pool import OpenLake
 from shared.lake.pruning import Layout
 from shared.lake.sql import ident
-from tests.mutants import direct, past, replayed, values
+from tests.mutants import counting, direct, past, replayed, values
 from tests.mutants.mistake import Mistake
 from tests.mutants.mistake import put as _put
 
@@ -616,6 +616,7 @@ MISTAKES = (
             ("tests/fast/shared/kafka/test_follower.py", "-k", "never_rests")),
     Mistake("age-counts-for-nothing", "those who wait for room go by name", _age_counts_for_nothing,
             ("tests/fast/reader/planner/test_in_flight_limits.py", "-k", "longest")),
+    *counting.MISTAKES,
     *replayed.MISTAKES,
     *direct.MISTAKES,
     *values.MISTAKES,
