@@ -271,6 +271,18 @@ def test_h24_absent_bounds_are_taken_for_those_of_no_value(con: duckdb.DuckDBPyC
     assert con.execute(one).fetchall() == [(0,)], "H24 is fixed upstream: statistics may be left out again"
 
 
+def test_h24_a_file_without_a_value_leaves_a_column_of_many_without_bounds(con: duckdb.DuckDBPyConnection) -> None:
+    """Where a commit of the extension writes several files, as into partitions."""
+    con.execute("CREATE TABLE l.main.n (p INTEGER, v INTEGER)")
+    con.execute("ALTER TABLE l.main.n SET PARTITIONED BY (p)")
+    con.execute("INSERT INTO l.main.n VALUES (1, NULL), (2, 2147480000), (3, 0)")
+    con.execute("INSERT INTO l.main.n VALUES (1, 1)")
+    one = "SELECT count(*) FROM l.main.n WHERE v > 5"
+    assert con.execute(one).fetchall() == [(1,)]
+    con.execute("SET disabled_optimizers = ''")
+    assert con.execute(one).fetchall() == [(0,)], "H24 is fixed upstream: partitioned destinations have right bounds"
+
+
 def test_h25_a_scan_of_parquet_files_misses_blobs_that_it_is_asked_for(tmp_path: Path) -> None:
     """Ours compare BLOBs in a shape that no scan takes for its column (``unseen`` in shared/lake/pruning.py)."""
     file = tmp_path / "blobs.parquet"

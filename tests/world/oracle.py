@@ -130,7 +130,7 @@ class _Check:
     stock: duckdb.DuckDBPyConnection | None = None
     kept_up_at: int = 0
     newest: int = 0
-    """The destination's newest snapshot: what a tenant's own query is planned by are statistics that we wrote."""
+    """The destination's newest snapshot, if a tenant's own query is planned by statistics that we wrote; else 0."""
     buckets: bool = False
     """The lake's owner has made ``bucket()`` partitions."""
 
@@ -161,8 +161,8 @@ class _Check:
     def _stock_reader(self, commits: Sequence[Commit]) -> Iterator[None]:
         """Another DuckDB reads along where our upkeep may have made the past wrong for it (H1), and at the end."""
         self.kept_up_at = max((each.snapshot for each in commits if each.is_upkeep), default=0)
-        self.newest = max((each.snapshot for each in commits if self._moves(each)), default=0)
-        if not self.newest or not self.ours or not self.destination.lake.is_local:
+        self.newest = self._newest(commits)
+        if not (self.kept_up_at or self.newest) or not self.ours or not self.destination.lake.is_local:
             yield
             return
         kinds = metadata(self.con, self.alias, "ducklake_partition_column", self.destination.lake)
@@ -195,13 +195,20 @@ class _Check:
         self.stamp = self.seed = None
         self.columns, self.size, self.buried = (), 0, stamp.generation
 
-    def _moves(self, commit: Commit) -> bool:
-        """Whether it moved this destination; of what can't be read somebody else complains."""
+    def _newest(self, commits: Sequence[Commit]) -> int:
+        """The destination's newest snapshot where all changes were committed directly: those of DuckLake's extension
+        may leave statistics that are too narrow (H24)."""
+        moved = [stamp for commit in commits if (stamp := self._moved_by(commit)) is not None]
+        by_extension = any(stamp.kind == "changes" and stamp.path != "direct" for stamp in moved)
+        return 0 if by_extension else max((stamp.snapshot for stamp in moved), default=0)
+
+    def _moved_by(self, commit: Commit) -> Stamp | None:
+        """The stamp of a commit that moved this destination; of what can't be read the judge complains elsewhere."""
         try:
             stamp = parse(commit) if commit.is_ours else None
         except BadStamp:
-            return False
-        return stamp is not None and self._is_mine(stamp) and stamp.kind in MOVES
+            return None
+        return stamp if stamp is not None and self._is_mine(stamp) and stamp.kind in MOVES else None
 
     def _is_mine(self, stamp: Stamp) -> bool:
         return (stamp.pipeline, stamp.destination) == (self.destination.pipeline, self.destination.id)
