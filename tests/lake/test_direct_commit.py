@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,20 @@ def test_a_probe_attaches_a_lake_only_where_the_extension_committed_last(rig: Ap
     rig.sql("DROP TABLE src.main.t", "CREATE TABLE src.main.t (id BIGINT, tenant VARCHAR, v VARCHAR)")
     other, attached = probed(rig)
     assert (other.outcome, other.error and other.error.type) == (Outcome.PARKED, "source_recreated")
+
+
+def test_a_range_that_begins_before_the_position_is_a_gap_however_the_cursor_is_read(rig: ApplyRig) -> None:
+    """It was taken for applied, up to the position: a repeated look at the cursor answered as if it was a probe."""
+    before = rig.head
+    changed(rig)
+    position = rig.head
+    rig.sql("UPDATE src.main.t SET v = v || '?' WHERE id > 5")
+    target = replace(rig.target("a", ItemKind.CHANGES, expected=before, after=before), looks_first=True)
+    (answer,) = rig.run_targets(ItemKind.CHANGES, [target])
+    assert (answer.outcome, answer.position) == (Outcome.GAP, position)
+    (again,) = rig.changes(position, "a")
+    assert again.outcome is Outcome.APPLIED
+    assert rig.rows("a") == rig.expected("a")
 
 
 def test_keys_with_a_nul_or_a_word_in_braces_are_values(make_rig: MakeRig) -> None:

@@ -79,13 +79,20 @@ class Applier:
         Raises ``source_recreated`` where the cursor speaks of another table than ``source``, and ``source_moved`` where
         it speaks of another history of it. TLA: ``TakeProbe``.
         """
-        if self._limits.commit != "extension" and (seen := self._direct.sure_cursor(target)) is not None:
-            return _probed(seen, target, source, time_of)
+        if (known := self._answer_directly(target, source, time_of)) is not None:
+            return known
         try:
             with self._use(target, sure=False) as lake:
                 return self._answer(lake, target, source, time_of)
         except LakeAbsent:
             return Applied(Outcome.ALREADY_APPLIED, position=NOT_SEEDED)
+
+    def _answer_directly(self, target: Target, source: TableInfo | None, time_of: TimeOf) -> Applied | None:
+        """The same without attaching the lake; None where that has to be: after a seed it may lack its options."""
+        if self._limits.commit == "extension" or target.item.kind is ItemKind.SEED:
+            return None
+        cursor = self._direct.sure_cursor(target)
+        return None if cursor is None else _probed(cursor, target, source, time_of)
 
     def keep_up(self, target: Target) -> tuple[Applied, ViaduckError | None]:
         """Tidy the table up if the item fits the cursor; returns the cursor's answer, and why there was no upkeep.
@@ -439,12 +446,16 @@ def wait_for_rival(attempt: int) -> None:
     time.sleep(BUSY_WAIT_S * attempt * (1 + random.random()))  # noqa: S311 - spreads rivals, guards nothing
 
 
-def _probed(cursor: Cursor, target: Target, source: TableInfo | None, time_of: TimeOf) -> Applied:
-    """The answer to a probe where the files of the cursor's commit are sure to be there."""
-    if decide(cursor, target.item) is Decision.FENCED:
+def _probed(cursor: Cursor, target: Target, source: TableInfo | None, time_of: TimeOf) -> Applied | None:
+    """What the cursor means for the item, where the files of its commit are sure to be there; None for what may be
+    applied on top of it."""
+    decision = decide(cursor, target.item)
+    if decision is Decision.FENCED:
         return Applied(Outcome.FENCED, cursor.position, generation=cursor.generation)
     require_same(cursor, target, source, time_of)
-    return Applied(Outcome.ALREADY_APPLIED, cursor.position, rows_applied=cursor.rows_applied)
+    if decision is Decision.ALREADY_APPLIED:
+        return Applied(Outcome.ALREADY_APPLIED, cursor.position, rows_applied=cursor.rows_applied)
+    return Applied(Outcome.GAP, cursor.position) if decision is Decision.GAP else None
 
 
 def _layout(con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change) -> Layout:
