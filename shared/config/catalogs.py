@@ -26,7 +26,7 @@ from shared.config.config_errors import UNWRITABLE
 from shared.config.libpq_words import SERVICE, pinned
 from shared.config.secrets import PASSWORD_WORDS, SECRET_PROPERTIES, shown_variable
 from shared.config.secrets import scrub as scrub
-from shared.config.substituted_words import faulty_names, faulty_text
+from shared.config.substituted_words import SUBSTITUTED_WORD, refusal
 from shared.contracts.errors import ViaduckError
 from shared.contracts.messages import LakeRef
 
@@ -130,9 +130,10 @@ def resolve(
 
 
 def _require_usable(lake: ResolvedLake, environ: Mapping[str, str]) -> None:
-    names = faulty_names({"metadata_schema": lake.metadata_schema})
-    for path, said in (*storage.faults(lake.data_path, lake.properties), *names):
+    for path, said in storage.faults(lake.data_path, lake.properties):
         raise ViaduckError("invalid_destination", f"{path} {said}", "correct it")
+    if found := SUBSTITUTED_WORD.search(lake.metadata_schema or ""):
+        raise ViaduckError("invalid_destination", f"metadata_schema {refusal(found)}", "correct it")
     if not lake.untrusted or not lake.catalog.startswith(POSTGRES):
         return
     if connection_words(lake.catalog).get("service"):
@@ -183,8 +184,8 @@ def parse_catalog(text: str, base: Path) -> str:
     text = text.strip()
     if not text or UNWRITABLE.search(text):
         raise CatalogRefused(f"it is empty or holds what is no character; {HOW_TO_WRITE}")
-    if (said := faulty_text(text)) is not None:
-        raise CatalogRefused(f"it {said}")
+    if found := SUBSTITUTED_WORD.search(text):
+        raise CatalogRefused(f"it {refusal(found)}")
     if text.lower().startswith("ducklake:"):
         raise CatalogRefused("leave out ducklake: and write only what stands behind it")
     if re.match(r"postgres(ql)?://", text) or re.match(r"[a-z_]+\s*=", text):

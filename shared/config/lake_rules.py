@@ -19,7 +19,7 @@ from shared.config.catalogs import (
 )
 from shared.config.config_errors import Mistakes, join
 from shared.config.secrets import is_variable_name, scrub, shown_variable
-from shared.config.substituted_words import faulty_names
+from shared.config.substituted_words import SUBSTITUTED_WORD, refusal
 
 CATALOG_KEYS = ("catalog", "catalog_env", "postgres_uri_env")
 NAMES = ("metadata_schema", "schema", "table")
@@ -62,8 +62,9 @@ def check_lake(section: Mapping[str, Any], path: str, world: ConfigContext, mist
         mistakes.note(join(path, "data_path"), "holds a password or key; write it under properties instead")
     elif data_path is not None and (said := storage.faulty_data_path(data_path)) is not None:
         mistakes.note(join(path, "data_path"), said)
-    for key, said in faulty_names({key: text_of(section, key) for key in NAMES}):
-        mistakes.note(join(path, key), said)
+    for key in NAMES:
+        if found := SUBSTITUTED_WORD.search(text_of(section, key) or ""):
+            mistakes.note(join(path, key), refusal(found))
     catalog = _catalog(section, path, world, mistakes)
     return None if catalog is None else ResolvedLake(catalog, text_of(section, "metadata_schema"))
 

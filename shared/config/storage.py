@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from shared.config.substituted_words import faulty_text
+from shared.config.substituted_words import SUBSTITUTED_WORD, refusal
 
 SCHEMES = ("s3", "s3a", "s3n", "gs", "gcs", "r2")
 """Of object stores, which are all asked by S3's protocol."""
@@ -52,8 +52,8 @@ def faulty_property(name: str, value: str) -> str | None:
 
 def faulty_data_path(path: str) -> str | None:
     """What is wrong with a data path; None where nothing is. Holds nothing of it but DuckLake's own words."""
-    if (said := faulty_text(path)) is not None:
-        return said
+    if found := SUBSTITUTED_WORD.search(path):
+        return refusal(found)
     scheme, mark, rest = path.partition("://")
     if not mark or "/" in scheme:
         return None

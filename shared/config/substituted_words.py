@@ -7,7 +7,7 @@ the middle of a text it ends that text, and the rest of the path is SQL.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 
 SUBSTITUTED = (
     "SNAPSHOT_ID",
@@ -30,19 +30,14 @@ PLACEHOLDER = r"\{(" + "|".join(SUBSTITUTED) + r")[|}]"
 """Such a word in a value. Statistics that are cut end in the next letter: of ``{AUTHOR|`` that is ``{AUTHOR}``."""
 
 
+SUBSTITUTED_WORD = re.compile(PLACEHOLDER)
+
+
 def first_substituted(texts: Iterable[str]) -> str | None:
     """The first of some names, paths or defaults that DuckLake would change on its way into a catalog."""
-    return next((text for text in texts if re.search(PLACEHOLDER, text)), None)
+    return next((text for text in texts if SUBSTITUTED_WORD.search(text)), None)
 
 
-def faulty_text(text: str) -> str | None:
-    """What is wrong with a name or a path; None where nothing is."""
-    found = re.search(PLACEHOLDER, text)
-    return None if found is None else f"holds the word {found[1]} in braces, which DuckLake replaces; leave it out"
-
-
-def faulty_names(names: Mapping[str, str | None]) -> Iterator[tuple[str, str]]:
-    """Key and message of each that is wrong; of what is not given nothing is."""
-    for key, name in names.items():
-        if name is not None and (said := faulty_text(name)) is not None:
-            yield key, said
+def refusal(found: re.Match[str]) -> str:
+    """What is wrong with a name or a path in which ``SUBSTITUTED_WORD`` was found."""
+    return f"holds the word {found[1]} in braces, which DuckLake replaces; leave it out"

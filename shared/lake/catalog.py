@@ -13,12 +13,11 @@ from datetime import datetime
 
 from shared.contracts.errors import DestinationError
 from shared.contracts.ranges import Range
-from shared.lake.catalog_connection import catalog_time
 from shared.lake.catalog_stamps import CommitStamps
 from shared.lake.catalog_tables import CurrentTables
 from shared.lake.column_history import ColumnVersion, Field, fields_at
 from shared.lake.pruning import Layout, layout_of
-from shared.lake.statements import Row
+from shared.lake.statements import Row, catalog_time
 
 MAINTENANCE = frozenset({"merge_adjacent", "rewrite_delete", "inline_flush"})
 """Marks of commits that move rows between files and change none."""

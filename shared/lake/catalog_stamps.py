@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 
-from shared.lake.catalog_connection import CatalogConnection, catalog_time
+from shared.lake.statements import CatalogConnection, catalog_time
 
 LOOKED_BACK = 10_000
 """Snapshots in which a commit of a moment ago is looked for: a lake that many share may have millions."""

@@ -8,9 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from shared.contracts.errors import DestinationError
-from shared.lake.catalog_connection import CatalogConnection, catalog_time
 from shared.lake.sql import ident
-from shared.lake.statements import Row
+from shared.lake.statements import CatalogConnection, Row, catalog_time
 
 
 @dataclass(frozen=True)

@@ -148,6 +148,7 @@ def test_whoever_shares_a_lake_is_not_sent_along(rig: ApplyRig, postgres: Postgr
         postgres.count_statements()
         assert catalog.has_table(SCHEMA, CURSOR)
         assert not catalog.has_table("main", "nobody's")
+        assert catalog.table_id(SCHEMA, CURSOR) != catalog.table_id("main", "t")
         answered = con.execute(f"{asked} WHERE d.datname = %s AND s.query LIKE '%%ducklake_table%%'", (database,))
         found = answered.fetchone()
-    assert found == (1,)
+    assert found == (3,)

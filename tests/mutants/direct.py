@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from services.applier.apply.cursor_answers import CursorAnswers
 from services.applier.apply.direct_commit import DirectApplier
 from shared.lake import new_catalog
 from shared.lake.catalog_query import Question
@@ -50,13 +51,10 @@ def _unknown_bounds() -> None:
 
 
 def _cursors_are_sure() -> None:
-    put(DirectApplier, "sure_cursor", DirectApplier.cursor)
+    def any_cursor(self: Any, target: Any) -> Any:
+        return self._direct.cursor(target)
 
-
-def _options_as_attached() -> None:
-    from services.applier.apply import transaction
-
-    put(transaction, "reload_options", lambda *_, **__: None)
+    put(CursorAnswers, "_sure_cursor", any_cursor)
 
 
 def _catalogs_without_a_path() -> None:
@@ -88,8 +86,6 @@ MISTAKES = (
             (TESTS, "-k", "loses_a_row and sqlite")),
     Mistake("probes-believe-cursors", "files that an unheard commit may have lost are not looked at", _cursors_are_sure,
             (TESTS, "-k", "probe_attaches")),
-    Mistake("options-as-attached", "upkeep goes by the limits of before the seed", _options_as_attached,
-            ("tests/lake/test_upkeep.py", "-k", "many_files_become_one and postgres")),
     Mistake("catalogs-elsewhere", "a new catalog names another data path", _catalogs_without_a_path,
             ("tests/lake/test_new_catalog.py", "-k", "exactly")),
     Mistake("deleted-rows-again", "a delete file forgets the one that it replaces", _old_deletes_are_left_out,

@@ -15,6 +15,7 @@ import duckdb
 from services.applier import health_sweep
 from services.applier.apply import (
     carry,
+    cursor_answers,
     decide,
     feed,
     fence,
@@ -287,7 +288,7 @@ def _commit_error_means_failed() -> None:
 
 
 def _files_are_there() -> None:
-    _put(transaction, "require_files", lambda *_: None)
+    _put(cursor_answers, "require_files", lambda *_: None)
 
 
 def _believe_addresses() -> None:

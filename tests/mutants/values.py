@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from services.applier.apply import source_identity, transaction
-from shared.config import catalogs, storage, substituted_words
+from shared.config import catalogs, lake_rules, storage
 from shared.lake import catalog, failure
 from tests.mutants.mistake import Mistake, put
 
@@ -40,8 +40,8 @@ def _every_commit_is_in_doubt() -> None:
 
 
 def _any_name() -> None:
-    for reader in (substituted_words, storage, catalogs):
-        put(reader, "faulty_text", lambda _: None)
+    for reader in (lake_rules, storage, catalogs):
+        put(reader, "SUBSTITUTED_WORD", re.compile("(?!)"))
 
 
 MISTAKES = (

@@ -39,7 +39,6 @@ from shared.lake.direct.state import State, parse_state, state_question
 from shared.lake.direct.structure import Structure, parse_structure, structure_question
 from shared.lake.failure import classify, invalidates_instance, misses_file
 from shared.lake.pruning import PLAIN, may_prune
-from shared.lake.stamp import read_stamp
 
 RIVAL_TRIES = 8
 RIVAL_WAIT_S = 0.01
@@ -106,19 +105,6 @@ class DirectApplier:
             return None
         except (duckdb.Error, psycopg.Error, OSError) as error:
             raise classify(error, f"reading the cursor of {target.destination.key}") from None
-
-    def sure_cursor(self, target: Target) -> Cursor | None:
-        """The stored cursor where a direct commit moved it there, whose files are sure to be there (H7); else None."""
-        cursor = self.cursor(target)
-        if cursor is None:
-            return None
-        try:
-            with self._lakes.use(target.lake) as lake:
-                stamp = read_stamp(_stamp_at(lake, cursor.snapshot)[1])
-        except (duckdb.Error, psycopg.Error, OSError) as error:
-            raise classify(error, f"reading the stamp of {target.destination.key}") from None
-        is_direct = stamp is not None and (stamp.item, stamp.commit) == (cursor.item, CommitPath.DIRECT)
-        return cursor if is_direct else None
 
     def close(self) -> None:
         self._lakes.close()

@@ -17,7 +17,7 @@ import duckdb
 from services.applier.apply import fence
 from services.applier.apply.table_schema import columns_of, table_path
 from services.applier.model.task import Target
-from shared.config.substituted_words import faulty_text
+from shared.config.substituted_words import SUBSTITUTED_WORD, refusal
 from shared.contracts.errors import DestinationError
 from shared.contracts.messages import Destination
 from shared.lake.cursor import SCHEMA, cursor_name
@@ -150,6 +150,6 @@ def _comment(con: duckdb.DuckDBPyConnection, lake: OpenLake, destination: Destin
     comment = found[0][0] if found else None
     if comment is None:
         return "NULL"
-    if (said := faulty_text(comment)) is not None:
-        raise DestinationError("value_not_carried", f"the comment of the table {said}", "change the comment")
+    if word := SUBSTITUTED_WORD.search(comment):
+        raise DestinationError("value_not_carried", f"the comment of the table {refusal(word)}", "change the comment")
     return literal(comment)

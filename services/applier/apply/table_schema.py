@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import duckdb
 
-from shared.config.substituted_words import faulty_names
+from shared.config.substituted_words import SUBSTITUTED_WORD, refusal
 from shared.contracts.errors import DestinationError
 from shared.contracts.messages import Destination
 from shared.lake.catalog import Column
@@ -104,8 +104,9 @@ def prepare_seed(
 
 def _require_names(destination: Destination) -> None:
     """Raises ``invalid_destination`` for names that DuckLake would replace as it creates the table (H16)."""
-    for key, said in faulty_names({"schema": destination.schema_name, "table": destination.table}):
-        raise DestinationError("invalid_destination", f"{key} {said}", "correct the destination")
+    for key, name in (("schema", destination.schema_name), ("table", destination.table)):
+        if found := SUBSTITUTED_WORD.search(name):
+            raise DestinationError("invalid_destination", f"{key} {refusal(found)}", "correct the destination")
 
 
 def _differs(kind: str, destination: Destination, have: Sequence[Column], wanted: Sequence[Column]) -> DestinationError:

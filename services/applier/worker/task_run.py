@@ -123,7 +123,7 @@ class Run:
     def _do(self, targets: Sequence[Numbered]) -> None:
         if self.task.kind is ItemKind.PROBE:
             source = self._present_table()
-            self._each(targets, lambda _, target: (self.me.applier.probe(target, source, self._time_of), None))
+            self._each(targets, lambda _, target: (self.me.applier.answers.probe(target, source, self._time_of), None))
         elif self.task.kind is ItemKind.DROP:
             self._each(targets, lambda _, target: (drop(self.me.pool, target), None))
         elif self.task.kind is ItemKind.UPKEEP:
@@ -177,10 +177,10 @@ class Run:
         waiting: list[Numbered] = []
 
         def look(number: int, target: Target) -> tuple[Applied | None, None]:
-            if decide(self.me.applier.cursor(target), target.item) is Decision.APPLY:
+            if decide(self.me.applier.answers.cursor(target), target.item) is Decision.APPLY:
                 waiting.append((number, target))
                 return None, None
-            return self.me.applier.probe(target), None
+            return self.me.applier.answers.probe(target), None
 
         self._each(targets, look)
         for group in groups_of(sorted(waiting, key=lambda numbered: numbered[0])):
@@ -191,11 +191,11 @@ class Run:
         waiting = [(number, target) for number, target in targets if not target.looks_first]
 
         def look(number: int, target: Target) -> tuple[Applied | None, None]:
-            cursor = self.me.applier.cursor(target)
+            cursor = self.me.applier.answers.cursor(target)
             if cursor is None or decide(cursor, target.item) is Decision.APPLY:
                 waiting.append((number, target))
                 return None, None
-            return self.me.applier.probe(target, self._present_table(), self._time_of), None
+            return self.me.applier.answers.probe(target, self._present_table(), self._time_of), None
 
         self._each([(number, target) for number, target in targets if target.looks_first], look)
         return sorted(waiting, key=lambda numbered: numbered[0])

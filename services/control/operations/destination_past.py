@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from services.control.model.lifecycle import Refused, Registered
-from services.control.operations.lake_looks import looking
+from services.control.operations.preflight import looking
 from services.control.view.destination_status import View, known_through_of
 from services.control.view.observed_state import APPLYING
 from shared.config.catalogs import ResolvedLake

@@ -19,9 +19,8 @@ from services.control.model.conflicts import Neighbour, UniquenessIndex
 from services.control.model.lifecycle import Declared, Refused, Registered, Revision
 from services.control.model.problems import FieldError, InvalidEntry
 from services.control.operations.destination_entry import Entry, EntryChecks, require_passed
-from services.control.operations.lake_looks import looking
 from services.control.operations.long_operations import Kind, Operation, Operations, begun, look
-from services.control.operations.preflight import Finding
+from services.control.operations.preflight import Finding, looking
 from services.control.operations.reconciler import Reconciler
 from services.control.store.audit_log import AuditLog
 from services.control.store.tokens import Tokens

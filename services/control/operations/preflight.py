@@ -1,29 +1,49 @@
 """Checks a destination's lake before anything is written: would a seed work?
 
 What control cannot check, because a variable is set only at the appliers, is reported as unchecked and blocks nothing.
+A lake may be anyone's, and its server may answer nothing: only some of control's threads wait for lakes (``looking``).
 """
 
 from __future__ import annotations
 
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from services.control.model.lifecycle import Declared
-from services.control.operations.lake_looks import looking
 from services.control.operations.s3_probe import Bucket, S3Refused
 from shared.config.catalogs import ResolvedLake
 from shared.config.declared import Lakes
 from shared.config.model import Config
-from shared.contracts.errors import ViaduckError
+from shared.contracts.errors import DependencyError, ViaduckError
 from shared.lake.attach import is_beside, undeclared
 from shared.lake.catalog import CatalogReader, Column
 from shared.lake.cursor import SCHEMA, cursor_name
 from shared.lake.failure import LakeAbsent
 
 NAMES = ("catalog", "table", "data_path")
+
+MOST_LOOKS = 16
+"""Of the 40 threads that answer requests: the others can still pause, resume and change."""
+
+FREE_WITHIN_S = 0.5
+
+_free = threading.BoundedSemaphore(MOST_LOOKS)
+
+
+@contextmanager
+def looking() -> Iterator[None]:
+    """Around a look at a lake for a request. Raises ``DependencyError`` where too many wait already."""
+    if not _free.acquire(timeout=FREE_WITHIN_S):
+        said = f"{MOST_LOOKS} requests wait for lakes already"
+        raise DependencyError("lakes", said, "try again in a minute; a catalog among them may not answer")
+    try:
+        yield
+    finally:
+        _free.release()
 
 
 @dataclass(frozen=True)

@@ -50,10 +50,8 @@ def followed(path: CallPath) -> Iterator[None]:
         threading.setprofile(before)
 
 
-@pytest.mark.parametrize(("query", "modules", "returns"), [("?check=false", 28, 94), ("", 40, 149)])
+@pytest.mark.parametrize(("query", "modules", "returns"), [("?check=false", 27, 86), ("", 37, 137)])
 def test_a_put_of_a_destination_goes_a_short_way(tmp_path: Path, query: str, modules: int, returns: int) -> None:
-    """Three modules more than once: the words that DuckLake replaces, the bound on looks at lakes, and the connection
-    to a catalog, which its questions have left."""
     rig, path = ControlRig(tmp_path), CallPath(writes.put_destination)
     with followed(path):
         answer = rig.http.put(f"{D}/one{query}", entry("one"))

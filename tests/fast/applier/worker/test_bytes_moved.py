@@ -11,7 +11,7 @@ import pytest
 
 from services.applier.worker.bytes_moved import BytesMoved
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="bytes are read from /proc, which only Linux has")
 
 
 def counted(moved: BytesMoved) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from services.control.operations.lake_looks import MOST, looking
+from services.control.operations.preflight import MOST_LOOKS, looking
 from tests.fast.control.rig import ControlRig, D, entry
 
 
@@ -32,7 +32,7 @@ def test_while_many_wait_for_lakes_no_other_look_waits_and_the_rest_goes_on(
     rig: ControlRig, method: str, path: str, body: object
 ) -> None:
     with ExitStack() as waiting:
-        for _ in range(MOST):
+        for _ in range(MOST_LOOKS):
             waiting.enter_context(looking())
         answer = rig.http.request(method, path, json=body)
         assert answer.status_code == 503, answer.text
