@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shared.config.config_errors import Mistakes, join
-from shared.config.model import Applier, Config, Upkeep
+from shared.config.model import Applier, Config, FileDestination, Upkeep
 from shared.contracts.messages import Destination
 from shared.contracts.upkeep import UpkeepOverride, UpkeepStep, hours_of, seconds_of
 
@@ -60,6 +60,12 @@ def policy_of(upkeep: Upkeep, own: UpkeepOverride | None) -> Policy:
         most_files=whole.most_files,
         most_snapshots=whole.most_snapshots,
     )
+
+
+def override_of(destination: FileDestination) -> UpkeepOverride | None:
+    """What a destination of a file has for itself, as its message carries it."""
+    own = destination.upkeep
+    return None if own is None else UpkeepOverride(**own.model_dump(exclude_none=True))
 
 
 def compact_after(config: Config, destination: Destination | None = None) -> int:

@@ -13,6 +13,7 @@ from services.control.operations.destination_service import DestinationService
 from services.control.operations.discovery import Discovery
 from services.control.operations.pipeline_service import PipelineService
 from services.control.operations.source_watch import SourceWatch
+from services.control.operations.upkeep_service import UpkeepService
 from services.control.operations.work_items import Work
 from services.control.store.access_audit import AccessAudit
 from services.control.store.audit_log import AuditLog
@@ -38,6 +39,7 @@ class PipelineHandle:
         discovery: Discovery | None = None,
         source_watch: SourceWatch | None = None,
         past: DestinationPast | None = None,
+        upkeep: UpkeepService | None = None,
     ) -> None:
         self.view = view
         self.service = service
@@ -45,6 +47,7 @@ class PipelineHandle:
         self.discovery = discovery
         self.source_watch = source_watch
         self.past = past
+        self.upkeep = upkeep
         self.history = history or History(view)
         self.snapshots = SnapshotCache(view, self.history)
 
@@ -153,6 +156,14 @@ def past_of(pipeline: str, request: Request) -> DestinationPast:
     return past
 
 
+def upkeep_of(pipeline: str, request: Request) -> UpkeepService:
+    """The upkeep of the pipeline that the path names."""
+    upkeep = handle_of(pipeline, request).upkeep
+    if upkeep is None:
+        raise Problem("not_found", f"there is no pipeline {pipeline} whose destinations can be kept up")
+    return upkeep
+
+
 async def _pipeline_view(pipeline: str, request: Request) -> View:
     """On the event loop: what a thread of its own would cost is more than the view does."""
     return handle_of(pipeline, request).view()
@@ -170,5 +181,6 @@ CurrentDestinations = Annotated[DestinationService, Depends(destination_service_
 CurrentPipelines = Annotated[PipelineService, Depends(pipeline_service_of)]
 CurrentWork = Annotated[Work, Depends(work_of)]
 CurrentDiscovery = Annotated[Discovery, Depends(discovery_of)]
+CurrentUpkeep = Annotated[UpkeepService, Depends(upkeep_of)]
 CurrentPast = Annotated[DestinationPast, Depends(past_of)]
 CurrentCaller = Annotated[Caller, Depends(caller_of)]
