@@ -26,7 +26,15 @@ KEPT_ON_POSTGRES = (
     " AND commit_extra_info LIKE :drop"
 )
 
-KEPT_ON_SQLITE = KEPT_ON_POSTGRES.replace("strpos(", "instr(")
+KEPT_ON_SQLITE = (
+    "SELECT max(snapshot_id) AS newest FROM {}ducklake_snapshot_changes WHERE author = 'viaduck'"
+    " GROUP BY substr(commit_extra_info, 1, instr(commit_extra_info, :kind))"
+    " UNION SELECT max(snapshot_id) FROM {}ducklake_snapshot_changes WHERE author = 'viaduck'"
+    " AND commit_extra_info NOT LIKE :maintenance"
+    " GROUP BY substr(commit_extra_info, 1, instr(commit_extra_info, :kind))"
+    " UNION SELECT snapshot_id FROM {}ducklake_snapshot_changes WHERE author = 'viaduck'"
+    " AND commit_extra_info LIKE :drop"
+)
 
 WAITING = (
     "SELECT path, path_is_relative, schedule_start FROM {}ducklake_files_scheduled_for_deletion ORDER BY schedule_start"

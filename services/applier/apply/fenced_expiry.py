@@ -2,7 +2,8 @@
 
 A snapshot that is expired takes with it what DuckLake finds conflicts by, so a transaction that began before it could
 commit over a later one (H6). The write to the cursors is younger than that transaction and stays, so its
-compare-and-set fails. Snapshots go by their ids: ``older_than`` compares times as text on SQLite catalogs.
+compare-and-set fails. Snapshots go by their ids: ``older_than`` compares times as text on SQLite catalogs, and takes
+everything of the cutoff's date (docs/explanation/hazards.md).
 """
 
 from __future__ import annotations

@@ -136,7 +136,9 @@ def _misnamed(destination: str, entry: Entry) -> Iterator[FieldError]:
 
 
 def _upkeep_faults(entry: Entry, config: Config) -> Iterator[FieldError]:
-    own = {} if entry.upkeep is None else entry.upkeep.model_dump(exclude_none=True)
+    if entry.upkeep is None:
+        return
+    own = entry.upkeep.model_dump(exclude_none=True)
     least_s = least_age_s(config.applier.deadline_seconds, config.applier.seed_deadline_seconds)
     yield from (FieldError(f"upkeep.{key}", said) for key, said in faults(own, least_s))
 

@@ -72,7 +72,7 @@ class UpkeepService:
         self._turn_s = float("-inf")
 
     def begin(self, destination: str, order: UpkeepOrder, author: str | None) -> Operation:
-        """The operation that does it; one that is open already where it asks for the same. Raises ``Refused``."""
+        """The operation that does it; or the open one, where it asks for the same. Raises ``Refused``."""
         view = self._view()
         _require_ready(view, destination)
         running = {each.destination: each for each in self._open(view)}.get(destination)
@@ -110,7 +110,7 @@ class UpkeepService:
         return Begun(tuple(begun), refused)
 
     def turn(self) -> None:
-        """Send again what nobody answered, and begin what is due. Raises ``DependencyError``."""
+        """Send again what was not answered, and begin what is due. Raises ``DependencyError``."""
         if self._clock() < self._turn_s + LOOK_EVERY_S:
             return
         self._turn_s = self._clock()
