@@ -32,6 +32,8 @@ class Life:
     mode: SeedMode
     log: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
+    expired: int = 0
+    """Snapshots of destinations that upkeep expired."""
 
     def __str__(self) -> str:
         return "\n".join([f"seed {self.seed}: {self.mode}, {self.history.shape}", *self.log, *self.wrong])
@@ -89,6 +91,9 @@ def _live(
             folder, source, life.mode, places, left_out=rng.randint(0, 1), encrypted=encrypts and rng.random() < 0.15
         )
         transport = UnreliableTransport(rng, source, source_table(source.lake, source.shape), receivers, run, life.log)
+        # Where a life's content depends on where it began, the oracle needs the seed's stamp, which expiry takes.
+        tells = life.mode is not SeedMode.LATEST and not source.shape.append_only
+        transport.expires = tells and not encrypts and life.seed % 3 == 0
         for step in life.history.steps:
             if isinstance(step, Recovery):
                 pasts += _recover(source, step, transport, stays_warm=places.stays_warm)
@@ -97,7 +102,10 @@ def _live(
             life.log.append(f"source {source.truth.head}: {step}")
             if rng.random() < places.acts:
                 transport.act()
+        transport.keep_up()
         transport.settle()
+        transport.keep_up()
+        life.expired = transport.expired
         for stays in (False, True):
             promised = [one.promised for one in receivers if one.held_up is stays]
             found = check_all(con, promised, source.truth, head=None if stays else source.truth.head, pasts=pasts)
