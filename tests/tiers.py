@@ -110,6 +110,7 @@ WITHIN_THE_PROCESS = (
     "tests/fast/applier/test_metrics_recorder.py",
     "tests/fast/applier/model/test_file_agreement.py",
     "tests/fast/applier/apply/test_attempts.py",
+    "tests/fast/applier/apply/test_source_refusals.py",
     "tests/fast/reader/planner/test_counted_changes.py",
     "tests/fast/shared/kafka/test_signing.py",
     "tests/fast/shared/kafka/test_settings.py",
