@@ -13,6 +13,7 @@ from services.control.operations.destination_service import DestinationService
 from services.control.operations.discovery import Discovery
 from services.control.operations.pipeline_service import PipelineService
 from services.control.operations.source_watch import SourceWatch
+from services.control.operations.upkeep_service import UpkeepService
 from services.control.operations.work_items import Work
 from services.control.store.access_audit import AccessAudit
 from services.control.store.audit_log import AuditLog
@@ -40,6 +41,7 @@ class PipelineHandle:
         discovery: Discovery | None = None,
         source_watch: SourceWatch | None = None,
         past: DestinationPast | None = None,
+        upkeep: UpkeepService | None = None,
     ) -> None:
         self.view = view
         self.service = service
@@ -47,6 +49,7 @@ class PipelineHandle:
         self.discovery = discovery
         self.source_watch = source_watch
         self.past = past
+        self.upkeep = upkeep
         self.history = history or History(view)
         self.snapshots = SnapshotCache(view, self.history)
 
@@ -145,6 +148,12 @@ def past_of(pipeline: str, request: Request) -> DestinationPast:
     return _there(handle_of(pipeline, request).past, f"there is no pipeline {pipeline} whose lakes can be looked at")
 
 
+def upkeep_of(pipeline: str, request: Request) -> UpkeepService:
+    """The upkeep of the pipeline that the path names."""
+    otherwise = f"there is no pipeline {pipeline} whose destinations can be kept up"
+    return _there(handle_of(pipeline, request).upkeep, otherwise)
+
+
 def _there(part: Part | None, otherwise: str) -> Part:
     """Raises ``Problem`` where this control, or the pipeline, has no such part."""
     if part is None:
@@ -170,5 +179,6 @@ CurrentPipelines = Annotated[PipelineService, Depends(pipeline_service_of)]
 CurrentWork = Annotated[Work, Depends(work_of)]
 CurrentDiscovery = Annotated[Discovery, Depends(discovery_of)]
 CurrentTokens = Annotated[Tokens, Depends(tokens_of)]
+CurrentUpkeep = Annotated[UpkeepService, Depends(upkeep_of)]
 CurrentPast = Annotated[DestinationPast, Depends(past_of)]
 CurrentCaller = Annotated[Caller, Depends(caller_of)]
