@@ -59,7 +59,8 @@ def _split(text: str) -> tuple[tuple[str, str | None, str | None], ...]:
     """What stands before each place, and the place's name or value; at the end, what stands after the last."""
     parts, end = list[tuple[str, str | None, str | None]](), 0
     for place in PLACE.finditer(text):
-        parts.append((text[end : place.start()], *place.groups()))
+        name, value = place.groups()
+        parts.append((text[end : place.start()], name, value))
         end = place.end()
     return (*parts, (text[end:], None, None))
 

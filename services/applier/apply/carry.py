@@ -52,7 +52,7 @@ def touched_of(con: duckdb.DuckDBPyConnection, reading: Reading, number: int, co
         return
     name = carry_touched(con, reading, number, count)
     try:
-        yield Touched(con, name)
+        yield Touched(con, None, spilling=name)
     finally:
         with contextlib.suppress(duckdb.Error):  # an error before it, which ends the connection
             con.execute(f"DROP TABLE IF EXISTS {name}")

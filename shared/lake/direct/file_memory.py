@@ -1,7 +1,7 @@
 """What a worker remembers of files that never change: key columns of data files, and rows that delete files take away.
 
 A lake never writes a file twice. A local file that another program put in place of one is told by its size, number and
-time; a file that is gone is unknown, so that whoever needs it reads it and fails.
+time; a file that is gone is unknown, so it is read again, and that fails.
 """
 
 from __future__ import annotations

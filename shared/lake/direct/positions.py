@@ -72,23 +72,21 @@ class OpenFile:
 
 @dataclass(frozen=True)
 class Touched:
-    """Touched keys as columns k0, k1, …: in memory, or a table of ``con`` by its name."""
+    """Touched keys as columns k0, k1, …: in memory, or a temporary table of ``con`` by its quoted path."""
 
     con: duckdb.DuckDBPyConnection
-    rows: pa.Table | str
+    in_memory: pa.Table | None
+    spilling: str = ""
 
-    @property
-    def in_memory(self) -> pa.Table | None:
-        return None if isinstance(self.rows, str) else self.rows
 
-    @contextlib.contextmanager
-    def scanned(self) -> Iterator[str]:
-        """What ``con`` can scan for them."""
-        if isinstance(self.rows, str):
-            yield self.rows
-            return
-        with _registered(self.con, "touched", self.rows) as name:
-            yield name
+@contextlib.contextmanager
+def _scanned(touched: Touched) -> Iterator[str]:
+    """What the connection can scan for touched keys."""
+    if touched.in_memory is None:
+        yield touched.spilling
+        return
+    with _registered(touched.con, "touched", touched.in_memory) as name:
+        yield name
 
 
 def find_positions(
@@ -177,7 +175,7 @@ def _in_bounds_by_sql(files: Sequence[OpenFile], touched: Touched, asked: Sequen
         declared = key.field.declared
         least, greatest = (f"TRY_CAST(b.{bound}{number:d} AS {declared})" for bound in ("least", "greatest"))
         tests.append(f"({least} IS NULL OR {greatest} IS NULL OR t.k{number:d} BETWEEN {least} AND {greatest})")
-    with touched.scanned() as keys, _registered(touched.con, "bounds", pa.table(columns)) as bounds:
+    with _scanned(touched) as keys, _registered(touched.con, "bounds", pa.table(columns)) as bounds:
         rows = touched.con.execute(
             f"SELECT b.f FROM {bounds} b WHERE EXISTS (SELECT 1 FROM {keys} t WHERE {' AND '.join(tests)})"
         ).fetchnumpy()["f"]
@@ -312,7 +310,7 @@ def _matching(files: Sequence[OpenFile], touched: Touched, keys: Sequence[Key], 
         f"{_comparable(f'r.k{number:d}', key.field)} {operator} {_comparable(f't.k{number:d}', key.field)}"
         for number, key in enumerate(keys)
     )
-    with touched.scanned() as wanted:
+    with _scanned(touched) as wanted:
         found = touched.con.execute(
             f"SELECT r.filename AS f, r.file_row_number AS p FROM {_scan(keys)} r"
             f" WHERE EXISTS (SELECT 1 FROM {wanted} t WHERE {same})",
