@@ -7,7 +7,7 @@ from typing import Any
 
 from services.applier.apply.cursor_answers import CursorAnswers
 from services.applier.apply.direct_commit import DirectApplier
-from shared.lake import new_catalog
+from shared.lake import new_catalog, postgres_connections
 from shared.lake.catalog_query import Question
 from shared.lake.direct import batch, files, statistics, store
 from shared.lake.direct.catalogs import RivalCommitted
@@ -77,11 +77,18 @@ def _old_deletes_are_left_out() -> None:
     put(files, "_dead_with", dead_with)
 
 
+def _batches_without_an_end() -> None:
+    made = postgres_connections._shared_settings
+    put(postgres_connections, "_shared_settings", lambda: made().replace(b"transaction_timeout", b"none"))
+
+
 MISTAKES = (
     Mistake("direct-without-condition", "the number of a snapshot is all that a direct commit compares",
             _commit_whatever_came, (TESTS, "-k", "frozen_past_the_expiry_of_others")),
     Mistake("direct-unknown-is-refused", "a batch without an acknowledgement was not carried out",
             _unknown_is_refused, (TESTS, "-k", "may_still_come")),
+    Mistake("direct-batch-without-end", "a process that freezes within a batch locks its tenant for good",
+            _batches_without_an_end, (TESTS, "-k", "freezes_within")),
     Mistake("direct-keys-side-by-side", "an instance holds two keys for the same files", _keys_side_by_side,
             (TESTS, "-k", "never_have_keys")),
     Mistake("direct-unknown-bounds", "bounds that are hard to tell are left out", _unknown_bounds,

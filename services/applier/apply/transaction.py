@@ -22,10 +22,10 @@ from services.applier.apply.destination_lakes import DestinationLakes, roll_back
 from services.applier.apply.direct_commit import DirectApplier
 from services.applier.apply.in_doubt import committed_snapshot
 from services.applier.apply.lake_state import dropped_generation_in, held_rows, stored_cursor
-from services.applier.apply.maintenance import maintain
 from services.applier.apply.reading import Reading, key_not_unique
-from services.applier.apply.table_options import reload_options, settle, tables_of
+from services.applier.apply.table_options import reload_options, settle
 from services.applier.apply.unsupported_values import find_nul
+from services.applier.apply.upkeep import Upkeeper
 from services.applier.model.task import Limits, Target
 from shared.contracts.errors import DestinationError, ViaduckError
 from shared.contracts.messages import CommitPath, Outcome
@@ -34,7 +34,6 @@ from shared.lake.direct.eligibility import ALWAYS_BY_EXTENSION, Reason
 from shared.lake.direct.lakes import DirectLakes
 from shared.lake.engine import release
 from shared.lake.failure import classify, loses_attachment, misses_file, was_refused
-from shared.lake.foreign_files import require_own_files
 from shared.lake.pool import LakePool, OpenLake
 from shared.lake.pruning import UNBELIEVED, Layout
 from shared.lake.sql import columns as column_list
@@ -67,39 +66,14 @@ class Applier:
         self._destinations = DestinationLakes(pool)
         self.answers = CursorAnswers(self._destinations, None if limits.commit == "extension" else self._direct)
         self.attempts = Attempts(clock)
+        self._upkeeper = Upkeeper(self._destinations, self.answers, limits)
 
     def close(self) -> None:
         self._direct.close()
 
-    def keep_up(self, target: Target) -> tuple[Applied, ViaduckError | None]:
-        """Tidy the table up if the item fits the cursor; returns the cursor's answer, and why there was no upkeep.
-
-        Raises ``destination_damaged`` where an acknowledgement was lost, and the merged files with it (H7).
-        """
-        was_open = self._pool.has_open(target.lake)
-        with self._destinations.use(target) as lake:
-            one_writer = lake.writing if lake.lake.sqlite_file is not None else nullcontext()
-            with one_writer:
-                answer = self.answers.of(lake, target)
-                if answer.outcome is not Outcome.ALREADY_APPLIED:
-                    return answer, None
-                try:
-                    lake.catalog.inlined_tables()
-                    require_own_files(lake.catalog, lake.lake)
-                    lake.inspect(*tables_of(target.destination), anew=True)
-                    doing = "reading options"
-                    self._destinations.guarded(
-                        lake, doing, lambda con: reload_options(con, lake, target, was_open=was_open)
-                    )
-                    maintain(lake, target, self._limits.deadline_s)
-                except (duckdb.Error, ViaduckError) as error:
-                    self._pool.evict(lake)
-                    refused = classify(error, f"merging the files of {target.destination.key}")
-                else:
-                    return answer, None
-        with self._destinations.use(target) as lake:
-            self.answers.look_at_files(lake, target.destination, None)
-        return answer, refused
+    def keep_up(self, target: Target) -> Applied:
+        """The target's upkeep, and what it came to (``Upkeeper``)."""
+        return self._upkeeper.keep_up(target)
 
     def apply(self, change: Change) -> Applied:
         """Bring one change about, or say why not: directly where that can be done, else by the extension.

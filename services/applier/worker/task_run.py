@@ -159,9 +159,9 @@ class Run:
 
     def _keep_up(self, target: Target) -> Applied:
         """Upkeep may fail, and then waits for its next time: the destination is none the worse for it."""
-        applied, refused = self.me.applier.keep_up(target)
-        if refused is not None:
-            self.log.append(f"upkeep of {target.destination.key} has to wait: {refused}")
+        applied = self.me.applier.keep_up(target)
+        for step in () if applied.upkeep is None else applied.upkeep.failed:
+            self.log.append(f"upkeep of {target.destination.key} ({step.step}) has to wait: {step.reason}")
         return applied
 
     def _advance(self, targets: Sequence[Numbered]) -> None:
@@ -407,13 +407,14 @@ class Run:
                 "rows_applied": applied.rows_applied,
                 "commit": applied.commit,
                 "commit_reason": applied.reason,
+                "upkeep": applied.upkeep if target.item.upkeep is not None else None,
                 "seconds": {phase: round(spent, 6) for phase, spent in phases.items()},
             }
         )
         matched = matched_rows(counts, applied.deleted)
         self.tally.conflicts_resolved += came_and_went(counts, applied.deleted)
         gone = max(0, counts.touched - counts.upserts)
-        return TargetResult(progress, matched, gone, seconds if wrote else None)
+        return TargetResult(progress, matched, gone, seconds if wrote else None, applied.upkeep)
 
     def _forget(self, reading: Reading) -> None:
         try:

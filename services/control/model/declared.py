@@ -17,6 +17,7 @@ from shared.config.catalogs import ResolvedLake, resolve
 from shared.config.loading import public_lake
 from shared.config.model import Config, Routing
 from shared.config.path_overlap import Claim, claim_of
+from shared.config.upkeep_rules import override_of
 from shared.contracts.errors import ViaduckError
 from shared.contracts.messages import LakeRef
 
@@ -52,6 +53,7 @@ def declarations(
             seed_mode=each.seed_mode or config.routing.seed_mode,
             slice_of=slice_of,
             name=each.name,
+            upkeep=override_of(each),
         )
         for each in config.destinations
     ]
@@ -99,4 +101,5 @@ def _as_read(declared: Declared) -> dict[str, Any]:
         "table": declared.table,
         **({"properties": dict(lake.properties)} if lake.properties else {}),
         "seed_mode": declared.seed_mode.value,
+        **({} if declared.upkeep is None else {"upkeep": declared.upkeep.model_dump(exclude_none=True)}),
     }

@@ -41,6 +41,7 @@ from shared.contracts.messages import (
     Progress,
     SeedMode,
 )
+from shared.contracts.upkeep import UpkeepOverride
 
 FIRST_GENERATION = 1
 RESEED_ON_GAP = frozenset({"history_expired", "source_recreated", "source_moved"})
@@ -67,6 +68,8 @@ class Declared:
     name: str = ""
     written: Mapping[str, Any] | None = field(default=None, hash=False)
     """The entry as it was put over REST, so that a client can change it; it decides nothing."""
+    upkeep: UpkeepOverride | None = None
+    """What of the pipeline's upkeep is otherwise for this one."""
 
     def same_lake(self, other: Declared) -> bool:
         """Two names of one catalog are the same lake; where control can't resolve one, only equal names are."""
@@ -160,6 +163,7 @@ class Registered:
             removed=self.removed,
             registry=self.registry,
             version=self.version,
+            upkeep=declared.upkeep,
         )
 
 

@@ -121,6 +121,7 @@ def _declared(said: Destination, slice_of: str, identity: str | None) -> Declare
         table=said.table,
         seed_mode=said.seed_mode,
         slice_of=slice_of,
+        upkeep=said.upkeep,
     )
 
 

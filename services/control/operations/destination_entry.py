@@ -25,8 +25,10 @@ from shared.config.declared import Lakes, entry_lake
 from shared.config.lake_rules import ConfigContext, check_lake, section_of, text_of
 from shared.config.model import Config
 from shared.config.secrets import SECRET_PROPERTIES
+from shared.config.upkeep_rules import faults, least_age_s
 from shared.contracts.errors import DependencyError
 from shared.contracts.messages import Name, SeedMode
+from shared.contracts.upkeep import UpkeepOverride
 from shared.lake.catalog import CatalogReader
 from shared.lake.source import SourceLook, canonical_values
 
@@ -67,6 +69,7 @@ class Entry(BaseModel):
     table: Annotated[str, Field(max_length=200, min_length=1)] | None = None
     properties: dict[Short, Value] = Field(default={}, max_length=50, repr=False)
     seed_mode: str | None = Field(default=None, pattern="^(scan|cdc_replay|replay|latest)$")
+    upkeep: UpkeepOverride | None = None
 
 
 class Environment(dict[str, str]):
@@ -85,15 +88,16 @@ def declare_entry(destination: str, entry: Entry, routing_value: str, lakes: Lak
     Raises ``InvalidEntry``.
     """
     section, config = _section(entry), lakes.config
-    faults = [
+    wrong = [
         *_misnamed(destination, entry),
+        *_upkeep_faults(entry, config),
         *(unquotable := [*_unwritable(entry), *secret(section, config.path.parent)]),
     ]
     lake = None if unquotable else entry_lake(section, config)
     if lake is not None:
-        faults += _unusable(section, dict(lakes.refusals(destination, routing_value, lake)), lakes)
-    if faults or lake is None:
-        raise InvalidEntry(faults)
+        wrong += _unusable(section, dict(lakes.refusals(destination, routing_value, lake)), lakes)
+    if wrong or lake is None:
+        raise InvalidEntry(wrong)
     return Declared(
         id=destination,
         routing_value=routing_value,
@@ -105,6 +109,7 @@ def declare_entry(destination: str, entry: Entry, routing_value: str, lakes: Lak
         slice_of=slice_name(config.routing),
         name=entry.name,
         written=entry.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"id"}),
+        upkeep=entry.upkeep,
     )
 
 
@@ -128,6 +133,14 @@ def _seed_mode(entry: Entry, config: Config) -> SeedMode:
 def _misnamed(destination: str, entry: Entry) -> Iterator[FieldError]:
     if entry.id is not None and entry.id != destination:
         yield FieldError("id", f"is {entry.id!r}, and the path names {destination!r}; leave it out")
+
+
+def _upkeep_faults(entry: Entry, config: Config) -> Iterator[FieldError]:
+    if entry.upkeep is None:
+        return
+    own = entry.upkeep.model_dump(exclude_none=True)
+    least_s = least_age_s(config.applier.deadline_seconds, config.applier.seed_deadline_seconds)
+    yield from (FieldError(f"upkeep.{key}", said) for key, said in faults(own, least_s))
 
 
 def _unwritable(entry: Entry) -> Iterator[FieldError]:

@@ -31,6 +31,7 @@ IN_WORDS = {
     "destinations[].table": "the source's table",
     "destinations[].seed_mode": "the pipeline's",
     "template.table": "the source's table",
+    "upkeep.compact_after_applies": "that of `reader.upkeep_after_applies`",
     "template.seed_mode": "the pipeline's",
 }
 """Defaults that follow from the rest of the file."""
