@@ -11,7 +11,9 @@ from shared.lake import new_catalog, postgres_connections
 from shared.lake.catalog_query import Question
 from shared.lake.direct import batch, files, statistics, store
 from shared.lake.direct.catalogs import RivalCommitted
+from shared.lake.direct.file_memory import NOBODY, Dead
 from shared.lake.direct.lakes import Instance
+from shared.lake.direct.positions import Losing
 from tests.mutants.mistake import Mistake, put
 
 TESTS = "tests/lake/test_direct_commit.py"
@@ -67,12 +69,12 @@ def _catalogs_without_a_path() -> None:
 
 
 def _old_deletes_are_left_out() -> None:
-    right = files._delete_rows
+    right = files._dead_with
 
-    def delete_rows(path: str, lost: files.Losing, snapshot: int | None) -> Any:
-        return right(path, replace(lost, dead=files.NOBODY), snapshot)
+    def dead_with(lost: Losing, snapshot: int) -> Dead:
+        return right(replace(lost, dead=NOBODY), snapshot)
 
-    put(files, "_delete_rows", delete_rows)
+    put(files, "_dead_with", dead_with)
 
 
 def _batches_without_an_end() -> None:

@@ -72,14 +72,18 @@ class PostgresCatalog:
         text, values = _conditional(commit)
         try:
             with self._con.pipeline(), psycopg.RawCursor(self._con) as cursor:  # autocommit: its end is the COMMIT
-                cursor.execute(claim.encode(), _typed(taken))
-                cursor.execute(text.encode(), _typed(values))
+                _say(cursor, claim, taken)
+                _say(cursor, text, values)
         except RIVALS as error:
             raise RivalCommitted(type(error).__name__) from error
         except psycopg.Error as error:
             if self._con.closed or error.sqlstate is None or error.sqlstate.startswith(LEAVES_OPEN):
                 raise
             raise NotCommitted(type(error).__name__) from error
+
+
+def _say(cursor: psycopg.RawCursor[Any], text: str, values: list[Value]) -> None:
+    cursor.execute(text.encode(), _typed(values))
 
 
 def _conditional(commit: Commit) -> tuple[str, list[Value]]:
