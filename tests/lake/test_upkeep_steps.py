@@ -381,6 +381,24 @@ def test_rows_that_an_upkeep_changes_park_the_destination(rig: ApplyRig, monkeyp
     assert "200 rows before and 199 after" in answer.error.message
 
 
+@pytest.mark.parametrize("step", [UpkeepStep.COMPACT, UpkeepStep.EXPIRE])
+def test_a_large_table_is_read_for_what_deletes_and_not_for_each_compaction(
+    rig: ApplyRig, monkeypatch: pytest.MonkeyPatch, step: UpkeepStep
+) -> None:
+    read = list[int]()
+    whole = content.content
+
+    def counted(con: Any, lake: Any, target: Any, snapshot: int) -> Any:
+        read.append(snapshot)
+        return whole(con, lake, target, snapshot)
+
+    monkeypatch.setattr(content, "content", counted)
+    monkeypatch.setattr("services.applier.apply.upkeep.PROVEN_BYTES", 0)
+    answer, _ = run(rig, step)
+    assert answer.upkeep is not None
+    assert (len(read) > 0) == (step is UpkeepStep.EXPIRE)
+
+
 def test_rows_that_somebody_else_changes_meanwhile_are_no_damage(
     rig: ApplyRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
