@@ -46,6 +46,7 @@ WITHIN_THE_PROCESS = (
     "tests/fast/applier/test_outbox.py",
     "tests/fast/applier/apply/test_parcels.py",
     "tests/fast/applier/apply/test_resolve.py",
+    "tests/fast/applier/worker/test_explanation.py",
     "tests/fast/applier/worker/test_in_flight.py",
     "tests/fast/applier/worker/test_wide_rows.py",
     "tests/fast/applier/worker/test_adaptive_concurrency.py",
