@@ -81,12 +81,19 @@ class Touched:
 
 @contextlib.contextmanager
 def _scanned(touched: Touched) -> Iterator[str]:
-    """What the connection can scan for touched keys."""
+    """What the connection can scan for touched keys: a table, since a join hands its filters to a scan of Arrow, which
+    fails for some types."""
     if touched.in_memory is None:
         yield touched.spilling
         return
-    with _registered(touched.con, "touched", touched.in_memory) as name:
+    name = path("temp", "main", "touched_in_memory")
+    with _registered(touched.con, "touched", touched.in_memory) as rows:
+        touched.con.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS FROM {rows}")
+    try:
         yield name
+    finally:
+        with contextlib.suppress(duckdb.Error):  # an error before it, which ends the connection
+            touched.con.execute(f"DROP TABLE IF EXISTS {name}")
 
 
 def find_positions(

@@ -31,10 +31,12 @@ TYPES = {
     "TIMESTAMP WITH TIME ZONE": "TIMESTAMPTZ '2024-01-01 00:00:00+00' + to_seconds(x)",
     "DOUBLE": "x / 8",
     "BLOB": "('\\xFF' || x)::BLOB",
+    "BOOLEAN": "x % 2 = 0",
+    "TIMESTAMP_NS": "(TIMESTAMP '2024-01-01' + to_seconds(x))::TIMESTAMP_NS",
 }
 DUCKLAKES = {"BIGINT": "int64", "INTEGER": "int32", "VARCHAR": "varchar", "UUID": "uuid", "DATE": "date",
              "DECIMAL(18,4)": "decimal(18,4)", "TIMESTAMP": "timestamp", "TIMESTAMP WITH TIME ZONE": "timestamptz",
-             "DOUBLE": "float64", "BLOB": "blob"}  # fmt: skip
+             "DOUBLE": "float64", "BLOB": "blob", "BOOLEAN": "boolean", "TIMESTAMP_NS": "timestamp_ns"}  # fmt: skip
 
 
 @pytest.fixture
@@ -75,22 +77,21 @@ def _of(kind: str, value: str) -> str:
     return TYPES[kind].replace("x", value) if kind != "BLOB" else f"encode('b' || {value})"
 
 
-def _touched(con: duckdb.DuckDBPyConnection, kinds: list[str], rng: random.Random) -> pa.Table:
-    held = ", ".join(f"({', '.join(str(rng.randrange(60)) for _ in kinds)})" for _ in range(25))
+def _touched(con: duckdb.DuckDBPyConnection, kinds: list[str], rng: random.Random, count: int) -> pa.Table:
+    held = ", ".join(f"({', '.join(str(rng.randrange(60)) for _ in kinds)})" for _ in range(count))
     columns = ", ".join(f"x{i}" for i in range(len(kinds)))
     values = ", ".join(f"({_of(kind, f'x{i}')})::{kind} AS k{i}" for i, kind in enumerate(kinds))
     return con.execute(f"SELECT DISTINCT {values} FROM (VALUES {held}) r({columns})").to_arrow_table()
 
 
 def _plainly(con: duckdb.DuckDBPyConnection, files: list[OpenFile], touched: pa.Table) -> dict[int, list[int]]:
-    con.register("wanted", touched)
+    con.execute("CREATE OR REPLACE TEMP TABLE wanted AS FROM touched")
     names = ", ".join(touched.column_names)
     found = con.execute(
         f"SELECT filename, file_row_number FROM read_parquet(?, filename = true, file_row_number = true)"
         f" WHERE ({names}) IN (SELECT ({names}) FROM wanted) ORDER BY ALL",
         [[each.path for each in files]],
     ).fetchall()
-    con.unregister("wanted")
     by_file = itertools.groupby(found, key=lambda row: row[0])
     ids = {each.path: each.file.id for each in files}
     return {ids[name]: [place for _, place in rows] for name, rows in by_file}
@@ -100,20 +101,28 @@ def _shown(found: dict[int, Any]) -> dict[int, list[int]]:
     return {number: lost.positions.tolist() for number, lost in found.items()}
 
 
-@pytest.mark.parametrize("kinds", [[kind] for kind in TYPES] + [["BIGINT", "VARCHAR"], ["UUID", "DATE", "INTEGER"]])
+KINDS = [
+    *([kind] for kind in TYPES),
+    *([kind, other] for kind in TYPES for other in ("DOUBLE", "BLOB") if kind != other),
+    ["BIGINT", "VARCHAR"],
+    ["UUID", "DATE", "INTEGER"],
+]
+"""Keys of one column, with a column whose files are always scanned, and of several that are remembered."""
+
+
+@pytest.mark.parametrize("kinds", KINDS)
 def test_what_is_remembered_read_whole_and_scanned_is_found_alike(
     con: duckdb.DuckDBPyConnection, known: LakeMemory, tmp_path: Path, kinds: list[str]
 ) -> None:
     rng = random.Random(str(kinds))
     files = _written(con, tmp_path, kinds, rng)
     keys = [_key(number, kind, prunes=kind not in ("DOUBLE", "BLOB")) for number, kind in enumerate(kinds)]
-    for _ in range(4):
-        touched = _touched(con, kinds, rng)
+    for count in (25, 2_000, 25):  # a join builds its table of the smaller side, and filters the other one's scan
+        touched = _touched(con, kinds, rng, count)
         right = _plainly(con, files, touched)
         in_memory = find_positions(files, Touched(con, touched), keys, known, nulls=False)
-        con.register("scanned", touched)
+        con.execute("CREATE OR REPLACE TEMP TABLE scanned AS FROM touched")
         scanned = find_positions(files, Touched(con, None, "scanned"), keys, known, nulls=False)
-        con.unregister("scanned")
         assert _shown(in_memory) == _shown(scanned) == right
     assert (len(known.memory) > 0) is all(positions.remembers(key.field) for key in keys)
 
