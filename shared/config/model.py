@@ -11,6 +11,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from shared.contracts.messages import LakeRef, Name, SeedMode
+from shared.contracts.upkeep import UpkeepOverride
 
 PLACEHOLDER = "{routing_value}"
 
@@ -64,17 +65,8 @@ class Routing(Section):
         return not self.key_columns
 
 
-class DestinationUpkeep(Section):
-    """What of ``upkeep`` one destination has for itself."""
-
-    compact_after_applies: int | None = Field(default=None, ge=0)
-    clean_after: str | None = None
-    expire_after: str | None = None
-    keep_snapshots: int | None = Field(default=None, ge=1)
-    orphans_after: str | None = None
-    whole_lake: bool | None = None
-    most_files: int | None = Field(default=None, ge=1)
-    most_snapshots: int | None = Field(default=None, ge=1)
+class DestinationUpkeep(UpkeepOverride, Section):
+    """What of ``upkeep`` one destination has for itself, as a section of the file."""
 
 
 class Upkeep(Section):
