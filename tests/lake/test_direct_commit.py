@@ -16,6 +16,7 @@ from services.applier.model.task import Limits
 from services.applier.worker import worker_state
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.messages import CommitPath, ItemKind, Outcome, Progress
+from shared.contracts.upkeep import TableWear
 from shared.lake import postgres_connections
 from shared.lake.direct import catalogs
 from shared.lake.direct.batch import Commit
@@ -83,6 +84,22 @@ def test_a_change_is_committed_directly_and_its_stamp_says_so(rig: ApplyRig) -> 
     assert rig.rows("a") == rig.expected("a")
     (said,) = rig.look("a", "SELECT commit_extra_info FROM dst.snapshots() ORDER BY snapshot_id DESC LIMIT 1")
     assert '"commit": "direct"' in said[0]
+
+
+@EVERY_CATALOG
+def test_a_commit_tells_what_a_compaction_would_replace(rig: ApplyRig) -> None:
+    told = [
+        changed(rig).wear,  # three of the ten rows move to a file of their own
+        changed(rig).wear,  # which ends, and so again
+        changed(rig, "INSERT INTO src.main.t VALUES (100, 'a', 'new')").wear,
+        changed(rig, "DELETE FROM src.main.t WHERE id = 9").wear,
+    ]
+    expected = [(1, 10, 3), (1, 10, 3), (3, 11, 3), (3, 10, 4)]
+    assert [each and (each.files, each.rows, each.dead_rows) for each in told] == expected
+    rig.run(ItemKind.UPKEEP, "a", expected=rig.head, after=rig.head, through=rig.head)
+    assert changed(rig, "INSERT INTO src.main.t VALUES (101, 'a', 'new')").wear == TableWear(
+        files=2, rows=11, dead_rows=0
+    ), "what upkeep merged, and the commit's own file"
 
 
 @pytest.mark.timeout(60)

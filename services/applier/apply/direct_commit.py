@@ -20,6 +20,7 @@ from services.applier.apply import direct_files, direct_look, fence
 from services.applier.apply.change import Applied, Change
 from services.applier.apply.decide import Cursor, Decision, decide
 from services.applier.apply.direct_look import Declined, Look, cursor_of
+from services.applier.apply.table_wear import wear_of
 from services.applier.model.task import Target
 from shared.contracts.errors import DestinationError
 from shared.contracts.messages import CommitPath, Outcome
@@ -153,7 +154,7 @@ class DirectApplier:
         counted = None if change.target.item.rows_applied is None else change.target.item.rows_applied + net
         return Applied(
             Outcome.APPLIED, change.through, change.through, written.deleted_rows, inserted, rows_applied=counted,
-            commit=CommitPath.DIRECT,
+            commit=CommitPath.DIRECT, wear=wear_of(look.state.files, written),
         )  # fmt: skip
 
     def _resolve(
