@@ -1,7 +1,7 @@
 """Spark jobs: one single stage for a group of items, whose tasks read, resolve and apply their own destinations.
 
 Spark's Python workers are kept warm between jobs: what they have attached, and DuckDB itself, outlives one.
-A lake goes to the same of a job's shares each time, and a worker to the share whose lakes it has open (``claim``).
+A lake goes to the same of a job's shares each time, and a worker to the share whose lakes it knows (``claim``).
 On this machine answers come while their job goes on; from executors elsewhere with its end.
 """
 

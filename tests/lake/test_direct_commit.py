@@ -13,8 +13,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from services.applier.model.task import Limits
+from services.applier.model.task import Limits, SourceTable, Task
 from services.applier.worker import worker_state
+from services.applier.worker.spark_task import count_known
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.messages import CommitPath, ItemKind, Outcome, Progress
 from shared.contracts.upkeep import TableWear
@@ -102,6 +103,19 @@ def test_a_commit_tells_what_a_compaction_would_replace(rig: ApplyRig) -> None:
     assert changed(rig, "INSERT INTO src.main.t VALUES (101, 'a', 'new')").wear == TableWear(
         files=2, rows=11, dead_rows=0
     ), "what upkeep merged, and the commit's own file"
+
+
+@EVERY_CATALOG
+def test_a_worker_prefers_destinations_to_which_it_has_committed_directly(rig: ApplyRig) -> None:
+    """It remembers their files, and has attached none of their lakes."""
+    worker_state.forget()
+    before = rig.target("a", ItemKind.PROBE)
+    rig.sql("UPDATE src.main.t SET v = v || '!'")
+    task = Task(ItemKind.CHANGES, SourceTable(rig.source, "main", "t", rig.routing), (before,), rig.limits)
+    assert count_known(task) == 0
+    rig.changes(before.item.through, "a")
+    assert not worker_state.worker(rig.limits).pool.has_open(rig.lake("a"))
+    assert count_known(task) == 1
 
 
 @pytest.mark.timeout(60)

@@ -77,6 +77,10 @@ class DirectApplier:
         except (duckdb.Error, psycopg.Error, OSError) as error:
             raise classify(error, f"reading the cursor of {target.destination.key}") from None
 
+    def knows(self, target: Target) -> bool:
+        """Whether the target's table is remembered."""
+        return self._lakes.structure(direct_look.key_of(target)) is not None
+
     def close(self) -> None:
         self._lakes.close()
 

@@ -47,10 +47,14 @@ class Look:
     files: tuple[positions.OpenFile, ...]
 
 
+def key_of(target: Target) -> TableKey:
+    cursor, data = tables_of(target.destination)
+    return target.lake, data, cursor
+
+
 def look_at(lakes: DirectLakes, lake: DirectLake, target: Target, change: Change | None = None) -> Look:
     """``change`` is what is to be committed on it, if anything. TLA: ``LookDirect``."""
-    cursor, data = tables_of(target.destination)
-    key = (lake.lake, data, cursor)
+    key = key_of(target)
     reading = None if change is None else change.reading
     columns = None if reading is None else [(each.name, each.type) for each in reading.columns]
     for _ in range(LOOK_TRIES):

@@ -71,6 +71,10 @@ class Applier:
     def close(self) -> None:
         self._direct.close()
 
+    def knows(self, target: Target) -> bool:
+        """Whether another change of the target costs less here than where nothing was done for it yet."""
+        return self._pool.has_open(target.lake) or self._direct.knows(target)
+
     def keep_up(self, target: Target) -> Applied:
         """The target's upkeep, and what it came to (``Upkeeper``)."""
         return self._upkeeper.keep_up(target)

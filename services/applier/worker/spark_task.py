@@ -20,13 +20,14 @@ def run_choices(choices: Iterable[Choice]) -> Iterable[TaskResult]:
 
     Raises what ``claim`` raises, which ends the job.
     """
-    return run_tasks(claim(choice, _open_lakes_of) for choice in choices)
+    return run_tasks(claim(choice, count_known) for choice in choices)
 
 
-def _open_lakes_of(task: Task) -> int:
-    """How many lakes of a task's destinations this process has open."""
-    pool = worker(task.limits).pool
-    return sum(pool.has_open(target.lake) for target in task.targets)
+def count_known(task: Task) -> int:
+    """How many lakes of a task's destinations this process has open, or has committed to directly: it has what it
+    remembers of their files, and connections to their catalogs."""
+    applier = worker(task.limits).applier
+    return sum(applier.knows(target) for target in task.targets)
 
 
 def run_tasks(tasks: Iterable[Task]) -> Iterable[TaskResult]:
