@@ -19,8 +19,8 @@ from services.control.store.pipeline_store import PipelineStore
 from services.control.store.registry import Held, Registry
 from shared.config.model import Config
 from shared.config.pipeline_files import PipelineFiles
-from shared.contracts.errors import DependencyError
-from shared.contracts.messages import Destination, PipelineDocument, Progress, UnreadableMessage
+from shared.contracts.errors import DependencyError, UnreadableMessage
+from shared.contracts.messages import Destination, PipelineDocument, Progress
 from shared.contracts.reports import parse_progress
 from shared.kafka.follower import Follower
 from shared.kafka.record import Record, keyed_message

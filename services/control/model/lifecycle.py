@@ -31,6 +31,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from shared.config.path_overlap import Claim, claim_of
+from shared.contracts.errors import Error
 from shared.contracts.messages import (
     ADOPTABLE,
     DesiredState,
@@ -107,7 +108,7 @@ class Revision:
     author: str | None = None
 
 
-class Refused(Exception):
+class Refused(Error):
     """What a destination's state does not allow. ``type`` is a key of ``services.control.model.problems.KINDS``."""
 
     def __init__(self, kind: str, message: str, hint: str) -> None:

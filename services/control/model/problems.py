@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from shared.contracts.errors import Error
+
 PAGE = "/docs/errors"
 """Where control itself serves the explanations; a problem's ``type`` is this and the kind behind a #."""
 
@@ -155,7 +157,7 @@ class FieldError:
     kind: str = "invalid"
 
 
-class InvalidEntry(Exception):
+class InvalidEntry(Error):
     """What was sent can't be used; with everything that is wrong with it."""
 
     def __init__(self, faults: list[FieldError]) -> None:

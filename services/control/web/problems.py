@@ -15,7 +15,7 @@ from starlette.routing import Match
 
 from services.control.model.lifecycle import Refused
 from services.control.model.problems import BY_STATUS, KINDS, uri
-from shared.contracts.errors import DependencyError, ViaduckError
+from shared.contracts.errors import DependencyError, Error, ViaduckError
 
 MEDIA_TYPE = "application/problem+json"
 METHODS = ("GET", "PUT", "POST", "DELETE")
@@ -72,7 +72,7 @@ class ProblemDocument(BaseModel):
     fields: list[FieldProblem] = []
 
 
-class Problem(Exception):
+class Problem(Error):
     """Raised by a route: answered as a problem document. ``kind`` is a key of ``KINDS``."""
 
     def __init__(

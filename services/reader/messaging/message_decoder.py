@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from shared.contracts.messages import Destination, Progress, UnreadableMessage
+from shared.contracts.errors import UnreadableMessage
+from shared.contracts.messages import Destination, Progress
 from shared.contracts.reports import Frontier, parse_progress
 from shared.kafka.record import Record, keyed_message
 from shared.kafka.topics import Topics
