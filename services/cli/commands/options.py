@@ -73,7 +73,7 @@ class Call:
 
     @property
     def pipeline(self) -> str:
-        """The one that the options select."""
+        """The pipeline that the options select."""
         found = self.pipelines
         if len(found) != 1:
             raise typer.BadParameter(f"choose one of {', '.join(found) or 'none'}", param_hint="--pipeline")
