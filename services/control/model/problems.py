@@ -160,6 +160,9 @@ class FieldError:
 class InvalidEntry(Error):
     """What was sent can't be used; with everything that is wrong with it."""
 
+    hint = ""
+    """What is wrong with each field says what to write instead."""
+
     def __init__(self, faults: list[FieldError]) -> None:
         super().__init__("; ".join(f"{fault.path}: {fault.message}" for fault in faults))
         self.faults = faults
