@@ -164,6 +164,11 @@ class PipelineDocument(Message):
     """The keys of a file that are the pipeline's own. No secrets: only the names of variables and files."""
 
     @property
+    def order(self) -> int:
+        """The highest of a pipeline is what holds."""
+        return self.version
+
+    @property
     def key(self) -> str:
         return self.pipeline
 

@@ -31,6 +31,7 @@ PURE = (
     "shared/contracts/ranges.py",
     "shared/contracts/errors.py",
     "shared/contracts/digest.py",
+    "shared/contracts/latest.py",
     "services/applier/apply/decide.py",
     "services/applier/model/grouping.py",
     "services/applier/model/admission.py",
