@@ -67,9 +67,9 @@ def expire(
 
 
 def _seconds(text: str | None, option: str) -> float | None:
-    from services.cli.expire.plan import seconds
+    from shared.contracts.upkeep import duration_s
 
     try:
-        return None if text is None else seconds(text)
+        return None if text is None else duration_s(text)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint=option) from None
