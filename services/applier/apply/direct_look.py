@@ -14,6 +14,7 @@ from services.applier.apply.decide import Cursor
 from services.applier.apply.table_options import tables_of
 from services.applier.model.task import Target
 from shared.config.catalogs import ResolvedLake
+from shared.contracts.errors import Error
 from shared.lake.attach import is_beside
 from shared.lake.catalog_query import Question
 from shared.lake.direct import files, paths, positions
@@ -28,7 +29,7 @@ LOOK_TRIES = 3
 """Tables of inlined rows come and go without a new schema version; each such look is repeated."""
 
 
-class Declined(Exception):
+class Declined(Error):
     """The extension has to commit, or to answer."""
 
     def __init__(self, reason: Reason | None) -> None:
