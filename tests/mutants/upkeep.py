@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from services.applier import upkeep_planner
-from services.applier.apply import content, fenced_expiry
+from services.applier.apply import content, fenced_expiry, table_wear
 from services.applier.model.upkeep_exclusion import UpkeepExclusion
+from services.reader.planner import compaction
 from shared.lake import upkeep
 from tests.mutants.mistake import Mistake, put
 
@@ -41,6 +45,20 @@ def _beside_changes() -> None:
     put(UpkeepExclusion, "take", lambda _, __, keys: frozenset(keys))
 
 
+def _compact_what_cannot_be() -> None:
+    right = compaction.worn
+    put(compaction, "worn", lambda wear, *told: replace(right(wear, *told), left=compaction.Left()))
+
+
+def _old_deletes_are_no_wear() -> None:
+    right = table_wear.wear_of
+
+    def wear_of(files: Any, written: Any) -> Any:
+        return right([replace(each, deletes=()) for each in files], written)
+
+    put(table_wear, "wear_of", wear_of)
+
+
 MISTAKES = (
     Mistake("bare-expiry", "expiry writes to no cursor", _expire_bare,
             (STEPS, "-k", "from_before_an_expiry and postgres")),
@@ -56,4 +74,8 @@ MISTAKES = (
             (STEPS, "-k", "rows_that_an_upkeep_changes and sqlite")),
     Mistake("upkeep-beside-changes", "upkeep runs beside changes of the destination", _beside_changes,
             ("tests/fast/applier/model/test_upkeep_exclusion.py",)),
+    Mistake("compact-again", "what a compaction left asks for another one at once", _compact_what_cannot_be,
+            ("tests/fast/reader/planner/test_compaction.py",)),
+    Mistake("wear-without-old-deletes", "rows that were deleted earlier do not ask for a compaction",
+            _old_deletes_are_no_wear, ("tests/fast/applier/apply/test_table_wear.py",)),
 )  # fmt: skip
