@@ -69,9 +69,12 @@ def require_all(came: int, counted: int, what: str) -> None:
 
 
 @contextlib.contextmanager
-def rows_of(con: duckdb.DuckDBPyConnection, reading: Reading, number: int, count: int) -> Iterator[str]:
-    """What ``con`` can scan once for the rows of a destination, in the reading's columns."""
-    with _incoming(con, reading, ROWS, number, count) as found:
+def rows_of(
+    con: duckdb.DuckDBPyConnection, reading: Reading, number: int, count: int, few: pa.Table | None = None
+) -> Iterator[str]:
+    """What ``con`` can scan once for the rows of a destination, in the reading's columns. ``few``: these rows, where
+    they were fetched already."""
+    with _incoming(con, reading, ROWS, number, count, few) as found:
         yield found
 
 
@@ -134,8 +137,10 @@ def _asking(reading: Reading, query: str) -> Iterator[duckdb.DuckDBPyConnection]
 
 
 @contextlib.contextmanager
-def _incoming(con: duckdb.DuckDBPyConnection, reading: Reading, kind: str, number: int, count: int) -> Iterator[str]:
-    few = _in_memory(reading, kind, number, count)
+def _incoming(
+    con: duckdb.DuckDBPyConnection, reading: Reading, kind: str, number: int, count: int, few: pa.Table | None = None
+) -> Iterator[str]:
+    few = _in_memory(reading, kind, number, count) if few is None else few
     if few is not None:
         with _registered(con, reading, few) as found:
             yield found

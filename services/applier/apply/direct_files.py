@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pyarrow as pa
+
 from services.applier.apply.carry import few_rows_of, require_all, rows_of, touched_of
 from services.applier.apply.change import Change
 from services.applier.apply.direct_look import Declined, Look, keys_of
@@ -25,11 +27,13 @@ def write(lake: DirectLake, change: Change, look: Look) -> Written:
     if not change.counts.upserts:
         return written
     try:
-        with rows_of(lake.con, reading, change.number, change.counts.upserts) as rows:
+        few = few_rows_of(reading, change.number, change.counts.upserts)
+        with rows_of(lake.con, reading, change.number, change.counts.upserts, few) as rows:
             data = files.write_data(lake.con, look.folder, rows, look.structure.fields)
         written = replace(written, data=data)
         require_all(data.records, change.counts.upserts, "rows")
-        _remember(lake, change, reading, look, data)
+        if few is not None:
+            _remember(lake, few, reading, look, data)
     except BaseException:
         store.remove(lake.lake, look.folder, written.names)
         raise
@@ -48,10 +52,9 @@ def _write_deletes(lake: DirectLake, change: Change, reading: Reading, look: Loo
     return files.write_deletes(lake.con, where, look.files, found, look.state.snapshot.id + 1, lake.known)
 
 
-def _remember(lake: DirectLake, change: Change, reading: Reading, look: Look, data: NewDataFile) -> None:
-    """The next apply of the worker need not read the keys of this one's file."""
-    rows = few_rows_of(reading, change.number, change.counts.upserts)
-    if rows is not None and reading.keys:
+def _remember(lake: DirectLake, rows: pa.Table, reading: Reading, look: Look, data: NewDataFile) -> None:
+    """The next apply of the worker need not read the keys of this one's file, which was written of ``rows``."""
+    if reading.keys:
         fields = {field.name.lower(): field for field in look.structure.fields}
         wanted = [fields[name.lower()] for name in reading.keys]
         positions.keep_keys(rows, look.folder + data.name, wanted, lake.known)

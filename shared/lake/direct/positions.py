@@ -114,7 +114,11 @@ def find_positions(
 
 
 def _losing(file: OpenFile, found: Positions, dead: Dead) -> tuple[int, Losing]:
-    return file.file.id, Losing(np.setdiff1d(found, dead.positions), dead)
+    found = np.unique(found)
+    if len(dead.positions):
+        places = np.minimum(np.searchsorted(dead.positions, found), len(dead.positions) - 1)
+        found = found[dead.positions[places] != found]
+    return file.file.id, Losing(found, dead)
 
 
 @contextlib.contextmanager

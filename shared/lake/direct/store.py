@@ -22,7 +22,8 @@ def write(con: duckdb.DuckDBPyConnection, path: str, content: bytes) -> tuple[in
     if "://" in path:
         con.execute(f"COPY (SELECT CAST(? AS BLOB)) TO {literal(path)} (FORMAT blob)", [content]).fetchall()
     else:
-        Path(path).write_bytes(content)
+        with open(path, "wb") as file:  # noqa: PTH123 - to make a Path takes as long as to write the file
+            file.write(content)
     mark = content[-FOOTER_MARK_BYTES:]
     return len(content), int.from_bytes(mark[:4], "little")
 

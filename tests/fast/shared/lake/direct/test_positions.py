@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from shared.config.catalogs import ResolvedLake
 from shared.lake.column_history import Field
 from shared.lake.direct import positions
-from shared.lake.direct.file_memory import NOBODY, FileMemory, LakeMemory
+from shared.lake.direct.file_memory import NOBODY, Dead, FileMemory, LakeMemory
 from shared.lake.direct.positions import Key, OpenFile, Touched, find_positions
 from shared.lake.direct.state import DataFile
 
@@ -125,6 +128,14 @@ def test_what_is_remembered_read_whole_and_scanned_is_found_alike(
         scanned = find_positions(files, Touched(con, None, "scanned"), keys, known, nulls=False)
         assert _shown(in_memory) == _shown(scanned) == right
     assert (len(known.memory) > 0) is all(positions.remembers(key.field) for key in keys)
+
+
+@given(st.lists(st.integers(0, 20)), st.sets(st.integers(0, 20)))
+def test_rows_that_are_deleted_already_are_not_deleted_again(found: list[int], deleted: set[int]) -> None:
+    file = OpenFile(DataFile(7, "7", True, 21, 1_000, True, (), ()), "7", "7-delete")
+    gone = np.array(sorted(deleted), dtype=np.int64)
+    number, losing = positions._losing(file, np.array(found, dtype=np.int64), Dead(gone, gone))
+    assert (number, losing.positions.tolist()) == (7, sorted(set(found) - deleted))
 
 
 def test_remembered_files_are_not_read_again_and_replaced_ones_are(
