@@ -66,6 +66,8 @@ class ResolvedLake:
     properties: Mapping[str, str] = field(default_factory=dict, hash=False)
     untrusted: bool = False
     """No file of the operator's declares it: nothing of what surrounds this process goes with it."""
+    encrypted: bool = False
+    """Its files are encrypted if it is created; of a lake that is there it says nothing."""
 
     @property
     def sqlite_file(self) -> Path | None:

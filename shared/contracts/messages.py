@@ -22,6 +22,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from shared.contracts.layout import TableLayout
 from shared.contracts.ranges import NOT_SEEDED, Range
 
 VERSION: Final = 1
@@ -134,6 +135,8 @@ class Destination(Message):
     """For a control that lost its registry; other services ignore it."""
     removed: bool = False
     """It is gone; what it wrote stays."""
+    layout: TableLayout | None = None
+    """Of the table that a seed creates; None where nothing was ever said of it."""
     registry: Count = 0
     """When the registry that says so began with this pipeline, in milliseconds since 1970: a later one knows better."""
     version: Count = 0
@@ -276,6 +279,8 @@ class Progress(Message):
     """Rows deleted and inserted over the destination's life, as its cursor counts them."""
     seconds: dict[str, float] = {}
     """Wall time by phase: ``feed``, ``state``, ``apply``, ``total``."""
+    layout: TableLayout | None = None
+    """For a seed that set the layout of its table: which one. Only where the destination says something of it."""
     commit: CommitPath | None = None
     """For ``applied``: who committed."""
     commit_reason: str | None = None

@@ -8,6 +8,7 @@ from datetime import datetime
 from services.applier.apply import fence
 from services.applier.apply.reading import Counts, Reading
 from services.applier.model.task import Target
+from shared.contracts.layout import TableLayout
 from shared.contracts.messages import CommitPath, ItemKind, Outcome
 from shared.lake.catalog import TableInfo
 from shared.lake.direct.eligibility import Reason
@@ -26,6 +27,8 @@ class Applied:
     generation: int | None = None
     commit: CommitPath | None = None
     reason: Reason | None = None
+    layout: TableLayout | None = None
+    """What a seed set; None where the table kept what it had, or nothing is said of it."""
 
 
 @dataclass

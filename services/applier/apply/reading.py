@@ -12,6 +12,7 @@ from datetime import datetime
 import duckdb
 
 from shared.contracts.errors import DestinationError, ViaduckError
+from shared.lake.arrangement import Arrangement
 from shared.lake.catalog import Column, TableInfo
 from shared.lake.engine import release
 from shared.lake.pruning import PLAIN, Layout, comparison, may_prune
@@ -53,6 +54,8 @@ class Reading:
     refused: dict[int, ViaduckError] = field(default_factory=dict)
     times: Mapping[int, datetime] = field(default_factory=dict)
     """When the snapshots were committed that the items name, by the source's own clock; of those still retained."""
+    arrangement: Arrangement | None = None
+    """Of the source, where a destination is to have the same."""
     null_keys: bool = False
     row_bytes: float = 0.0
     """Of a row, on average."""

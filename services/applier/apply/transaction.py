@@ -22,14 +22,17 @@ from services.applier.apply.destination_lakes import DestinationLakes, roll_back
 from services.applier.apply.direct_commit import DirectApplier
 from services.applier.apply.in_doubt import committed_snapshot
 from services.applier.apply.lake_state import dropped_generation_in, held_rows, stored_cursor
+from services.applier.apply.lay_out import Keys, keys_of, lay_out, require_encrypted
 from services.applier.apply.maintenance import maintain
 from services.applier.apply.reading import Reading, key_not_unique
 from services.applier.apply.table_options import reload_options, settle, tables_of
 from services.applier.apply.unsupported_values import find_nul
 from services.applier.model.task import Limits, Target
 from shared.contracts.errors import DestinationError, ViaduckError
-from shared.contracts.messages import CommitPath, Outcome
+from shared.contracts.layout import TableLayout
+from shared.contracts.messages import CommitPath, Destination, Outcome
 from shared.contracts.ranges import NOT_SEEDED
+from shared.lake.arrangement import UNARRANGED
 from shared.lake.direct.eligibility import ALWAYS_BY_EXTENSION, Reason
 from shared.lake.direct.lakes import DirectLakes
 from shared.lake.engine import release
@@ -231,11 +234,29 @@ class Applier:
         con.execute(NEVER_INLINED)
         if held is not None:
             _require_carried(change, _layout(con, lake, change))
-        table_schema.prepare_seed(con, lake.alias, destination, reading.columns, held, ours=seen is not None)
+        require_encrypted(destination.layout, encrypted=_is_encrypted(lake, destination.layout))
+        keys = keys_of(destination.layout, reading.columns, reading.arrangement)
+        created = table_schema.prepare_seed(con, lake.alias, destination, reading.columns, held, ours=seen is not None)
+        laid_out = self._lay_out(con, lake, change, keys, created=created)
         deleted = held or 0
         inserted = self._insert(con, lake, change, reading)
         self._stamp(con, lake, change, token, NOT_SEEDED if seen is None else seen.position, deleted, inserted)
-        return Applied(Outcome.APPLIED, change.through, change.through, deleted, inserted, rows_applied=rows)
+        done = Applied(Outcome.APPLIED, change.through, change.through, deleted, inserted, rows_applied=rows)
+        return replace(done, layout=destination.layout if laid_out else None)
+
+    def _lay_out(
+        self, con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change, keys: Keys, *, created: bool
+    ) -> bool:
+        """Set the layout of the empty table, unless it was there and has one, which is its owner's; whether it has the
+        declared one now."""
+        destination, reading = change.target.destination, change.reading
+        if not created and any(keys) and _is_laid_out(lake, destination):
+            return False
+        partitioned = frozenset(part.column.lower() for part in keys[0])
+        if reading is not None:
+            _require_written(change, reading, partitioned)
+        lay_out(con, table_schema.table_path(lake.alias, destination), keys)
+        return created or any(map(bool, keys))
 
     def _delete(
         self, con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change, reading: Reading, layout: Layout
@@ -342,7 +363,23 @@ def _layout(con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change) -> L
 
 def _require_carried(change: Change, layout: Layout) -> None:
     """Raises ``value_not_carried`` for a text that a table so partitioned can't hold."""
-    if layout.partitioned and change.reading is not None and change.counts.upserts:
-        refused = find_nul(change.reading, change.number, layout.partitioned)
+    if change.reading is not None:
+        _require_written(change, change.reading, layout.partitioned)
+
+
+def _require_written(change: Change, reading: Reading, partitioned: frozenset[str]) -> None:
+    """The same of columns that it is, or is to be, partitioned by."""
+    if partitioned and change.counts.upserts:
+        refused = find_nul(reading, change.number, partitioned)
         if refused is not None:
             raise refused
+
+
+def _is_encrypted(lake: OpenLake, layout: TableLayout | None) -> bool:
+    return layout is not None and layout.encrypted and lake.catalog.is_encrypted()
+
+
+def _is_laid_out(lake: OpenLake, destination: Destination) -> bool:
+    """Whether the table that was there before this transaction is partitioned or sorted."""
+    at = lake.catalog.head().snapshot
+    return lake.catalog.arrangement(destination.schema_name, destination.table, at) != UNARRANGED

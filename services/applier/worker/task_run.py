@@ -405,6 +405,7 @@ class Run:
                 "upserted": counts.upserts,
                 "inserted": applied.inserted,
                 "rows_applied": applied.rows_applied,
+                "layout": applied.layout,
                 "commit": applied.commit,
                 "commit_reason": applied.reason,
                 "seconds": {phase: round(spent, 6) for phase, spent in phases.items()},

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from services.control.model.lifecycle import Declared, Registered, Revision
+from shared.contracts.layout import NO_LAYOUT
 from shared.contracts.messages import ADOPTABLE, Destination, LakeRef, Progress, SeedMode
 
 NOT_KEPT = (
@@ -121,6 +122,7 @@ def _declared(said: Destination, slice_of: str, identity: str | None) -> Declare
         table=said.table,
         seed_mode=said.seed_mode,
         slice_of=slice_of,
+        layout=said.layout or NO_LAYOUT,
     )
 
 

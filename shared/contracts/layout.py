@@ -1,0 +1,22 @@
+"""How the table of a destination is to be laid out, as a file, an operator and messages say it."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+SAME = "same"
+"""In place of a list of columns: as the source's table."""
+
+
+class TableLayout(BaseModel):
+    """The texts are a list of columns and transforms (``shared.config.table_layout``), ``SAME``, or empty for none."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    partitioned_by: str = ""
+    sorted_by: str = ""
+    encrypted: bool = False
+    """The lake is created with encrypted files; one that is there already has to have them."""
+
+
+NO_LAYOUT = TableLayout()

@@ -1,0 +1,189 @@
+"""Destinations whose tables are partitioned, sorted or encrypted as the configuration says, through a whole life."""
+
+from __future__ import annotations
+
+import pytest
+
+from services.cli.verify.comparison import Finding, Origin, Subject, compare_all
+from shared.contracts.layout import TableLayout
+from shared.contracts.messages import ItemKind, Outcome, Progress, SeedMode
+from tests.lake.conftest import MakeRig
+from tests.lake.rig import EVERY_CATALOG, ApplyRig
+
+META = "__ducklake_metadata_dst"
+PARTS = f"""
+    SELECT c.transform, k.column_name FROM {META}.ducklake_partition_info p
+    JOIN {META}.ducklake_table t ON t.table_id = p.table_id AND t.end_snapshot IS NULL AND t.table_name = 't'
+    JOIN {META}.ducklake_partition_column c ON c.partition_id = p.partition_id
+    JOIN {META}.ducklake_column k ON k.column_id = c.column_id AND k.table_id = t.table_id AND k.end_snapshot IS NULL
+    WHERE p.end_snapshot IS NULL ORDER BY c.partition_key_index"""
+ORDER = f"""
+    SELECT e.expression, e.sort_direction, e.null_order FROM {META}.ducklake_sort_info p
+    JOIN {META}.ducklake_table t ON t.table_id = p.table_id AND t.end_snapshot IS NULL AND t.table_name = 't'
+    JOIN {META}.ducklake_sort_expression e ON e.sort_id = p.sort_id
+    WHERE p.end_snapshot IS NULL ORDER BY e.sort_key_index"""
+FILES = f"""
+    SELECT f.partition_id, f.encryption_key FROM {META}.ducklake_data_file f
+    JOIN {META}.ducklake_table t ON t.table_id = f.table_id AND t.table_name = 't' AND t.end_snapshot IS NULL"""
+
+BY_TIME = TableLayout(partitioned_by='year("T s"), month("T s")', sorted_by='"T s" DESC NULLS FIRST, v')
+WHOLE = BY_TIME.model_copy(update={"encrypted": True})
+SAME = TableLayout(partitioned_by="same", sorted_by="same")
+
+
+@pytest.fixture
+def rig(make_rig: MakeRig) -> ApplyRig:
+    made = make_rig()
+    made.sql(
+        'CREATE TABLE src.main.t (id BIGINT, tenant VARCHAR, "T s" TIMESTAMP, v VARCHAR)',
+        "INSERT INTO src.main.t SELECT i, 'a', TIMESTAMP '2024-01-15' + to_days(i * 9), 'v' || (i % 7)"
+        " FROM range(100) r(i)",
+        "INSERT INTO src.main.t VALUES (1000, 'a', NULL, NULL), (1001, 'b', NULL, 'b')",
+    )
+    return made
+
+
+def change(rig: ApplyRig, sql: str) -> Progress:
+    position = rig.head
+    rig.sql(sql)
+    (done,) = rig.changes(position, "a")
+    assert (done.outcome, done.error) == (Outcome.APPLIED, None)
+    return done
+
+
+def seeded(rig: ApplyRig, **changed: object) -> Progress:
+    rig.add("a", **changed)
+    (done,) = rig.seed("a")
+    return done
+
+
+@EVERY_CATALOG
+@pytest.mark.parametrize("layout", [BY_TIME, WHOLE], ids=["plain", "encrypted"])
+def test_a_table_of_ours_is_laid_out_from_its_first_file_on(rig: ApplyRig, layout: TableLayout) -> None:
+    done = seeded(rig, layout=layout)
+    assert (done.outcome, done.layout) == (Outcome.APPLIED, layout)
+    assert rig.look("a", PARTS) == [("year", "T s"), ("month", "T s")]
+    assert rig.look("a", ORDER) == [('"T s"', "DESC", "NULLS_FIRST"), ("v", "ASC", "NULLS_LAST")]
+    for sql in (
+        "UPDATE src.main.t SET v = 'changed' WHERE id % 10 = 3",
+        "UPDATE src.main.t SET \"T s\" = TIMESTAMP '2031-05-05' WHERE id % 10 = 4",
+        "DELETE FROM src.main.t WHERE id < 20",
+        "INSERT INTO src.main.t SELECT i, 'a', TIMESTAMP '2020-01-15' + to_days(i), NULL FROM range(200, 220) r(i)",
+    ):
+        reason = change(rig, sql).commit_reason
+        assert reason == ("encrypted" if layout.encrypted else "partitioned")
+    files = rig.look("a", FILES)
+    assert all(part is not None and (key is not None) == layout.encrypted for part, key in files)
+    assert len({part for part, _ in files}) == 1
+    at = rig.head
+    (kept,) = rig.run(ItemKind.UPKEEP, "a", expected=at, after=at, through=at)
+    assert kept.error is None
+    (probed,) = rig.run(ItemKind.PROBE, "a")
+    assert (probed.outcome, probed.error) == (Outcome.ALREADY_APPLIED, None)
+    assert rig.rows("a") == rig.expected("a")
+    subject = Subject("p", "a", "a", rig.lake("a"), "main", "t", SeedMode.SCAN)
+    (verdict,) = compare_all(Origin(rig.source, "main", "t", rig.routing), [subject])
+    assert verdict.finding is Finding.EQUAL, verdict
+
+
+@EVERY_CATALOG
+def test_the_same_layout_is_the_source_s_at_the_seed(rig: ApplyRig) -> None:
+    rig.sql(
+        'ALTER TABLE src.main.t SET PARTITIONED BY (tenant, year("T s"))',
+        'ALTER TABLE src.main.t SET SORTED BY (v DESC, "T s")',
+    )
+    assert seeded(rig, layout=SAME).outcome is Outcome.APPLIED
+    assert rig.look("a", PARTS) == [("identity", "tenant"), ("year", "T s")]
+    assert rig.look("a", ORDER) == [("v", "DESC", "NULLS_LAST"), ('"T s"', "ASC", "NULLS_LAST")]
+    change(rig, "UPDATE src.main.t SET v = 'changed' WHERE id % 10 = 3")
+    assert rig.rows("a") == rig.expected("a")
+
+
+@pytest.mark.parametrize(
+    ("layout", "statement"),
+    [
+        ({"partitioned_by": "same"}, "SET PARTITIONED BY (bucket(4, id))"),
+        ({"sorted_by": "same"}, "SET SORTED BY (lower(v))"),
+    ],
+)
+def test_what_of_the_source_is_not_set_at_a_destination_parks_its_seed(
+    rig: ApplyRig, layout: dict[str, str], statement: str
+) -> None:
+    rig.sql(f"ALTER TABLE src.main.t {statement}")
+    done = seeded(rig, layout=TableLayout.model_validate(layout))
+    assert done.outcome is Outcome.PARKED
+    assert done.error is not None
+    assert (done.error.type, done.error.message.partition(":")[0]) == (
+        "invalid_destination",
+        f"layout.{next(iter(layout))}",
+    )
+
+
+@pytest.mark.parametrize(
+    ("layout", "said"),
+    [
+        ({"partitioned_by": "gone"}, "no column 'gone'"),
+        ({"partitioned_by": "year(v)"}, "v is VARCHAR, which has no year"),
+        ({"sorted_by": "gone DESC"}, "no column 'gone'"),
+        ({"partitioned_by": "v; DROP TABLE t"}, "is no list"),
+        ({"partitioned_by": "bucket(4, id)"}, "holds bucket()"),
+    ],
+)
+def test_a_layout_that_does_not_fit_the_source_parks_before_anything_is_written(
+    rig: ApplyRig, layout: dict[str, str], said: str
+) -> None:
+    done = seeded(rig, layout=TableLayout.model_validate(layout))
+    assert done.outcome is Outcome.PARKED
+    assert done.error is not None
+    assert done.error.type == "invalid_destination"
+    assert said in done.error.message
+    assert rig.look("a", f"SELECT count(*) FROM {META}.ducklake_table") == [(0,)]
+    assert seeded(rig, layout=TableLayout(), revision="2").outcome is Outcome.APPLIED
+
+
+def test_a_changed_layout_holds_from_the_next_reseed_on(rig: ApplyRig) -> None:
+    seeded(rig, layout=BY_TIME)
+    assert rig.add("a", layout=TableLayout(partitioned_by="v"), revision="2")
+    change(rig, "UPDATE src.main.t SET v = 'changed' WHERE id % 10 = 3")
+    assert rig.look("a", PARTS) == [("year", "T s"), ("month", "T s")]
+    rewound = seeded(rig, generation=2)
+    assert (rewound.outcome, rewound.layout) == (Outcome.APPLIED, None)
+    assert rig.look("a", PARTS) == [("year", "T s"), ("month", "T s")]
+    reseeded = seeded(rig, generation=3, replace=True)
+    assert (reseeded.outcome, reseeded.layout) == (Outcome.APPLIED, TableLayout(partitioned_by="v"))
+    assert rig.look("a", PARTS) == [("identity", "v")]
+    assert rig.look("a", ORDER) == []
+    assert rig.rows("a") == rig.expected("a")
+
+
+def test_the_layout_of_an_owner_is_left_alone(rig: ApplyRig) -> None:
+    seeded(rig)
+    rig.write("a", "ALTER TABLE dst.main.t SET PARTITIONED BY (v)")
+    change(rig, "UPDATE src.main.t SET v = 'changed' WHERE id % 10 = 3")
+    assert seeded(rig, generation=2, layout=BY_TIME).layout is None
+    assert rig.look("a", PARTS) == [("identity", "v")]
+    assert rig.rows("a") == rig.expected("a")
+
+
+def test_an_empty_table_of_an_owner_without_a_layout_gets_one(rig: ApplyRig) -> None:
+    rig.add("a", layout=BY_TIME)
+    rig.write("a", 'CREATE TABLE dst.main.t (id BIGINT, tenant VARCHAR, "T s" TIMESTAMP, v VARCHAR)')
+    assert seeded(rig).layout == BY_TIME
+    assert rig.look("a", PARTS) == [("year", "T s"), ("month", "T s")]
+
+
+@EVERY_CATALOG
+def test_a_lake_that_was_made_plain_is_not_taken_for_an_encrypted_one(rig: ApplyRig) -> None:
+    seeded(rig)
+    rig.add("a", layout=TableLayout(encrypted=True), generation=2, replace=True)
+    (done,) = rig.seed("a")
+    assert done.outcome is Outcome.PARKED
+    assert done.error is not None
+    assert "without encryption" in done.error.message
+
+
+def test_a_text_that_names_no_folder_parks_the_seed(rig: ApplyRig) -> None:
+    rig.sql("INSERT INTO src.main.t VALUES (7, 'a', NULL, 'x' || chr(0))")
+    done = seeded(rig, layout=TableLayout(partitioned_by="v"))
+    assert done.error is not None
+    assert done.error.type == "value_not_carried"
