@@ -52,6 +52,7 @@ WITHIN_THE_PROCESS = (
     "tests/fast/shared/config/test_documentation.py",
     "tests/fast/shared/config/test_lakes_that_travel.py",
     "tests/fast/shared/config/test_loading.py",
+    "tests/fast/shared/config/test_table_layout.py",
     "tests/fast/shared/config/test_mistakes.py",
     "tests/fast/shared/config/test_names.py",
     "tests/fast/shared/config/test_original.py",

@@ -18,5 +18,12 @@ class TableLayout(BaseModel):
     encrypted: bool = False
     """The lake is created with encrypted files; one that is there already has to have them."""
 
+    @property
+    def text(self) -> str:
+        """As the page and a status show it."""
+        parts = [f"partitioned by {self.partitioned_by}"] * bool(self.partitioned_by)
+        parts += [f"sorted by {self.sorted_by}"] * bool(self.sorted_by) + ["encrypted"] * self.encrypted
+        return "; ".join(parts) or "neither partitioned, sorted nor encrypted"
+
 
 NO_LAYOUT = TableLayout()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from services.cli.verify.comparison import Finding, Origin, Subject, compare_all
@@ -51,7 +53,7 @@ def change(rig: ApplyRig, sql: str) -> Progress:
     return done
 
 
-def seeded(rig: ApplyRig, **changed: object) -> Progress:
+def seeded(rig: ApplyRig, **changed: Any) -> Progress:
     rig.add("a", **changed)
     (done,) = rig.seed("a")
     return done
@@ -113,10 +115,8 @@ def test_what_of_the_source_is_not_set_at_a_destination_parks_its_seed(
     done = seeded(rig, layout=TableLayout.model_validate(layout))
     assert done.outcome is Outcome.PARKED
     assert done.error is not None
-    assert (done.error.type, done.error.message.partition(":")[0]) == (
-        "invalid_destination",
-        f"layout.{next(iter(layout))}",
-    )
+    assert done.error.type == "invalid_destination"
+    assert done.error.message.startswith(f"layout.{next(iter(layout))}: ")
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_a_lake_that_was_made_plain_is_not_taken_for_an_encrypted_one(rig: Apply
 
 
 def test_a_text_that_names_no_folder_parks_the_seed(rig: ApplyRig) -> None:
-    rig.sql("INSERT INTO src.main.t VALUES (7, 'a', NULL, 'x' || chr(0))")
+    rig.sql("INSERT INTO src.main.t VALUES (7000, 'a', NULL, 'x' || chr(0))")
     done = seeded(rig, layout=TableLayout(partitioned_by="v"))
     assert done.error is not None
     assert done.error.type == "value_not_carried"

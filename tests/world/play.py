@@ -88,6 +88,8 @@ def _live(
         receivers = _receivers(
             folder, source, life.mode, places, left_out=rng.randint(0, 1), encrypted=encrypts and rng.random() < 0.15
         )
+        if source.shape.layouts and rng.random() < 0.5:
+            _declare_layouts(rng, receivers, source.shape.layouts)
         transport = UnreliableTransport(rng, source, source_table(source.lake, source.shape), receivers, run, life.log)
         for step in life.history.steps:
             if isinstance(step, Recovery):
@@ -106,6 +108,16 @@ def _live(
         life.wrong += [*source.differences(), *transport.wrong, *map(str, found)]
     finally:
         source.close()
+
+
+def _declare_layouts(rng: Random, receivers: Sequence[Receiver], known: Sequence[str]) -> None:
+    """Declare layouts for some destinations; the last one has a lake of its own, which may be created encrypted."""
+    for receiver in receivers:
+        if rng.random() < 0.6:
+            alone = receiver is receivers[-1] and not receiver.promised.lake.exists
+            layout = declared_layout(rng, known, encrypted=alone and rng.random() < 0.4)
+            receiver.desired = receiver.desired.model_copy(update={"layout": layout})
+            receiver.lake = replace(receiver.lake, encrypted=layout.encrypted)
 
 
 def _recover(source: SourceLake, step: Recovery, transport: UnreliableTransport, *, stays_warm: bool) -> list[Past]:

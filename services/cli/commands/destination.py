@@ -67,6 +67,9 @@ def add(
     table: Annotated[str | None, typer.Option(help="Its table.")] = None,
     seed_mode: Annotated[str | None, typer.Option(help="scan, replay or latest.")] = None,
     name: Annotated[str | None, typer.Option(help="Display name.")] = None,
+    partitioned_by: Annotated[str | None, typer.Option(help="Of its table: same, or columns and transforms.")] = None,
+    sorted_by: Annotated[str | None, typer.Option(help="Of its table: same, or columns.")] = None,
+    encrypted: Annotated[bool | None, typer.Option(help="Whether its lake is created encrypted.")] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--property", metavar="NAME=VALUE", help="An S3 setting; may be repeated.")
     ] = None,
@@ -84,6 +87,9 @@ def add(
              "metadata_schema": metadata_schema, "data_path": data_path, "table": table, "seed_mode": seed_mode,
              "name": name}  # fmt: skip
     entry: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    layout = {"partitioned_by": partitioned_by, "sorted_by": sorted_by, "encrypted": encrypted}
+    if known := {key: value for key, value in layout.items() if value is not None}:
+        entry["layout"] = known
     entry["properties"] = dict(_pair(each) for each in set_ or [])
     asked = target(config, url)
     chosen = asked.pipeline(pipeline)

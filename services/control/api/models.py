@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidatorFunctio
 
 from services.control.model.declared import OF_A_LAKE, as_put
 from services.control.operations.destination_entry import EXAMPLE as ENTRY
-from services.control.operations.destination_entry import Entry
+from services.control.operations.destination_entry import Entry, EntryLayout
 from services.control.operations.long_operations import Operation
 from services.control.store.audit_log import Entry as TrailEntry
 from services.control.view.destination_status import EXAMPLE, PipelineStatus, Status, View, status
@@ -78,6 +78,7 @@ DETAIL: dict[str, Any] = {
         "properties": {"s3_region": "eu-central-1"}, "from_file": False, "from_defaults": False,
     },
     "schema": "main", "table": "events", "seed_mode": "scan", "rewound_to": 12,
+    "layout": {"partitioned_by": "year(ts)"},
 }  # fmt: skip
 """A destination, for OpenAPI, where FastAPI leaves out whatever is null."""
 
@@ -104,6 +105,8 @@ class Detail(Status):
     schema_name: str = Field(serialization_alias="schema")
     table: str
     seed_mode: SeedMode
+    layout: EntryLayout = EntryLayout()
+    """As it was put; what is left out is as the pipeline says."""
     rewound_to: int | None
 
 
@@ -123,6 +126,7 @@ class EntryShown(BaseModel):
     table: str | None = None
     properties: dict[str, str | bool | int | float] = {}
     seed_mode: str | None = None
+    layout: EntryLayout = EntryLayout()
 
 
 def detail(view: View, destination: str) -> Detail:
@@ -143,6 +147,7 @@ def detail(view: View, destination: str) -> Detail:
         schema_name=declared.schema_name,
         table=declared.table,
         seed_mode=declared.seed_mode,
+        layout=EntryLayout.model_validate(put.get("layout", {})),
         rewound_to=held.seed_at,
     )
 

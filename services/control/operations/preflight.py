@@ -18,6 +18,7 @@ from services.control.operations.s3_probe import Bucket, S3Refused
 from shared.config.catalogs import ResolvedLake
 from shared.config.declared import Lakes
 from shared.config.model import Config
+from shared.config.table_layout import columns_of
 from shared.contracts.errors import DependencyError, ViaduckError
 from shared.lake.attach import is_beside, undeclared
 from shared.lake.catalog import CatalogReader, Column
@@ -93,7 +94,7 @@ class Probe:
         try:
             with closing(CatalogReader(lake)) as catalog:
                 head = catalog.head().snapshot
-                yield Finding("catalog", True, f"holds a lake at snapshot {head}")
+                yield _encrypted(declared, catalog) or Finding("catalog", True, f"holds a lake at snapshot {head}")
                 yield self._table(declared, catalog, head)
                 told = catalog.data_path()
                 if data_path is None and lake.untrusted and not is_beside(told, lake):
@@ -116,6 +117,8 @@ class Probe:
 
     def _table(self, declared: Declared, catalog: CatalogReader, head: int) -> Finding:
         name = f"{declared.schema_name}.{declared.table}"
+        if (misfit := self._layout(declared)) is not None:
+            return misfit
         found = catalog.table(declared.schema_name, declared.table, head)
         if found is None:
             return Finding("table", True, f"there is no {name} yet; its first seed creates it")
@@ -130,6 +133,15 @@ class Probe:
             said = f"{name} holds rows that Viaduck did not write"
             return Finding("table", False, said, hint, "table_not_empty")
         return Finding("table", True, f"{name} is empty and has the source's columns")
+
+    def _layout(self, declared: Declared) -> Finding | None:
+        """A layout that names what the source has not."""
+        known = {column.name.lower() for column in self._columns}
+        for key, column in columns_of(declared.layout):
+            if column.lower() not in known:
+                said, hint = f"layout.{key}: the source has no column {column!r}", f"correct layout.{key}"
+                return Finding("table", False, said, hint, "invalid_destination")
+        return None
 
     def _data_path(self, path: str | None, lake: ResolvedLake) -> Finding:
         if path is None:
@@ -152,6 +164,15 @@ class Probe:
             hint = "check bucket, keys, endpoint, region and rights (put and delete)"
             return Finding("data_path", False, str(refused), hint, "storage_refused")
         return Finding("data_path", True, "a probe was written and removed")
+
+
+def _encrypted(declared: Declared, catalog: CatalogReader) -> Finding | None:
+    """A lake that is to be encrypted, and was not created so."""
+    if not declared.layout.encrypted or catalog.is_encrypted():
+        return None
+    said = "holds a lake that was created without encryption, which can't be changed"
+    hint = "name a catalog that holds no lake yet, or set layout.encrypted: false"
+    return Finding("catalog", False, said, hint, "invalid_destination")
 
 
 def _written(check: str, folder: Path, said: str) -> Finding:
