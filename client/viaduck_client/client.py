@@ -182,6 +182,19 @@ class Client:
         place = f"{_destination(pipeline, destination)}/rewind"
         return self._operation(self._ask("POST", place, json={"to": to}, headers=_seen(if_match)))
 
+    def upkeep(
+        self, pipeline: str, destination: str, *, steps: Sequence[str] | None = None, dry_run: bool = False
+    ) -> Operation:
+        """Keep a destination's lake small: ``compact``, ``expire``, ``clean``, ``orphans``; None for what is on."""
+        place = f"{_destination(pipeline, destination)}:upkeep"
+        return self._operation(self._ask("POST", place, json=_upkeep(steps, dry_run)))
+
+    def upkeep_all(
+        self, pipeline: str, *, steps: Sequence[str] | None = None, dry_run: bool = False, **filters: str
+    ) -> dict[str, Any]:
+        """The same for all destinations, or those of a ``state`` or with a ``prefix``."""
+        return self._ask("POST", f"{_destinations(pipeline)}:upkeep", filters, json=_upkeep(steps, dry_run))
+
     def remove(
         self, pipeline: str, destination: str, *, drop: bool = False, if_match: int | None = None
     ) -> Operation | None:
@@ -351,6 +364,10 @@ def _document(answer: httpx.Response) -> dict[str, Any]:
 def _seen(version: int | None) -> dict[str, str]:
     """The header that makes a change fail (412) if there is a newer version than ``version``."""
     return {} if version is None else {"If-Match": f'"{version}"'}
+
+
+def _upkeep(steps: Sequence[str] | None, dry_run: bool) -> dict[str, Any]:
+    return {"dry_run": dry_run, **({} if steps is None else {"steps": list(steps)})}
 
 
 def _part(name: str) -> str:

@@ -44,6 +44,11 @@ class DestinationCache:
         with self._lock:
             return [each for each in self._known.values() if each.pipeline == pipeline and not each.removed]
 
+    def all(self) -> list[Destination]:
+        """The destinations of every pipeline that there are."""
+        with self._lock:
+            return [each for each in self._known.values() if not each.removed]
+
     def last(self, key: str) -> Destination | None:
         """The last message about a destination, also a removal; None without a message."""
         with self._lock:

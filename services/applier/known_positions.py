@@ -184,12 +184,12 @@ class KnownPositions:
 
 def has_passed(known: Known, item: WorkItem) -> bool:
     """Whether ``decide`` would find nothing left to do for ``item``. Upkeep at exactly this position is
-    still to be done; an upkeep from before it is obsolete."""
+    still to be done; an upkeep from before it is obsolete, unless it was ordered: that has no position."""
     match item.kind:
         case ItemKind.CHANGES | ItemKind.ADVANCE:
             return known.position >= item.through
         case ItemKind.UPKEEP:
-            return known.position > item.through
+            return item.upkeep is None and known.position > item.through
         case ItemKind.SEED:
             return known.seeded
         case _:

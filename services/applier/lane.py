@@ -16,7 +16,8 @@ from services.applier.metrics_recorder import MetricsRecorder
 from services.applier.model.admission import Admission
 from services.applier.model.grouping import Job, Lane, jobs
 from services.applier.model.immediate_answers import answer_again, failed
-from services.applier.model.task import Target
+from services.applier.model.task import Target, UpkeepTask
+from services.applier.model.upkeep_exclusion import UpkeepExclusion
 from services.applier.outbox import Outbox
 from services.applier.screening import Screen, Verdict
 from services.applier.spark_jobs import SparkJobs
@@ -30,6 +31,9 @@ log = structlog.get_logger(__name__)
 
 MAX_TARGETS = 500
 """Items of one job at most: what is waiting is taken in bounded bites."""
+
+MAX_UPKEEPS = 4
+"""Of one job: until its turn is over, a destination in it gets no changes."""
 
 LINGER_S = 0.01
 """A burst of items is still arriving when its first one is here; a moment's patience makes one job of it."""
@@ -47,6 +51,8 @@ class LaneThread:
         jobs: SparkJobs,
         directory: DestinationCache,
         resolve: Callable[[Destination], ResolvedLake],
+        upkeep: Callable[[WorkItem, Destination, ResolvedLake], UpkeepTask],
+        exclusion: UpkeepExclusion,
         known: KnownPositions,
         screen: Screen,
         outbox: Outbox,
@@ -59,6 +65,8 @@ class LaneThread:
         self._jobs = jobs
         self._directory = directory
         self._resolve = resolve
+        self._upkeep = upkeep
+        self._exclusion = exclusion
         self._known = known
         self._screen = screen
         self._outbox = outbox
@@ -146,7 +154,10 @@ class LaneThread:
         """Finish with what needs no lake, and take of the rest what runs next."""
         with self._wake:
             ready, done = self._thin()
-            batch = choose(ready, self._is_stale, MAX_TARGETS)
+            free = self._exclusion.take(self._lane, {each.item.key for each in ready})
+            most = MAX_UPKEEPS if self._lane is Lane.UPKEEP else MAX_TARGETS
+            batch = choose([each for each in ready if each.item.key in free], self._is_stale, most)
+            self._exclusion.release(self._lane, free - {each.item.key for each in batch})
             self._taken = {each.item.key: each for each in batch}
             taken = {id(each) for each in batch}
             self._waiting = [each for each in self._waiting if id(each) not in taken]
@@ -185,6 +196,7 @@ class LaneThread:
                 ready[waiting.item.item] = (waiting, target)
         for job in jobs(target for _, target in ready.values()):
             self._run(job, ready)
+        self._exclusion.release(self._lane, {each.item.key for each in batch})
         with self._wake:
             self._waiting += self._repeated.values()
             self._taken, self._repeated = {}, {}
@@ -200,6 +212,8 @@ class LaneThread:
         except ViaduckError as error:
             self._outbox.send(failed(item, error, self._applier), waiting.place)
             return None
+        if item.kind is ItemKind.UPKEEP:
+            return Target(item, destination, lake, upkeep=self._upkeep(item, destination, lake))
         looks_first = item.kind is ItemKind.CHANGES and not self._known.is_at(item, destination)
         return Target(item, destination, lake, looks_first)
 
@@ -253,6 +267,7 @@ class LaneThread:
         with self._wake:
             del self._taken[waiting.item.key]
             newer = self._repeated.pop(waiting.item.key, None)
+        self._exclusion.release(self._lane, [waiting.item.key])
         self._outbox.send(progress, waiting.place)
         if newer is None:
             return

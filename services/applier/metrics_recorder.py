@@ -12,6 +12,7 @@ from services.applier.model.admission import Admission
 from services.applier.model.grouping import Job
 from services.applier.model.task import TargetResult, TaskResult, WorkerReport
 from shared.contracts.messages import ItemKind, Outcome
+from shared.contracts.upkeep import UpkeepResult
 from shared.runtime.metrics import Metrics
 
 log = structlog.get_logger(__name__)
@@ -81,6 +82,8 @@ class MetricsRecorder:
         metrics.outcomes_total.labels(outcome=progress.outcome.value).inc()
         if progress.commit is not None:
             metrics.commits_total.labels(path=progress.commit.value, reason=progress.commit_reason or "").inc()
+        if result.upkeep is not None:
+            self._upkeep(result.upkeep)
         if not self._is_wanted(progress.key):
             return
         if progress.error is not None:
@@ -97,6 +100,16 @@ class MetricsRecorder:
             metrics.dest_rows_upserted_total.labels(**label).inc(progress.upserted)
             metrics.dest_upsert_matched_total.labels(**label).inc(result.matched)
             metrics.cdc_orphaned_preimages_total.inc(result.deletes)
+
+    def _upkeep(self, done: UpkeepResult) -> None:
+        metrics = self._metrics
+        for each in done.steps if not done.dry_run else ():
+            step = {"step": each.step.value}
+            metrics.upkeep_runs_total.labels(outcome=each.outcome.value, **step).inc()
+            metrics.upkeep_seconds.labels(**step).observe(each.seconds)
+            metrics.upkeep_files_removed_total.inc(each.files_removed)
+            metrics.upkeep_bytes_freed_total.inc(each.bytes_freed)
+            metrics.upkeep_snapshots_expired_total.inc(each.snapshots_expired)
 
     def _phases(self, answered: Iterable[TargetResult]) -> None:
         """Readings are shared, so the longest of a phase is the job's; applies run side by side."""

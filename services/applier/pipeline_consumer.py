@@ -7,7 +7,7 @@ other. They share the Spark session and the connection to the broker.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -24,9 +24,11 @@ from services.applier.model.grouping import Lane, lane_of
 from services.applier.model.health_plan import TableWanted, is_ours
 from services.applier.model.offsets import OffsetLedger
 from services.applier.model.task import Limits, SourceTable
+from services.applier.model.upkeep_exclusion import UpkeepExclusion
 from services.applier.outbox import Outbox
 from services.applier.screening import Screen
 from services.applier.spark_jobs import SparkJobs
+from services.applier.upkeep_planner import UpkeepPlanner
 from shared.config.catalogs import ResolvedLake
 from shared.config.declared import Lakes
 from shared.config.model import Config
@@ -58,7 +60,8 @@ FIXED = ("source", "routing")
 class ApplierContext:
     """What the pipelines of an applier share.
 
-    ``pipelines`` counts them; ``unreadable`` gets each record of the work topic that is no item.
+    ``pipelines`` counts them, ``configs`` are theirs. ``unreadable`` gets each record of the work topic that is no
+    item.
     """
 
     name: str
@@ -69,6 +72,7 @@ class ApplierContext:
     spark: SparkContext
     limits: Limits
     pipelines: Callable[[], int]
+    configs: Callable[[], Collection[Config]]
     most_tasks: int
     open_lakes: OpenLakes
     unreadable: Callable[[str, Record, str], None]
@@ -86,6 +90,8 @@ class PipelineConsumer:
         self._context = context
         self._lakes_of = Lakes(config)
         self._agreement = Agreement(config)
+        self._upkeep = UpkeepPlanner(lambda: self._config, context.configs, context.directory.all)
+        self._exclusion = UpkeepExclusion()
         self._ledger = OffsetLedger()
         self._known = KnownPositions()
         self._outbox = Outbox(context.publisher, context.topics.progress, self._known.delivered)
@@ -116,6 +122,7 @@ class PipelineConsumer:
                       pipeline=self.pipeline)  # fmt: skip
         else:
             self._config, self._lakes_of, self._agreement = config, Lakes(config), Agreement(config)
+            self._upkeep.forget()
             self._known.forget()  # what a file says of a lake may lead to another one now
         return True
 
@@ -149,6 +156,8 @@ class PipelineConsumer:
                 self._jobs,
                 context.directory,
                 self._resolve,
+                self._upkeep.plan,
+                self._exclusion,
                 self._known,
                 self._screen,
                 self._outbox,

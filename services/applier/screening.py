@@ -48,7 +48,8 @@ class Screen:
 
     def judge(self, item: WorkItem, waited_s: float) -> Verdict:
         """``waited_s``: for how long the item has been here, in seconds."""
-        self._known.hear(item)
+        if item.upkeep is None:  # an order is control's, and no reader's next wish
+            self._known.hear(item)
         if self._known.was_answered(item):
             return Verdict(Admission.PASSED)
         destination = self._directory.last(item.key)

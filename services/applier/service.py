@@ -129,6 +129,7 @@ class Service:
             spark=context,
             limits=limits(config),
             pipelines=lambda: len(self._deployment.configs),
+            configs=lambda: self._deployment.configs,
             most_tasks=most_tasks(config, context),
             open_lakes=OpenLakes(local=is_local(config.spark.master)),
             unreadable=self._unreadable,

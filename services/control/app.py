@@ -17,6 +17,7 @@ from services.control.api import (
     proposals,
     retention,
     tokens,
+    upkeep,
     work,
     writes,
 )
@@ -82,8 +83,8 @@ def _assembled() -> FastAPI:
         app.add_middleware(middleware)
     problems.install(app)
     common = declared(*EVERYWHERE)
-    routers = (build_of, pipelines, destinations, writes, bulk, proposals, operations, work, tokens, audit, lake_health,
-               retention, as_of)  # fmt: skip
+    routers = (build_of, pipelines, destinations, writes, upkeep, bulk, proposals, operations, work, tokens, audit,
+               lake_health, retention, as_of)  # fmt: skip
     for router in (each.router for each in routers):
         app.include_router(router, responses={**common})
     for router in (

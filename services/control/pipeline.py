@@ -13,6 +13,7 @@ from services.control.operations.discovery import Discovery
 from services.control.operations.long_operations import Operations
 from services.control.operations.reconciler import Reconciler
 from services.control.operations.source_watch import SourceWatch
+from services.control.operations.upkeep_service import UpkeepService
 from services.control.operations.work_items import Work
 from services.control.reconciler_thread import Worker
 from services.control.registry_recovery import Published, catch_up, rebuild
@@ -117,7 +118,10 @@ class Pipeline:
             reconciler, status_store, self._service, Proposals(common.database, self.name), common.environ
         )
         self._history = History(status_store.view)
-        chores = [self._history.feel, self._service.close_operations]
+        self._upkeep = UpkeepService(
+            reconciler, status_store.view, operations, trail, common.publisher, common.topics.work, self._service.now_of
+        )
+        chores = [self._history.feel, self._service.close_operations, self._upkeep.turn]
         return Worker(
             reconciler, status_store, REPEAT_EVERY_S, common.failed, lambda _: load(self.name), chores, alone=alone
         )
@@ -127,7 +131,8 @@ class Pipeline:
         scan = Scan(common.settings, f"{common.client}-scan")
         work = Work(self.name, common.topics, scan, common.publisher, view, self._service.audit_log)
         past = DestinationPast(lambda: self.reconciler.config, view, common.environ, self.source_watch.times_of)
-        return PipelineHandle(view, self._service, work, self._history, self.discovery, self.source_watch, past)
+        return PipelineHandle(view, self._service, work, self._history, self.discovery, self.source_watch, past,
+                              self._upkeep)  # fmt: skip
 
     def neighbours(self, managed_by: Collection[str] = ("file", "api")) -> Iterator[Neighbour]:
         """Its destinations, for those beside it."""

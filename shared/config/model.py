@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from shared.contracts.layout import TableLayout
 from shared.contracts.messages import LakeRef, Name, SeedMode
+from shared.contracts.upkeep import UpkeepOverride
 
 PLACEHOLDER = "{routing_value}"
 
@@ -84,11 +85,35 @@ class OwnLayout(Section):
         return common.model_copy(update=self.model_dump(exclude_none=True))
 
 
+class DestinationUpkeep(UpkeepOverride, Section):
+    """What of ``upkeep`` one destination has for itself, as a section of the file."""
+
+
+class Upkeep(Section):
+    """How a pipeline's destinations are kept small. Durations are texts such as ``30d``, or ``off``."""
+
+    compact_after_applies: int | None = Field(default=None, ge=0)
+    """None: ``reader.upkeep_after_applies``."""
+    clean_after: str = "off"
+    expire_after: str = "off"
+    keep_snapshots: int = Field(default=20, ge=1)
+    orphans_after: str = "off"
+    whole_lake: bool = False
+    """Whether expiry and orphans may touch tables of a lake that are not Viaduck's."""
+    every: str = "1d"
+    """Between two runs of what clean, expire and orphans ask for; compaction goes by ``compact_after_applies``."""
+    hours: str = ""
+    most_files: int = Field(default=5_000, ge=1)
+    most_snapshots: int = Field(default=5_000, ge=1)
+    at_once: int = Field(default=2, ge=1)
+
+
 class FileDestination(LakeTable):
     id: Name
     routing_value: str
     seed_mode: SeedMode | None = None
     layout: OwnLayout = OwnLayout()
+    upkeep: DestinationUpkeep | None = None
 
 
 class Template(LakeTable):
@@ -237,6 +262,7 @@ class Config(Section):
     pipeline: Name
     source: Source
     routing: Routing
+    upkeep: Upkeep = Upkeep()
     destinations: tuple[FileDestination, ...] = ()
     template: Template = Template()
     layout: Layout = Layout()

@@ -24,6 +24,7 @@ from shared.config.lake_rules import (
 )
 from shared.config.path_overlap import Claim, Paths, claim_of
 from shared.config.template_rules import check_template
+from shared.config.upkeep_rules import check_upkeep
 from shared.contracts.messages import LakeRef
 
 Sections = Mapping[str, Any]
@@ -43,6 +44,7 @@ def check(sections: Sections, world: ConfigContext, mistakes: Mistakes) -> None:
     check_template(section_of(sections, "template"), section_of(sections, "appear"), world, mistakes)
     _check_routing(section_of(sections, "routing"), mistakes)
     _check_layouts(sections, mistakes)
+    check_upkeep(sections, destinations_of(sections), mistakes)
     check_common(sections, world, mistakes)
 
 

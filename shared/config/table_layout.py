@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shared.config.substituted_words import SUBSTITUTED_WORD, refusal
-from shared.contracts.layout import SAME, TableLayout
+from shared.contracts.layout import SAME
 
 COLUMN = "identity"
 TRANSFORMS = ("year", "month", "day", "hour")
@@ -81,14 +81,6 @@ def sort_keys(text: str) -> tuple[SortKey, ...]:
     if len({each.column.lower() for each in found}) < len(found):
         raise LayoutRefused("names one column twice; name it once")
     return found
-
-
-def columns_of(layout: TableLayout) -> Iterator[tuple[str, str]]:
-    """Key, and column that it names, of a layout that can be parsed."""
-    if layout.partitioned_by != SAME:
-        yield from (("partitioned_by", each.column) for each in partitions(layout.partitioned_by))
-    if layout.sorted_by != SAME:
-        yield from (("sorted_by", each.column) for each in sort_keys(layout.sorted_by))
 
 
 def faults(section: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -16,7 +16,7 @@ class TableLayout(BaseModel):
     partitioned_by: str = ""
     sorted_by: str = ""
     encrypted: bool = False
-    """The lake is created with encrypted files; one that is there already has to have them."""
+    """The lake is created with encrypted files; a lake that exists already has to have them."""
 
     @property
     def text(self) -> str:

@@ -24,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from shared.contracts.layout import TableLayout
 from shared.contracts.ranges import NOT_SEEDED, Range
+from shared.contracts.upkeep import UpkeepOrder, UpkeepOverride, UpkeepResult
 
 VERSION: Final = 1
 
@@ -141,6 +142,8 @@ class Destination(Message):
     """When the registry that says so began with this pipeline, in milliseconds since 1970: a later one knows better."""
     version: Count = 0
     """The registry's count of changes when it was written."""
+    upkeep: UpkeepOverride | None = None
+    """What of the pipeline's upkeep is otherwise for this one."""
 
     @property
     def order(self) -> tuple[int, int, int]:
@@ -189,7 +192,7 @@ class ItemKind(StrEnum):
     PROBE = "probe"
     DROP = "drop"
     UPKEEP = "upkeep"
-    """Merge the small files of a table; its rows and its position stay as they are."""
+    """Merge small files, and whatever else an order asks for; rows and position stay as they are."""
 
 
 class WorkItem(Message):
@@ -217,6 +220,8 @@ class WorkItem(Message):
     attempt: int = 1
     rows_applied: int | None = None
     """What the cursor had counted at ``expected``; it spares the applier a look, and the fence vouches for it."""
+    upkeep: UpkeepOrder | None = None
+    """Of an ``upkeep``: what control asks for. None where its reader asks, which is for compaction."""
     published_at: datetime = Field(default_factory=now)
 
     @property
@@ -280,11 +285,13 @@ class Progress(Message):
     seconds: dict[str, float] = {}
     """Wall time by phase: ``feed``, ``state``, ``apply``, ``total``."""
     layout: TableLayout | None = None
-    """For a seed that set the layout of its table: which one. Only where the destination says something of it."""
+    """For a seed: the layout that its table has, set or kept. Only where the destination declares something of it."""
     commit: CommitPath | None = None
     """For ``applied``: who committed."""
     commit_reason: str | None = None
     """Why the extension committed, where Viaduck would have done so itself otherwise."""
+    upkeep: UpkeepResult | None = None
+    """What an ordered upkeep came to."""
     error: Problem | None = None
     applier: str = ""
     at: datetime = Field(default_factory=now)

@@ -10,9 +10,8 @@ from collections.abc import Callable
 import structlog
 
 from shared.contracts.messages import DeadLetter
-from shared.kafka.publisher import OnDelivery
 from shared.kafka.record import Record
-from shared.kafka.sender import Sender
+from shared.kafka.sender import OnDelivery, Sender
 from shared.kafka.topics import Topics
 
 log = structlog.get_logger(__name__)

@@ -12,6 +12,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_f
 
 from shared.kafka.failure import NotDelivered, Watch, build, describe, is_fatal
 from shared.kafka.partition_counts import PartitionCounts
+from shared.kafka.sender import Headers, OnDelivery, Value
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.signing import SIGNATURE_HEADER
 from shared.runtime.background import Background
@@ -24,11 +25,10 @@ MAX_WAIT_FOR_ROOM_S = 30.0
 BY_KEY = -1
 """The partition that librdkafka chooses."""
 
-OnDelivery = Callable[[Exception | None], None]
 Place = Callable[[str, int], int]
 """A message's key and the number of its topic's partitions → one of them, from 0."""
 
-Headers = list[tuple[str, str | bytes | None]]
+WireHeaders = list[tuple[str, str | bytes | None]]
 
 
 class Publisher:
@@ -58,12 +58,7 @@ class Publisher:
         return self._watch.problem or self._loop.problem
 
     def send(
-        self,
-        topic: str,
-        key: str,
-        value: bytes | None,
-        headers: Mapping[str, str] | None = None,
-        on_delivery: OnDelivery | None = None,
+        self, topic: str, key: str, value: Value, headers: Headers | None = None, on_delivery: OnDelivery | None = None
     ) -> None:
         """Queue a message; ``value`` None is a tombstone.
 
@@ -71,7 +66,9 @@ class Publisher:
         with None or with ``NotDelivered``. Without it a failure is logged. A full queue makes the caller wait for room.
         """
         report = self._reporter(topic, key, on_delivery)
-        wire: Headers = [(name, text.encode()) for name, text in (headers or {}).items() if name != SIGNATURE_HEADER]
+        wire: WireHeaders = [
+            (name, text.encode()) for name, text in (headers or {}).items() if name != SIGNATURE_HEADER
+        ]
         if self._settings.signing is not None:
             wire.append((SIGNATURE_HEADER, self._settings.signing.signature(topic, key.encode(), value).encode()))
         try:
@@ -114,7 +111,7 @@ class Publisher:
         self._watch = Watch(self._client_id)
         return build(Producer, self._settings.producer(self._client_id, self._watch))
 
-    def _produce(self, topic: str, key: str, value: bytes | None, headers: Headers, report: OnDelivery) -> None:
+    def _produce(self, topic: str, key: str, value: Value, headers: WireHeaders, report: OnDelivery) -> None:
         def delivered(error: KafkaError | None, _: Message) -> None:
             if error is None:
                 self._watch.works()

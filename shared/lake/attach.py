@@ -173,8 +173,8 @@ def _words(lake: ResolvedLake, read_only: bool, limited: bool) -> str:
 
 
 def _is_new(sqlite_file: Path | None) -> bool:
-    """Whether there is no lake in the file yet. Of a lake that is there, DuckLake refuses to hear that it is encrypted;
-    on Postgres ``create_catalog`` has made one that is."""
+    """Whether the file holds no lake yet: DuckLake refuses ENCRYPTED for a lake that exists. On Postgres,
+    ``create_catalog`` has created the lake by then."""
     return sqlite_file is not None and not (sqlite_file.exists() and sqlite_file.stat().st_size > 0)
 
 

@@ -9,12 +9,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from shared.contracts.errors import ViaduckError
 
 Value = str | int | bytes | None
 
 PLACE = re.compile(r"\{(\w*)\}|:([a-z]\w*)")
+
+UNWRITABLE = re.compile("[\x00\ud800-\udfff]")
+"""Postgres has no text with a NUL, and no database has half a character."""
+
+REMEMBERED_TEXTS = 1_024
+"""Texts are constant but for how many rows a list of values has."""
 
 
 @dataclass(frozen=True)
@@ -37,20 +44,30 @@ class Question:
         that no catalog can hold.
         """
         places: dict[str, int] = {}
+        parts = list[str]()
+        for before, name, value in _split(self.text):
+            parts.append(before)
+            if value is not None:
+                parts.append(f"{mark}{places.setdefault(value, after + len(places) + 1)}")
+            elif name is not None:
+                parts.append(self.names[name])
+        return "".join(parts), [_writable(self.values[name]) for name in places]
 
-        def put(place: re.Match[str]) -> str:
-            name, value = place.groups()
-            if value is None:
-                return self.names[name]
-            return f"{mark}{places.setdefault(value, after + len(places) + 1)}"
 
-        text = PLACE.sub(put, self.text)
-        return text, [_writable(self.values[name]) for name in places]
+@lru_cache(REMEMBERED_TEXTS)
+def _split(text: str) -> tuple[tuple[str, str | None, str | None], ...]:
+    """What stands before each place, and the place's name or value; at the end, what stands after the last."""
+    parts, end = list[tuple[str, str | None, str | None]](), 0
+    for place in PLACE.finditer(text):
+        name, value = place.groups()
+        parts.append((text[end : place.start()], name, value))
+        end = place.end()
+    return (*parts, (text[end:], None, None))
 
 
 def _writable(value: Value) -> Value:
-    """Postgres has no text with a NUL, and no database has half a character: such values cannot be found."""
-    if isinstance(value, str) and ("\x00" in value or any("\ud800" <= char <= "\udfff" for char in value)):
+    """Values that no database holds cannot be found."""
+    if isinstance(value, str) and UNWRITABLE.search(value):
         raise ViaduckError(
             "value_refused",
             f"a catalog can't be asked for {value[:80]!r}: it holds what is no character",

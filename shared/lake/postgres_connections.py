@@ -20,19 +20,19 @@ OWN_SETTINGS = b"SET search_path = pg_catalog; SET statement_timeout = '30s'"
 """Run once on each connection that only reads: a database may have functions of its own under the names of Postgres's,
 and another client's lock must not block Viaduck."""
 
-COMMIT_STATEMENT_S = 600
-SHARED_SETTINGS = (
-    f"SET search_path = pg_catalog; SET statement_timeout = '{COMMIT_STATEMENT_S:d}s';"
-    " SET default_transaction_isolation = 'read committed'"
-).encode()
-"""The same for a connection that also commits: a batch waits for rivals that hold the number of its snapshot for as
-long as their transactions last, and each of its statements sees what is committed by then."""
+BATCH_S = 30
+"""How long the server lets a batch last. A process that freezes within it has claimed the number of a snapshot, and its
+server waits for the rest: that is neither idle in transaction nor a statement that takes too long, and only
+``transaction_timeout`` (Postgres 17) ends it."""
+
+COMMIT_STATEMENT_S = 25
+"""Shorter, so that a batch that waits for a rival is refused and not cut off."""
 
 
 class Connection(BoundedConnection):
-    """One whose server answers later than any statement may take has lost its server."""
+    """One whose server answers later than any batch may take has lost its server."""
 
-    silent_for_s = COMMIT_STATEMENT_S + SILENT_FOR_S
+    silent_for_s = BATCH_S + SILENT_FOR_S
 
 
 @dataclass
@@ -107,5 +107,15 @@ def _has_ended(con: psycopg.Connection[Any]) -> bool:
 
 def _connected(conninfo: str) -> psycopg.Connection[Any]:
     con = Connection.connect(patient(conninfo), autocommit=True)
-    con.execute(SHARED_SETTINGS)
+    con.execute(_shared_settings())
     return con
+
+
+def _shared_settings() -> bytes:
+    """The same as ``OWN_SETTINGS`` for a connection that also commits, where each statement of a batch sees what is
+    committed by then."""
+    return (
+        f"SET search_path = pg_catalog; SET statement_timeout = '{COMMIT_STATEMENT_S:d}s';"
+        " SET default_transaction_isolation = 'read committed';"
+        f" SELECT set_config(name, '{BATCH_S:d}s', false) FROM pg_settings WHERE name = 'transaction_timeout'"
+    ).encode()

@@ -76,6 +76,7 @@ class Metrics(Registered):
         self._writing()
         self._routing()
         self._working()
+        self._keeping()
 
     def forget(self, destination: str) -> None:
         """Drop every series of a destination that is gone."""
@@ -164,6 +165,23 @@ class Metrics(Registered):
         )  # fmt: skip
         self.dead_letters_total = self._by("dead_letters_total", "Messages that could not be read", "topic")
         self.rows_in_flight = self._gauge("rows_in_flight", "Changed rows published and not yet answered")
+
+    def _keeping(self) -> None:
+        self.upkeep_runs_total = self._by("upkeep_runs_total", "Steps of upkeep, by how they ended", "step", "outcome")
+        self.upkeep_seconds = Labelled(
+            Histogram("viaduck_upkeep_seconds", "Seconds of one step of an upkeep", ["pipeline", "step"],
+                      buckets=SECONDS, registry=self.registry),
+            self._pipeline,
+        )  # fmt: skip
+        self.upkeep_files_removed_total = self._count(
+            "upkeep_files_removed_total", "Files that upkeep merged away or deleted"
+        )
+        self.upkeep_bytes_freed_total = self._count(
+            "upkeep_bytes_freed_total", "Bytes of files that upkeep deleted, as far as the store told their sizes"
+        )
+        self.upkeep_snapshots_expired_total = self._count(
+            "upkeep_snapshots_expired_total", "Snapshots of destinations' lakes that upkeep expired"
+        )
 
     def _count(self, name: str, meaning: str) -> Counter:
         return Counter(f"viaduck_{name}", meaning, ["pipeline"], registry=self.registry).labels(pipeline=self._pipeline)

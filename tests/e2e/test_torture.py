@@ -85,6 +85,13 @@ class TestIncidents:
             assert rig.findings(may_lose_files=True) == []
 
     @pytest.mark.timeout(600)
+    def test_a_commit_that_stands_half_way(self, rig: FaultRig) -> None:
+        """Its server ends it, and its tenant goes on with another applier before the frozen one wakes up."""
+        with repeatable("zombie"):
+            assert frozen_at(rig, Point.WITHIN_BATCH) == set()
+            assert rig.findings(may_lose_files=True) == []
+
+    @pytest.mark.timeout(600)
     def test_two_coordinators_after_one_rebalance(self, rig: FaultRig) -> None:
         """Two readers plan everything twice while appliers come and go: twice the messages, once the rows."""
         second = rig.fleet.add_reader()

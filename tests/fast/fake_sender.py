@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from shared.kafka.record import Record
-
-Report = Callable[[Exception | None], None]
+from shared.kafka.sender import Headers, OnDelivery, Value
 
 
 @dataclass
@@ -21,15 +19,10 @@ class FakeSender:
     waits: bool = False
     sent: list[Record] = field(default_factory=list)
     topics: dict[str, list[Record]] = field(default_factory=dict)
-    reports: list[Report] = field(default_factory=list)
+    reports: list[OnDelivery] = field(default_factory=list)
 
     def send(
-        self,
-        topic: str,
-        key: str,
-        value: bytes | None,
-        headers: Mapping[str, str] | None = None,
-        on_delivery: Report | None = None,
+        self, topic: str, key: str, value: Value, headers: Headers | None = None, on_delivery: OnDelivery | None = None
     ) -> None:
         kept = self.topics.setdefault(topic, [])
         if not self.refuses:

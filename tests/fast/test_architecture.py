@@ -38,6 +38,7 @@ PURE = (
     "services/applier/model/offsets.py",
     "services/applier/model/task.py",
     "services/reader/planner/plan.py",
+    "services/reader/planner/exactness.py",
     "services/reader/planner/scheduling.py",
     "services/reader/planner/change_index.py",
     "services/reader/planner/counted_changes.py",

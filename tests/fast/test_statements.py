@@ -25,7 +25,8 @@ RENDERERS = {"ident", "path", "columns", "column_list"}
 QUOTED = {
     "shared/lake/attach.py": "ATTACH and CREATE SECRET bind nothing",
     "shared/lake/statements.py": "ATTACH binds nothing",
-    "shared/lake/direct/files.py": "COPY binds no name of a file, and read_parquet no schema; the names are our own",
+    "shared/lake/direct/files.py": "COPY binds no name of a file, and this one is our own",
+    "shared/lake/direct/positions.py": "read_parquet binds no schema, and a type is DuckDB's own spelling",
     "shared/lake/direct/lakes.py": "ATTACH binds nothing",
     "shared/lake/direct/store.py": "COPY binds no name of a file, and this one is our own",
     "shared/lake/engine.py": "LOAD binds nothing; the path is that of our own installation",

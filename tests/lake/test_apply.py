@@ -781,13 +781,13 @@ def test_what_is_lost_on_its_way_into_a_destination_is_never_committed(
     rig.seed("a")
     position, before = rig.head, rig.rows("a")
     rig.sql("UPDATE src.main.t SET v = 'new' WHERE id < 6")
-    whole = carry._incoming
+    whole = carry._asking
 
-    def cut(con: Any, reading: Reading, query: str, count: int) -> Any:
-        return whole(con, reading, f"{query} LIMIT 1" if reading.memory(table) in query else query, count)
+    def cut(reading: Reading, query: str) -> Any:
+        return whole(reading, f"{query} LIMIT 1" if reading.memory(table) in query else query)
 
     with monkeypatch.context() as patched:
-        patched.setattr(carry, "_incoming", cut)
+        patched.setattr(carry, "_asking", cut)
         (answer,) = rig.changes(position, "a")
     assert answer.outcome is Outcome.FAILED
     assert answer.error is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,15 @@ from services.applier.model.task import Limits
 from services.applier.worker import worker_state
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.messages import CommitPath, ItemKind, Outcome, Progress
+from shared.lake import postgres_connections
 from shared.lake.direct import catalogs
 from shared.lake.direct.batch import Commit
 from shared.lake.direct.catalogs import PostgresCatalog, SqliteCatalog
 from shared.lake.direct.lakes import Instance, KeysInUse
 from shared.lake.engine import read_whole, release
+from shared.lake.postgres_connections import PostgresConnections
+from shared.lake.sql import ident
+from tests.fast.waiting import eventually
 from tests.lake.conftest import MakeRig
 from tests.lake.rig import EVERY_CATALOG, ApplyRig
 from tests.lake.test_upkeep import stock as read_by_stock
@@ -78,6 +83,39 @@ def test_a_change_is_committed_directly_and_its_stamp_says_so(rig: ApplyRig) -> 
     assert rig.rows("a") == rig.expected("a")
     (said,) = rig.look("a", "SELECT commit_extra_info FROM dst.snapshots() ORDER BY snapshot_id DESC LIMIT 1")
     assert '"commit": "direct"' in said[0]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("make_lake", ["postgres", "postgres-schema"], indirect=True)
+def test_a_process_that_freezes_within_its_batch_holds_a_tenant_no_longer_than_a_batch_may_last(
+    rig: ApplyRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its server waits for the rest of the batch: it is neither idle in transaction nor within a statement."""
+    monkeypatch.setattr(postgres_connections, "BATCH_S", 3)
+    monkeypatch.setattr(postgres_connections, "COMMIT_STATEMENT_S", 2)
+    worker_state.forget()
+    lake = rig.lake("a")
+    with closing(PostgresConnections(1)) as connections, connections.use(lake.conninfo) as frozen:
+        snapshot = rig.look("a", "FROM ducklake_current_snapshot('dst')")[0][0] + 1
+        frozen.pgconn.enter_pipeline_mode()
+        claim = f"INSERT INTO {ident(lake.schema)}.ducklake_snapshot (snapshot_id) VALUES ($1)"
+        frozen.pgconn.send_query_params(claim.encode(), [str(snapshot).encode()])
+        frozen.pgconn.send_flush_request()
+        frozen.pgconn.flush()
+        eventually(lambda: claims(frozen, lake) == 1)
+        before = rig.head
+        rig.sql("UPDATE src.main.t SET v = v || '!' WHERE id < 3")
+        outcomes = [rig.changes(before, "a")[0].outcome for _ in range(2)]
+        assert Outcome.APPLIED in outcomes
+        frozen.close()
+    assert rig.rows("a") == rig.expected("a")
+
+
+def claims(frozen: psycopg.Connection[Any], lake: ResolvedLake) -> int:
+    """How many transactions of a connection have written."""
+    sql = "SELECT count(*) FROM pg_stat_activity WHERE pid = %s AND backend_xid IS NOT NULL"
+    with psycopg.connect(lake.conninfo) as con:
+        return int(con.execute(sql, [frozen.pgconn.backend_pid]).fetchall()[0][0])
 
 
 def test_an_advance_moves_the_cursor_alone(rig: ApplyRig) -> None:

@@ -138,7 +138,8 @@ def test_so_is_a_silent_catalog_that_is_committed_to(
     lake: ResolvedLake, postgres: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A commit waits longer than a question: as long as its statements may take at the server."""
-    assert postgres_connections.Connection.silent_for_s > postgres_connections.COMMIT_STATEMENT_S
+    assert postgres_connections.Connection.silent_for_s > postgres_connections.BATCH_S
+    assert postgres_connections.BATCH_S > postgres_connections.COMMIT_STATEMENT_S
     monkeypatch.setattr(postgres_connections.Connection, "silent_for_s", 1.0)
     with Proxy(postgres.port) as proxy, closing(PostgresConnections(1)) as connections:
         behind = ResolvedLake(parse_catalog(postgres.uri(DATABASE, port=proxy.port), tmp_path))

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from services.applier.model.task import UpkeepTask
 from services.cli.verify.comparison import Finding, Origin, Subject, compare_all
+from shared.config.upkeep_rules import Policy
 from shared.contracts.layout import TableLayout
 from shared.contracts.messages import ItemKind, Outcome, Progress, SeedMode
+from shared.contracts.upkeep import StepOutcome, UpkeepOrder, UpkeepStep
 from tests.lake.conftest import MakeRig
 from tests.lake.rig import EVERY_CATALOG, ApplyRig
 
@@ -57,6 +64,10 @@ def seeded(rig: ApplyRig, **changed: Any) -> Progress:
     rig.add("a", **changed)
     (done,) = rig.seed("a")
     return done
+
+
+def files(rig: ApplyRig) -> set[Path]:
+    return set((rig.folder / "a-data").rglob("*.parquet"))
 
 
 @EVERY_CATALOG
@@ -147,7 +158,10 @@ def test_a_changed_layout_holds_from_the_next_reseed_on(rig: ApplyRig) -> None:
     change(rig, "UPDATE src.main.t SET v = 'changed' WHERE id % 10 = 3")
     assert rig.look("a", PARTS) == [("year", "T s"), ("month", "T s")]
     rewound = seeded(rig, generation=2)
-    assert (rewound.outcome, rewound.layout) == (Outcome.APPLIED, None)
+    assert rewound.outcome is Outcome.APPLIED
+    assert rewound.layout == TableLayout(
+        partitioned_by='year("T s"), month("T s")', sorted_by='"T s" DESC NULLS FIRST, v ASC NULLS LAST'
+    )
     assert rig.look("a", PARTS) == [("year", "T s"), ("month", "T s")]
     reseeded = seeded(rig, generation=3, replace=True)
     assert (reseeded.outcome, reseeded.layout) == (Outcome.APPLIED, TableLayout(partitioned_by="v"))
@@ -160,7 +174,8 @@ def test_the_layout_of_an_owner_is_left_alone(rig: ApplyRig) -> None:
     seeded(rig)
     rig.write("a", "ALTER TABLE dst.main.t SET PARTITIONED BY (v)")
     change(rig, "UPDATE src.main.t SET v = 'changed' WHERE id % 10 = 3")
-    assert seeded(rig, generation=2, layout=BY_TIME).layout is None
+    assert seeded(rig, generation=2).layout is None
+    assert seeded(rig, generation=3, layout=BY_TIME).layout == TableLayout(partitioned_by='"v"')
     assert rig.look("a", PARTS) == [("identity", "v")]
     assert rig.rows("a") == rig.expected("a")
 
@@ -180,6 +195,45 @@ def test_a_lake_that_was_made_plain_is_not_taken_for_an_encrypted_one(rig: Apply
     assert done.outcome is Outcome.PARKED
     assert done.error is not None
     assert "without encryption" in done.error.message
+
+
+@EVERY_CATALOG
+@pytest.mark.parametrize("layout", [BY_TIME, WHOLE], ids=["plain", "encrypted"])
+def test_all_of_upkeep_goes_on_in_folders_of_partitions(rig: ApplyRig, layout: TableLayout) -> None:
+    seeded(rig, layout=layout)
+    for number in range(3):
+        change(rig, f"UPDATE src.main.t SET v = 'changed {number}' WHERE id % 10 = {number}")
+    known = files(rig)
+    folder = max(known, key=lambda file: len(file.parts)).parent
+    for name, days in (("old.parquet", 3), ("young.parquet", 0.5)):
+        (folder / name).write_bytes(b"PAR1")
+        os.utime(folder / name, (time.time() - days * 86_400,) * 2)
+    policy = Policy(expire_after_s=1.0, clean_after_s=1.0, orphans_after_s=86_400.0, keep_snapshots=1)
+    task = UpkeepTask(steps=tuple(UpkeepStep), policy=policy, ours=frozenset({("main", "t")}))
+    order = UpkeepOrder(steps=task.steps)
+    target = replace(rig.target("a", ItemKind.UPKEEP, through=0, upkeep=order), upkeep=task)
+    (answer,) = rig.run_targets(ItemKind.UPKEEP, [target])
+    assert answer.upkeep is not None
+    assert [(step.step, step.outcome) for step in answer.upkeep.steps] == [(s, StepOutcome.DONE) for s in UpkeepStep]
+    assert not (folder / "old.parquet").exists()
+    assert (folder / "young.parquet").exists()
+    assert rig.rows("a") == rig.expected("a")
+    change(rig, "UPDATE src.main.t SET v = 'after' WHERE id % 10 = 7")
+    assert rig.rows("a") == rig.expected("a")
+    assert all(part is not None for part, _ in rig.look("a", FILES))
+
+
+def test_a_sorted_destination_is_committed_to_by_the_extension(rig: ApplyRig) -> None:
+    seeded(rig, layout=TableLayout(sorted_by="v"))
+    assert change(rig, "UPDATE src.main.t SET v = 'changed' WHERE id % 10 = 3").commit_reason == "sorted"
+    assert rig.rows("a") == rig.expected("a")
+
+
+def test_two_lakes_do_not_differ_by_the_encryption_that_is_asked_for(rig: ApplyRig) -> None:
+    """One process attaches a catalog's file once, whatever two of its destinations declare."""
+    rig.add("a")
+    plain = rig.lake("a")
+    assert {plain, replace(plain, encrypted=True)} == {plain}
 
 
 def test_a_text_that_names_no_folder_parks_the_seed(rig: ApplyRig) -> None:

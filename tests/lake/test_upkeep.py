@@ -205,7 +205,7 @@ def test_upkeep_that_is_refused_is_told_in_the_log_and_harms_nobody(
     def busy(*_: object) -> None:
         raise duckdb.TransactionException("Transaction conflict - attempting to compact")
 
-    monkeypatch.setattr("services.applier.apply.transaction.maintain", busy)
+    monkeypatch.setattr("services.applier.apply.upkeep.maintain", busy)
     at = rig.head
     target = rig.target("a", ItemKind.UPKEEP, expected=at, after=at, through=at)
     done = run_task(Task(ItemKind.UPKEEP, SourceTable(rig.source, "main", "t", rig.routing), (target,), rig.limits))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from services.reader.loop import Loop
-from services.reader.planner.plan import Planner
+from services.reader.planner.exactness import Exactness
 from services.reader.source import row_counter
 from services.reader.source.source_poller import SourcePoller
 from shared.kafka import settings
@@ -23,7 +23,7 @@ def _believe_looks() -> None:
 
 
 def _believe_partial_counts() -> None:
-    put(Planner, "_know_only_tracked", lambda *_: None)
+    put(Exactness, "_know_only_tracked", lambda *_: None)
 
 
 def _wait_for_old_files() -> None:

@@ -7,11 +7,13 @@ from typing import Any
 
 from services.applier.apply.cursor_answers import CursorAnswers
 from services.applier.apply.direct_commit import DirectApplier
-from shared.lake import new_catalog
+from shared.lake import new_catalog, postgres_connections
 from shared.lake.catalog_query import Question
 from shared.lake.direct import batch, files, statistics, store
 from shared.lake.direct.catalogs import RivalCommitted
+from shared.lake.direct.file_memory import NOBODY, Dead
 from shared.lake.direct.lakes import Instance
+from shared.lake.direct.positions import Losing
 from tests.mutants.mistake import Mistake, put
 
 TESTS = "tests/lake/test_direct_commit.py"
@@ -67,12 +69,17 @@ def _catalogs_without_a_path() -> None:
 
 
 def _old_deletes_are_left_out() -> None:
-    right = files._delete_rows
+    right = files._dead_with
 
-    def delete_rows(path: str, lost: files.Losing, snapshot: int | None) -> Any:
-        return right(path, replace(lost, dead=files.NOBODY), snapshot)
+    def dead_with(lost: Losing, snapshot: int) -> Dead:
+        return right(replace(lost, dead=NOBODY), snapshot)
 
-    put(files, "_delete_rows", delete_rows)
+    put(files, "_dead_with", dead_with)
+
+
+def _batches_without_an_end() -> None:
+    made = postgres_connections._shared_settings
+    put(postgres_connections, "_shared_settings", lambda: made().replace(b"transaction_timeout", b"none"))
 
 
 MISTAKES = (
@@ -80,6 +87,8 @@ MISTAKES = (
             _commit_whatever_came, (TESTS, "-k", "frozen_past_the_expiry_of_others")),
     Mistake("direct-unknown-is-refused", "a batch without an acknowledgement was not carried out",
             _unknown_is_refused, (TESTS, "-k", "may_still_come")),
+    Mistake("direct-batch-without-end", "a process that freezes within a batch locks its tenant for good",
+            _batches_without_an_end, (TESTS, "-k", "freezes_within")),
     Mistake("direct-keys-side-by-side", "an instance holds two keys for the same files", _keys_side_by_side,
             (TESTS, "-k", "never_have_keys")),
     Mistake("direct-unknown-bounds", "bounds that are hard to tell are left out", _unknown_bounds,

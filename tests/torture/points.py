@@ -1,4 +1,4 @@
-"""The eight named points at which an applier is killed or frozen, how a point is armed and told, and services' clocks.
+"""The nine named points at which an applier is killed or frozen, how a point is armed and told, and services' clocks.
 
 The services know nothing of it: ``plant/sitecustomize.py`` wraps their functions in the processes of a fleet. A point
 is a file: whoever passes it and renames it is the one who dies there.
@@ -26,6 +26,8 @@ class Point(StrEnum):
     BEFORE_TRANSACTION = "before-transaction"
     AFTER_FENCE = "after-fence"
     BEFORE_COMMIT = "before-commit"
+    WITHIN_BATCH = "within-batch"
+    """A direct commit has claimed its number, and the server waits for the rest."""
     DURING_COMMIT = "during-commit"
     AFTER_COMMIT = "after-commit"
     BEFORE_PROGRESS = "before-progress"

@@ -81,6 +81,18 @@ def opened(
         detach(con, alias)
 
 
+def make_old(con: duckdb.DuckDBPyConnection, lake: Lake) -> None:
+    """Date all snapshots of a lake, and the files that it let go, back by forty days."""
+    if not lake.exists:
+        return
+    with opened(con, lake, read_only=False) as alias:
+        then = "CAST(now() - INTERVAL '40 days' AS VARCHAR)" + ("" if lake.is_sqlite else "::TIMESTAMPTZ")
+        snapshots = metadata(con, alias, "ducklake_snapshot", lake)
+        waiting = metadata(con, alias, "ducklake_files_scheduled_for_deletion", lake)
+        con.execute(f"UPDATE {snapshots} SET snapshot_time = {then}")
+        con.execute(f"UPDATE {waiting} SET schedule_start = {then}")
+
+
 def metadata(con: duckdb.DuckDBPyConnection, alias: str, table: str, lake: Lake) -> str:
     """The path of one of the catalog's own tables."""
     catalog = f"__ducklake_metadata_{alias}"

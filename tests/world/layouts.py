@@ -36,7 +36,9 @@ def declared_layout(rng: Random, known: Sequence[str], *, encrypted: bool) -> Ta
         fitting = [each for each in known if each.startswith(start) and "bucket" not in each]
         if fitting and rng.random() < 0.7:
             texts[start] = rng.choice(fitting).removeprefix(f"{start} (").removesuffix(")")
-    return TableLayout(partitioned_by=texts["SET PARTITIONED BY"], sorted_by=texts["SET SORTED BY"], encrypted=encrypted)
+    return TableLayout(
+        partitioned_by=texts["SET PARTITIONED BY"], sorted_by=texts["SET SORTED BY"], encrypted=encrypted
+    )
 
 
 def lay_out(con: duckdb.DuckDBPyConnection, lake: Lake, schema: str, table: str, layout: str) -> None:

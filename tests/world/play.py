@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 
@@ -12,6 +13,7 @@ import duckdb
 from shared.contracts.messages import SeedMode
 from tests.world.history import History, random_history, strange_history
 from tests.world.lake import Lake, attach, detach, metadata, opened
+from tests.world.layouts import declared_layout
 from tests.world.oracle import check_all, check_source
 from tests.world.places import Folders, Places
 from tests.world.recovery import Past, Recovery
@@ -32,6 +34,8 @@ class Life:
     mode: SeedMode
     log: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
+    expired: int = 0
+    """Snapshots of destinations that upkeep expired."""
 
     def __str__(self) -> str:
         return "\n".join([f"seed {self.seed}: {self.mode}, {self.history.shape}", *self.log, *self.wrong])
@@ -91,6 +95,9 @@ def _live(
         if source.shape.layouts and rng.random() < 0.5:
             _declare_layouts(rng, receivers, source.shape.layouts)
         transport = UnreliableTransport(rng, source, source_table(source.lake, source.shape), receivers, run, life.log)
+        # Where a life's content depends on where it began, the oracle needs the seed's stamp, which expiry takes.
+        tells = life.mode is not SeedMode.LATEST and not source.shape.append_only
+        transport.expires = tells and not encrypts and life.seed % 3 == 0
         for step in life.history.steps:
             if isinstance(step, Recovery):
                 pasts += _recover(source, step, transport, stays_warm=places.stays_warm)
@@ -99,7 +106,10 @@ def _live(
             life.log.append(f"source {source.truth.head}: {step}")
             if rng.random() < places.acts:
                 transport.act()
+        transport.keep_up()
         transport.settle()
+        transport.keep_up()
+        life.expired = transport.expired
         for stays in (False, True):
             promised = [one.promised for one in receivers if one.held_up is stays]
             found = check_all(con, promised, source.truth, head=None if stays else source.truth.head, pasts=pasts)
@@ -112,12 +122,12 @@ def _live(
 
 def _declare_layouts(rng: Random, receivers: Sequence[Receiver], known: Sequence[str]) -> None:
     """Declare layouts for some destinations; the last one has a lake of its own, which may be created encrypted."""
-    for receiver in receivers:
+    for each in receivers:
         if rng.random() < 0.6:
-            alone = receiver is receivers[-1] and not receiver.promised.lake.exists
+            alone = each is receivers[-1] and not each.promised.lake.exists
             layout = declared_layout(rng, known, encrypted=alone and rng.random() < 0.4)
-            receiver.desired = receiver.desired.model_copy(update={"layout": layout})
-            receiver.lake = replace(receiver.lake, encrypted=layout.encrypted)
+            each.desired = each.desired.model_copy(update={"layout": layout})
+            each.lake = replace(each.lake, encrypted=layout.encrypted)
 
 
 def _recover(source: SourceLake, step: Recovery, transport: UnreliableTransport, *, stays_warm: bool) -> list[Past]:

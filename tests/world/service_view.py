@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from services.applier.model.task import Limits, SourceTable, Target, Task, TaskResult
+from services.applier.model.task import Limits, SourceTable, Target, Task, TaskResult, UpkeepTask
 from services.applier.worker import worker_state
 from services.applier.worker.task_run import run_task
 from shared.config.catalogs import ResolvedLake
 from shared.config.model import Routing
+from shared.config.upkeep_rules import Policy
 from shared.contracts.messages import DesiredState, ItemKind, LakeRef, Progress, SeedMode, WorkItem
 from shared.contracts.messages import Destination as Desired
 from shared.contracts.ranges import NOT_SEEDED
@@ -28,6 +29,8 @@ Run = Callable[[Task], TaskResult]
 PIPELINE = "events"
 LIMITS = Limits(max_open_lakes=5, stall_s=600.0)
 """Few lakes, so that they come and go; and all the patience that a busy machine asks for."""
+
+EAGER = Policy(expire_after_s=1.0, clean_after_s=1.0, keep_snapshots=2, whole_lake=True)
 
 
 @dataclass
@@ -93,8 +96,14 @@ def send(
 
 
 def _send(source: SourceTable, sent: Sequence[tuple[Receiver, WorkItem]], run: Run, limits: Limits) -> list[Progress]:
-    targets = tuple(Target(item, receiver.desired, receiver.lake) for receiver, item in sent)
+    targets = tuple(Target(item, each.desired, each.lake, upkeep=_upkeep(item)) for each, item in sent)
     return [result.progress for result in run(Task(sent[0][1].kind, source, targets, limits)).results]
+
+
+def _upkeep(item: WorkItem) -> UpkeepTask:
+    """What an ordered upkeep may do: all that the lake holds is meant, and ages are the least that there are."""
+    steps = None if item.upkeep is None else item.upkeep.steps
+    return UpkeepTask() if steps is None else UpkeepTask(steps=steps, policy=EAGER)
 
 
 def _is_stale(answer: Progress) -> bool:

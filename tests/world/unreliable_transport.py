@@ -14,6 +14,8 @@ from typing import Any
 from services.applier.model.task import SourceTable
 from shared.contracts.messages import ItemKind, Outcome, Progress, SeedMode, WorkItem
 from shared.contracts.messages import Seen as PlannedBy
+from shared.contracts.upkeep import UpkeepOrder, UpkeepStep
+from tests.world.lake import make_old
 from tests.world.layouts import lay_out
 from tests.world.referee import Circumstances, Seen, complaints
 from tests.world.service_view import Receiver, Run, send
@@ -26,6 +28,8 @@ ROUNDS = 8
 NO_REPLAY = ("schema_change", "history_damaged")
 """What a replay would only meet again: then an operator seeds by scan."""
 BEGINS_ANEW = {SeedMode.SCAN: SeedMode.SCAN, SeedMode.REPLAY: SeedMode.SCAN, SeedMode.LATEST: SeedMode.LATEST}
+
+EXPIRY = UpkeepOrder(steps=(UpkeepStep.COMPACT, UpkeepStep.EXPIRE, UpkeepStep.CLEAN))
 
 Sent = tuple[Receiver, WorkItem]
 
@@ -42,11 +46,15 @@ class UnreliableTransport:
     log: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     bag: list[Sent] = field(default_factory=list)
+    expires: bool = False
+    """Upkeep is ordered, too: what the oracle then finds is what expiry has left."""
 
     def __post_init__(self) -> None:
         self.born = self.source.truth.head
         self.age = 0
         self.planned_at: dict[str, int] = {}
+        self.expired = 0
+        """Snapshots of destinations that ordered upkeep took."""
 
     @property
     def head(self) -> int:
@@ -115,6 +123,8 @@ class UnreliableTransport:
         if self.rng.random() < 0.1:
             return self._item(receiver, ItemKind.PROBE, 0)
         if believed.generation and self.rng.random() < 0.15:
+            if self.expires:
+                return self._ordered(receiver)
             return self._item(receiver, ItemKind.UPKEEP, believed.position, expected=believed.position)
         if believed.position > self.head:
             return None
@@ -122,6 +132,14 @@ class UnreliableTransport:
         if changed is None:
             return self._advance(receiver, believed.position)
         return self._changes(receiver, believed.position, changed)
+
+    def _ordered(self, receiver: Receiver) -> WorkItem:
+        return self._item(receiver, ItemKind.UPKEEP, 0, upkeep=EXPIRY)
+
+    def keep_up(self) -> None:
+        """Order upkeep of every destination, where this life has any."""
+        seeded = [receiver for receiver in self.receivers if receiver.cursor.generation] if self.expires else []
+        self.deliver([(receiver, self._ordered(receiver)) for receiver in seeded])
 
     def _seed(self, receiver: Receiver) -> WorkItem:
         replays = receiver.desired.seed_mode is SeedMode.REPLAY
@@ -168,6 +186,8 @@ class UnreliableTransport:
         """One job, or several where one destination would be in it twice: a job has no order."""
         first = list({receiver.desired.destination: (receiver, item) for receiver, item in reversed(sent)}.values())
         behind = any(item.through > self.head for _, item in first)
+        for lake in {receiver.promised.lake for receiver, item in first if item.upkeep is not None}:
+            make_old(self.source.con, lake)
         for (receiver, item), answer in zip(first, send(self.table, first, self.run), strict=True):
             self._hear(receiver, item, answer, behind=behind)
         rest = [given for given in sent if given not in first]
@@ -177,6 +197,7 @@ class UnreliableTransport:
     def _hear(self, receiver: Receiver, item: WorkItem, answer: Progress, *, behind: bool) -> None:
         where = f"{item.kind} {item.item} {item.range} over {item.expected}, g{item.generation}"
         self.log.append(f"{where}{', pinned' if item.pinned else ''}: {answer.outcome} {answer.position}")
+        self.expired += sum(step.snapshots_expired for step in answer.upkeep.steps) if answer.upkeep else 0
         at = self._circumstances(receiver, item, behind=behind)
         for complaint in complaints(receiver.cursor, item, answer, receiver.holdings, at):
             self.wrong.append(f"{where}: {complaint}")

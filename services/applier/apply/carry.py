@@ -10,9 +10,12 @@ import contextlib
 from collections.abc import Iterator
 
 import duckdb
+import pyarrow as pa
 
+from services.applier.apply.parcels import Parcels, sorted_parcels
 from services.applier.apply.reading import Reading
 from shared.contracts.errors import DestinationError
+from shared.lake.direct.positions import Touched
 from shared.lake.engine import release
 from shared.lake.sql import columns, path
 
@@ -23,15 +26,36 @@ MOST_ROWS = 100_000
 """Of a bite."""
 
 
+TOGETHER_ROWS, TOGETHER_BYTES = 200_000, 16_000_000
+"""So many rows of all destinations of a reading are fetched at once, instead of each destination's by itself."""
+
+ROWS, TOUCHED = "rows", "touched"
+
+
 def carry_touched(con: duckdb.DuckDBPyConnection, reading: Reading, number: int, count: int) -> str:
     """The touched keys of a destination as a temporary table of ``con``, whose name is returned."""
     name = path("temp", "main", f"touched_{reading.number}")
-    keys = columns(tuple(f"k{i}" for i in range(len(reading.keys))))
-    query = f"SELECT {keys} FROM {reading.memory('touched')} WHERE d = {number}"
-    with _incoming(con, reading, query, count) as found:
+    keys = columns(_key_names(reading))
+    with _incoming(con, reading, TOUCHED, number, count) as found:
         made = con.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT {keys} FROM {found}").fetchall()
     require_all(int(made[0][0]), count, "touched keys")
     return name
+
+
+@contextlib.contextmanager
+def touched_of(con: duckdb.DuckDBPyConnection, reading: Reading, number: int, count: int) -> Iterator[Touched]:
+    """The touched keys of a destination: in memory where they are few, else a temporary table of ``con``."""
+    rows = _in_memory(reading, TOUCHED, number, count)
+    if rows is not None:
+        require_all(rows.num_rows, count, "touched keys")
+        yield Touched(con, rows)
+        return
+    name = carry_touched(con, reading, number, count)
+    try:
+        yield Touched(con, None, spilling=name)
+    finally:
+        with contextlib.suppress(duckdb.Error):  # an error before it, which ends the connection
+            con.execute(f"DROP TABLE IF EXISTS {name}")
 
 
 def require_all(came: int, counted: int, what: str) -> None:
@@ -47,33 +71,87 @@ def require_all(came: int, counted: int, what: str) -> None:
 @contextlib.contextmanager
 def rows_of(con: duckdb.DuckDBPyConnection, reading: Reading, number: int, count: int) -> Iterator[str]:
     """What ``con`` can scan once for the rows of a destination, in the reading's columns."""
-    names = tuple(column.name for column in reading.columns)
-    query = f"SELECT {columns(names)} FROM {reading.memory('rows')} WHERE {reading.number_column} = {number}"
-    with _incoming(con, reading, query, count) as found:
+    with _incoming(con, reading, ROWS, number, count) as found:
         yield found
 
 
+def few_rows_of(reading: Reading, number: int, count: int) -> pa.Table | None:
+    """The rows of a destination in memory, in the order in which ``rows_of`` has them; None where they are many."""
+    return _in_memory(reading, ROWS, number, count)
+
+
+def _key_names(reading: Reading) -> tuple[str, ...]:
+    return tuple(f"k{i}" for i in range(len(reading.keys)))
+
+
+def _names(reading: Reading, kind: str) -> tuple[str, ...]:
+    return _key_names(reading) if kind == TOUCHED else tuple(column.name for column in reading.columns)
+
+
+def _number_column(reading: Reading, kind: str) -> str:
+    return "d" if kind == TOUCHED else reading.number_column
+
+
+def _query(reading: Reading, kind: str, number: int) -> str:
+    wanted = columns(_names(reading, kind))
+    return f"SELECT {wanted} FROM {reading.memory(kind)} WHERE {_number_column(reading, kind)} = {number:d}"
+
+
+def _are_few(reading: Reading, count: int) -> bool:
+    return count <= FEW_ROWS and count * max(1.0, reading.row_bytes) <= FEW_BYTES
+
+
+def _in_memory(reading: Reading, kind: str, number: int, count: int) -> pa.Table | None:
+    """Rows of one destination, if they are few."""
+    if not _are_few(reading, count):
+        return None
+    parcels = reading.fetched.get(kind, lambda: _fetch_all(reading, kind))
+    if parcels is not None:
+        return parcels.of(number)
+    with _asking(reading, _query(reading, kind, number)) as source:
+        return source.to_arrow_table()
+
+
+def _fetch_all(reading: Reading, kind: str) -> Parcels | None:
+    """The rows of all destinations of a reading; None where they are many, or one destination's."""
+    counts = reading.counts.values()
+    total = sum(each.touched if kind == TOUCHED else each.upserts for each in counts)
+    if len(counts) < 2 or total > TOGETHER_ROWS or total * max(1.0, reading.row_bytes) > TOGETHER_BYTES:
+        return None
+    wanted = columns((*_names(reading, kind),))
+    with _asking(reading, f"SELECT {_number_column(reading, kind)}, {wanted} FROM {reading.memory(kind)}") as source:
+        return sorted_parcels(source.to_arrow_table())
+
+
 @contextlib.contextmanager
-def _incoming(con: duckdb.DuckDBPyConnection, reading: Reading, query: str, count: int) -> Iterator[str]:
+def _asking(reading: Reading, query: str) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A cursor of the reading's instance that has been asked."""
     source = reading.con.cursor()
     try:
-        with _by_arrow(source, con, reading, query, count) as found:
-            yield found
+        yield source.execute(query)
     finally:
         release(source)
 
 
 @contextlib.contextmanager
-def _by_arrow(
-    source: duckdb.DuckDBPyConnection, con: duckdb.DuckDBPyConnection, reading: Reading, query: str, count: int
+def _incoming(con: duckdb.DuckDBPyConnection, reading: Reading, kind: str, number: int, count: int) -> Iterator[str]:
+    few = _in_memory(reading, kind, number, count)
+    if few is not None:
+        with _registered(con, reading, few) as found:
+            yield found
+        return
+    with _asking(reading, _query(reading, kind, number)) as source:
+        batch = max(1, min(MOST_ROWS, int(FEW_BYTES / max(1.0, reading.row_bytes))))
+        with _registered(con, reading, source.to_arrow_reader(batch)) as found:
+            yield found
+
+
+@contextlib.contextmanager
+def _registered(
+    con: duckdb.DuckDBPyConnection, reading: Reading, rows: pa.Table | pa.RecordBatchReader
 ) -> Iterator[str]:
     name = f"_viaduck_incoming_{reading.number}"
-    source.execute(query)
-    row_bytes = max(1.0, reading.row_bytes)
-    if count <= FEW_ROWS and count * row_bytes <= FEW_BYTES:
-        con.register(name, source.to_arrow_table())
-    else:
-        con.register(name, source.to_arrow_reader(max(1, min(MOST_ROWS, int(FEW_BYTES / row_bytes)))))
+    con.register(name, rows)
     try:
         yield path("temp", "main", name)
     finally:

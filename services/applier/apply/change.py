@@ -10,6 +10,7 @@ from services.applier.apply.reading import Counts, Reading
 from services.applier.model.task import Target
 from shared.contracts.layout import TableLayout
 from shared.contracts.messages import CommitPath, ItemKind, Outcome
+from shared.contracts.upkeep import UpkeepResult
 from shared.lake.catalog import TableInfo
 from shared.lake.direct.eligibility import Reason
 
@@ -28,7 +29,8 @@ class Applied:
     commit: CommitPath | None = None
     reason: Reason | None = None
     layout: TableLayout | None = None
-    """What a seed set; None where the table kept what it had, or nothing is said of it."""
+    """What the table has after a seed; None where nothing is declared of it."""
+    upkeep: UpkeepResult | None = None
 
 
 @dataclass

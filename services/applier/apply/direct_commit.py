@@ -18,7 +18,7 @@ import duckdb
 import psycopg
 
 from services.applier.apply import fence
-from services.applier.apply.carry import carry_touched, require_all, rows_of
+from services.applier.apply.carry import few_rows_of, require_all, rows_of, touched_of
 from services.applier.apply.change import Applied, Change
 from services.applier.apply.decide import Cursor, Decision, decide
 from services.applier.apply.reading import Reading
@@ -30,8 +30,8 @@ from shared.contracts.messages import CommitPath, Outcome
 from shared.lake.attach import is_beside
 from shared.lake.catalog_query import Question
 from shared.lake.cursor import committed_at
-from shared.lake.direct import files, paths, store
-from shared.lake.direct.batch import Commit, Stamp, Written, commit_of
+from shared.lake.direct import files, paths, positions, store
+from shared.lake.direct.batch import Commit, NewDataFile, Stamp, Written, commit_of
 from shared.lake.direct.catalogs import NotCommitted, RivalCommitted
 from shared.lake.direct.eligibility import Reason, state_refusal, statistics_refusal, structure_refusal
 from shared.lake.direct.lakes import DirectLake, DirectLakes, KeysInUse, TableKey
@@ -66,7 +66,7 @@ class Look:
     state: State
     data_path: str
     folder: str
-    files: tuple[files.OpenFile, ...]
+    files: tuple[positions.OpenFile, ...]
 
 
 class DirectApplier:
@@ -85,7 +85,7 @@ class DirectApplier:
 
         Raises a ``ViaduckError`` with the reason when the destination can't go on.
         """
-        if str(change.target.lake) in self._distrusted:
+        if self._distrusted and str(change.target.lake) in self._distrusted:
             return Reason.DAMAGED_FILE
         for attempt in range(1, RIVAL_TRIES + 1):
             try:
@@ -248,7 +248,7 @@ def _decline(reason: Reason | None) -> None:
         raise Declined(reason)
 
 
-def _keys(structure: Structure, change: Change) -> tuple[files.Key, ...]:
+def _keys(structure: Structure, change: Change) -> tuple[positions.Key, ...]:
     """The key columns by which touched rows are looked for. A table's own bounds are believed as those of any lake."""
     reading = change.reading
     if reading is None or not reading.keys or not change.counts.touched:
@@ -257,12 +257,12 @@ def _keys(structure: Structure, change: Change) -> tuple[files.Key, ...]:
     wanted = [fields[name.lower()] for name in reading.keys]
     _decline(Reason.KEY_DEFAULT if any(field.default is not None for field in wanted) else None)
     return tuple(
-        files.Key(field, may_prune(field.declared, PLAIN, harmless=harmless) and not reading.null_keys)
+        positions.Key(field, may_prune(field.declared, PLAIN, harmless=harmless) and not reading.null_keys)
         for field, harmless in zip(wanted, change.counts.harmless_keys, strict=True)
     )
 
 
-def _state(lake: DirectLake, structure: Structure, keys: Sequence[files.Key]) -> State | None:
+def _state(lake: DirectLake, structure: Structure, keys: Sequence[positions.Key]) -> State | None:
     """None where the catalog no longer has the tables that the structure names."""
     asked = [key.field.id for key in keys]
     question = state_question(lake.catalog.dialect, lake.catalog.prefix, structure, asked)
@@ -304,7 +304,7 @@ def _looked(lake: DirectLake, structure: Structure, state: State) -> Look:
         path = paths.resolved(folder, file.path, data_path)
         deletes = [paths.resolved(folder, each.path, data_path) for each in file.deletes]
         _decline(Reason.FOREIGN_FILES if path is None or None in deletes else None)
-        opened.append(files.OpenFile(file, str(path), deletes[0] if deletes else None))
+        opened.append(positions.OpenFile(file, str(path), deletes[0] if deletes else None))
     return Look(structure, state, data_path, folder, tuple(opened))
 
 
@@ -375,8 +375,10 @@ def _write(lake: DirectLake, change: Change, look: Look) -> Written:
         return written
     try:
         with rows_of(lake.con, reading, change.number, change.counts.upserts) as rows:
-            written = replace(written, data=files.write_data(lake.con, look.folder, rows, look.structure.fields))
-        require_all(0 if written.data is None else written.data.records, change.counts.upserts, "rows")
+            data = files.write_data(lake.con, look.folder, rows, look.structure.fields)
+        written = replace(written, data=data)
+        require_all(data.records, change.counts.upserts, "rows")
+        _remember(lake, change, reading, look, data)
     except BaseException:
         store.remove(lake.lake, look.folder, written.names)
         raise
@@ -387,9 +389,18 @@ def _write_deletes(lake: DirectLake, change: Change, reading: Reading, look: Loo
     keys = _keys(look.structure, change)
     if not keys or not look.files:
         return Written()
-    touched = carry_touched(lake.con, reading, change.number, change.counts.touched)
-    found = files.find_positions(lake.con, look.files, touched, keys, nulls=reading.null_keys)
+    with touched_of(lake.con, reading, change.number, change.counts.touched) as touched:
+        found = positions.find_positions(look.files, touched, keys, lake.known, nulls=reading.null_keys)
     if found and reading.only_inserts:
         raise Declined(Reason.DOUBLED_KEY)
     where = files.TableFiles(look.folder, look.data_path)
-    return files.write_deletes(lake.con, where, look.files, found, look.state.snapshot.id + 1)
+    return files.write_deletes(lake.con, where, look.files, found, look.state.snapshot.id + 1, lake.known)
+
+
+def _remember(lake: DirectLake, change: Change, reading: Reading, look: Look, data: NewDataFile) -> None:
+    """The next apply of the worker need not read the keys of this one's file."""
+    rows = few_rows_of(reading, change.number, change.counts.upserts)
+    if rows is not None and reading.keys:
+        fields = {field.name.lower(): field for field in look.structure.fields}
+        wanted = [fields[name.lower()] for name in reading.keys]
+        positions.keep_keys(rows, look.folder + data.name, wanted, lake.known)

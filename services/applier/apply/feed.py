@@ -18,6 +18,7 @@ import duckdb
 from services.applier.apply.reading import Counts, Reading
 from services.applier.apply.row_counts import count_rows, count_touched
 from services.applier.apply.source_identity import refusal
+from services.applier.apply.source_refusals import behind, expired, require_insertions
 from services.applier.apply.unsupported_values import require_carried_names
 from services.applier.model.task import SourceTable, Target
 from shared.contracts.errors import DestinationError, SourceError
@@ -25,7 +26,7 @@ from shared.contracts.layout import SAME
 from shared.contracts.messages import ItemKind, SeedMode
 from shared.contracts.ranges import Range
 from shared.lake.arrangement import Arrangement
-from shared.lake.catalog import Column, TableInfo, Touch
+from shared.lake.catalog import Column, TableInfo
 from shared.lake.pool import OpenLake
 from shared.lake.pruning import MOST_BOUND, TEXT, among, comparison, is_harmless, may_prune
 from shared.lake.routing_value import not_routed
@@ -59,7 +60,7 @@ class Feed:
         item = targets[0][1].item
         with self._pinned() as head:
             if all(head < target.item.through for _, target in targets):
-                raise _behind(head, item.through)
+                raise behind(head, item.through)
             self._load_times(targets)
             if kind is ItemKind.ADVANCE:
                 return self._nothing(targets, item.through)
@@ -173,36 +174,18 @@ class Feed:
         catalog = self._lake.catalog
         self._require_history(snapshots.after)
         if not catalog.contiguous(snapshots):
-            raise _expired(snapshots.after, catalog.oldest())
+            raise expired(snapshots.after, catalog.oldest())
         table = self._table(snapshots.through)
         touches = catalog.touching(table.table_id, snapshots)
         taken_back = catalog.taken_back(table.table_id, snapshots)
         for touch in touches:
-            self._refuse_changes(touch, deletes=touch.snapshot in taken_back)
+            require_insertions(touch, self._routing, deletes=touch.snapshot in taken_back)
         reading = self._begin(targets, snapshots.through, only_inserts=True)
         self._load_targets(reading, targets)
         with reading.timed("feed"):
             self._load_inserted(reading, insertion_runs(snapshots, touches))
         count_rows(reading, unique=False)
         return reading
-
-    def _refuse_changes(self, touch: Touch, *, deletes: bool) -> None:
-        snapshot = touch.snapshot
-        deletes = deletes or bool(touch.marks & {"deleted_from_table", "inlined_delete"})
-        inserts = bool(touch.marks & {"inserted_into_table", "inlined_insert"})
-        if deletes and inserts and self._routing.on_update == "park":
-            raise DestinationError(
-                "update_in_append_only",
-                f"snapshot {snapshot} of the source both deletes and inserts, which may be an update;"
-                " a pipeline without key columns can't follow one",
-                "declare routing.key_columns, or set routing.on_update: append to append both, then resume",
-            )
-        if deletes and not inserts and self._routing.on_delete == "park":
-            raise DestinationError(
-                "delete_in_append_only",
-                f"snapshot {snapshot} of the source deletes rows; a pipeline without key columns can't follow that",
-                "declare routing.key_columns, or set routing.on_delete: ignore to keep such rows, then resume",
-            )
 
     # -- how it is read -----------------------------------------------------------------------------------------------
 
@@ -228,7 +211,7 @@ class Feed:
 
     def _require_history(self, after: int) -> None:
         if after not in self._times:
-            raise _expired(after, self._lake.catalog.oldest())
+            raise expired(after, self._lake.catalog.oldest())
 
     def _begin(self, targets: Sequence[tuple[int, Target]], through: int, *, only_inserts: bool) -> Reading:
         described = self._con.execute(
@@ -244,7 +227,7 @@ class Feed:
         refused = ((number, refusal(target.item, table, through, self._times)) for number, target in targets)
         reading.refused = {number: error for number, error in refused if error is not None}
         ahead = [(number, target.item.through) for number, target in targets if target.item.through > through]
-        reading.refused |= {number: _behind(through, end) for number, end in ahead}
+        reading.refused |= {number: behind(through, end) for number, end in ahead}
         known = {column.name.lower() for column in columns}
         require_carried_names(columns)
         for needed in (self._routing.field, *self._routing.key_columns):
@@ -403,19 +386,3 @@ def _constant(default: str | None) -> str:
 def _default_of(table: TableInfo, name: str) -> str | None:
     column = table.column(name)
     return None if column is None else column.default
-
-
-def _behind(snapshot: int, end: int) -> SourceError:
-    return SourceError(
-        "source_behind",
-        f"the source is at snapshot {snapshot}, before {end} where the item ends",
-        "was the source's catalog restored from a backup? Then reseed its destinations",
-    )
-
-
-def _expired(after: int, oldest: int) -> DestinationError:
-    return DestinationError(
-        "history_expired",
-        f"the source no longer keeps snapshot {after}, up to which this destination is exact; the oldest is {oldest}",
-        "reseed the destination, and keep the source's snapshots for longer than the longest pause",
-    )

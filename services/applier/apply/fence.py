@@ -139,12 +139,19 @@ def _damaged(destination: Destination, how: str) -> DestinationError:
 
 def dropped_generation_in(catalog: CatalogReader, destination: Destination) -> int:
     """The generation in which the destination's data was dropped last, as the stamps of the snapshots tell that took
-    its cursor's table away; 0 if it never was."""
+    its cursor's table away; 0 if it never was.
+
+    Expiry forgets tables that no retained snapshot shows, and upkeep keeps the stamps of drops: in a lake of which
+    snapshots were expired these are looked through.
+    """
     ended = catalog.dropped_at(SCHEMA, cursor_name(destination.pipeline, destination.destination))
     names = destination.pipeline, destination.destination
-    said = (read_stamp(catalog.stamp_at(each)) for each in ended)
-    ours = (each for each in said if each is not None and each.kind == "drop" and each.speaks_of(*names))
-    return max((each.generation for each in ours if each.generation <= ADOPTABLE), default=0)
+    texts = [catalog.stamp_at(each) for each in ended]
+    if not catalog.exists(0):
+        texts += catalog.stamps(f'"destination": "{destination.destination}", "kind": "drop"')
+    ours = (each for each in map(read_stamp, texts) if each is not None and each.kind == "drop")
+    found = (each.generation for each in ours if each.speaks_of(*names))
+    return max((each for each in found if each <= ADOPTABLE), default=0)
 
 
 def create_cursor(con: duckdb.DuckDBPyConnection, alias: str, move: Move) -> None:

@@ -6,50 +6,14 @@ rewrite files that are there, and finds rows beside files of another partitionin
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
-from typing import TypeVar
-
 import duckdb
 
-from shared.config.table_layout import (
-    COLUMN,
-    TRANSFORMS,
-    LayoutRefused,
-    Partition,
-    SortKey,
-    partitions,
-    sort_keys,
-)
+from shared.config.table_layout import COLUMN, LayoutRefused, Partition, SortKey, sort_keys
 from shared.contracts.errors import DestinationError
-from shared.contracts.layout import NO_LAYOUT, SAME, TableLayout
+from shared.contracts.layout import TableLayout
 from shared.lake.arrangement import Arrangement
-from shared.lake.catalog import Column
-from shared.lake.pruning import PRUNABLE, TEXT
+from shared.lake.layout_keys import Keys
 from shared.lake.sql import ident
-
-MOMENT = re.compile(r"DATE|TIMESTAMP(_S|_MS|_NS| WITH TIME ZONE)?")
-
-T = TypeVar("T")
-
-Keys = tuple[tuple[Partition, ...], tuple[SortKey, ...]]
-
-
-def keys_of(layout: TableLayout | None, columns: Sequence[Column], source: Arrangement | None) -> Keys:
-    """What the table is to be partitioned and sorted by. ``source``: how the source is, where the layout is ``SAME``.
-
-    Raises ``invalid_destination`` for a column or a transform that the source's columns do not allow.
-    """
-    layout = layout or NO_LAYOUT
-    known = {column.name.lower(): column for column in columns}
-    by = _partitions(layout.partitioned_by, source)
-    order = _sort_keys(layout.sorted_by, source)
-    for part in by:
-        _require_partition(part, known.get(part.column.lower()))
-    for key in order:
-        if key.column.lower() not in known:
-            raise _refused("sorted_by", f"the source has no column {key.column!r}")
-    return by, order
 
 
 def lay_out(con: duckdb.DuckDBPyConnection, table: str, keys: Keys) -> None:
@@ -59,6 +23,18 @@ def lay_out(con: duckdb.DuckDBPyConnection, table: str, keys: Keys) -> None:
         con.execute(f"ALTER TABLE {table} SET PARTITIONED BY ({', '.join(map(_partition_sql, by))})")
     if order:
         con.execute(f"ALTER TABLE {table} SET SORTED BY ({', '.join(map(_sort_sql, order))})")
+
+
+def kept(layout: TableLayout, keys: Keys, there: Arrangement) -> TableLayout:
+    """What a table has that is laid out already: ``layout`` itself where its ``keys`` are those that are ``there``."""
+    parts = tuple((each.transform, each.column.lower()) for each in keys[0])
+    order = tuple((ident(each.column).lower(), *_directions(each)) for each in keys[1])
+    same = parts == tuple((transform, column.lower()) for transform, column in there.partitions)
+    if same and order == tuple((_quoted(name).lower(), *rest) for name, *rest in there.sort_keys):
+        return layout
+    by = ", ".join(ident(column) if how == COLUMN else f"{how}({ident(column)})" for how, column in there.partitions)
+    sorted_by = ", ".join(" ".join(each).replace("NULLS_", "NULLS ") for each in there.sort_keys)
+    return layout.model_copy(update={"partitioned_by": by, "sorted_by": sorted_by})
 
 
 def require_encrypted(layout: TableLayout | None, *, encrypted: bool) -> None:
@@ -78,54 +54,18 @@ def _partition_sql(part: Partition) -> str:
 
 
 def _sort_sql(key: SortKey) -> str:
-    direction, nulls = "DESC" if key.descending else "ASC", "FIRST" if key.nulls_first else "LAST"
-    return f"{ident(key.column)} {direction} NULLS {nulls}"
+    direction, nulls = _directions(key)
+    return f"{ident(key.column)} {direction} {nulls.replace('_', ' ')}"
 
 
-def _partitions(text: str, source: Arrangement | None) -> tuple[Partition, ...]:
-    if text != SAME:
-        return _parsed("partitioned_by", partitions, text)
-    found = () if source is None else source.partitions
-    for transform, column in found:
-        if transform not in (COLUMN, *TRANSFORMS):
-            said = f"the source is partitioned by {transform[:40]} of {column}, which is not set at a destination"
-            raise _refused("partitioned_by", said)
-    return tuple(Partition(transform, column) for transform, column in found)
+def _directions(key: SortKey) -> tuple[str, str]:
+    return "DESC" if key.descending else "ASC", "NULLS_FIRST" if key.nulls_first else "NULLS_LAST"
 
 
-def _sort_keys(text: str, source: Arrangement | None) -> tuple[SortKey, ...]:
-    if text != SAME:
-        return _parsed("sorted_by", sort_keys, text)
-    return tuple(_sort_key(*each) for each in (() if source is None else source.sort_keys))
-
-
-def _sort_key(expression: str, direction: str, nulls: str) -> SortKey:
-    """That of the source, which may be sorted by any expression."""
+def _quoted(expression: str) -> str:
+    """A column as ``ident`` writes it; another expression as it is."""
     try:
         (key,) = sort_keys(expression)
     except (LayoutRefused, ValueError):
-        said = "the source is sorted by an expression, which is not set at a destination"
-        raise _refused("sorted_by", said) from None
-    return SortKey(key.column, direction == "DESC", nulls == "NULLS_FIRST")
-
-
-def _parsed(key: str, parse: Callable[[str], tuple[T, ...]], text: str) -> tuple[T, ...]:
-    try:
-        return parse(text)
-    except LayoutRefused as refused:
-        raise _refused(key, str(refused)) from None
-
-
-def _require_partition(part: Partition, column: Column | None) -> None:
-    if column is None:
-        raise _refused("partitioned_by", f"the source has no column {part.column!r}")
-    if part.transform == COLUMN:
-        if column.type != TEXT and not PRUNABLE.fullmatch(column.type):
-            raise _refused("partitioned_by", f"{column.name} is {column.type[:80]}, whose values name no partition")
-    elif not MOMENT.fullmatch(column.type) or (part.transform == "hour" and column.type == "DATE"):
-        raise _refused("partitioned_by", f"{column.name} is {column.type[:80]}, which has no {part.transform}")
-
-
-def _refused(key: str, said: str) -> DestinationError:
-    hint = f"correct layout.{key} of the pipeline or of the destination; it is tried again by itself"
-    return DestinationError("invalid_destination", f"layout.{key}: {said}", hint)
+        return expression
+    return ident(key.column)

@@ -4,7 +4,7 @@ No row changes. What goes from the catalog to files, and rows that move to a new
 snapshots are marked as if a user had deleted rows; merging needs no stamp.
 Dead rows are left behind by a plain delete and insert of the living: DuckLake's own rewrite narrows the statistics of
 the table to what is in it now, and every reader holds the past against them (H1). Ours is not the only one.
-Replaced files stay for open readers, until the lake's owner expires snapshots and cleans up.
+Replaced files stay for open readers, until snapshots are expired and files are cleaned up (``fenced_expiry``).
 """
 
 from __future__ import annotations

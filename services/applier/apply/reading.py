@@ -11,6 +11,7 @@ from datetime import datetime
 
 import duckdb
 
+from services.applier.apply.parcels import Fetched
 from shared.contracts.errors import DestinationError, ViaduckError
 from shared.lake.arrangement import Arrangement
 from shared.lake.catalog import Column, TableInfo
@@ -62,6 +63,7 @@ class Reading:
     rows_read: int = 0
     routing_mutations: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
+    fetched: Fetched = field(default_factory=Fetched)
 
     def __post_init__(self) -> None:
         taken = {column.name.lower() for column in self.columns}
@@ -90,6 +92,7 @@ class Reading:
 
     def drop(self) -> None:
         """Give its memory back, and its connection. Raises ``duckdb.Error`` where the instance is lost."""
+        self.fetched.clear()
         try:
             for name in ("targets", "feed", "touched", "rows"):
                 self.con.execute(f"DROP TABLE IF EXISTS {self.memory(name)}")

@@ -22,22 +22,22 @@ from services.applier.apply.destination_lakes import DestinationLakes, roll_back
 from services.applier.apply.direct_commit import DirectApplier
 from services.applier.apply.in_doubt import committed_snapshot
 from services.applier.apply.lake_state import dropped_generation_in, held_rows, stored_cursor
-from services.applier.apply.lay_out import Keys, keys_of, lay_out, require_encrypted
-from services.applier.apply.maintenance import maintain
+from services.applier.apply.lay_out import kept, lay_out, require_encrypted
 from services.applier.apply.reading import Reading, key_not_unique
-from services.applier.apply.table_options import reload_options, settle, tables_of
+from services.applier.apply.table_options import reload_options, settle
 from services.applier.apply.unsupported_values import find_nul
+from services.applier.apply.upkeep import Upkeeper
 from services.applier.model.task import Limits, Target
 from shared.contracts.errors import DestinationError, ViaduckError
 from shared.contracts.layout import TableLayout
 from shared.contracts.messages import CommitPath, Destination, Outcome
 from shared.contracts.ranges import NOT_SEEDED
-from shared.lake.arrangement import UNARRANGED
+from shared.lake.arrangement import UNARRANGED, Arrangement
 from shared.lake.direct.eligibility import ALWAYS_BY_EXTENSION, Reason
 from shared.lake.direct.lakes import DirectLakes
 from shared.lake.engine import release
 from shared.lake.failure import classify, loses_attachment, misses_file, was_refused
-from shared.lake.foreign_files import require_own_files
+from shared.lake.layout_keys import Keys, keys_of
 from shared.lake.pool import LakePool, OpenLake
 from shared.lake.pruning import UNBELIEVED, Layout
 from shared.lake.sql import columns as column_list
@@ -70,39 +70,14 @@ class Applier:
         self._destinations = DestinationLakes(pool)
         self.answers = CursorAnswers(self._destinations, None if limits.commit == "extension" else self._direct)
         self.attempts = Attempts(clock)
+        self._upkeeper = Upkeeper(self._destinations, self.answers, limits)
 
     def close(self) -> None:
         self._direct.close()
 
-    def keep_up(self, target: Target) -> tuple[Applied, ViaduckError | None]:
-        """Tidy the table up if the item fits the cursor; returns the cursor's answer, and why there was no upkeep.
-
-        Raises ``destination_damaged`` where an acknowledgement was lost, and the merged files with it (H7).
-        """
-        was_open = self._pool.has_open(target.lake)
-        with self._destinations.use(target) as lake:
-            one_writer = lake.writing if lake.lake.sqlite_file is not None else nullcontext()
-            with one_writer:
-                answer = self.answers.of(lake, target)
-                if answer.outcome is not Outcome.ALREADY_APPLIED:
-                    return answer, None
-                try:
-                    lake.catalog.inlined_tables()
-                    require_own_files(lake.catalog, lake.lake)
-                    lake.inspect(*tables_of(target.destination), anew=True)
-                    doing = "reading options"
-                    self._destinations.guarded(
-                        lake, doing, lambda con: reload_options(con, lake, target, was_open=was_open)
-                    )
-                    maintain(lake, target, self._limits.deadline_s)
-                except (duckdb.Error, ViaduckError) as error:
-                    self._pool.evict(lake)
-                    refused = classify(error, f"merging the files of {target.destination.key}")
-                else:
-                    return answer, None
-        with self._destinations.use(target) as lake:
-            self.answers.look_at_files(lake, target.destination, None)
-        return answer, refused
+    def keep_up(self, target: Target) -> Applied:
+        """The target's upkeep, and what it came to (``Upkeeper``)."""
+        return self._upkeeper.keep_up(target)
 
     def apply(self, change: Change) -> Applied:
         """Bring one change about, or say why not: directly where that can be done, else by the extension.
@@ -237,26 +212,12 @@ class Applier:
         require_encrypted(destination.layout, encrypted=_is_encrypted(lake, destination.layout))
         keys = keys_of(destination.layout, reading.columns, reading.arrangement)
         created = table_schema.prepare_seed(con, lake.alias, destination, reading.columns, held, ours=seen is not None)
-        laid_out = self._lay_out(con, lake, change, keys, created=created)
+        laid_out = _lay_out(con, lake, change, keys, created=created)
         deleted = held or 0
         inserted = self._insert(con, lake, change, reading)
         self._stamp(con, lake, change, token, NOT_SEEDED if seen is None else seen.position, deleted, inserted)
         done = Applied(Outcome.APPLIED, change.through, change.through, deleted, inserted, rows_applied=rows)
-        return replace(done, layout=destination.layout if laid_out else None)
-
-    def _lay_out(
-        self, con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change, keys: Keys, *, created: bool
-    ) -> bool:
-        """Set the layout of the empty table, unless it was there and has one, which is its owner's; whether it has the
-        declared one now."""
-        destination, reading = change.target.destination, change.reading
-        if not created and any(keys) and _is_laid_out(lake, destination):
-            return False
-        partitioned = frozenset(part.column.lower() for part in keys[0])
-        if reading is not None:
-            _require_written(change, reading, partitioned)
-        lay_out(con, table_schema.table_path(lake.alias, destination), keys)
-        return created or any(map(bool, keys))
+        return replace(done, layout=laid_out)
 
     def _delete(
         self, con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change, reading: Reading, layout: Layout
@@ -379,7 +340,26 @@ def _is_encrypted(lake: OpenLake, layout: TableLayout | None) -> bool:
     return layout is not None and layout.encrypted and lake.catalog.is_encrypted()
 
 
-def _is_laid_out(lake: OpenLake, destination: Destination) -> bool:
-    """Whether the table that was there before this transaction is partitioned or sorted."""
+def _lay_out(
+    con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change, keys: Keys, *, created: bool
+) -> TableLayout | None:
+    """Set the layout of the empty table, unless it was there and has one, which is its owner's or an older one.
+
+    Returns what the table then has; None where nothing is declared.
+    """
+    destination, reading = change.target.destination, change.reading
+    there = UNARRANGED if created else _arrangement(lake, destination)
+    if destination.layout is not None and there != UNARRANGED:
+        return kept(destination.layout, keys, there)
+    if reading is not None:
+        _require_written(change, reading, frozenset(part.column.lower() for part in keys[0]))
+    lay_out(con, table_schema.table_path(lake.alias, destination), keys)
+    return destination.layout
+
+
+def _arrangement(lake: OpenLake, destination: Destination) -> Arrangement:
+    """How the table is laid out that was there before this transaction."""
+    if destination.layout is None:
+        return UNARRANGED
     at = lake.catalog.head().snapshot
-    return lake.catalog.arrangement(destination.schema_name, destination.table, at) != UNARRANGED
+    return lake.catalog.arrangement(destination.schema_name, destination.table, at)

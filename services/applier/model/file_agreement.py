@@ -13,6 +13,7 @@ import structlog
 
 from shared.config.loading import public_lake
 from shared.config.model import Config, FileDestination
+from shared.config.upkeep_rules import override_of
 from shared.contracts.errors import ConfigError, DestinationError
 from shared.contracts.messages import Destination, LakeRef
 from shared.lake.source import look
@@ -54,6 +55,8 @@ class Agreement:
             yield "schema or table"
         if said.routing_value != known.routing_value and said.routing_value != self._spelled(known):
             yield "routing_value"
+        if said.upkeep != override_of(known):
+            yield "upkeep"
         if said.drop:
             yield "its removal"
 

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 
 from shared.config.catalogs import ResolvedLake
 from shared.config.model import CommitChoice, Routing
+from shared.config.upkeep_rules import Policy, least_age_s
 from shared.contracts.messages import Destination, ItemKind, Progress, WorkItem
+from shared.contracts.upkeep import UpkeepResult, UpkeepStep
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,22 @@ class SourceTable:
 
 
 @dataclass(frozen=True)
+class UpkeepTask:
+    """What upkeep does for a destination, with what only the applier's driver knows of the lakes beside it."""
+
+    steps: tuple[UpkeepStep, ...] = (UpkeepStep.COMPACT,)
+    dry_run: bool = False
+    policy: Policy = field(default_factory=Policy)
+    ours: frozenset[tuple[str, str]] = frozenset()
+    """(schema, table) in lower case of each known destination in the lake."""
+    refused: tuple[tuple[UpkeepStep, str], ...] = ()
+    """Steps that would harm another lake or contradict another policy, and why."""
+
+    def refusal(self, step: UpkeepStep) -> str | None:
+        return next((why for each, why in self.refused if each is step), None)
+
+
+@dataclass(frozen=True)
 class Target:
     """One destination of a task, with the item that is to be done for it."""
 
@@ -28,6 +46,8 @@ class Target:
     lake: ResolvedLake
     looks_first: bool = False
     """It is unknown whether the cursor is where the item expects it: it is read before the source is."""
+    upkeep: UpkeepTask = field(default_factory=UpkeepTask)
+    """Of an item of kind ``upkeep``."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +69,11 @@ class Limits:
     def deadline_of(self, kind: ItemKind) -> float:
         """Seconds after which a transaction is not committed any more (H6). A seed takes as long as its rows do."""
         return max(self.deadline_s, self.seed_deadline_s) if kind is ItemKind.SEED else self.deadline_s
+
+    @property
+    def least_age_s(self) -> float:
+        """Seconds below which upkeep expires no snapshot and deletes no file (H6)."""
+        return least_age_s(self.deadline_s, self.seed_deadline_s)
 
 
 @dataclass(frozen=True)
@@ -89,6 +114,7 @@ class TargetResult:
     deletes: int = 0
     """Touched keys that are not there at the end of the range."""
     write_seconds: float | None = None
+    upkeep: UpkeepResult | None = None
 
 
 @dataclass(frozen=True)

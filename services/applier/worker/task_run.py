@@ -22,29 +22,17 @@ from services.applier.apply.reading import Counts, Reading
 from services.applier.apply.row_counts import came_and_went, matched_rows
 from services.applier.model.grouping import groups_of
 from services.applier.model.immediate_answers import answer, failed
-from services.applier.model.task import Target, TargetResult, Task, TaskResult, WorkerReport
+from services.applier.model.task import Target, TargetResult, Task, TaskResult
 from services.applier.worker.answer_files import AnswerFiles
+from services.applier.worker.explanation import explain
 from services.applier.worker.in_flight import InFlight, Numbered, crowded_out, unanswered
+from services.applier.worker.tally import Tally
 from services.applier.worker.worker_state import Worker, worker
-from shared.contracts.errors import DestinationError, ViaduckError
+from shared.contracts.errors import ViaduckError
 from shared.contracts.messages import ItemKind, Outcome
 from shared.lake.catalog import TableInfo
 from shared.lake.engine import release
-from shared.lake.failure import classify
 from shared.lake.pool import OpenLake
-
-OF_THE_SOURCE = frozenset(
-    {
-        "destination_unreachable",
-        "destination_busy",
-        "storage_failed",
-        "storage_refused",
-        "access_denied",
-        "lake_missing",
-        "lake_incompatible",
-    }
-)
-"""What is said of any lake and means, while the source is read, that no destination is to blame."""
 
 OF_ONE = frozenset({"internal", "value_refused"})
 """The types of errors that a row or a routing value of a single destination may cause in a shared read."""
@@ -60,16 +48,6 @@ Work = Callable[[int, Target], tuple[Applied | None, Reading | None]]
 """What is done for one target; nothing at all where the answer comes later."""
 
 
-@dataclass
-class _Tally:
-    """What one task adds to the report."""
-
-    rows_read: int = 0
-    read_seconds: float = 0.0
-    routing_mutations: int = 0
-    conflicts_resolved: int = 0
-
-
 def run_task(task: Task) -> TaskResult:
     """Do a task's items and say what became of each; one failing target, or source, harms no other result.
 
@@ -80,16 +58,7 @@ def run_task(task: Task) -> TaskResult:
     results = run.results()
     evictions = me.pool.evictions - me.reported_evictions
     me.reported_evictions = me.pool.evictions
-    tally = run.tally
-    report = WorkerReport(
-        pid=os.getpid(),
-        open_lakes=len(me.pool),
-        evictions=evictions,
-        rows_read=tally.rows_read,
-        read_seconds=tally.read_seconds,
-        routing_mutations=tally.routing_mutations,
-        conflicts_resolved=tally.conflicts_resolved,
-    )
+    report = run.tally.report(os.getpid(), len(me.pool), evictions)
     return TaskResult(tuple(results), report, tuple(run.log))
 
 
@@ -99,7 +68,7 @@ class Run:
 
     me: Worker
     task: Task
-    tally: _Tally = field(default_factory=_Tally)
+    tally: Tally = field(default_factory=Tally)
     done: dict[int, TargetResult] = field(default_factory=dict)
     postponed: set[int] = field(default_factory=set)
     """Targets whose turn did not come."""
@@ -117,7 +86,7 @@ class Run:
         try:
             self._do(targets)
         except Exception as error:
-            self._fail(targets, self._explain(error, f"{self.task.kind} items of {self.task.source.table}"))
+            self._fail(targets, explain(error, f"{self.task.kind} items of {self.task.source.table}"))
         return [self.done[number] for number, _ in targets if number not in self.postponed]
 
     def _do(self, targets: Sequence[Numbered]) -> None:
@@ -145,7 +114,7 @@ class Run:
             with self.me.pool.use(source.lake, read_only=True) as lake:
                 return lake.catalog.table(source.schema, source.table, lake.catalog.head().snapshot)
         except Exception as error:
-            raise self._explain(error, "reading the source", source=True) from error
+            raise explain(error, "reading the source", source=True) from error
 
     def _time_of(self, snapshot: int) -> datetime | None:
         """When a snapshot of the source was committed, asked for once: many destinations stand at the same."""
@@ -154,14 +123,14 @@ class Run:
                 with self.me.pool.use(self.task.source.lake, read_only=True) as lake:
                     self._times[snapshot] = lake.catalog.time_of(snapshot)
             except Exception as error:
-                raise self._explain(error, "reading the source", source=True) from error
+                raise explain(error, "reading the source", source=True) from error
         return self._times[snapshot]
 
     def _keep_up(self, target: Target) -> Applied:
         """Upkeep may fail, and then waits for its next time: the destination is none the worse for it."""
-        applied, refused = self.me.applier.keep_up(target)
-        if refused is not None:
-            self.log.append(f"upkeep of {target.destination.key} has to wait: {refused}")
+        applied = self.me.applier.keep_up(target)
+        for step in () if applied.upkeep is None else applied.upkeep.failed:
+            self.log.append(f"upkeep of {target.destination.key} ({step.step}) has to wait: {step.reason}")
         return applied
 
     def _advance(self, targets: Sequence[Numbered]) -> None:
@@ -218,7 +187,7 @@ class Run:
             reading = self._read(group, sparing=sparing)
         except duckdb.OutOfMemoryException as error:
             if sparing and len(group) == 1:
-                self._fail(group, self._explain(error, "reading the source"))
+                self._fail(group, explain(error, "reading the source"))
                 return
             self.log.append(
                 f"a range for {len(group)} of the destinations does not fit into memory; it is read sparingly"
@@ -228,7 +197,7 @@ class Run:
                 self._change(part, sparing=True)
             return
         except Exception as error:
-            self._part(group, self._explain(error, "reading the source", source=True), sparing=sparing)
+            self._part(group, explain(error, "reading the source", source=True), sparing=sparing)
             return
         try:
             self._apply_all(reading, group)
@@ -355,7 +324,7 @@ class Run:
         try:
             applied, reading = work(number, target)
         except Exception as error:
-            return self._failed(target, self._explain(error, f"{self.task.kind} of {target.destination.key}"))
+            return self._failed(target, explain(error, f"{self.task.kind} of {target.destination.key}"))
         if applied is None:
             return None
         return self._result(number, target, applied, reading, time.perf_counter() - began)
@@ -373,13 +342,6 @@ class Run:
             self.done[number] = self._failed(target, crowded_out(target, len(stalled), self.task.limits.stall_s))
 
     # -- outcomes -----------------------------------------------------------------------------------------------------
-
-    def _explain(self, error: Exception, doing: str, *, source: bool = False) -> ViaduckError:
-        """The typed error."""
-        known = classify(error, doing)
-        if source and known.type in OF_THE_SOURCE:
-            return DestinationError("source_unreachable", known.message, "check the source's catalog and store")
-        return known
 
     def _fail(self, targets: Sequence[Numbered], error: ViaduckError) -> None:
         for number, target in targets:
@@ -408,13 +370,14 @@ class Run:
                 "layout": applied.layout,
                 "commit": applied.commit,
                 "commit_reason": applied.reason,
+                "upkeep": applied.upkeep if target.item.upkeep is not None else None,
                 "seconds": {phase: round(spent, 6) for phase, spent in phases.items()},
             }
         )
         matched = matched_rows(counts, applied.deleted)
         self.tally.conflicts_resolved += came_and_went(counts, applied.deleted)
         gone = max(0, counts.touched - counts.upserts)
-        return TargetResult(progress, matched, gone, seconds if wrote else None)
+        return TargetResult(progress, matched, gone, seconds if wrote else None, applied.upkeep)
 
     def _forget(self, reading: Reading) -> None:
         try:

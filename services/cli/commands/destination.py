@@ -202,6 +202,34 @@ def rewind(
 
 
 @app.command()
+def upkeep(
+    destination: Annotated[str | None, typer.Argument(metavar="[ID]", help="Only this one.")] = None,
+    config: MaybeFile = None,
+    url: Url = None,
+    pipeline: Pipeline = None,
+    all_: Annotated[bool, typer.Option("--all", help="All destinations of the pipeline.")] = False,
+    step: Annotated[
+        list[str] | None,
+        typer.Option("--step", help="compact, expire, clean or orphans; may be repeated. Else every step that is on."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what would be done, and do nothing.")] = False,
+    wait: Wait = False,
+    timeout: Timeout = WAIT_S,
+    json: Json = False,
+) -> None:
+    """Merge small files, expire snapshots, and delete files that are no longer needed."""
+    from services.cli.commands import upkeep_actions
+
+    if (destination is None) != all_:
+        raise typer.BadParameter("give either an ID or --all", param_hint="--all")
+    asked = target(config, url)
+    chosen, wait_s = asked.pipeline(pipeline), timeout if wait else None
+    if destination is None:
+        end(upkeep_actions.keep_all(asked.client, chosen, step, dry_run=dry_run, wait_s=wait_s, as_json=json))
+    end(upkeep_actions.keep(asked.client, chosen, destination, step, dry_run=dry_run, wait_s=wait_s, as_json=json))
+
+
+@app.command()
 def history(
     destination: Id,
     config: MaybeFile = None,

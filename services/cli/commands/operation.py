@@ -8,7 +8,7 @@ import typer
 
 from services.cli.commands.options import Json, MaybeFile, Pipeline, Timeout, Url, Wait, end, target
 
-app = typer.Typer(help="List and show reseeds, rewinds and drops.", no_args_is_help=True)
+app = typer.Typer(help="List and show reseeds, rewinds, drops and upkeep.", no_args_is_help=True)
 
 WAIT_S = 600.0
 

@@ -7,7 +7,15 @@ from datetime import datetime
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from fastapi import Path, Query
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidatorFunctionWrapHandler, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    StrictBool,
+    ValidatorFunctionWrapHandler,
+    model_validator,
+)
 
 from services.control.model.declared import OF_A_LAKE, as_put
 from services.control.operations.destination_entry import EXAMPLE as ENTRY
@@ -19,6 +27,7 @@ from services.control.web import problems
 from services.control.web.paging import MAX_LIMIT
 from services.control.web.problems import FieldProblem
 from shared.contracts.messages import LakeRef, Problem, SeedMode
+from shared.contracts.upkeep import UpkeepOrder, UpkeepOverride, UpkeepResult, UpkeepStep
 
 T = TypeVar("T")
 
@@ -107,6 +116,8 @@ class Detail(Status):
     seed_mode: SeedMode
     layout: EntryLayout = EntryLayout()
     """As it was put; what is left out is as the pipeline says."""
+    upkeep: UpkeepOverride | None = None
+    """As it was put: what of the pipeline's upkeep is otherwise for this one."""
     rewound_to: int | None
 
 
@@ -127,6 +138,7 @@ class EntryShown(BaseModel):
     properties: dict[str, str | bool | int | float] = {}
     seed_mode: str | None = None
     layout: EntryLayout = EntryLayout()
+    upkeep: UpkeepOverride | None = None
 
 
 def detail(view: View, destination: str) -> Detail:
@@ -148,6 +160,7 @@ def detail(view: View, destination: str) -> Detail:
         table=declared.table,
         seed_mode=declared.seed_mode,
         layout=EntryLayout.model_validate(put.get("layout", {})),
+        upkeep=declared.upkeep,
         rewound_to=held.seed_at,
     )
 
@@ -196,13 +209,28 @@ class Rewind(BaseModel):
     to: Annotated[int, Field(strict=True, ge=0, le=2**62, description="A snapshot that the source retains")]
 
 
+class UpkeepAsked(BaseModel):
+    """Which steps; those that the policy does not switch off where `steps` is left out."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"steps": ["compact", "clean"]}]})
+
+    steps: Annotated[list[UpkeepStep], Field(min_length=1, max_length=4)] | None = None
+    dry_run: StrictBool = Field(default=False, description="Tell what would be done, and do nothing")
+
+    @property
+    def order(self) -> UpkeepOrder:
+        """Each step once, in the order in which they are done."""
+        steps = None if self.steps is None else tuple(each for each in UpkeepStep if each in self.steps)
+        return UpkeepOrder(steps=steps, dry_run=self.dry_run)
+
+
 class OperationStatus(BaseModel):
     """An action that takes longer than a request. ``failed`` may still succeed once the cause is corrected."""
 
     id: str
     pipeline: str
     destination: str
-    kind: Literal["reseed", "rewind", "drop"]
+    kind: Literal["reseed", "rewind", "drop", "upkeep"]
     state: Literal["running", "succeeded", "failed", "superseded"]
     generation: int
     to: int | None
@@ -210,6 +238,8 @@ class OperationStatus(BaseModel):
     created_at: datetime
     finished_at: datetime | None
     error: Problem | None
+    upkeep: UpkeepResult | None = None
+    """What an upkeep came to; null while it runs."""
 
 
 def operation_status(pipeline: str, operation: Operation) -> OperationStatus:
@@ -225,6 +255,7 @@ def operation_status(pipeline: str, operation: Operation) -> OperationStatus:
         created_at=operation.created_at,
         finished_at=operation.finished_at,
         error=operation.error,
+        upkeep=operation.result,
     )
 
 

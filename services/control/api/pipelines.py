@@ -25,7 +25,7 @@ from services.control.operations.pipeline_entry import EXAMPLE
 from services.control.operations.pipeline_service import PipelineService
 from services.control.store.pipeline_store import Document
 from services.control.view.destination_status import PipelineStatus, View, pipeline_status
-from services.control.web.conditions import IfMatch, IfNoneMatch, etag, matching, sends
+from services.control.web.conditions import IfMatch, IfNoneMatch, etag, matching, put_answers, sends
 from services.control.web.context import (
     CurrentCaller,
     CurrentDestinations,
@@ -84,12 +84,7 @@ def show_document(pipeline: PipelineName, service: CurrentPipelines, response: R
 
 
 @router.put(
-    "/{pipeline}",
-    responses={
-        200: sends("ETag"),
-        201: {"description": "It was created.", "model": PipelineDetail, **sends("ETag", "Location")},
-        **declared("not_found", "one_file_alone", *CHANGING),
-    },
+    "/{pipeline}", responses={**put_answers(PipelineDetail), **declared("not_found", "one_file_alone", *CHANGING)}
 )
 def put_pipeline(
     pipeline: PipelineName,

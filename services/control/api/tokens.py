@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated, Any, Self
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, Path, Response
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from services.control.api.models import After, Limit, Page
-from services.control.store.tokens import Scope, Token, Tokens, fit
-from services.control.web.context import CurrentCaller, sources_of
+from services.control.store.tokens import Scope, Token, fit
+from services.control.web.context import CurrentCaller, CurrentTokens
 from services.control.web.idempotency import IDEMPOTENT
 from services.control.web.json_bodies import StrictRoute
 from services.control.web.paging import DEFAULT_LIMIT, read_id, write_id
@@ -59,34 +59,26 @@ class TokenMade(TokenShown):
 
 
 @router.get("")
-def list_tokens(request: Request, limit: Limit = DEFAULT_LIMIT, after: After = None) -> Page[TokenShown]:
+def list_tokens(tokens: CurrentTokens, limit: Limit = DEFAULT_LIMIT, after: After = None) -> Page[TokenShown]:
     """The tokens that there are and were, the oldest first; who made them, and who revoked them."""
-    tokens = _tokens(request)
     found = tokens.all(limit + 1, read_id(after, tokens.find))
     following = write_id(found[limit - 1].id) if len(found) > limit else None
     return Page(items=[TokenShown(**_shown(each)) for each in found[:limit]], next=following)
 
 
 @router.post("", status_code=201, dependencies=IDEMPOTENT, responses=declared("in_progress", "too_large"))
-def create_token(wanted: NewToken, request: Request, caller: CurrentCaller) -> TokenMade:
+def create_token(wanted: NewToken, tokens: CurrentTokens, caller: CurrentCaller) -> TokenMade:
     """Create a token."""
-    token, text = _tokens(request).create(wanted.name, wanted.scope, datetime.now(UTC), caller.name, wanted.pipelines)
+    token, text = tokens.create(wanted.name, wanted.scope, datetime.now(UTC), caller.name, wanted.pipelines)
     return TokenMade(**_shown(token), token=text)
 
 
 @router.delete("/{token}", status_code=204, responses=declared("not_found"))
-def revoke_token(token: TokenId, request: Request, caller: CurrentCaller) -> Response:
+def revoke_token(token: TokenId, tokens: CurrentTokens, caller: CurrentCaller) -> Response:
     """Revoke a token; every control refuses it within seconds."""
-    if not _tokens(request).revoke(token, datetime.now(UTC), caller.name):
+    if not tokens.revoke(token, datetime.now(UTC), caller.name):
         raise Problem("not_found", f"there is no token {token} that is valid", "GET /v1/tokens lists them")
     return Response(status_code=204)
-
-
-def _tokens(request: Request) -> Tokens:
-    tokens = sources_of(request).tokens
-    if tokens is None:
-        raise Problem("not_found", "this control keeps no tokens")
-    return tokens
 
 
 def _shown(token: Token) -> dict[str, Any]:

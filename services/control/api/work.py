@@ -11,7 +11,7 @@ from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Fiel
 
 from services.control.api.models import Limit, Page, PipelineName
 from services.control.operations.replay_pacing import HIGHEST_RATE, USUAL_RATE
-from services.control.operations.work_items import MAX_SENT, Found, Sent, State, Which
+from services.control.operations.work_items import MAX_SENT, Call, Found, Sent, State, Which
 from services.control.web.context import CurrentCaller, CurrentWork
 from services.control.web.idempotency import IDEMPOTENT
 from services.control.web.json_bodies import StrictRoute
@@ -159,8 +159,7 @@ def replay_work(
     within five seconds at its `rate`, and while one does no other may.
     """
     wanted = Which(**which.model_dump(exclude={"dry_run", "rate"}))
-    rest = read_spans(after)
-    return _sent(work.replay(wanted, caller.name, dry_run=which.dry_run, most=limit, rest=rest, rate=which.rate))
+    return _sent(work.replay(wanted, caller.name, Call(which.dry_run, limit, read_spans(after), which.rate)))
 
 
 @router.get("/dead-letters", responses=declared("not_found"))
@@ -186,11 +185,8 @@ def redrive_dead_letters(
 
     A letter that has come back before is left out unless it is named, because its first copy is there, too.
     """
-    rest = read_spans(after)
-    sent = work.redrive(
-        which.partition, which.offset, caller.name, dry_run=which.dry_run, most=limit, rest=rest, rate=which.rate
-    )
-    return _sent(sent)
+    call = Call(which.dry_run, limit, read_spans(after), which.rate)
+    return _sent(work.redrive(which.partition, which.offset, caller.name, call))
 
 
 def _shown(found: Found) -> ItemShown:

@@ -32,7 +32,7 @@ from services.control.model.lifecycle import Refused, Registered
 from services.control.model.problems import InvalidEntry
 from services.control.operations.destination_entry import Entry
 from services.control.operations.destination_service import DestinationService, Done, Same, anything
-from services.control.web.conditions import IfMatch, IfNoneMatch, etag, matching, sends
+from services.control.web.conditions import IfMatch, IfNoneMatch, etag, matching, put_answers, sends
 from services.control.web.context import (
     CurrentCaller,
     CurrentDestinations,
@@ -67,14 +67,7 @@ STARTED: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.put(
-    "/destinations/{destination}",
-    responses={
-        200: sends("ETag"),
-        201: {"description": "It was created.", "model": Detail, **sends("ETag", "Location")},
-        **declared(*CHANGING),
-    },
-)
+@router.put("/destinations/{destination}", responses={**put_answers(Detail), **declared(*CHANGING)})
 def put_destination(
     pipeline: PipelineName,
     destination: DestinationId,

@@ -17,6 +17,7 @@ from shared.config.catalogs import ResolvedLake, resolve
 from shared.config.loading import public_lake
 from shared.config.model import Config, Routing
 from shared.config.path_overlap import Claim, claim_of
+from shared.config.upkeep_rules import override_of
 from shared.contracts.errors import ViaduckError
 from shared.contracts.layout import NO_LAYOUT
 from shared.contracts.messages import LakeRef
@@ -54,6 +55,7 @@ def declarations(
             slice_of=slice_of,
             name=each.name,
             layout=each.layout.over(config.table_layout),
+            upkeep=override_of(each),
         )
         for each in config.destinations
     ]
@@ -102,4 +104,5 @@ def _as_read(declared: Declared) -> dict[str, Any]:
         **({"properties": dict(lake.properties)} if lake.properties else {}),
         "seed_mode": declared.seed_mode.value,
         **({"layout": declared.layout.model_dump()} if declared.layout != NO_LAYOUT else {}),
+        **({} if declared.upkeep is None else {"upkeep": declared.upkeep.model_dump(exclude_none=True)}),
     }

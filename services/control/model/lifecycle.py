@@ -42,6 +42,7 @@ from shared.contracts.messages import (
     Progress,
     SeedMode,
 )
+from shared.contracts.upkeep import UpkeepOverride
 
 FIRST_GENERATION = 1
 RESEED_ON_GAP = frozenset({"history_expired", "source_recreated", "source_moved"})
@@ -72,6 +73,8 @@ class Declared:
     laid_out: TableLayout | None = field(default=None, compare=False)
     """The layout that the table of the present life has, as far as control knows. The registry keeps it here; no
     declaration holds it. None means ``layout``."""
+    upkeep: UpkeepOverride | None = None
+    """What of the pipeline's upkeep is otherwise for this one."""
 
     def same_lake(self, other: Declared) -> bool:
         """Two names of one catalog are the same lake; where control can't resolve one, only equal names are."""
@@ -176,6 +179,7 @@ class Registered:
             removed=self.removed,
             registry=self.registry,
             version=self.version,
+            upkeep=declared.upkeep,
         )
 
 
@@ -346,7 +350,7 @@ def _laid_out(declared: Declared, before: Declared) -> TableLayout | None:
 
 
 def _laid_out_by(held: Registered, progress: Progress) -> Registered | None:
-    """With the layout that the seed of its present life set; None where that is known."""
+    """With the layout that its table had after the seed of its present life; None where that is known."""
     layout, declared = progress.layout, held.declared
     if layout is None or progress.generation != held.generation or layout == (declared.laid_out or declared.layout):
         return None

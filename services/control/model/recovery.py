@@ -123,6 +123,7 @@ def _declared(said: Destination, slice_of: str, identity: str | None) -> Declare
         seed_mode=said.seed_mode,
         slice_of=slice_of,
         layout=said.layout or NO_LAYOUT,
+        upkeep=said.upkeep,
     )
 
 

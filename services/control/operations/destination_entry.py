@@ -26,8 +26,10 @@ from shared.config.declared import Lakes, entry_lake
 from shared.config.lake_rules import ConfigContext, check_lake, section_of, text_of
 from shared.config.model import Config, OwnLayout
 from shared.config.secrets import SECRET_PROPERTIES
+from shared.config.upkeep_rules import faults, least_age_s
 from shared.contracts.errors import DependencyError
 from shared.contracts.messages import Name, SeedMode
+from shared.contracts.upkeep import UpkeepOverride
 from shared.lake.catalog import CatalogReader
 from shared.lake.source import SourceLook, canonical_values
 
@@ -79,6 +81,7 @@ class Entry(BaseModel):
     properties: dict[Short, Value] = Field(default={}, max_length=50, repr=False)
     seed_mode: str | None = Field(default=None, pattern="^(scan|cdc_replay|replay|latest)$")
     layout: EntryLayout = EntryLayout()
+    upkeep: UpkeepOverride | None = None
 
 
 class Environment(dict[str, str]):
@@ -97,16 +100,17 @@ def declare_entry(destination: str, entry: Entry, routing_value: str, lakes: Lak
     Raises ``InvalidEntry``.
     """
     section, config = _section(entry), lakes.config
-    faults = [
+    wrong = [
         *_misnamed(destination, entry),
         *(FieldError(f"layout.{key}", said) for key, said in table_layout.faults(entry.layout.model_dump())),
+        *_upkeep_faults(entry, config),
         *(unquotable := [*_unwritable(entry), *secret(section, config.path.parent)]),
     ]
     lake = None if unquotable else entry_lake(section, config)
     if lake is not None:
-        faults += _unusable(section, dict(lakes.refusals(destination, routing_value, lake)), lakes)
-    if faults or lake is None:
-        raise InvalidEntry(faults)
+        wrong += _unusable(section, dict(lakes.refusals(destination, routing_value, lake)), lakes)
+    if wrong or lake is None:
+        raise InvalidEntry(wrong)
     return Declared(
         id=destination,
         routing_value=routing_value,
@@ -119,6 +123,7 @@ def declare_entry(destination: str, entry: Entry, routing_value: str, lakes: Lak
         name=entry.name,
         layout=OwnLayout.model_validate(entry.layout.model_dump()).over(config.table_layout),
         written=entry.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"id"}),
+        upkeep=entry.upkeep,
     )
 
 
@@ -142,6 +147,14 @@ def _seed_mode(entry: Entry, config: Config) -> SeedMode:
 def _misnamed(destination: str, entry: Entry) -> Iterator[FieldError]:
     if entry.id is not None and entry.id != destination:
         yield FieldError("id", f"is {entry.id!r}, and the path names {destination!r}; leave it out")
+
+
+def _upkeep_faults(entry: Entry, config: Config) -> Iterator[FieldError]:
+    if entry.upkeep is None:
+        return
+    own = entry.upkeep.model_dump(exclude_none=True)
+    least_s = least_age_s(config.applier.deadline_seconds, config.applier.seed_deadline_seconds)
+    yield from (FieldError(f"upkeep.{key}", said) for key, said in faults(own, least_s))
 
 
 def _unwritable(entry: Entry) -> Iterator[FieldError]:

@@ -290,7 +290,7 @@ class DestinationService:
         """Keep how the operations ended that are over; done every now and then."""
         view = self._view
         looked = [self.now_of(each, view) for each in self.operations.open()]
-        over = [each for each in looked if each.state in ("succeeded", "superseded")]
+        over = [each for each in looked if each.is_over]
         if over:
             self.operations.finish(over, self._now())
 
@@ -299,7 +299,8 @@ class DestinationService:
         if operation.finished_at is not None:
             return operation
         held = self._reconciler.held.get(operation.destination)
-        return look(operation, held, view.seen.get(operation.destination))
+        name = operation.destination
+        return look(operation, held, view.seen.get(name), view.upkept.get(name))
 
     # -- what lakes say -----------------------------------------------------------------------------------------------
 

@@ -8,19 +8,23 @@ from __future__ import annotations
 import json
 import uuid
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal
 
-from sqlalchemy import Connection, RowMapping, insert, select, update
+from sqlalchemy import Connection, RowMapping, delete, func, insert, select, update
 
 from services.control.model.lifecycle import Registered
 from services.control.store.database import Database
 from services.control.store.tables import operations
 from services.control.view.observed_state import Seen
-from shared.contracts.messages import Problem
+from shared.contracts.messages import Problem, Progress
+from shared.contracts.upkeep import StepOutcome, UpkeepOrder, UpkeepResult
 
-Kind = Literal["reseed", "rewind", "drop"]
+Kind = Literal["reseed", "rewind", "drop", "upkeep"]
 State = Literal["running", "succeeded", "failed", "superseded"]
+
+KEPT_FOR = timedelta(days=30)
+"""How long the operations of upkeep are kept."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,14 @@ class Operation:
     state: State = "running"
     finished_at: datetime | None = None
     error: Problem | None = None
+    order: UpkeepOrder | None = None
+    """Of an upkeep."""
+    result: UpkeepResult | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing can become of it any more. A life whose destination is parked may still be corrected."""
+        return self.state in ("succeeded", "superseded") or (self.kind == "upkeep" and self.state == "failed")
 
 
 def begun(kind: Kind, after: Registered) -> Operation:
@@ -47,10 +59,15 @@ def begun(kind: Kind, after: Registered) -> Operation:
     )
 
 
-def look(operation: Operation, held: Registered | None, seen: Seen | None) -> Operation:
-    """How far an open operation is, by what is registered and what was answered."""
+def look(operation: Operation, held: Registered | None, seen: Seen | None, upkept: Progress | None = None) -> Operation:
+    """How far an open operation is, by what is registered and what was answered.
+
+    ``upkept``: the last answer to an ordered upkeep of its destination.
+    """
     if held is None or held.generation > operation.generation:
         return replace(operation, state="superseded")
+    if operation.kind == "upkeep":
+        return replace(operation, state="superseded") if held.removed else _look_at_upkeep(operation, upkept)
     if operation.kind == "drop":
         done = held.removed
     else:
@@ -63,6 +80,34 @@ def look(operation: Operation, held: Registered | None, seen: Seen | None) -> Op
     return replace(operation, error=error, state="failed" if error is not None and seen and seen.parked else "running")
 
 
+def operation_of(item: str) -> str:
+    """The operation whose order an item is: control names items so."""
+    return item.partition(".")[0]
+
+
+def _look_at_upkeep(operation: Operation, upkept: Progress | None) -> Operation:
+    if upkept is None or operation_of(upkept.item) != operation.id:
+        return operation
+    if upkept.upkeep is None and upkept.error is None:  # the position moved to another life, or there is none
+        return replace(operation, state="superseded")
+    error = upkept.error or _complaint(operation, upkept.upkeep)
+    return replace(operation, state="succeeded" if error is None else "failed", error=error, result=upkept.upkeep)
+
+
+def _complaint(operation: Operation, result: UpkeepResult | None) -> Problem | None:
+    """The first step that failed, or that was asked for by name and not done."""
+    steps = () if result is None else result.steps
+    named = operation.order.steps if operation.order is not None else None
+    for each in steps:
+        if each.outcome is StepOutcome.FAILED:
+            hint = "the next upkeep tries again; the applier's log has more"
+            return Problem(type="destination_busy", message=f"{each.step}: {each.reason}", hint=hint, retryable=True)
+        if each.outcome is not StepOutcome.DONE and named is not None:
+            hint = "docs/how-to/keep-destinations-small.md says what each step needs"
+            return Problem(type="not_allowed", message=f"{each.step}: {each.reason}", hint=hint, retryable=False)
+    return None
+
+
 class Operations:
     """The operations of one pipeline. Raises ``DependencyError`` while the registry can't be used."""
 
@@ -73,6 +118,23 @@ class Operations:
     def add(self, con: Connection, operation: Operation) -> None:
         """In the transaction that begins the life which it waits for."""
         con.execute(insert(operations).values(pipeline=self._pipeline, **_row(operation)))
+
+    def begin(self, operation: Operation) -> None:
+        """In a transaction of its own, for what begins no life. What began by itself is kept for a month."""
+        old = operations.c.created_at < operation.created_at - KEPT_FOR
+        same = (operations.c.pipeline == self._pipeline) & (operations.c.destination == operation.destination)
+        by_itself = (operations.c.kind == "upkeep") & (operations.c.author == operation.author)
+        with self._database.transaction() as con:
+            con.execute(delete(operations).where(same, by_itself, old, operations.c.finished_at.is_not(None)))
+            self.add(con, operation)
+
+    def last_upkeeps(self, author: str) -> dict[str, datetime]:
+        """When the last upkeep began that ``author`` asked for, by destination."""
+        mine = (operations.c.pipeline == self._pipeline, operations.c.kind == "upkeep", operations.c.author == author)
+        newest = func.max(operations.c.created_at, type_=operations.c.created_at.type)
+        with self._database.transaction() as con:
+            rows = con.execute(select(operations.c.destination, newest).where(*mine).group_by(operations.c.destination))
+            return {str(name): at for name, at in rows}
 
     def find(self, operation_id: str) -> Operation | None:
         with self._database.transaction() as con:
@@ -108,11 +170,20 @@ class Operations:
 
     def _finish(self, con: Connection, each: Operation, at: datetime) -> None:
         still_open = (operations.c.id == each.id) & operations.c.finished_at.is_(None)
-        con.execute(update(operations).where(still_open).values(state=each.state, finished_at=at, error=_error(each)))
+        values = {"state": each.state, "finished_at": at, "error": _error(each), "details": _details(each)}
+        con.execute(update(operations).where(still_open).values(values))
 
 
 def _error(operation: Operation) -> str | None:
     return None if operation.error is None else operation.error.model_dump_json()
+
+
+def _details(operation: Operation) -> str | None:
+    if operation.kind != "upkeep":
+        return None
+    order, result = operation.order or UpkeepOrder(), operation.result
+    told = {"order": order.model_dump(mode="json")}
+    return json.dumps(told if result is None else {**told, "result": result.model_dump(mode="json")})
 
 
 def _row(operation: Operation) -> dict[str, object]:
@@ -125,10 +196,12 @@ def _row(operation: Operation) -> dict[str, object]:
         "author": operation.author,
         "created_at": operation.created_at,
         "state": operation.state,
+        "details": _details(operation),
     }
 
 
 def _operation(row: RowMapping) -> Operation:
+    details = json.loads(row["details"] or "{}")
     return Operation(
         id=row["id"],
         destination=row["destination"],
@@ -140,4 +213,6 @@ def _operation(row: RowMapping) -> Operation:
         state=row["state"],
         finished_at=row["finished_at"],
         error=None if row["error"] is None else Problem(**json.loads(row["error"])),
+        order=UpkeepOrder(**details["order"]) if "order" in details else None,
+        result=UpkeepResult(**details["result"]) if "result" in details else None,
     )

@@ -18,12 +18,12 @@ from services.control.operations.s3_probe import Bucket, S3Refused
 from shared.config.catalogs import ResolvedLake
 from shared.config.declared import Lakes
 from shared.config.model import Config
-from shared.config.table_layout import columns_of
 from shared.contracts.errors import DependencyError, ViaduckError
 from shared.lake.attach import is_beside, undeclared
 from shared.lake.catalog import CatalogReader, Column
 from shared.lake.cursor import SCHEMA, cursor_name
 from shared.lake.failure import LakeAbsent
+from shared.lake.layout_keys import keys_of
 
 NAMES = ("catalog", "table", "data_path")
 
@@ -77,7 +77,14 @@ class Probe:
             said = f"not checked: {error.message}" if unknown else error.message
             return [Finding("catalog", None if unknown else False, said, error.hint, error.type)]
         with looking():
-            return list(self._look(declared, lake))
+            return [*self._misfits(declared), *self._look(declared, lake)]
+
+    def _misfits(self, declared: Declared) -> Iterator[Finding]:
+        """A layout that the source's columns do not allow. How the source is laid out itself is not looked at."""
+        try:
+            keys_of(declared.layout, self._columns, None)
+        except ViaduckError as error:
+            yield Finding("layout", False, error.message, error.hint, error.type)
 
     def is_foreign(self, declared: Declared) -> bool:
         """Whether a lake is there already in which a destination has no cursor. Raises ``ViaduckError``."""
@@ -117,8 +124,6 @@ class Probe:
 
     def _table(self, declared: Declared, catalog: CatalogReader, head: int) -> Finding:
         name = f"{declared.schema_name}.{declared.table}"
-        if (misfit := self._layout(declared)) is not None:
-            return misfit
         found = catalog.table(declared.schema_name, declared.table, head)
         if found is None:
             return Finding("table", True, f"there is no {name} yet; its first seed creates it")
@@ -133,15 +138,6 @@ class Probe:
             said = f"{name} holds rows that Viaduck did not write"
             return Finding("table", False, said, hint, "table_not_empty")
         return Finding("table", True, f"{name} is empty and has the source's columns")
-
-    def _layout(self, declared: Declared) -> Finding | None:
-        """A layout that names what the source has not."""
-        known = {column.name.lower() for column in self._columns}
-        for key, column in columns_of(declared.layout):
-            if column.lower() not in known:
-                said, hint = f"layout.{key}: the source has no column {column!r}", f"correct layout.{key}"
-                return Finding("table", False, said, hint, "invalid_destination")
-        return None
 
     def _data_path(self, path: str | None, lake: ResolvedLake) -> Finding:
         if path is None:

@@ -103,6 +103,20 @@ class Which:
 
 
 @dataclass(frozen=True)
+class Call:
+    """What one call may send: up to ``most`` messages, ``rate`` a second, from ``rest`` of the call before on.
+
+    With ``dry_run`` it only counts. What lies behind the topic's end as of the first call is new, and no call looks at
+    it.
+    """
+
+    dry_run: bool = False
+    most: int = MAX_SENT
+    rest: Spans | None = None
+    rate: int = USUAL_RATE
+
+
+@dataclass(frozen=True)
 class Sent:
     """How many matched, how many the broker has confirmed, and how many could not be sent at all."""
 
@@ -147,23 +161,9 @@ class Work:
         ]
         return [each for each in found if state is None or each.state == state][:limit]
 
-    def replay(
-        self,
-        which: Which,
-        author: str,
-        *,
-        dry_run: bool = False,
-        most: int = MAX_SENT,
-        rest: Spans | None = None,
-        rate: int = USUAL_RATE,
-    ) -> Sent:
-        """Send what matches again, as it was, ``rate`` a second. Raises ``Refused`` while others are being sent.
-
-        ``rest`` of the call before goes on behind it. What lies behind the topic's end as of the first call is new,
-        and none of them looks at it.
-        """
-        send = partial(self._replay, which, author, rest)
-        return send(most, None) if dry_run else self._in_turn(send, rest, most, rate)
+    def replay(self, which: Which, author: str, call: Call) -> Sent:
+        """Send what matches again, as it was. Raises ``Refused`` while others are being sent."""
+        return self._called(partial(self._replay, which, author, call.rest), call)
 
     def _replay(self, which: Which, author: str, rest: Spans | None, most: int, rate: int | None) -> Sent:
         """``rate`` None: only count."""
@@ -187,30 +187,21 @@ class Work:
         letters = list(self._letters(self._reading.newest(self._topics.dead_letter, max(limit, 1_000))))
         return sorted(letters, key=lambda each: each[1].at, reverse=True)[:limit]
 
-    def redrive(
-        self,
-        partition: int | None,
-        offset: int | None,
-        author: str,
-        *,
-        dry_run: bool = False,
-        most: int = MAX_SENT,
-        rest: Spans | None = None,
-        rate: int = USUAL_RATE,
-    ) -> Sent:
+    def redrive(self, partition: int | None, offset: int | None, author: str, call: Call) -> Sent:
         """Send letters to where they came from. Skips letters that were cut, are not signed by a service of ours, or
         belong to a topic of control.
 
-        ``rest`` and ``rate`` as for ``replay``. A letter that has come back is left out, because its first copy is
-        there, too; naming its partition and offset sends it anyway.
+        A letter that has come back is left out, because its first copy is there, too; naming its partition and offset
+        sends it anyway.
         """
-        send = partial(self._redrive, partition, offset, author, rest)
-        return send(most, None) if dry_run else self._in_turn(send, rest, most, rate)
+        return self._called(partial(self._redrive, partition, offset, author, call.rest), call)
 
-    def _in_turn(self, send: Callable[[int, int], Sent], rest: Spans | None, most: int, rate: int) -> Sent:
+    def _called(self, send: Callable[[int, int | None], Sent], call: Call) -> Sent:
         """As many as go out within a call, and the turn for the next call."""
-        with self._turn.taken(rest) as keep:
-            sent = send(min(most, most_of_a_call(rate)), rate)
+        if call.dry_run:
+            return send(call.most, None)
+        with self._turn.taken(call.rest) as keep:
+            sent = send(min(call.most, most_of_a_call(call.rate)), call.rate)
             keep(sent.rest)
             return sent
 

@@ -55,10 +55,11 @@ async def edit(destination: DestinationId, request: Request, caller: CurrentCall
     service, fields = service_here(request), await form(request)
     given, seen = written_in(fields), fields.get("version", "")
     version = int(seen) if seen.isdecimal() and len(seen) < 19 else -1
-    _held(request, destination)
+    own = _held(request, destination).declared.upkeep
 
     def put(entry: Entry) -> None:
-        service.put(destination, entry, caller.name, lambda held: held.version == version, check=True)
+        kept = entry.model_copy(update={"upkeep": own}) if own is not None else entry  # it has no field of its own
+        service.put(destination, kept, caller.name, lambda held: held.version == version, check=True)
 
     problem = await run_in_threadpool(_problem, put, {**given, "id": destination})
     if problem is not None:

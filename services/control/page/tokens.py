@@ -14,12 +14,11 @@ from starlette.concurrency import run_in_threadpool
 from services.control.api.tokens import NewToken
 from services.control.page.login import form
 from services.control.page.templates import answer
-from services.control.store.tokens import RANK, Tokens
+from services.control.store.tokens import RANK
 from services.control.web.caller import Caller
-from services.control.web.context import CurrentCaller, require, sources_of
+from services.control.web.context import CurrentCaller, require, tokens_of
 from services.control.web.page_snapshot import ROWS
 from services.control.web.paging import read_id, write_id
-from services.control.web.problems import Problem
 
 router = APIRouter(include_in_schema=False)
 
@@ -41,7 +40,7 @@ async def create(request: Request, caller: CurrentCaller) -> Response:
 @router.post("/tokens/{token}/revoke")
 def revoke(token: TokenId, request: Request, caller: CurrentCaller) -> Response:
     require(caller, "admin", "to revoke a token")
-    if not _tokens(request).revoke(token, datetime.now(UTC), caller.name):
+    if not tokens_of(request).revoke(token, datetime.now(UTC), caller.name):
         return _page(request, caller, refused="This token is no longer valid.", status=409)
     return RedirectResponse("/tokens", 303)
 
@@ -55,7 +54,7 @@ def _create(request: Request, caller: Caller, fields: Mapping[str, str]) -> HTML
     except ValidationError as error:
         refused = "; ".join(": ".join([*map(str, each["loc"]), each["msg"]]) for each in error.errors())
         return _page(request, caller, refused=refused, status=422)
-    _, text = _tokens(request).create(wanted.name, wanted.scope, datetime.now(UTC), caller.name, wanted.pipelines)
+    _, text = tokens_of(request).create(wanted.name, wanted.scope, datetime.now(UTC), caller.name, wanted.pipelines)
     return _page(request, caller, made=text)
 
 
@@ -64,15 +63,8 @@ def _page(
     status: int = 200,
 ) -> HTMLResponse:  # fmt: skip
     require(caller, "admin", "to see tokens")
-    tokens = _tokens(request)
+    tokens = tokens_of(request)
     found = tokens.all(ROWS + 1, read_id(after, tokens.find))
     following = write_id(found[ROWS - 1].id) if len(found) > ROWS else None
     return answer(request, "tokens.html", status, tokens=found[:ROWS], scopes=list(RANK), following=following,
                   refused=refused, made=made)  # fmt: skip
-
-
-def _tokens(request: Request) -> Tokens:
-    tokens = sources_of(request).tokens
-    if tokens is None:
-        raise Problem("not_found", "this control keeps no tokens")
-    return tokens

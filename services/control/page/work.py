@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
 from starlette.concurrency import run_in_threadpool
 
-from services.control.operations.work_items import Sent, State, Which, Work
+from services.control.operations.work_items import Call, Sent, State, Which, Work
 from services.control.page.login import form
 from services.control.page.templates import answer
 from services.control.page.urls import base, handle_here, pipeline_here
@@ -48,7 +48,7 @@ async def replay(request: Request, caller: CurrentCaller) -> Response:
     fields = await form(request)
     which = _which(fields.get("destination", ""), fields.get("kind", ""))
     rest = read_spans(fields.get("after") or None)
-    sent = await run_in_threadpool(partial(_work(request).replay, which, caller.name, rest=rest))
+    sent = await run_in_threadpool(partial(_work(request).replay, which, caller.name, Call(rest=rest)))
     again = {name: fields.get(name, "") for name in ("destination", "kind")}
     return await run_in_threadpool(_sent_page, request, sent, "work items", "work", "work/replay", again)
 
@@ -67,7 +67,7 @@ async def redrive(request: Request, caller: CurrentCaller) -> Response:
     fields = await form(request)
     place = _number(fields.get("partition")), _number(fields.get("offset"))
     rest = read_spans(fields.get("after") or None)
-    sent = await run_in_threadpool(partial(_work(request).redrive, *place, caller.name, rest=rest))
+    sent = await run_in_threadpool(partial(_work(request).redrive, *place, caller.name, Call(rest=rest)))
     again = {name: fields.get(name, "") for name in ("partition", "offset")}
     return await run_in_threadpool(
         _sent_page, request, sent, "dead letters", "dead-letters", "dead-letters/redrive", again
@@ -75,7 +75,7 @@ async def redrive(request: Request, caller: CurrentCaller) -> Response:
 
 
 def _replay_page(request: Request, destination: str, kind: str) -> HTMLResponse:
-    sent = _work(request).replay(_which(destination, kind), "", dry_run=True)
+    sent = _work(request).replay(_which(destination, kind), "", Call(dry_run=True))
     return answer(request, "replay.html", base=base(request), pipeline=pipeline_here(request), sent=sent,
                   destination=destination, kind=kind, kinds=KINDS)  # fmt: skip
 

@@ -142,9 +142,11 @@ operations = Table(
     Column("finished_at", Moment),
     Column("state", String(16), nullable=False),
     Column("error", Text),
+    # Of an upkeep: the order and what came of it, as JSON.
+    Column("details", Text),
     Index("operations_by_state", "pipeline", "state"),
 )
-"""What takes longer than a request: each waits for a generation to be reached."""
+"""What takes longer than a request: each waits for a generation to be reached, or for its upkeep's answer."""
 
 tokens = Table(
     "tokens",

@@ -17,7 +17,7 @@ from services.control.view.frontier import FrontierReport, Published, Trusted, o
 from services.control.view.lake_health import KnownHealth
 from services.control.view.observed_state import Seen
 from services.control.view.pipeline_retention import PipelineRetention, warning
-from shared.contracts.messages import DesiredState, Problem
+from shared.contracts.messages import DesiredState, Problem, Progress
 from shared.contracts.ranges import NOT_SEEDED
 from shared.contracts.reports import Lagging
 from shared.runtime.backoff import delay_s
@@ -162,6 +162,8 @@ class View:
     """Readers whose last report no longer bounds any lag."""
     health: Mapping[str, KnownHealth] = field(default_factory=dict)
     source_health: KnownHealth | None = None
+    upkept: Mapping[str, Progress] = field(default_factory=dict)
+    """The last answer to an ordered upkeep of each destination."""
     retention: PipelineRetention | None = None
     """None before control's first look at the source's history."""
 

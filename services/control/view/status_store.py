@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections import OrderedDict
@@ -22,6 +23,9 @@ from shared.contracts.reports import Frontier, LakeHealth, Offer, Offered, Told
 
 ASKING = frozenset({Outcome.PARKED, Outcome.FENCED})
 """Answers that may want something of the registry; so does every one to a ``drop``."""
+
+ORDERED = re.compile(r"[0-9a-f]{32}\.[0-9]+\.[0-9a-f]{8}")
+"""What items are called that operations send."""
 
 MOST_APPLIERS = 200
 """Bounds the names that a client of the broker can make up."""
@@ -46,6 +50,7 @@ class StatusStore:
         self._seen: dict[str, Seen] = {}
         self._health: dict[str, KnownHealth] = {}
         self._source_health: KnownHealth | None = None
+        self._upkept: dict[str, Progress] = {}
         self._retention: PipelineRetention | None = None
         self._frontiers = Frontiers()
         self._appliers: OrderedDict[str, datetime] = OrderedDict()
@@ -68,6 +73,7 @@ class StatusStore:
         with self._lock:
             self._seen = {name: each for name, each in self._seen.items() if name not in gone}
             self._health = {name: each for name, each in self._health.items() if name not in gone}
+            self._upkept = {name: each for name, each in self._upkept.items() if name not in gone}
             self._destinations, self._published, self._view = live, published, None
             self._frontiers.trust(published)
 
@@ -133,6 +139,7 @@ class StatusStore:
                     unsure=unsure,
                     health=dict(self._health),
                     source_health=self._source_health,
+                    upkept=dict(self._upkept),
                     retention=self._retention,
                 )
             return self._view
@@ -149,6 +156,9 @@ class StatusStore:
             self._appliers.move_to_end(progress.applier)
             if len(self._appliers) > MOST_APPLIERS:
                 self._appliers.popitem(last=False)
+        ordered = progress.kind is ItemKind.UPKEEP and ORDERED.fullmatch(progress.item)
+        if ordered and progress.destination in self._destinations:
+            self._upkept[progress.destination] = progress
         before = self._seen.get(progress.destination)
         if seen_.is_past(before, progress):
             return

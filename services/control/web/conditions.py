@@ -31,6 +31,12 @@ def sends(*names: str) -> dict[str, Any]:
     return {"headers": {name: SENT[name] for name in names}}
 
 
+def put_answers(model: type[Any]) -> dict[int | str, dict[str, Any]]:
+    """What a PUT answers where it changes something, and where it creates it, for OpenAPI."""
+    created = {"description": "It was created.", "model": model, **sends("ETag", "Location")}
+    return {200: sends("ETag"), 201: created}
+
+
 def etag(version: int) -> str:
     return f'"{version}"'
 

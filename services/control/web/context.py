@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from fastapi import Depends, Request
 
@@ -13,6 +13,7 @@ from services.control.operations.destination_service import DestinationService
 from services.control.operations.discovery import Discovery
 from services.control.operations.pipeline_service import PipelineService
 from services.control.operations.source_watch import SourceWatch
+from services.control.operations.upkeep_service import UpkeepService
 from services.control.operations.work_items import Work
 from services.control.store.access_audit import AccessAudit
 from services.control.store.audit_log import AuditLog
@@ -22,6 +23,8 @@ from services.control.view.history import History
 from services.control.web.caller import Caller
 from services.control.web.page_snapshot import SnapshotCache
 from services.control.web.problems import Problem
+
+Part = TypeVar("Part")
 
 MOST_NAMED = 10
 
@@ -38,6 +41,7 @@ class PipelineHandle:
         discovery: Discovery | None = None,
         source_watch: SourceWatch | None = None,
         past: DestinationPast | None = None,
+        upkeep: UpkeepService | None = None,
     ) -> None:
         self.view = view
         self.service = service
@@ -45,6 +49,7 @@ class PipelineHandle:
         self.discovery = discovery
         self.source_watch = source_watch
         self.past = past
+        self.upkeep = upkeep
         self.history = history or History(view)
         self.snapshots = SnapshotCache(view, self.history)
 
@@ -111,10 +116,12 @@ def handle_of(pipeline: str, request: Request) -> PipelineHandle:
 
 def pipeline_service_of(request: Request) -> PipelineService:
     """Where pipelines come and go."""
-    service = sources_of(request).pipeline_service
-    if service is None:
-        raise Problem("not_found", "this control's pipelines come from files alone")
-    return service
+    return _there(sources_of(request).pipeline_service, "this control's pipelines come from files alone")
+
+
+def tokens_of(request: Request) -> Tokens:
+    """Where tokens are made and revoked."""
+    return _there(sources_of(request).tokens, "this control keeps no tokens")
 
 
 def views_of(request: Request) -> Mapping[str, View]:
@@ -123,34 +130,35 @@ def views_of(request: Request) -> Mapping[str, View]:
 
 def destination_service_of(pipeline: str, request: Request) -> DestinationService:
     """The destination service of the pipeline that the path names."""
-    service = handle_of(pipeline, request).service
-    if service is None:
-        raise Problem("not_found", f"there is no pipeline {pipeline} that can be changed")
-    return service
+    return _there(handle_of(pipeline, request).service, f"there is no pipeline {pipeline} that can be changed")
 
 
 def work_of(pipeline: str, request: Request) -> Work:
     """The work of the pipeline that the path names."""
-    work = handle_of(pipeline, request).work
-    if work is None:
-        raise Problem("not_found", f"there is no pipeline {pipeline} whose work can be seen")
-    return work
+    return _there(handle_of(pipeline, request).work, f"there is no pipeline {pipeline} whose work can be seen")
 
 
 def discovery_of(pipeline: str, request: Request) -> Discovery:
     """What appears in the pipeline that the path names."""
-    discovery = handle_of(pipeline, request).discovery
-    if discovery is None:
-        raise Problem("not_found", f"there is no pipeline {pipeline} that has proposals")
-    return discovery
+    return _there(handle_of(pipeline, request).discovery, f"there is no pipeline {pipeline} that has proposals")
 
 
 def past_of(pipeline: str, request: Request) -> DestinationPast:
     """What the destinations of the pipeline that the path names had before."""
-    past = handle_of(pipeline, request).past
-    if past is None:
-        raise Problem("not_found", f"there is no pipeline {pipeline} whose lakes can be looked at")
-    return past
+    return _there(handle_of(pipeline, request).past, f"there is no pipeline {pipeline} whose lakes can be looked at")
+
+
+def upkeep_of(pipeline: str, request: Request) -> UpkeepService:
+    """The upkeep of the pipeline that the path names."""
+    otherwise = f"there is no pipeline {pipeline} whose destinations can be kept up"
+    return _there(handle_of(pipeline, request).upkeep, otherwise)
+
+
+def _there(part: Part | None, otherwise: str) -> Part:
+    """Raises ``Problem`` where this control, or the pipeline, has no such part."""
+    if part is None:
+        raise Problem("not_found", otherwise)
+    return part
 
 
 async def _pipeline_view(pipeline: str, request: Request) -> View:
@@ -170,5 +178,7 @@ CurrentDestinations = Annotated[DestinationService, Depends(destination_service_
 CurrentPipelines = Annotated[PipelineService, Depends(pipeline_service_of)]
 CurrentWork = Annotated[Work, Depends(work_of)]
 CurrentDiscovery = Annotated[Discovery, Depends(discovery_of)]
+CurrentTokens = Annotated[Tokens, Depends(tokens_of)]
+CurrentUpkeep = Annotated[UpkeepService, Depends(upkeep_of)]
 CurrentPast = Annotated[DestinationPast, Depends(past_of)]
 CurrentCaller = Annotated[Caller, Depends(caller_of)]

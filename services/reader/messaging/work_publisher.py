@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from typing import Any
 
 import structlog
 
@@ -49,19 +50,11 @@ class WorkPublisher:
         """Say once more where a destination stands. A failure keeps its time, so that the next try is not put off."""
         about = word.about
         at = about.told_at if word.outcome is Outcome.FAILED and about.told_at is not None else now()
-        progress = Progress(
-            pipeline=self._pipeline,
-            destination=about.name,
-            item=new_item_id(),
-            kind=word.kind,
-            outcome=word.outcome,
-            generation=about.spec.generation,
-            position=about.position,
-            rows_applied=about.rows_applied,
-            error=word.problem,
-            at=at,
-            since=None if word.problem is None else about.told_at,
-        )
+        since = None if word.problem is None else about.told_at
+        progress = self._progress(
+            about.name, word.kind, word.outcome, about.spec.generation, about.position,
+            rows_applied=about.rows_applied, error=word.problem, at=at, since=since,
+        )  # fmt: skip
 
         def delivered(error: Exception | None) -> None:
             if error is not None:
@@ -125,18 +118,32 @@ class WorkPublisher:
         log.warning(
             "destination_parked", destination=park.destination, type=park.problem.type, why=park.problem.message
         )
-        progress = Progress(
-            pipeline=self._pipeline,
-            destination=park.destination,
-            item=new_item_id(),
-            kind=ItemKind.CHANGES,
-            outcome=Outcome.PARKED,
-            generation=park.generation,
-            position=park.position,
-            error=park.problem,
-            applier=f"reader {self._instance}",
-        )
+        progress = self._progress(
+            park.destination, ItemKind.CHANGES, Outcome.PARKED, park.generation, park.position,
+            error=park.problem, applier=f"reader {self._instance}",
+        )  # fmt: skip
         self._sender.send(self._topics.progress, progress.key, progress.to_bytes())
+
+    def _progress(
+        self,
+        destination: str,
+        kind: ItemKind,
+        outcome: Outcome,
+        generation: int,
+        position: int | None,
+        **more: Any,
+    ) -> Progress:
+        """An answer that the reader gives itself, to no published item."""
+        return Progress(
+            pipeline=self._pipeline,
+            destination=destination,
+            item=new_item_id(),
+            kind=kind,
+            outcome=outcome,
+            generation=generation,
+            position=position,
+            **more,
+        )
 
 
 def new_item_id() -> str:

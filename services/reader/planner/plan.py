@@ -7,14 +7,14 @@ to items. Both may be late, doubled or lost: an item that rests on old news is r
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from services.reader.planner.actions import Action, Park, Send
 from services.reader.planner.answers import Next, accept, overhear
-from services.reader.planner.catch_up import CatchUp
 from services.reader.planner.change_index import ChangeIndex
 from services.reader.planner.counted_changes import Step
 from services.reader.planner.destination_state import DestinationState
+from services.reader.planner.exactness import Exactness
 from services.reader.planner.in_flight_limits import MOST_UPKEEPS, Candidate, InFlightLimits
 from services.reader.planner.scheduling import (
     Draft,
@@ -27,7 +27,7 @@ from services.reader.planner.scheduling import (
     needs_upkeep,
     upkeep,
 )
-from services.reader.planner.source_problems import cannot_begin, contradiction, is_cut_off, is_same_table, judge
+from services.reader.planner.source_problems import cannot_begin, contradiction, is_same_table, judge
 from services.reader.planner.timers import Timers
 from services.reader.planner.waiting_queue import Waiting
 from shared.contracts.digest import RunningDigest, Version
@@ -59,20 +59,15 @@ class Planner:
         self._rules = rules
         self._new_id = new_id
         self._jitter = jitter
-        self._remembered_line = remembered_line
         self._tracked: dict[str, DestinationState] = {}
         self._dirty: dict[str, None] = {}
-        self._behind: set[str] = set()
         self._unsized: set[str] = set()
-        self._gone: set[int] = set()
         self._parks: list[Park] = []
-        self._catch_up = CatchUp()
         self._timers = Timers()
         self._waiting = Waiting()
         self._limits = InFlightLimits(rules)
         self._revision = RunningDigest()
-        self.index: ChangeIndex | None = None
-        self.sight: SourceState | None = None
+        self._exactness = Exactness(rules, self._tracked, self._dirty, self._waiting.names, remembered_line)
 
     # -- events of destinations --------------------------------------------------------------------------------------
 
@@ -107,7 +102,7 @@ class Planner:
         """The destination was removed."""
         known = self._tracked.pop(name, None)
         self._waiting.discard(name)
-        self._behind.discard(name)
+        self._exactness.forget(name)
         self._unsized.discard(name)
         self._dirty.pop(name, None)
         self._timers.forget(name)
@@ -131,7 +126,7 @@ class Planner:
             self._release(tracked)
             tracked.resends = 0
             self._follow(tracked, accept(tracked, asked, progress, now_s), now_s)
-        self._settle(tracked)
+        self._exactness.settle(tracked)
         self._dirty[tracked.name] = None
         return True
 
@@ -154,13 +149,8 @@ class Planner:
 
     def saw(self, sight: SourceState, now_s: float) -> None:
         """A look at the source's metadata."""
-        before, self.sight = self.sight, sight
-        is_undone = before is not None and (before.history != sight.history or sight.head < before.head)
-        self._gone = {snapshot for snapshot in self._gone if snapshot >= sight.oldest}
-        if self.index is None:
-            self._count_from(self._first_line(sight))
-        elif is_undone or is_void(self.index, before, sight):
-            self._count_from(sight.head)
+        before = self.sight
+        is_undone = self._exactness.saw(sight)
         for tracked in self._tracked.values() if is_undone else self._worth_a_look(before, sight, now_s):
             if tracked.is_running and (problem := contradiction(tracked, before, sight)) is not None:
                 self._park(tracked, problem)
@@ -170,30 +160,15 @@ class Planner:
 
     def counted(self, step: Step) -> None:
         """The range above the line was counted."""
-        index = self._known_index()
-        if step.range.after != index.line:
-            return
-        index.extend(step)
-        self._know_only_tracked(index, step)
-        self._carry_on(step)
-        self._relieve(index)
+        self._exactness.counted(step)
 
     def counted_below(self, step: Step) -> None:
         """A range under the floor was counted."""
-        index = self._known_index()
-        if step.range.through == index.floor:
-            index.extend_down(step)
-            self._know_only_tracked(index, step)
-            self._settle_all()
-            self._relieve(index)
+        self._exactness.counted_below(step)
 
     def expired(self, snapshot: int) -> None:
         """``snapshot`` was expired: no destination can continue from it."""
-        self._gone.add(snapshot)
-        self._dirty.update((tracked.name, None) for tracked in self._running() if tracked.exact == snapshot)
-        self._catch_up.drop(snapshot)
-        if self.sight is not None and self.index is not None and self.index.line == snapshot:
-            self._count_from(self.sight.head)
+        self._exactness.expired(snapshot)
 
     def sized(self, rows: Mapping[str, int] | None) -> None:
         """What seeds will bring, by routing value; None where it was too much to count."""
@@ -223,19 +198,23 @@ class Planner:
         """Whether seeds wait for ``sized``."""
         return self.sight is not None and bool(self._unsized)
 
+    @property
+    def sight(self) -> SourceState | None:
+        """What the last look at the source found."""
+        return self._exactness.sight
+
+    @property
+    def index(self) -> ChangeIndex | None:
+        """What was counted of it."""
+        return self._exactness.index
+
     def above(self) -> Range | None:
         """The range between the line and the head that is still to be counted."""
-        if self.index is None or self.sight is None or self.sight.head <= self.index.line:
-            return None
-        return Range(self.index.line, self.sight.head)
+        return self._exactness.above()
 
     def below(self) -> Range | None:
         """The next range below the floor that has to be counted for some destination."""
-        if self.index is None or self.sight is None or not self._behind:
-            return None
-        behind = {tracked.exact for tracked in self._running() if tracked.name in self._behind}
-        readable = (exact for exact in behind - self._gone if exact >= self.sight.oldest)
-        return self._catch_up.next(readable, self.index.floor)
+        return self._exactness.below()
 
     def next_due_s(self) -> float | None:
         """When ``plan`` should be asked again though nothing happened."""
@@ -283,7 +262,7 @@ class Planner:
             return None
         self._give_up(tracked, now_s)
         self._judge(tracked)
-        self._settle(tracked)
+        self._exactness.settle(tracked)
         if needs_size(tracked):
             self._unsized.add(name)
         draft = choose(tracked, self.sight, self.index, self._rules, now_s)
@@ -321,9 +300,14 @@ class Planner:
 
         All others, at the line or behind it, or waiting for their seed, cost a comparison: there may be fifty thousand.
         """
-        if before is None or self.index is None or not is_same_table(before, sight) or self.index.line in self._gone:
+        if (
+            before is None
+            or self.index is None
+            or not is_same_table(before, sight)
+            or self.index.line in self._exactness.gone
+        ):
             return self._tracked.values()
-        lowest, old_s, gone = lowest_safe(sight), now_s - self._rules.advance_after_s, self._gone
+        lowest, old_s, gone = lowest_safe(sight), now_s - self._rules.advance_after_s, self._exactness.gone
         waiting, head = self._waiting.names, sight.head
         return [
             each
@@ -342,7 +326,7 @@ class Planner:
         """Wake destinations that have to be parked, may be seeded, or whose untouched position should move."""
         if not tracked.is_running or tracked.in_flight is not None:
             return
-        if judge(tracked, sight, self._gone) is not None:
+        if judge(tracked, sight, self._exactness.gone) is not None:
             self._dirty[tracked.name] = None
         elif not tracked.is_seeded:
             if tracked.name not in self._waiting:
@@ -357,50 +341,6 @@ class Planner:
         self._release(tracked)
         tracked.position, tracked.exact = None, NOT_SEEDED
         self._dirty[tracked.name] = None
-
-    def _settle(self, tracked: DestinationState) -> bool:
-        """Move on for free over steps that do not touch the destination; whether one does."""
-        if self.index is None or not tracked.is_seeded or is_cut_off(tracked, self.sight):
-            return False
-        if not self.index.knows(tracked.exact, tracked.value):
-            self.index.forget()
-        if tracked.exact < self.index.floor:
-            self._behind.add(tracked.name)
-            return False
-        self._behind.discard(tracked.name)
-        tracked.exact, step = self.index.settle(tracked.exact, tracked.value)
-        tracked.waits_since = None if step is None else step.oldest_touch
-        return step is not None
-
-    def _carry_on(self, step: Step) -> None:
-        """Settle all destinations after ``step`` was counted above the line, and trim what none of them needs.
-
-        A destination at the line needs no search in the index: there may be fifty thousand of them.
-        """
-        line, through, rows = step.range.after, step.range.through, step.rows
-        needed, floor, dirty, waiting = through, self._known_index().floor, self._dirty, self._waiting.names
-        born = 0 if self.sight is None else self.sight.born
-        for name, each in self._tracked.items():
-            if each.exact != line or each.position is None or each.parked is not None:
-                # A newer step changes nothing for those whose next step is known and which are in flight or in a queue.
-                # To search the index for each costs 130 ms where fifty thousand lag.
-                if each.waits_since is None or each.exact < floor or each.parked or (each.position or -1) < born:
-                    if self._settle(each):
-                        dirty[name] = None
-                elif each.in_flight is None and name not in waiting:
-                    dirty[name] = None
-            elif each.spec.routing_value in rows:
-                each.waits_since = step.oldest_touch
-                dirty[name] = None
-            else:
-                each.exact = through
-                continue
-            if each.exact < needed and each.is_running and each.is_seeded:
-                needed = each.exact
-        self._known_index().trim(needed)
-
-    def _settle_all(self) -> None:
-        self._dirty.update((tracked.name, None) for tracked in self._tracked.values() if self._settle(tracked))
 
     def _follow(self, tracked: DestinationState, following: Next, now_s: float) -> None:
         if following is Next.BACK_OFF:
@@ -430,10 +370,10 @@ class Planner:
 
     def _judge(self, tracked: DestinationState) -> None:
         """Park a destination that cannot continue, but probe its cursor first: a lost answer may have moved it."""
-        if self.sight is not None and (lost := cannot_begin(tracked, self.sight, self._gone)) is not None:
+        if self.sight is not None and (lost := cannot_begin(tracked, self.sight, self._exactness.gone)) is not None:
             self._park(tracked, lost)
             return
-        problem = judge(tracked, self.sight, self._gone) if self.sight is not None else None
+        problem = judge(tracked, self.sight, self._exactness.gone) if self.sight is not None else None
         if problem is None:
             tracked.is_suspect = tracked.is_suspect and not tracked.is_seeded
         elif tracked.is_suspect:
@@ -446,45 +386,6 @@ class Planner:
         tracked.parked, tracked.told_at = problem, None
         self._parks.append(Park(tracked.name, tracked.spec.generation, tracked.position, problem))
 
-    # -- the ledger --------------------------------------------------------------------------------------------------
-
-    def _running(self) -> Iterator[DestinationState]:
-        return (tracked for tracked in self._tracked.values() if tracked.is_running and tracked.is_seeded)
-
-    def _first_line(self, sight: SourceState) -> int:
-        """Where counting begins: where an earlier life stopped, if that is still there, else at the head."""
-        line = self._remembered_line
-        return line if line is not None and max(sight.oldest, sight.born) <= line <= sight.head else sight.head
-
-    def _count_from(self, line: int) -> None:
-        """Begin a new ledger; an old one speaks of what is no longer so, or can't be continued."""
-        self.index = ChangeIndex(line, self._rules.segment_rows)
-        self._settle_all()
-
-    def _relieve(self, index: ChangeIndex) -> None:
-        """Limit the index's counts: those of destinations that are exact at its line are not needed.
-
-        If such a destination is found further back later (its lake was restored, or it returned with an old cursor),
-        the index is started again, once; counts since then cover it and are kept while it lags.
-        """
-        if index.is_heavy:
-            index.thin({each.value: each.exact for each in self._tracked.values() if each.exact < index.line})
-
-    def _know_only_tracked(self, index: ChangeIndex, step: Step) -> None:
-        if step.is_partial:
-            index.keep_known(each.value for each in self._tracked.values())
-
-    def _known_index(self) -> ChangeIndex:
-        if self.index is None:
-            raise LookupError("nothing can be counted before the source was polled")
-        return self.index
-
 
 def version(tracked: DestinationState) -> Version:
     return tracked.name, tracked.spec.generation, tracked.spec.revision
-
-
-def is_void(index: ChangeIndex, before: SourceState | None, sight: SourceState) -> bool:
-    """Whether the counts speak of another table, of a history that was undone, or end where nothing is retained."""
-    other_table = before is not None and (before.lake, before.table) != (sight.lake, sight.table)
-    return other_table or sight.head < index.line or index.line < sight.oldest

@@ -131,7 +131,9 @@ def _advance(
 
 def needs_upkeep(tracked: DestinationState, rules: Rules) -> bool:
     """Whether its small files should be merged before anything else. One in trouble has other worries."""
-    is_due = 0 < rules.upkeep_after <= tracked.applies
+    own = tracked.spec.upkeep
+    after = rules.upkeep_after if own is None or own.compact_after_applies is None else own.compact_after_applies
+    is_due = 0 < after <= tracked.applies
     return is_due and tracked.is_running and tracked.is_seeded and not tracked.attempts
 
 

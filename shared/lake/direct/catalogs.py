@@ -69,11 +69,11 @@ class PostgresCatalog:
     def commit(self, commit: Commit) -> None:
         """One transaction of two statements, in one round trip; an error undoes both. TLA: ``CommitDirect``."""
         claim, taken = commit.claim.rendered("$")
-        values = [value for _, own in _numbered((commit.condition, *commit.rest)) for value in own]
+        text, values = _conditional(commit)
         try:
             with self._con.pipeline(), psycopg.RawCursor(self._con) as cursor:  # autocommit: its end is the COMMIT
-                cursor.execute(claim.encode(), _typed(taken))
-                cursor.execute(conditional(commit).encode(), _typed(values))
+                _say(cursor, claim, taken)
+                _say(cursor, text, values)
         except RIVALS as error:
             raise RivalCommitted(type(error).__name__) from error
         except psycopg.Error as error:
@@ -82,11 +82,16 @@ class PostgresCatalog:
             raise NotCommitted(type(error).__name__) from error
 
 
-def conditional(commit: Commit) -> str:
+def _say(cursor: psycopg.RawCursor[Any], text: str, values: list[Value]) -> None:
+    cursor.execute(text.encode(), _typed(values))
+
+
+def _conditional(commit: Commit) -> tuple[str, list[Value]]:
     """All of a batch but its claim as one statement of Postgres, which divides by zero where the condition fails."""
-    texts = [text for text, _ in _numbered((commit.condition, *commit.rest))]
-    parts = ", ".join(f"part{number:d} AS ({text})" for number, text in enumerate(texts[1:]))
-    return f"WITH checked AS ({texts[0]}), {parts} SELECT 1 / held FROM checked"
+    (checked, seen), *rest = _numbered((commit.condition, *commit.rest))
+    parts = ", ".join(f"part{number:d} AS ({text})" for number, (text, _) in enumerate(rest))
+    values = [*seen, *(value for _, own in rest for value in own)]
+    return f"WITH checked AS ({checked}), {parts} SELECT 1 / held FROM checked", values
 
 
 def _numbered(questions: Iterable[Question]) -> Iterator[tuple[str, list[Value]]]:

@@ -15,6 +15,7 @@ import duckdb
 from shared.config.catalogs import ResolvedLake
 from shared.lake.attach import forget_keys, use_keys
 from shared.lake.direct.catalogs import Catalog, PostgresCatalog, RivalCommitted, SqliteCatalog
+from shared.lake.direct.file_memory import FileMemory, LakeMemory
 from shared.lake.direct.structure import Structure
 from shared.lake.engine import SQLITE, connect, is_lost, release
 from shared.lake.postgres_connections import PostgresConnections
@@ -24,6 +25,9 @@ K = TypeVar("K")
 
 REMEMBERED_STRUCTURES = 20_000
 """Some kilobytes each."""
+
+IDLE_CURSORS = 32
+"""Of an instance; about as many threads apply at once."""
 
 TableKey = tuple[ResolvedLake, tuple[str, str], tuple[str, str]]
 """A lake, its table and its cursor's table, each (schema, name)."""
@@ -52,8 +56,32 @@ class Instance:
         self._limit = limit
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
+        self._idle: list[duckdb.DuckDBPyConnection] = []
         self._catalogs: OrderedDict[str, _Attached] = OrderedDict()
         self._keys: OrderedDict[tuple[ResolvedLake, str], _Attached] = OrderedDict()
+
+    @contextlib.contextmanager
+    def cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A cursor for the caller alone, who leaves no table and no transaction in it; after any error it is closed."""
+        with self._lock:
+            con = self._idle.pop() if self._idle else self.con.cursor()
+        try:
+            yield con
+        except BaseException:
+            release(con)
+            raise
+        with self._lock:
+            if len(self._idle) < IDLE_CURSORS:
+                self._idle.append(con)
+                return
+        release(con)
+
+    def close(self) -> None:
+        """Close what no thread uses."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for con in (*idle, self.con):
+            release(con)
 
     @contextlib.contextmanager
     def catalog(self, lake: ResolvedLake) -> Iterator[str]:
@@ -136,6 +164,7 @@ class DirectLake:
     catalog: Catalog
     con: duckdb.DuckDBPyConnection
     instance: Instance
+    known: LakeMemory
 
 
 class DirectLakes:
@@ -148,21 +177,19 @@ class DirectLakes:
         self._instance: Instance | None = None
         self._lock = threading.Lock()
         self._structures: OrderedDict[TableKey, Structure] = OrderedDict()
+        self._files = FileMemory()
 
     @contextlib.contextmanager
     def use(self, lake: ResolvedLake) -> Iterator[DirectLake]:
         """Lend what it takes to commit to a lake. Raises the driver's errors; a lost instance is replaced."""
         instance = self._present()
-        con = instance.con.cursor()
         try:
-            with self._catalog(lake, instance, con) as catalog:
-                yield DirectLake(lake, catalog, con, instance)
+            with instance.cursor() as con, self._catalog(lake, instance, con) as catalog:
+                yield DirectLake(lake, catalog, con, instance, LakeMemory(self._files, lake))
         except duckdb.Error:
             if is_lost(instance.con):
                 self._give_up(instance)
             raise
-        finally:
-            release(con)
 
     @contextlib.contextmanager
     def _catalog(self, lake: ResolvedLake, instance: Instance, con: duckdb.DuckDBPyConnection) -> Iterator[Catalog]:
@@ -198,10 +225,10 @@ class DirectLakes:
         with self._lock:
             if self._instance is instance:
                 self._instance = None
-        release(instance.con)
+        instance.close()
 
     def close(self) -> None:
         with self._lock:
             instance, self._instance = self._instance, None
         if instance is not None:
-            release(instance.con)
+            instance.close()

@@ -82,7 +82,8 @@ def camp(
 ) -> ApplierContext:
     return ApplierContext(
         name=name, settings=settings, topics=Topics(settings.prefix), publisher=publisher, directory=directory,
-        spark=cast(SparkContext, Spark(on_task, lakes)), limits=Limits(), pipelines=lambda: 2, most_tasks=MOST_TASKS,
+        spark=cast(SparkContext, Spark(on_task, lakes)), limits=Limits(), pipelines=lambda: 2, configs=tuple,
+        most_tasks=MOST_TASKS,
         open_lakes=OpenLakes(local=False), broken=broken, unreadable=unreadable,
     )  # fmt: skip
 

@@ -21,7 +21,7 @@ from tests.torture.faults import (
 FAULTS = {
     fault.name: fault
     for fault in (
-        Fault("kill", "SIGKILL at each of eight points", processes.killed_at_points, full=50, brief=1),
+        Fault("kill", "SIGKILL at each of nine points", processes.killed_at_points, full=50, brief=1),
         Fault("zombie", "SIGSTOP past the session timeout, another takes over, SIGCONT",
               processes.frozen_until_replaced, full=100, brief=1),
         Fault("replay", "items doubled, shuffled, of an earlier generation, from offset 0",

@@ -18,7 +18,14 @@ SETTLE_EVERY = 8
 SESSION_IS_OVER_S = 12.0
 """Longer than any session timeout here: the group has given the frozen one up."""
 
-ZOMBIE_POINTS = (Point.AFTER_READ, Point.AFTER_FENCE, Point.BEFORE_COMMIT, Point.DURING_COMMIT, Point.BEFORE_PROGRESS)
+ZOMBIE_POINTS = (
+    Point.AFTER_READ,
+    Point.AFTER_FENCE,
+    Point.BEFORE_COMMIT,
+    Point.WITHIN_BATCH,
+    Point.DURING_COMMIT,
+    Point.BEFORE_PROGRESS,
+)
 SCALES = (1, 4, 2)
 ANOTHER_EVERY_S = (1.0, 4.0)
 A_MOMENT_S = 0.5
@@ -27,7 +34,7 @@ HELD_FOR_S = 5.0
 
 
 def killed_at_points(rig: FaultRig, count: int) -> Done:
-    """SIGKILL at each of the eight points, ``count`` times each: the whole applier, or just the process there."""
+    """SIGKILL at each of the nine points, ``count`` times each: the whole applier, or just the process there."""
     done: Done = Counter()
     for turn in range(count):
         for point in Point:
@@ -53,8 +60,9 @@ def frozen_until_replaced(rig: FaultRig, count: int) -> Done:
 def frozen_at(rig: FaultRig, point: Point) -> set[str]:
     """Freeze the applier that passes the point for longer than its session lasts, and wake it once others go on for it.
 
-    Returns whose catalog it had locked meanwhile: a COMMIT that stands still in the middle lets nobody else write
-    there until its connection ends. Everybody else has to be at the head before it wakes.
+    Returns whose catalog it had locked meanwhile: a COMMIT of the extension that stands still in the middle lets nobody
+    else write there until its connection ends. Everybody else has to be at the head before it wakes, also the tenants
+    whose direct commits stand still: the server ends those.
     """
     passed = _pass(rig, point, Deed.FREEZE_ALL)
     frozen = next(member for member in rig.fleet.appliers if member.pid == passed.pid)

@@ -87,6 +87,12 @@ def _at_commit(destination: str, within_s: float) -> None:
         threading.Thread(target=later, daemon=True).start()
 
 
+def _at_rest(_: Any, text: str, __: Any) -> None:
+    """Of a batch, whose claim is sent already."""
+    if text.startswith("WITH checked"):
+        _take("within-batch")
+
+
 def _at_offsets(_: Any, offsets: Any) -> None:
     if offsets:
         _take("before-offset-commit")
@@ -99,6 +105,7 @@ def _plant() -> None:
     from services.applier.outbox import Outbox
     from services.applier.worker.task_run import Run
     from shared.kafka.work_consumer import WorkConsumer
+    from shared.lake.direct import catalogs
 
     _wrap(Run, "_read", after=_at("after-read"))
     for who in (DirectApplier, Applier):
@@ -116,6 +123,7 @@ def _plant() -> None:
         "stamp",
         after=lambda con, alias, stamp: _at_commit(str(stamp.item.destination), EXTENSIONS_COMMIT_S),
     )
+    _wrap(catalogs, "_say", before=_at_rest)
     _wrap(Outbox, "send", before=_at("before-progress"))
     _wrap(WorkConsumer, "commit", before=_at_offsets)
 

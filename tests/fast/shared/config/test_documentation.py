@@ -36,6 +36,7 @@ IN_WORDS = {
         for section in ("destinations[]", "template")
         for key in ("partitioned_by", "sorted_by", "encrypted")
     },
+    "upkeep.compact_after_applies": "that of `reader.upkeep_after_applies`",
     "template.seed_mode": "the pipeline's",
 }
 """Defaults that follow from the rest of the file."""

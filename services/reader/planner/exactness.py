@@ -1,0 +1,186 @@
+"""Up to where each destination is exact, by what was counted of the source."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+from services.reader.planner.catch_up import CatchUp
+from services.reader.planner.change_index import ChangeIndex
+from services.reader.planner.counted_changes import Step
+from services.reader.planner.destination_state import DestinationState
+from services.reader.planner.scheduling import Rules, SourceState
+from services.reader.planner.source_problems import is_cut_off
+from shared.contracts.ranges import Range
+
+
+class Exactness:
+    """What is known of the source, and what follows for the destinations. Used by one thread.
+
+    ``tracked``, ``dirty`` and ``waiting`` are the planner's own collections: a destination that has something to do
+    becomes dirty, unless it waits in a queue already.
+    """
+
+    def __init__(
+        self,
+        rules: Rules,
+        tracked: Mapping[str, DestinationState],
+        dirty: dict[str, None],
+        waiting: Collection[str],
+        remembered_line: int | None = None,
+    ) -> None:
+        self._rules = rules
+        self._tracked = tracked
+        self._dirty = dirty
+        self._waiting = waiting
+        self._remembered_line = remembered_line
+        self._behind: set[str] = set()
+        self._catch_up = CatchUp()
+        self.index: ChangeIndex | None = None
+        self.sight: SourceState | None = None
+        self.gone: set[int] = set()
+        """Snapshots that expired, at or above the oldest that the last look saw."""
+
+    # -- events ------------------------------------------------------------------------------------------------------
+
+    def saw(self, sight: SourceState) -> bool:
+        """A look at the source's metadata. Returns whether it shows another history than the look before."""
+        before, self.sight = self.sight, sight
+        is_undone = before is not None and (before.history != sight.history or sight.head < before.head)
+        self.gone = {snapshot for snapshot in self.gone if snapshot >= sight.oldest}
+        if self.index is None:
+            self._count_from(self._first_line(sight))
+        elif is_undone or is_void(self.index, before, sight):
+            self._count_from(sight.head)
+        return is_undone
+
+    def counted(self, step: Step) -> None:
+        """The range above the line was counted."""
+        index = self._known_index()
+        if step.range.after != index.line:
+            return
+        index.extend(step)
+        self._know_only_tracked(index, step)
+        self._carry_on(step)
+        self._relieve(index)
+
+    def counted_below(self, step: Step) -> None:
+        """A range under the floor was counted."""
+        index = self._known_index()
+        if step.range.through == index.floor:
+            index.extend_down(step)
+            self._know_only_tracked(index, step)
+            self._settle_all()
+            self._relieve(index)
+
+    def expired(self, snapshot: int) -> None:
+        """``snapshot`` was expired: no destination can continue from it."""
+        self.gone.add(snapshot)
+        self._dirty.update((tracked.name, None) for tracked in self._running() if tracked.exact == snapshot)
+        self._catch_up.drop(snapshot)
+        if self.sight is not None and self.index is not None and self.index.line == snapshot:
+            self._count_from(self.sight.head)
+
+    def forget(self, name: str) -> None:
+        """The destination was removed."""
+        self._behind.discard(name)
+
+    # -- questions ---------------------------------------------------------------------------------------------------
+
+    def above(self) -> Range | None:
+        """The range between the line and the head that is still to be counted."""
+        if self.index is None or self.sight is None or self.sight.head <= self.index.line:
+            return None
+        return Range(self.index.line, self.sight.head)
+
+    def below(self) -> Range | None:
+        """The next range below the floor that has to be counted for some destination."""
+        if self.index is None or self.sight is None or not self._behind:
+            return None
+        behind = {tracked.exact for tracked in self._running() if tracked.name in self._behind}
+        readable = (exact for exact in behind - self.gone if exact >= self.sight.oldest)
+        return self._catch_up.next(readable, self.index.floor)
+
+    # -- destinations ------------------------------------------------------------------------------------------------
+
+    def settle(self, tracked: DestinationState) -> bool:
+        """Move on for free over steps that do not touch the destination; whether one does."""
+        if self.index is None or not tracked.is_seeded or is_cut_off(tracked, self.sight):
+            return False
+        if not self.index.knows(tracked.exact, tracked.value):
+            self.index.forget()
+        if tracked.exact < self.index.floor:
+            self._behind.add(tracked.name)
+            return False
+        self._behind.discard(tracked.name)
+        tracked.exact, step = self.index.settle(tracked.exact, tracked.value)
+        tracked.waits_since = None if step is None else step.oldest_touch
+        return step is not None
+
+    def _carry_on(self, step: Step) -> None:
+        """Settle all destinations after ``step`` was counted above the line, and trim what none of them needs.
+
+        A destination at the line needs no search in the index: there may be fifty thousand of them.
+        """
+        line, through, rows = step.range.after, step.range.through, step.rows
+        needed, floor, dirty, waiting = through, self._known_index().floor, self._dirty, self._waiting
+        born = 0 if self.sight is None else self.sight.born
+        for name, each in self._tracked.items():
+            if each.exact != line or each.position is None or each.parked is not None:
+                # A newer step changes nothing for those whose next step is known and which are in flight or in a queue.
+                # To search the index for each costs 130 ms where fifty thousand lag.
+                if each.waits_since is None or each.exact < floor or each.parked or (each.position or -1) < born:
+                    if self.settle(each):
+                        dirty[name] = None
+                elif each.in_flight is None and name not in waiting:
+                    dirty[name] = None
+            elif each.spec.routing_value in rows:
+                each.waits_since = step.oldest_touch
+                dirty[name] = None
+            else:
+                each.exact = through
+                continue
+            if each.exact < needed and each.is_running and each.is_seeded:
+                needed = each.exact
+        self._known_index().trim(needed)
+
+    def _settle_all(self) -> None:
+        self._dirty.update((tracked.name, None) for tracked in self._tracked.values() if self.settle(tracked))
+
+    def _running(self) -> Iterator[DestinationState]:
+        return (tracked for tracked in self._tracked.values() if tracked.is_running and tracked.is_seeded)
+
+    # -- the index ---------------------------------------------------------------------------------------------------
+
+    def _first_line(self, sight: SourceState) -> int:
+        """Where counting begins: where an earlier life stopped, if that is still there, else at the head."""
+        line = self._remembered_line
+        return line if line is not None and max(sight.oldest, sight.born) <= line <= sight.head else sight.head
+
+    def _count_from(self, line: int) -> None:
+        """Begin a new index; the old one speaks of what is no longer so, or can't be continued."""
+        self.index = ChangeIndex(line, self._rules.segment_rows)
+        self._settle_all()
+
+    def _relieve(self, index: ChangeIndex) -> None:
+        """Limit the index's counts: those of destinations that are exact at its line are not needed.
+
+        If such a destination is found further back later (its lake was restored, or it returned with an old cursor),
+        the index is started again, once; counts since then cover it and are kept while it lags.
+        """
+        if index.is_heavy:
+            index.thin({each.value: each.exact for each in self._tracked.values() if each.exact < index.line})
+
+    def _know_only_tracked(self, index: ChangeIndex, step: Step) -> None:
+        if step.is_partial:
+            index.keep_known(each.value for each in self._tracked.values())
+
+    def _known_index(self) -> ChangeIndex:
+        if self.index is None:
+            raise LookupError("nothing can be counted before the source was polled")
+        return self.index
+
+
+def is_void(index: ChangeIndex, before: SourceState | None, sight: SourceState) -> bool:
+    """Whether the counts speak of another table, of a history that was undone, or end where nothing is retained."""
+    other_table = before is not None and (before.lake, before.table) != (sight.lake, sight.table)
+    return other_table or sight.head < index.line or index.line < sight.oldest
