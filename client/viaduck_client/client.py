@@ -43,7 +43,7 @@ class Operation(TypedDict):
     id: str
     pipeline: str
     destination: str
-    kind: Literal["reseed", "rewind", "drop"]
+    kind: Literal["reseed", "rewind", "drop", "upkeep"]
     state: Literal["running", "succeeded", "failed", "superseded"]
     generation: int
     to: int | None
@@ -51,6 +51,8 @@ class Operation(TypedDict):
     created_at: str
     finished_at: str | None
     error: dict[str, Any] | None
+    upkeep: dict[str, Any] | None
+    """What an upkeep came to; None while it runs, and of other kinds."""
 
 
 class Client:

@@ -26,6 +26,9 @@ BACKUP = "registry_backup"
 SECOND_SOURCE = "TENANT_SECOND_SOURCE"
 """The variable in which services find the source of a second pipeline, for whoever puts one."""
 
+EXPIRY = {"expire_after": "7d", "clean_after": "7d", "keep_snapshots": 2}
+AGED_DAYS = 8
+
 TENANTS = range(10)
 """More than any shape has."""
 
@@ -51,9 +54,11 @@ class Site(Deployment):
     ) -> None:
         self._postgres = postgres
         self._touched: Counter[str] = Counter()
+        self._aged: dict[str, Stamp] = {}
         sections = {"instance": {"id": "torture"}}
         parts = Parts(kafka=kafka, postgres=postgres, sections=sections, ports=ports.by_name())
-        parts.sections["reader"] = {"upkeep_after_applies": 10}  # often, so that faults meet it
+        # Often, so that faults meet it; snapshots get so old only where a fault ages them.
+        parts.sections["upkeep"] = {"compact_after_applies": 10, **EXPIRY}
         parts.sections["kafka"]["bootstrap_servers"] = kafka.faulty_bootstrap
         parts.environ[SECOND_SOURCE] = f"sqlite:{folder / 'second' / 'source' / 'catalog.sqlite'}"
         super().__init__(folder, seed, append_only=append_only, parts=parts)
@@ -81,12 +86,34 @@ class Site(Deployment):
         return int(row[0]) if row is not None and row[0] is not None else 0
 
     def stamps(self) -> list[Stamp]:
-        """What the snapshots of all destinations say of themselves, each destination's oldest first."""
+        """What the snapshots of all destinations said of themselves, each destination's oldest first."""
         found = []
         for each in self.destinations:
-            with opened(self._con, each.lake) as alias:
-                found += [parse(commit) for commit in commits_of(self._con, alias, each.lake) if commit.is_ours]
+            known = {token: stamp for token, stamp in self._aged.items() if stamp.destination == each.id}
+            known |= {stamp.token: stamp for stamp in self._stamps_of(each)}
+            found += sorted(known.values(), key=lambda stamp: stamp.snapshot)
         return found
+
+    def age(self, destination: Destination) -> int:
+        """Let all snapshots of a destination's lake, and files that it let go, be old; how many snapshots it has.
+
+        What they say of themselves is kept here, for they may be expired from now on.
+        """
+        stamps = self._stamps_of(destination)
+        self._aged |= {stamp.token: stamp for stamp in stamps}
+        newest, days = stamps[-1].snapshot, f"{AGED_DAYS} days"
+        with self._postgres.connect(self.database_of(destination)) as con:
+            con.execute(f"UPDATE ducklake_snapshot SET snapshot_time = snapshot_time - interval '{days}'"
+                        " WHERE snapshot_id <= %s", (newest,))  # fmt: skip
+            con.execute("UPDATE ducklake_files_scheduled_for_deletion"
+                        f" SET schedule_start = schedule_start - interval '{days}'")  # fmt: skip
+            row = con.execute("SELECT count(*) FROM ducklake_snapshot").fetchone()
+        return 0 if row is None else int(row[0])
+
+    def _stamps_of(self, destination: Destination) -> list[Stamp]:
+        with opened(self._con, destination.lake) as alias:
+            commits = commits_of(self._con, alias, destination.lake)
+        return [parse(commit) for commit in commits if commit.is_ours]
 
     def files_referenced_twice(self) -> list[str]:
         """Data files that a destination's catalog names more than once."""

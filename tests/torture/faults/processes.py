@@ -6,6 +6,7 @@ import itertools
 import signal
 import time
 from collections import Counter
+from collections.abc import Callable
 
 from tests.torture.fault import Done
 from tests.torture.fleet import Member
@@ -57,8 +58,10 @@ def frozen_until_replaced(rig: FaultRig, count: int) -> Done:
     return done
 
 
-def frozen_at(rig: FaultRig, point: Point) -> set[str]:
+def frozen_at(rig: FaultRig, point: Point, meanwhile: Callable[[str], None] = lambda _: None) -> set[str]:
     """Freeze the applier that passes the point for longer than its session lasts, and wake it once others go on for it.
+
+    Before it wakes, ``meanwhile`` is called with the destination whose item passed, "" where the point doesn't tell.
 
     Returns whose catalog it had locked meanwhile: a COMMIT of the extension that stands still in the middle lets nobody
     else write there until its connection ends. Everybody else has to be at the head before it wakes, also the tenants
@@ -77,6 +80,7 @@ def frozen_at(rig: FaultRig, point: Point) -> set[str]:
     rig.healed_s.append(rig.wait_for(others, rig.site.source.head()))
     if frozen.pid != passed.pid:
         raise AssertionError(f"{frozen.name} died while it was frozen: it is no zombie")
+    meanwhile(passed.destination)
     frozen.send(signal.SIGCONT)
     rig.wait_until_exact()
     return held
