@@ -92,8 +92,8 @@ def _live(
         receivers = _receivers(
             folder, source, life.mode, places, left_out=rng.randint(0, 1), encrypted=encrypts and rng.random() < 0.15
         )
-        if source.shape.layouts and rng.random() < 0.5:
-            _declare_layouts(rng, receivers, source.shape.layouts)
+        if source.shape.layouts and life.seed % 2:
+            _declare_layouts(Random(life.seed), receivers, source.shape.layouts)
         transport = UnreliableTransport(rng, source, source_table(source.lake, source.shape), receivers, run, life.log)
         # Where a life's content depends on where it began, the oracle needs the seed's stamp, which expiry takes.
         tells = life.mode is not SeedMode.LATEST and not source.shape.append_only
