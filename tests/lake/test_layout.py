@@ -264,6 +264,36 @@ def test_a_stock_reader_finds_values_that_few_partitions_have(
         assert stock_count(rig, asked) == wanted, asked
 
 
+@EVERY_CATALOG
+@pytest.mark.parametrize("added", ["v INTEGER", "s STRUCT(x INTEGER, y VARCHAR)", "f DOUBLE"])
+@pytest.mark.parametrize("owners", [False, True], ids=["ours", "the owner's"])
+def test_a_stock_reader_finds_the_first_values_of_a_column_that_came_later(
+    make_rig: MakeRig, added: str, owners: bool
+) -> None:
+    """H24, in a commit to several partitions of which the first has no value of the column."""
+    rig = make_rig()
+    rig.sql("CREATE TABLE src.main.t AS SELECT i AS id, 'a' AS tenant, i % 5 AS p FROM range(50) r(i)")
+    rig.add("a", layout=None if owners else TableLayout(partitioned_by="p"))
+    rig.seed()
+    if owners:
+        rig.write("a", "ALTER TABLE dst.main.t SET PARTITIONED BY (p)")
+    position = rig.sql(f"ALTER TABLE src.main.t ADD COLUMN {added}") - 1
+    name, kind = added.split(" ", 1)
+    value = "{'x': 1, 'y': 'b'}" if "STRUCT" in kind else "2147480000"
+    leaf = "s.x" if "STRUCT" in kind else name
+    rig.sql(
+        f"INSERT INTO src.main.t SELECT 100 + i, 'a', i, CASE WHEN i = 3 THEN {value} END FROM range(5) r(i)",
+    )
+    (done,) = rig.changes(position, "a")
+    assert (done.outcome, done.inserted) == (Outcome.APPLIED, 5)
+    low = "{'x': 0, 'y': 'a'}" if "STRUCT" in kind else "1"
+    change(rig, f"INSERT INTO src.main.t VALUES (200, 'a', 0, {low})")
+    change(rig, f"INSERT INTO src.main.t VALUES (201, 'a', 0, {low}), (202, 'a', 1, NULL)")
+    assert rig.rows("a") == rig.expected("a")
+    assert stock_count(rig, f"{leaf} > {0 if 'STRUCT' in kind else 5}") == 1
+    assert stock_count(rig, f"{leaf} IS NOT NULL") == 3
+
+
 def stock_count(rig: ApplyRig, asked: str) -> int:
     """What a reader that believes DuckLake's statistics counts."""
     ((found,),) = rig.look("a", f"SET disabled_optimizers = ''; SELECT count(*) FROM dst.main.t WHERE {asked}")
