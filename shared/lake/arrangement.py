@@ -31,20 +31,6 @@ SORT_KEYS = (
     + " ORDER BY e.sort_key_index"
 )
 
-BOUNDED_COLUMNS = (
-    "WITH RECURSIVE b (table_id, column_id) AS (SELECT c.table_id, c.column_id FROM {}ducklake_schema s"
-    " JOIN {}ducklake_table t ON t.schema_id = s.schema_id"
-    " JOIN {}ducklake_table_column_stats c ON c.table_id = t.table_id"
-    " WHERE lower(t.table_name) = lower(:table) AND lower(s.schema_name) = lower(:schema)"
-    " AND t.end_snapshot IS NULL AND s.end_snapshot IS NULL AND (c.min_value IS NOT NULL OR c.max_value IS NOT NULL)"
-    " UNION SELECT k.table_id, k.parent_column FROM {}ducklake_column k JOIN b"
-    " ON b.table_id = k.table_id AND b.column_id = k.column_id"
-    " WHERE k.parent_column IS NOT NULL AND k.end_snapshot IS NULL)"
-    " SELECT k.column_name FROM {}ducklake_column k JOIN b ON b.table_id = k.table_id AND b.column_id = k.column_id"
-    " WHERE k.parent_column IS NULL AND k.end_snapshot IS NULL"
-)
-"""With columns whose fields have bounds."""
-
 
 @dataclass(frozen=True)
 class Arrangement:

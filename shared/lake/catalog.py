@@ -13,7 +13,7 @@ from datetime import datetime
 
 from shared.contracts.errors import DestinationError
 from shared.contracts.ranges import Range
-from shared.lake.arrangement import BOUNDED_COLUMNS, PARTITIONS, SORT_KEYS, Arrangement
+from shared.lake.arrangement import PARTITIONS, SORT_KEYS, Arrangement
 from shared.lake.catalog_stamps import CommitStamps
 from shared.lake.catalog_tables import CurrentTables
 from shared.lake.column_history import ColumnVersion, Field, fields_at
@@ -300,14 +300,6 @@ class CatalogReader(CurrentTables, CommitStamps):
             tuple((str(row["transform"]), str(row["column_name"])) for row in parts),
             tuple((str(row["expression"]), str(row["sort_direction"]), str(row["null_order"])) for row in keys),
         )
-
-    def bounded_columns(self, schema: str, table: str) -> frozenset[str]:
-        """Columns of the present table, in lower case, for which the catalog holds a least or a greatest value.
-
-        A column with fields of its own is one if a field is.
-        """
-        rows = self._all(BOUNDED_COLUMNS, schema=schema, table=table)
-        return frozenset(str(row["column_name"]).lower() for row in rows)
 
     def layout(self, schema: str, table: str, at: int) -> Layout:
         """How the table's files of snapshot ``at`` are partitioned, as far as it decides what a scan may leave out."""

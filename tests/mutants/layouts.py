@@ -15,10 +15,6 @@ def _any_file_first() -> None:
     put(transaction, "insert_first", lambda *_: ())
 
 
-def _any_row_first() -> None:
-    put(transaction, "insert_fullest", lambda *_: ())
-
-
 def _first_rows_twice() -> None:
     right = first_file.insert_others
     put(transaction, "insert_others", lambda con, table, reading, number, _: right(con, table, reading, number, (-1,)))
@@ -44,8 +40,6 @@ def _a_change_holds_at_once() -> None:
 MISTAKES = (
     Mistake("any-file-first", "a partitioned seed begins with any partition (H24)", _any_file_first,
             (LAYOUT, "-k", "stock_reader and sqlite")),
-    Mistake("any-row-first", "an apply to partitions begins with any row (H24)", _any_row_first,
-            (LAYOUT, "-k", "came_later and sqlite")),
     Mistake("first-rows-twice", "rows of a partitioned seed's first file are inserted again", _first_rows_twice,
             (LAYOUT, "-k", "stock_reader and append and sqlite")),
     Mistake("over-the-owner-s", "a seed sets its layout over the one that is there", _over_the_owner_s,

@@ -20,7 +20,7 @@ from services.applier.apply.cursor_answers import CursorAnswers
 from services.applier.apply.decide import Decision, decide
 from services.applier.apply.destination_lakes import DestinationLakes, roll_back
 from services.applier.apply.direct_commit import DirectApplier
-from services.applier.apply.first_file import insert_first, insert_fullest, insert_others
+from services.applier.apply.first_file import insert_first, insert_others
 from services.applier.apply.in_doubt import committed_snapshot
 from services.applier.apply.lake_state import dropped_generation_in, held_rows, stored_cursor
 from services.applier.apply.lay_out import kept, lay_out, require_encrypted
@@ -189,7 +189,7 @@ class Applier:
             _require_carried(change, layout)
             table_schema.follow_columns(con, lake.alias, destination, change.reading.columns)
             deleted = self._delete(con, lake, change, change.reading, layout)
-            inserted = self._insert(con, lake, change, change.reading, _fullest(con, lake, change, layout))
+            inserted = self._insert(con, lake, change, change.reading)
         self._stamp(con, lake, change, token, item.after, deleted, inserted)
         counted = None if item.rows_applied is None else item.rows_applied + net
         return Applied(Outcome.APPLIED, change.through, change.through, deleted, inserted, rows_applied=counted)
@@ -208,15 +208,12 @@ class Applier:
             fence.replace_cursor(con, lake.alias, change.move(rows), seen)
         held = held_rows(lake, destination)
         con.execute(NEVER_INLINED)
-        there = None if held is None else _layout(con, lake, change)
-        if there is not None:
-            _require_carried(change, there)
+        if held is not None:
+            _require_carried(change, _layout(con, lake, change))
         require_encrypted(destination.layout, encrypted=_is_encrypted(lake, destination.layout))
         keys = keys_of(destination.layout, reading.columns, reading.arrangement)
         created = table_schema.prepare_seed(con, lake.alias, destination, reading.columns, held, ours=seen is not None)
         laid_out, first = _lay_out(con, lake, change, keys, created=created)
-        if there is not None and not created:
-            first = first or _fullest(con, lake, change, there)
         deleted = held or 0
         inserted = self._insert(con, lake, change, reading, first)
         self._stamp(con, lake, change, token, NOT_SEEDED if seen is None else seen.position, deleted, inserted)
@@ -354,16 +351,6 @@ def _require_written(change: Change, reading: Reading, partitioned: frozenset[st
 
 def _is_encrypted(lake: OpenLake, layout: TableLayout | None) -> bool:
     return layout is not None and layout.encrypted and lake.catalog.is_encrypted()
-
-
-def _fullest(con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change, layout: Layout) -> tuple[int, ...]:
-    """Insert the row that is to be in the first file, where there may be several files; returns its place, if any."""
-    destination = change.target.destination
-    if change.reading is None or change.counts.upserts < 2 or not layout.partitioned:
-        return ()
-    known = lake.catalog.bounded_columns(destination.schema_name, destination.table)
-    table = table_schema.table_path(lake.alias, destination)
-    return insert_fullest(con, table, change.reading, change.number, known)
 
 
 def _lay_out(
