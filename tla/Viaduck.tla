@@ -20,7 +20,7 @@ CONSTANTS
     MaxBag,         \* messages of one topic that are under way at once
     Pins,           \* whether items are pinned: {FALSE}, or BOOLEAN where a range can end before the head
     MaxRewind,       \* how many snapshots before the head a pinned seed may begin: a rewind
-    Faults,         \* which of "crash", "cut", "lose", "wipe", "expire", "forget", "operate", "drop", "registry", "calm" happen
+    Faults,         \* which of "crash", "cut", "lose", "wipe", "expire", "forget", "upkeep", "operate", "drop", "registry", "calm" happen
     OnGap,          \* "park" or "reseed"
     SeededAt,       \* where destinations are at the start: NotSeeded, or a snapshot that their first life holds already
     Mutant          \* "none", or the one mistake that is planted
@@ -564,6 +564,18 @@ ExpireDestination(d) ==
                      ELSE job[a]]
         /\ UNCHANGED <<sourceVars, want, dest, pending, kafkaVars, known, calm>>
 
+\* fenced_expiry.expire: the same by Viaduck's own upkeep, at any moment. Its transaction writes to the cursor, and that
+\* snapshot stays: whoever has one open finds a conflict with it, however late the transaction is (H6 without a clock).
+KeepUp(d) ==
+    LET open == {a \in Appliers : job[a].phase \in {"open", "checked"} /\ job[a].item.d = d}
+    IN  /\ "upkeep" \in Faults
+        /\ ~calm
+        /\ dest[d].gen > 0
+        /\ pending[d] = None
+        /\ open # {}
+        /\ job' = [a \in Appliers |-> IF a \in open THEN [job[a] EXCEPT !.conflict = Mutant # "bare_expiry"] ELSE job[a]]
+        /\ UNCHANGED <<sourceVars, want, dest, pending, kafkaVars, known, calm>>
+
 \* A file that an item has to read is not there (the tenant's own reads, `viaduck verify` or a delete meet it).
 FindDamage(d) ==
     /\ dest[d].gone # {}
@@ -602,7 +614,7 @@ Next ==
     \/ \E m \in progress : LoseProgress(m)
     \/ Wipe
     \/ \E a \in Appliers : Work(a) \/ Crash(a)
-    \/ \E d \in Destinations : Commit(d) \/ Refuse(d) \/ ExpireDestination(d) \/ FindDamage(d)
+    \/ \E d \in Destinations : Commit(d) \/ Refuse(d) \/ ExpireDestination(d) \/ KeepUp(d) \/ FindDamage(d)
     \/ Calm
 
 Spec == Init /\ [][Next]_vars

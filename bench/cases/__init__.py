@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
-from bench.cases import changes, crowd, freshness, health, history, planning, replay, routing, scale_out, seeds, small
+from bench.cases import (
+    changes,
+    crowd,
+    expiry,
+    freshness,
+    health,
+    history,
+    planning,
+    replay,
+    routing,
+    scale_out,
+    seeds,
+    small,
+)
 from bench.outcome import Case
 
-FAMILIES = (changes, seeds, small, crowd, freshness, replay, routing, planning, history, health, scale_out)
+FAMILIES = (changes, seeds, small, crowd, freshness, replay, routing, planning, history, health, expiry, scale_out)
 
 CASES: dict[str, Case] = {case.name: case for family in FAMILIES for case in family.CASES}

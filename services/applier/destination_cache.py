@@ -6,6 +6,7 @@ import threading
 
 import structlog
 
+from shared.contracts.latest import Latest
 from shared.contracts.messages import Destination
 from shared.kafka.record import Record, keyed_message
 
@@ -16,7 +17,7 @@ class DestinationCache:
     """Desired states by key ``pipeline/destination``. One thread puts in, many read."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Destination] = {}
+        self._known: Latest[Destination] = Latest()
         self._lock = threading.Lock()
 
     def put(self, record: Record) -> Destination | None:
@@ -28,11 +29,7 @@ class DestinationCache:
         if destination is None:
             return None
         with self._lock:
-            known = self._known.get(destination.key)
-            if known is None or known.order <= destination.order:
-                self._known[destination.key] = destination
-                return destination
-        return None
+            return destination if self._known.take(destination) else None
 
     def get(self, key: str) -> Destination | None:
         """What holds of a destination; None where there is none, or none any more."""
@@ -42,12 +39,12 @@ class DestinationCache:
     def of(self, pipeline: str) -> list[Destination]:
         """The destinations of a pipeline that there are."""
         with self._lock:
-            return [each for each in self._known.values() if each.pipeline == pipeline and not each.removed]
+            return [each for each in self._known if each.pipeline == pipeline and not each.removed]
 
     def all(self) -> list[Destination]:
         """The destinations of every pipeline that there are."""
         with self._lock:
-            return [each for each in self._known.values() if not each.removed]
+            return [each for each in self._known if not each.removed]
 
     def last(self, key: str) -> Destination | None:
         """The last message about a destination, also a removal; None without a message."""

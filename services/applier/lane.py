@@ -122,10 +122,6 @@ class LaneThread:
             self._loop.stopped.set()
             self._wake.notify()
 
-    @property
-    def queued(self) -> int:
-        return len(self._waiting)
-
     def _run_lane(self, loop: Background) -> None:
         while (batch := self._take()) is not None:
             loop.turned()

@@ -32,8 +32,8 @@ from services.applier.upkeep_planner import UpkeepPlanner
 from shared.config.catalogs import ResolvedLake
 from shared.config.declared import Lakes
 from shared.config.model import Config
-from shared.contracts.errors import ViaduckError
-from shared.contracts.messages import Destination, UnreadableMessage, WorkItem
+from shared.contracts.errors import UnreadableMessage, ViaduckError
+from shared.contracts.messages import Destination, WorkItem
 from shared.kafka.publisher import Publisher
 from shared.kafka.record import Record
 from shared.kafka.settings import KafkaSettings

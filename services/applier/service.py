@@ -23,8 +23,8 @@ from services.applier.model.task import Limits
 from services.applier.pipeline_consumer import FINISH_WITHIN_S, ApplierContext, PipelineConsumer
 from shared.config.deployment import LOOK_AGAIN_S, Deployment
 from shared.config.model import Config
-from shared.contracts.errors import ConfigError, DependencyError
-from shared.contracts.messages import Destination, UnreadableMessage
+from shared.contracts.errors import ConfigError, DependencyError, UnreadableMessage
+from shared.contracts.messages import Destination
 from shared.kafka.dead_letter import dead_letter
 from shared.kafka.follower import Follower
 from shared.kafka.pipeline_cache import PipelineCache

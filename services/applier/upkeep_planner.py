@@ -15,6 +15,7 @@ from shared.config.catalogs import ResolvedLake
 from shared.config.declared import Lakes
 from shared.config.model import PLACEHOLDER, Config
 from shared.config.path_overlap import Claim, Path, claim_of
+from shared.config.table_names import table_names
 from shared.config.upkeep_rules import Policy, policy_of
 from shared.contracts.errors import ViaduckError
 from shared.contracts.messages import Destination, LakeRef, WorkItem
@@ -149,4 +150,4 @@ def _claim(owner: str, lake: ResolvedLake, ref: LakeRef) -> Claim | None:
 
 
 def _table(of: Destination) -> tuple[str, str]:
-    return of.schema_name.lower(), of.table.lower()
+    return table_names(of.schema_name, of.table)

@@ -14,7 +14,7 @@ from services.cli.commands import destination as destination_app
 from services.cli.commands import operation, proposal, token, work
 from services.cli.commands import pipeline as pipeline_app
 from services.cli.commands import source as source_app
-from services.cli.commands.options import Json, MaybeFile, Pipeline, Url, target
+from services.cli.commands.options import Call, File, Json, Pipeline, asks
 from services.cli.output.sanitize import legible_lines
 from shared.contracts.errors import ConfigError, DependencyError, ViaduckError
 from shared.runtime.full_disk import full_disk
@@ -32,11 +32,6 @@ app.add_typer(proposal.app, name="proposal")
 app.add_typer(source_app.app, name="source")
 app.add_typer(token.app, name="token")
 app.add_typer(work.app, name="work")
-
-File = Annotated[
-    list[Path],
-    typer.Option("-c", "--config", metavar="FILE", help="A configuration file, or a folder of them; may be repeated."),
-]
 
 
 def _show_version(wanted: bool) -> None:
@@ -107,12 +102,12 @@ def check(config: File) -> None:
 
 
 @app.command()
-def status(config: MaybeFile = None, url: Url = None, json: Json = False) -> None:
+@asks("json")
+def status(call: Call) -> None:
     """Show one line per destination."""
     from services.cli.output.status_table import list_all
 
-    asked = target(config, url)
-    _end(list_all(asked.client, asked.named, json))
+    _end(list_all(call.client, call.named, call.json))
 
 
 @app.command()

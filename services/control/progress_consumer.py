@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shared.contracts.messages import UnreadableMessage
+from shared.contracts.errors import UnreadableMessage
 from shared.contracts.reports import Told, parse_progress
 from shared.kafka.record import Record
 

@@ -19,8 +19,9 @@ from services.control.store.pipeline_store import PipelineStore
 from services.control.store.registry import Held, Registry
 from shared.config.model import Config
 from shared.config.pipeline_files import PipelineFiles
-from shared.contracts.errors import DependencyError
-from shared.contracts.messages import Destination, PipelineDocument, Progress, UnreadableMessage
+from shared.contracts.errors import DependencyError, UnreadableMessage
+from shared.contracts.latest import Latest
+from shared.contracts.messages import Destination, PipelineDocument, Progress
 from shared.contracts.reports import parse_progress
 from shared.kafka.follower import Follower
 from shared.kafka.record import Record, keyed_message
@@ -95,17 +96,17 @@ def published(common: Reached) -> Published:
 
     Raises ``DependencyError`` where it can't be read.
     """
-    found: dict[str, dict[str, Destination]] = {}
+    latest: Latest[Destination] = Latest()
     for record in Scan(common.settings, f"{common.client}-rebuild").all(common.topics.destinations):
         try:
             said = keyed_message(record, Destination)
         except UnreadableMessage:
             continue  # the services that follow the topic put it aside
-        if said is None or said.version >= TOO_MANY_CHANGES:
-            continue
-        known = found.setdefault(said.pipeline, {})
-        if said.destination not in known or said.order >= known[said.destination].order:
-            known[said.destination] = said
+        if said is not None and said.version < TOO_MANY_CHANGES:
+            latest.take(said)
+    found: dict[str, dict[str, Destination]] = {}
+    for said in latest:
+        found.setdefault(said.pipeline, {})[said.destination] = said
     return found
 
 
@@ -144,23 +145,23 @@ def recover(documents: PipelineStore, copies: PipelineFiles, common: Reached) ->
     """
     if not documents.is_new():
         return
-    found = {name: said for name in copies.names() if (said := _copied(copies, name)) is not None}
+    found: Latest[PipelineDocument] = Latest()
+    for name in copies.names():
+        if (copied := _copied(copies, name)) is not None:
+            found.take(copied)
     for record in Scan(common.settings, f"{common.client}-rebuild").all(common.topics.pipelines):
         try:
-            said = None if record.value is None else PipelineDocument.from_bytes(record.value)
+            said = keyed_message(record, PipelineDocument)
         except UnreadableMessage as error:
             log.warning("recovery_message_unusable", key=record.key, reason=str(error))
             continue
-        if said is not None and said.pipeline == record.key and _is_news(said, found.get(said.pipeline)):
-            found[said.pipeline] = said
-    if found:
-        documents.adopt(found.values())
-        there = [name for name, each in found.items() if each.document is not None]
+        if said is not None:
+            found.take(said)
+    recovered = list(found)
+    if recovered:
+        documents.adopt(recovered)
+        there = [each.pipeline for each in recovered if each.document is not None]
         log.warning("pipelines_recovered", pipelines=there)
-
-
-def _is_news(said: PipelineDocument, known: PipelineDocument | None) -> bool:
-    return known is None or said.version >= known.version
 
 
 def _copied(copies: PipelineFiles, name: str) -> PipelineDocument | None:
@@ -183,12 +184,12 @@ def _read(pipeline: str, settings: KafkaSettings, client: str) -> Memory:
 
 def _note_destination(memory: Memory, name: str, record: Record) -> None:
     try:
-        said = None if record.value is None else Destination.from_bytes(record.value)
+        said = keyed_message(record, Destination)
     except UnreadableMessage:
         memory.note_unreadable(name)
         raise
-    if said is None or said.destination == name:
-        memory.note_destination(name, said)
+    if said is not None:
+        memory.note_destination(said)
 
 
 def _note(memory: Memory, topics: Topics, record: Record) -> None:

@@ -27,7 +27,7 @@ from shared.config.libpq_words import SERVICE, pinned
 from shared.config.secrets import PASSWORD_WORDS, SECRET_PROPERTIES, shown_variable
 from shared.config.secrets import scrub as scrub
 from shared.config.substituted_words import SUBSTITUTED_WORD, refusal
-from shared.contracts.errors import ViaduckError
+from shared.contracts.errors import Error, ViaduckError
 from shared.contracts.messages import LakeRef
 
 SQLITE = "sqlite:"
@@ -52,7 +52,7 @@ wait a quarter of an hour for an answer, and two hours where nothing was asked."
 HOW_TO_WRITE = "write sqlite:PATH, or postgres: with key=value words (dbname=… host=…) or a postgresql:// URI"
 
 
-class CatalogRefused(ValueError):
+class CatalogRefused(Error):
     """A catalog that can't be used. ``str()`` says why and what to write instead, and holds no secret."""
 
 

@@ -26,6 +26,7 @@ from shared.config.model import Config, Section
 from shared.config.path_overlap import Claim, Paths, claim_of
 from shared.config.pipeline_files import Fingerprint, PipelineFiles
 from shared.config.rules import check_common
+from shared.config.table_names import ADVICE, table_names
 from shared.config.template_rules import filled
 from shared.contracts.errors import ConfigError
 from shared.contracts.messages import LakeRef
@@ -321,8 +322,7 @@ class _Taken:
         for each in places:
             if each.table in self.tables:
                 before, there = self.tables[each.table]
-                advice = "choose another catalog, schema or table"
-                yield f"{each.where}.table: lake and table are those of {there} in {before} too; {advice}"
+                yield f"{each.where}.table: lake and table are those of {there} in {before} too; {ADVICE}"
             if each.claim is not None and (said := self.paths.clash(each.claim)) is not None:
                 yield f"{each.where}.data_path: {said}"
 
@@ -332,7 +332,7 @@ def _places(config: Config, environ: Mapping[str, str]) -> list[_Place]:
     found = [_Place("source", None, _claim(config, "source", source, config.source.lake))]
     for number, destination in enumerate(config.destinations):
         where, lake = join("destinations", number), _resolved(destination.lake, config, environ)
-        table = lake.identity, destination.schema_name.lower(), destination.table.lower()
+        table = lake.identity, *table_names(destination.schema_name, destination.table)
         claim = _claim(config, f"{where} ({destination.id})", lake, destination.lake)
         found.append(_Place(where, table, claim))
     return found

@@ -23,6 +23,7 @@ from shared.config.lake_rules import (
     text_of,
 )
 from shared.config.path_overlap import Claim, Paths, claim_of
+from shared.config.table_names import ADVICE, THE_SOURCES, table_names
 from shared.config.template_rules import check_template
 from shared.config.upkeep_rules import check_upkeep
 from shared.contracts.messages import LakeRef
@@ -83,11 +84,11 @@ def _check_destinations(
     origin = table_of(lake, source, None)
     for place, table in zip(places, tables, strict=True):
         if table is not None and table == origin:
-            mistakes.note(join(place, "table"), "is the source's own table; choose another catalog, schema or table")
+            mistakes.note(join(place, "table"), THE_SOURCES)
     _check_repeated("id", [text_of(each, "id") for each in destinations], "ids must differ", mistakes)
     values = [text_of(each, "routing_value") for each in destinations]
     _check_repeated("routing_value", values, "each routing value goes to one destination", mistakes)
-    _check_repeated("table", tables, "choose another catalog, schema or table", mistakes, "lake and table")
+    _check_repeated("table", tables, ADVICE, mistakes, "lake and table")
     return lakes
 
 
@@ -124,11 +125,11 @@ def _claim(
 
 
 def table_of(lake: ResolvedLake | None, section: Sections, default: str | None) -> tuple[str, str, str] | None:
-    """Lake, schema and table, equal for equal tables: DuckLake's names compare without regard to case."""
+    """Lake, schema and table, equal for equal tables."""
     table = text_of(section, "table") or default
     if lake is None or table is None:
         return None
-    return lake.identity, (text_of(section, "schema") or "main").lower(), table.lower()
+    return lake.identity, *table_names(text_of(section, "schema") or "main", table)
 
 
 def _check_repeated(key: str, values: list[Any], advice: str, mistakes: Mistakes, what: str | None = None) -> None:

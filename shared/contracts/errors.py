@@ -1,16 +1,35 @@
-"""The errors that the services share, and what is done about each.
+"""The errors of the services, and what is done about each.
 
 ::
 
     Error                       the root
     ├── ConfigError             mistakes in a file, one line each; exit code 2
     ├── DependencyError         a catalog, broker, registry or store can't be reached; exit code 3
-    └── ViaduckError            carries type, message, hint, and where it happened
-        ├── DestinationError    one destination can't go on; its ``type`` decides between retry and park
-        └── SourceError         the source can't be read or is not what it was
+    ├── ViaduckError            carries type, message, hint, and where it happened
+    │   ├── DestinationError    one destination can't go on; its ``type`` decides between retry and park
+    │   │   └── LakeAbsent      its catalog can be reached and holds no lake yet (lake.failure)
+    │   └── SourceError         the source can't be read or is not what it was
+    ├── UnreadableMessage       a message is not of its topic's model; it becomes a dead letter
+    ├── CatalogRefused          an entry names a catalog that can't be used (config.catalogs)
+    ├── NotDelivered            the broker did not confirm a message; it is sent again (kafka.failure)
+    ├── ClientLost              a Kafka client can't continue and is created again (kafka.failure)
+    ├── NotCommitted            a direct commit brought nothing about (lake.direct.catalogs)
+    │   └── RivalCommitted      what it rested on has changed; it looks again (lake.direct.catalogs)
+    ├── KeysInUse               an instance holds other keys for these files (lake.direct.lakes)
+    ├── Declined                the extension has to commit instead (applier.apply.direct_commit)
+    ├── CursorMoved             the compare-and-set found another cursor; decide again (applier.apply.fence)
+    ├── Expired                 a range begins before what the source retains (reader.source.lake_source)
+    ├── Refused                 a destination's state does not allow the action (control.model.lifecycle)
+    ├── InvalidEntry            an entry over REST, with all that is wrong with it (control.model.problems)
+    ├── S3Refused               a store did not take the probe (control.operations.s3_probe)
+    ├── PolicyChanged           a value may no longer become a destination (control.operations.discovery)
+    └── Problem                 an answer of a route, as a problem document (control.web.problems)
+
+Those with a module behind them are defined there, and caught in the same service. Every exception that Viaduck's code
+raises for a caller to handle derives from ``Error``. Exceptions of the standard library stay where they mean what they
+mean there: ``ValueError`` of a parser or of a Pydantic validator, ``LookupError`` of a search, ``OSError`` of a file.
 
 Errors are told apart by the question "would the caller act differently?"; everything else is the message's business.
-An exception that its own package always catches (``Refused``, ``CursorMoved``, ``Declined``) is defined there.
 ``POLICY`` maps each type to exactly one action. Nothing is skipped, ever: the only way past a bad item is through it
 or an operator.
 """
@@ -20,7 +39,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 
-from shared.contracts.messages import Problem
+from pydantic import BaseModel, ConfigDict
 
 MAX_ATTEMPTS = 5
 """Failed tries in a row after which ``up --once`` gives a destination up; a running reader goes on, ever slower."""
@@ -79,12 +98,23 @@ POLICY: dict[str, Action] = {
 }
 
 
+class Problem(BaseModel):
+    """An error as users see it, in messages, over HTTP and in the terminal. ``type`` is a key of ``POLICY``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    type: str
+    message: str
+    hint: str
+    retryable: bool
+
+
 class Error(Exception):
     """The root: an error with a text for its user."""
 
 
 class ViaduckError(Error):
-    """Base of all errors.
+    """Base of the errors that an operator reads.
 
     ``type`` is a key of ``POLICY``; ``message`` says what was attempted, where, on which range and why it failed;
     ``hint`` says what an operator can do.
@@ -130,3 +160,7 @@ class ConfigError(Error):
     def __init__(self, mistakes: Sequence[str]) -> None:
         super().__init__("\n".join(mistakes))
         self.mistakes = tuple(mistakes)
+
+
+class UnreadableMessage(Error):
+    """A message that is not of its topic's model; ``str()`` is the reason for the dead-letter topic."""

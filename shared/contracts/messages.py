@@ -22,6 +22,8 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from shared.contracts.errors import Problem as Problem
+from shared.contracts.errors import UnreadableMessage
 from shared.contracts.layout import TableLayout
 from shared.contracts.ranges import NOT_SEEDED, Range
 from shared.contracts.upkeep import UpkeepOrder, UpkeepOverride, UpkeepResult
@@ -48,10 +50,6 @@ Name = Annotated[str, Field(pattern=NAME)]
 
 def now() -> datetime:
     return datetime.now(UTC)
-
-
-class UnreadableMessage(ValueError):
-    """A message that is not of its topic's model; ``str()`` is the reason for the dead-letter topic."""
 
 
 class Message(BaseModel):
@@ -169,6 +167,11 @@ class PipelineDocument(Message):
     """The keys of a file that are the pipeline's own. No secrets: only the names of variables and files."""
 
     @property
+    def order(self) -> int:
+        """The highest of a pipeline is what holds."""
+        return self.version
+
+    @property
     def key(self) -> str:
         return self.pipeline
 
@@ -248,17 +251,6 @@ class CommitPath(StrEnum):
 
     DIRECT = "direct"
     EXTENSION = "extension"
-
-
-class Problem(BaseModel):
-    """An error as users see it, in messages, over HTTP and in the terminal. ``type`` is a key of ``errors.POLICY``."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    type: str
-    message: str
-    hint: str
-    retryable: bool
 
 
 class Progress(Message):

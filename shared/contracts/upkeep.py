@@ -114,10 +114,13 @@ class UpkeepResult(BaseModel):
 
 def seconds_of(text: str) -> float | None:
     """A duration such as ``30d`` in seconds; None for ``off``. Raises ``ValueError`` for what is neither."""
-    if text == OFF:
-        return None
+    return None if text == OFF else duration_s(text, ", or off")
+
+
+def duration_s(text: str, otherwise: str = "") -> float:
+    """A duration such as ``7d``, ``36h`` or ``0.5d`` in seconds. Raises ``ValueError`` with what to write instead."""
     if re.fullmatch(DURATION, text) is None:
-        raise ValueError(f"{text!r} is no duration; write a number and s, m, h, d or w, such as 7d, or off")
+        raise ValueError(f"{text!r} is no duration; write a number and s, m, h, d or w, such as 7d{otherwise}")
     return float(text[:-1]) * UNITS[text[-1]]
 
 

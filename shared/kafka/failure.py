@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import structlog
 from confluent_kafka import KafkaError, KafkaException
 
-from shared.contracts.errors import ConfigError
+from shared.contracts.errors import ConfigError, Error
 
 log = structlog.get_logger(__name__)
 
@@ -23,11 +23,11 @@ UNREACHABLE = frozenset(
 FATAL = frozenset({KafkaError._FATAL})
 
 
-class NotDelivered(Exception):
+class NotDelivered(Error):
     """The broker did not confirm a message."""
 
 
-class ClientLost(Exception):
+class ClientLost(Error):
     """A client that cannot continue and must be created again."""
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import structlog
 
 from shared.config.pipeline_files import PipelineFiles
+from shared.contracts.latest import Latest
 from shared.contracts.messages import PipelineDocument
 from shared.kafka.record import Record, keyed_message
 
@@ -22,8 +23,7 @@ class PipelineCache:
         self._copies = copies
         self._level = level
         self._news: dict[str, PipelineDocument] = {}
-        self._versions: dict[str, int] = {}
-        """The highest that was heard of each: partitions may have been added, and an old one be read last."""
+        self._latest: Latest[PipelineDocument] = Latest()
         self._lock = threading.Lock()
         self._failed = False
 
@@ -33,14 +33,13 @@ class PipelineCache:
         if said is None:
             return
         with self._lock:
-            if said.version >= self._versions.get(said.pipeline, 0):
-                self._versions[said.pipeline] = said.version
+            if self._latest.take(said):
                 self._news[said.pipeline] = said
 
     def renewed(self) -> None:
         """The topics are others than before, and perhaps the registry is, too: its versions begin again."""
         with self._lock:
-            self._versions.clear()
+            self._latest.clear()
 
     def settle(self) -> None:
         """Make the copies what was said last. Where they can't be written now it is done the next time."""

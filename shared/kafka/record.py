@@ -8,7 +8,8 @@ from typing import TypeVar
 
 from confluent_kafka import Message
 
-from shared.contracts.messages import Destination, PipelineDocument, UnreadableMessage
+from shared.contracts.errors import UnreadableMessage
+from shared.contracts.messages import Destination, PipelineDocument
 from shared.kafka.signing import SIGNATURE_HEADER, Signing
 
 Keyed = TypeVar("Keyed", Destination, PipelineDocument)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
 
@@ -22,7 +22,7 @@ from shared.lake.catalog import CatalogReader
 from shared.lake.engine import SQLITE, connect
 from shared.lake.failure import classify
 from shared.lake.sql import ident
-from shared.lake.statements import Postgres, Row, Statements, VisitedSqlite
+from shared.lake.statements import Postgres, Row, Statements, VisitedSqlite, catalog_time
 
 FORMAT = "1.0"
 """The version of the catalogs that this DuckLake reads and writes."""
@@ -275,7 +275,7 @@ def _counts(row: Row) -> list[str]:
 def _health(row: Row, inlined: int, deleted: int) -> TableHealth:
     figures = {name: _count(row[name]) for name in COUNTED}
     dead = _count(row["dead_rows"]) + deleted
-    oldest_at = _time(row["oldest_at"])
+    oldest_at = catalog_time(row["oldest_at"])
     return TableHealth(
         format_version=str(row["format_version"]),
         rows=_count(row["records"]) - dead + inlined,
@@ -283,7 +283,7 @@ def _health(row: Row, inlined: int, deleted: int) -> TableHealth:
         inlined_rows=inlined,
         oldest_snapshot=_count(row["oldest"]),
         oldest_at=oldest_at,
-        oldest_age_s=max(0.0, (_time(row["catalog_now"]) - oldest_at).total_seconds()),
+        oldest_age_s=max(0.0, (catalog_time(row["catalog_now"]) - oldest_at).total_seconds()),
         **figures,
     )
 
@@ -297,12 +297,6 @@ def _count(value: Any) -> int:
     if not 0 <= number <= MOST_COUNT:
         raise ValueError(f"{number} is no count")
     return number
-
-
-def _time(value: datetime | str) -> datetime:
-    """A catalog's time: a TIMESTAMPTZ on Postgres, text on SQLite."""
-    when = value if isinstance(value, datetime) else datetime.fromisoformat(value)
-    return when if when.tzinfo else when.replace(tzinfo=UTC)
 
 
 def _require_format(version: str, lake: ResolvedLake) -> None:

@@ -6,11 +6,11 @@ Times are compared here and never by the catalog: on SQLite they are text.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from shared.lake.catalog import CatalogReader
 from shared.lake.retained import Retained, Snapshot
-from shared.lake.statements import Row
+from shared.lake.statements import Row, catalog_time
 
 NEXT = (
     "SELECT snapshot_id, snapshot_time FROM {}ducklake_snapshot WHERE snapshot_id >= :since"
@@ -84,6 +84,4 @@ def freed_from(catalog: CatalogReader, oldest: int) -> Freed:
 
 
 def _snapshot(row: Row) -> Snapshot:
-    at = row["snapshot_time"]
-    when = at if isinstance(at, datetime) else datetime.fromisoformat(at)
-    return Snapshot(int(row["snapshot_id"]), when if when.tzinfo else when.replace(tzinfo=UTC))
+    return Snapshot(int(row["snapshot_id"]), catalog_time(row["snapshot_time"]))

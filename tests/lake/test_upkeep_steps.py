@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import time
+import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import duckdb
 import pytest
@@ -19,12 +21,13 @@ from shared.config.upkeep_rules import Policy
 from shared.contracts.messages import ItemKind, Outcome, Progress
 from shared.contracts.upkeep import StepOutcome, StepResult, UpkeepOrder, UpkeepStep
 from shared.lake.attach import attach
-from shared.lake.catalog import CatalogReader
+from shared.lake.catalog import CatalogReader, Head
 from shared.lake.cursor import cursor_name
 from shared.lake.engine import connect, release
 from tests.lake.conftest import MakeRig
-from tests.lake.rig import EVERY_CATALOG, ApplyRig
+from tests.lake.rig import EVERY_CATALOG, ApplyRig, MakeLake
 from tests.lake.test_upkeep import stock
+from tests.servers.s3 import S3
 
 APPLIES = 6
 DAYS = 40
@@ -305,6 +308,53 @@ def test_no_more_orphans_go_than_one_run_may_take_the_oldest_first(rig: ApplyRig
     _, (step,) = run(rig, UpkeepStep.ORPHANS, policy=replace(POLICY, most_files=2))
     assert (step.files_removed, step.left) == (2, 3)
     assert [file.exists() for file in found] == [False, False, True, True, True]
+
+
+@EVERY_CATALOG
+def test_a_lake_on_s3_is_kept_small_too(
+    make_rig: MakeRig, make_lake: MakeLake, s3: S3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, bucket = make_rig(), f"upkeep-{uuid.uuid4().hex}"
+    s3.create_bucket(bucket)
+    made.sql(
+        "CREATE TABLE src.main.t (id BIGINT, tenant VARCHAR, v DOUBLE)",
+        "INSERT INTO src.main.t SELECT i, 'a', 0 FROM range(200) r(i)",
+    )
+    catalog = make_lake("on_s3", Path("unused"))
+    lake = replace(catalog, data_path=f"s3://{bucket}/a/", properties=s3.properties(s3.admin))
+    made.add("a", lake=lake)
+    made.seed()
+    change(made, APPLIES)
+    store = f"s3://{bucket}/a/**"
+    made.write("a", f"COPY (SELECT 1 AS nobodys) TO 's3://{bucket}/a/main/orphan.parquet'")
+    before = {file for (file,) in made.look("a", f"SELECT file FROM glob('{store}')")}
+    later(monkeypatch, DAYS)
+    _, steps = run(made, *UpkeepStep)
+    left = {file for (file,) in made.look("a", f"SELECT file FROM glob('{store}')")}
+    assert [step.outcome for step in steps] == [StepOutcome.DONE] * 4
+    assert steps[2].files_removed > 0
+    assert steps[2].bytes_freed > 0
+    assert steps[3].files_removed == 1
+    assert not any("orphan" in file for file in left)
+    assert len(left) < len(before)
+    assert made.rows("a") == made.expected("a")
+
+
+def later(monkeypatch: pytest.MonkeyPatch, days: int) -> None:
+    """So many days go by, for the catalog and for us; a store's own times can't be set."""
+    ahead, known = timedelta(days=days), CatalogReader.head
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Self:
+            return super().now(tz) + ahead
+
+    def head(reader: CatalogReader) -> Head:
+        found = known(reader)
+        return replace(found, catalog_now=found.catalog_now + ahead)
+
+    monkeypatch.setattr(fenced_expiry, "datetime", Clock)
+    monkeypatch.setattr(CatalogReader, "head", head)
 
 
 def test_a_dry_run_tells_and_changes_nothing(rig: ApplyRig) -> None:

@@ -59,6 +59,12 @@ MISTAKES = (
         {"Faults": '{"forget"}'},
     ),
     Mistake(
+        "bare_expiry",
+        "upkeep expires a destination's snapshots and does not write to its cursor (H6)",
+        "Exact",
+        {"Faults": '{"upkeep"}'},
+    ),
+    Mistake(
         "no_idle_timeout",
         "the catalog keeps a transaction that stands still before COMMIT (H6)",
         "Exact",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 
-from shared.contracts.messages import Progress, UnreadableMessage, WorkItem
+from shared.contracts.errors import UnreadableMessage
+from shared.contracts.messages import Progress, WorkItem
 from shared.contracts.reports import parse_progress
 from tests.model.record import committed
 from tests.model.trace import Anything, Sent, answered, sent

@@ -25,7 +25,7 @@ from services.applier.apply.reading import Reading
 from services.applier.apply.table_options import tables_of
 from services.applier.model.task import Target
 from shared.config.catalogs import ResolvedLake
-from shared.contracts.errors import DestinationError
+from shared.contracts.errors import DestinationError, Error
 from shared.contracts.messages import CommitPath, Outcome
 from shared.lake.attach import is_beside
 from shared.lake.catalog_query import Question
@@ -50,7 +50,7 @@ LOOK_TRIES = 3
 """Tables of inlined rows come and go without a new schema version; each such look is repeated."""
 
 
-class Declined(Exception):
+class Declined(Error):
     """The extension has to commit, or to answer."""
 
     def __init__(self, reason: Reason | None) -> None:

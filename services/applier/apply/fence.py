@@ -13,7 +13,7 @@ from typing import Any
 import duckdb
 
 from services.applier.apply.decide import Cursor
-from shared.contracts.errors import DestinationError
+from shared.contracts.errors import DestinationError, Error
 from shared.contracts.messages import ADOPTABLE, MOST, CommitPath, Destination, WorkItem
 from shared.contracts.ranges import NOT_SEEDED
 from shared.lake.catalog import CatalogReader, TableInfo
@@ -37,7 +37,7 @@ UNUSABLE = (
 )  # fmt: skip
 
 
-class CursorMoved(Exception):
+class CursorMoved(Error):
     """The compare-and-set found another cursor than the item expects: roll back, read it, decide."""
 
 

@@ -21,6 +21,7 @@ from services.applier.apply.decide import Cursor
 from services.applier.apply.table_options import tables_of
 from services.applier.model.expiry_plan import ExpiryPlan, plan
 from services.applier.model.task import Limits, Target
+from shared.config.table_names import table_names
 from shared.contracts.errors import DestinationError
 from shared.contracts.upkeep import StepOutcome, StepResult, UpkeepStep
 from shared.lake import upkeep as facts
@@ -111,9 +112,9 @@ def sweep_orphans(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target
 def foreign_tables(lake: OpenLake, target: Target) -> list[str]:
     """Tables of the lake that are neither a known destination's nor a cursor."""
     tables = lake.catalog.tables()
-    own = target.upkeep.ours | {(target.destination.schema_name.lower(), target.destination.table.lower())}
+    own = target.upkeep.ours | {table_names(target.destination.schema_name, target.destination.table)}
     others = ((schema, name) for schema, name in tables if schema != SCHEMA)
-    return [f"{schema}.{name}" for schema, name in others if (schema.lower(), name.lower()) not in own]
+    return [f"{schema}.{name}" for schema, name in others if table_names(schema, name) not in own]
 
 
 def whole_lake_refusal(lake: OpenLake, target: Target) -> str | None:

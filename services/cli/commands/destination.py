@@ -8,19 +8,15 @@ from typing import Annotated, Any
 
 import typer
 
-from services.cli.commands.options import Id, IfMatch, Json, MaybeFile, Pipeline, Timeout, Url, Wait, end, target
+from services.cli.commands.options import Call, Id, IfMatch, asks, end, given
 
 app = typer.Typer(help="List, show, add, change and remove destinations.", no_args_is_help=True)
 
-WAIT_S = 600.0
-
 
 @app.command("list")
+@asks("pipeline", "json")
 def list_(
-    config: MaybeFile = None,
-    url: Url = None,
-    json: Json = False,
-    pipeline: Pipeline = None,
+    call: Call,
     state: Annotated[str | None, typer.Option(help="Only those in this state.")] = None,
     prefix: Annotated[str | None, typer.Option(help="Only ids that begin with this.")] = None,
     search: Annotated[
@@ -35,30 +31,26 @@ def list_(
     """Show one line per destination."""
     from services.cli.output.status_table import list_all
 
-    asked = target(config, url)
-    given = {"state": state, "prefix": prefix, "search": search, "min_lag": min_lag, "sort": sort}
-    filters = {name: str(value) for name, value in given.items() if value is not None}
-    end(list_all(asked.client, [pipeline] if pipeline else asked.named, json, **filters))
+    chosen = given(state=state, prefix=prefix, search=search, min_lag=min_lag, sort=sort)
+    filters = {name: str(value) for name, value in chosen.items()}
+    end(list_all(call.client, call.pipelines, call.json, **filters))
 
 
 @app.command()
-def show(
-    destination: Id, config: MaybeFile = None, url: Url = None, pipeline: Pipeline = None, json: Json = False
-) -> None:
+@asks("pipeline", "json")
+def show(call: Call, destination: Id) -> None:
     """Show everything about one destination."""
     from services.cli.output import status_table
 
-    asked = target(config, url)
-    end(status_table.show(asked.client, asked.pipeline(pipeline), destination, json))
+    end(status_table.show(call.client, call.pipeline, destination, call.json))
 
 
 @app.command()
+@asks("pipeline", "wait", "json")
 def add(
+    call: Call,
     destination: Id,
     routing_value: Annotated[str, typer.Option(help="The routing value of its rows.")],
-    config: MaybeFile = None,
-    url: Url = None,
-    pipeline: Pipeline = None,
     catalog: Annotated[str | None, typer.Option(help="Its lake's catalog; no password.")] = None,
     catalog_env: Annotated[str | None, typer.Option(help="The variable with the catalog, instead.")] = None,
     metadata_schema: Annotated[str | None, typer.Option(help="The schema of DuckLake's own tables.")] = None,
@@ -76,83 +68,55 @@ def add(
     check: Annotated[bool, typer.Option(help="Check its lake before anything is written.")] = True,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check only, without adding it.")] = False,
     if_match: IfMatch = None,
-    wait: Wait = False,
-    timeout: Timeout = WAIT_S,
-    json: Json = False,
 ) -> None:
     """Add a destination, or change it."""
     from services.cli.commands import destination_actions
 
-    given = {"routing_value": routing_value, "catalog": catalog, "catalog_env": catalog_env, "schema": schema,
-             "metadata_schema": metadata_schema, "data_path": data_path, "table": table, "seed_mode": seed_mode,
-             "name": name}  # fmt: skip
-    entry: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
-    layout = {"partitioned_by": partitioned_by, "sorted_by": sorted_by, "encrypted": encrypted}
-    if known := {key: value for key, value in layout.items() if value is not None}:
-        entry["layout"] = known
+    entry = given(
+        routing_value=routing_value, catalog=catalog, catalog_env=catalog_env, schema=schema, name=name,
+        metadata_schema=metadata_schema, data_path=data_path, table=table, seed_mode=seed_mode,
+    )  # fmt: skip
+    if layout := given(partitioned_by=partitioned_by, sorted_by=sorted_by, encrypted=encrypted):
+        entry["layout"] = layout
     entry["properties"] = dict(_pair(each) for each in set_ or [])
-    asked = target(config, url)
-    chosen = asked.pipeline(pipeline)
     if dry_run:
-        end(destination_actions.validate(asked.client, chosen, {"id": destination, **entry}, json))
-    wait_s = timeout if wait else None
-    end(
-        destination_actions.add(
-            asked.client, chosen, destination, entry, check=check, if_match=if_match, wait_s=wait_s, as_json=json
-        )
-    )
+        end(destination_actions.validate(call.client, call.pipeline, {"id": destination, **entry}, call.json))
+    end(destination_actions.add(call, destination, entry, check=check, if_match=if_match))
 
 
 @app.command("import")
+@asks("pipeline", "json")
 def import_(
+    call: Call,
     file: Annotated[Path, typer.Argument(metavar="NDJSON", help="One entry per line, with its id.")],
-    config: MaybeFile = None,
-    url: Url = None,
-    pipeline: Pipeline = None,
     all_or_nothing: Annotated[bool, typer.Option("--all-or-nothing", help="Add none if one line fails.")] = False,
-    json: Json = False,
 ) -> None:
     """Add or change thousands at once."""
     from services.cli.commands import destination_actions
 
-    asked = target(config, url)
-    end(destination_actions.import_(asked.client, asked.pipeline(pipeline), file, all_or_nothing, json))
+    end(destination_actions.import_(call.client, call.pipeline, file, all_or_nothing, call.json))
 
 
 @app.command()
+@asks("pipeline", "wait", "json")
 def remove(
+    call: Call,
     destination: Id,
-    config: MaybeFile = None,
-    url: Url = None,
-    pipeline: Pipeline = None,
     drop_data: Annotated[bool, typer.Option("--drop-data", help="Drop its table and cursor as well.")] = False,
     if_match: IfMatch = None,
-    wait: Wait = False,
-    timeout: Timeout = WAIT_S,
-    json: Json = False,
 ) -> None:
     """Forget a destination; its data stays unless it is to be dropped."""
     from services.cli.commands import destination_actions
 
-    asked = target(config, url)
-    chosen = asked.pipeline(pipeline)
-    wait_s = timeout if wait else None
-    end(
-        destination_actions.remove(
-            asked.client, chosen, destination, drop=drop_data, if_match=if_match, wait_s=wait_s, as_json=json
-        )
-    )
+    end(destination_actions.remove(call, destination, drop=drop_data, if_match=if_match))
 
 
 def _switching(action: Any) -> Callable[..., None]:
-    def switch(
-        destination: Id, config: MaybeFile = None, url: Url = None, pipeline: Pipeline = None, if_match: IfMatch = None,
-        json: Json = False,
-    ) -> None:  # fmt: skip
+    @asks("pipeline", "json")
+    def switch(call: Call, destination: Id, if_match: IfMatch = None) -> None:
         from services.cli.output.status_table import show_one
 
-        asked = target(config, url)
-        show_one(asked.client.act(asked.pipeline(pipeline), destination, action, if_match=if_match), json)
+        show_one(call.client.act(call.pipeline, destination, action, if_match=if_match), call.json)
 
     return switch
 
@@ -167,130 +131,104 @@ for _action, _means in {
 
 
 @app.command()
-def reseed(
-    destination: Id, config: MaybeFile = None, url: Url = None, pipeline: Pipeline = None, if_match: IfMatch = None,
-    wait: Wait = False, timeout: Timeout = WAIT_S, json: Json = False,
-) -> None:  # fmt: skip
+@asks("pipeline", "wait", "json")
+def reseed(call: Call, destination: Id, if_match: IfMatch = None) -> None:
     """Start a new generation with a scan of the source, which replaces all rows of its table."""
     from services.cli.commands import destination_actions
 
-    asked = target(config, url)
-    chosen = asked.pipeline(pipeline)
-    begun = asked.client.reseed(chosen, destination, if_match=if_match)
-    end(destination_actions.follow(asked.client, begun, timeout if wait else None, json))
+    begun = call.client.reseed(call.pipeline, destination, if_match=if_match)
+    end(destination_actions.follow(call.client, begun, call.wait_s, call.json))
 
 
 @app.command()
+@asks("pipeline", "wait", "json")
 def rewind(
+    call: Call,
     destination: Id,
     to: Annotated[int, typer.Option("--to", metavar="SNAPSHOT", min=0, help="A snapshot that the source retains.")],
-    config: MaybeFile = None,
-    url: Url = None,
-    pipeline: Pipeline = None,
     if_match: IfMatch = None,
-    wait: Wait = False,
-    timeout: Timeout = WAIT_S,
-    json: Json = False,
 ) -> None:
     """Start a new generation at an older snapshot of the source, and continue from there."""
     from services.cli.commands import destination_actions
 
-    asked = target(config, url)
-    chosen = asked.pipeline(pipeline)
-    begun = asked.client.rewind(chosen, destination, to, if_match=if_match)
-    end(destination_actions.follow(asked.client, begun, timeout if wait else None, json))
+    begun = call.client.rewind(call.pipeline, destination, to, if_match=if_match)
+    end(destination_actions.follow(call.client, begun, call.wait_s, call.json))
 
 
 @app.command()
+@asks("pipeline", "wait", "json")
 def upkeep(
+    call: Call,
     destination: Annotated[str | None, typer.Argument(metavar="[ID]", help="Only this one.")] = None,
-    config: MaybeFile = None,
-    url: Url = None,
-    pipeline: Pipeline = None,
     all_: Annotated[bool, typer.Option("--all", help="All destinations of the pipeline.")] = False,
     step: Annotated[
         list[str] | None,
         typer.Option("--step", help="compact, expire, clean or orphans; may be repeated. Else every step that is on."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what would be done, and do nothing.")] = False,
-    wait: Wait = False,
-    timeout: Timeout = WAIT_S,
-    json: Json = False,
 ) -> None:
     """Merge small files, expire snapshots, and delete files that are no longer needed."""
     from services.cli.commands import upkeep_actions
 
     if (destination is None) != all_:
         raise typer.BadParameter("give either an ID or --all", param_hint="--all")
-    asked = target(config, url)
-    chosen, wait_s = asked.pipeline(pipeline), timeout if wait else None
     if destination is None:
-        end(upkeep_actions.keep_all(asked.client, chosen, step, dry_run=dry_run, wait_s=wait_s, as_json=json))
-    end(upkeep_actions.keep(asked.client, chosen, destination, step, dry_run=dry_run, wait_s=wait_s, as_json=json))
+        end(upkeep_actions.keep_all(call, step, dry_run=dry_run))
+    end(upkeep_actions.keep(call, destination, step, dry_run=dry_run))
 
 
 @app.command()
+@asks("pipeline", "json")
 def history(
+    call: Call,
     destination: Id,
-    config: MaybeFile = None,
-    url: Url = None,
-    pipeline: Pipeline = None,
     limit: Annotated[int, typer.Option(min=1, max=200, help="How many at most.")] = 50,
-    json: Json = False,
 ) -> None:
     """Show what was applied, the newest first, from the destination's own commits."""
     from services.cli.output.listing import COMMITS, show_list
 
-    asked = target(config, url)
-    end(show_list(asked.client.history(asked.pipeline(pipeline), destination, limit), COMMITS, json))
+    end(show_list(call.client.history(call.pipeline, destination, limit), COMMITS, call.json))
 
 
 @app.command("at")
+@asks("pipeline", "json")
 def at_(
+    call: Call,
     destination: Id,
-    config: MaybeFile = None,
-    url: Url = None,
-    pipeline: Pipeline = None,
     time: Annotated[
         str | None, typer.Option("--time", metavar="TIME", help="A moment, with its offset: 2026-03-01T00:00:00Z.")
     ] = None,
     position: Annotated[
         int | None, typer.Option("--position", metavar="SNAPSHOT", min=0, help="A snapshot of the source, instead.")
     ] = None,
-    json: Json = False,
 ) -> None:
     """Show which snapshot of its lake holds what it had then, and a statement that reads it."""
     from services.cli.output.status_table import show_one
 
     if (time is None) == (position is None):
         raise typer.BadParameter("give either --time or --position", param_hint="--time")
-    asked = target(config, url)
-    found = asked.client.at(asked.pipeline(pipeline), destination, time=time, position=position)
-    if not json:
+    found = call.client.at(call.pipeline, destination, time=time, position=position)
+    if not call.json:
         found = {**found, "columns": ", ".join(f"{each['name']} {each['type']}" for each in found["columns"])}
-    show_one(found, json)
+    show_one(found, call.json)
 
 
 @app.command()
+@asks("pipeline", "json")
 def health(
+    call: Call,
     destination: Annotated[str | None, typer.Argument(metavar="[ID]", help="Only this one; else all.")] = None,
-    config: MaybeFile = None,
-    url: Url = None,
-    pipeline: Pipeline = None,
     sort: Annotated[
         str, typer.Option(help="Figures with commas between them; a minus puts the largest first.")
     ] = "-files,-old_bytes,-oldest_age",
     limit: Annotated[int | None, typer.Option(min=1, help="How many at most.")] = None,
-    json: Json = False,
 ) -> None:
     """Show how lakes fare: files, rows, snapshots. Exit code 1 if one of those shown can't be looked at."""
     from services.cli.output import lake_health
 
-    asked = target(config, url)
     if destination is not None:
-        end(lake_health.show_one(asked.client, asked.pipeline(pipeline), destination, json))
-    chosen = [pipeline] if pipeline else asked.pipelines
-    end(lake_health.show_all(asked.client, chosen, sort, limit, json))
+        end(lake_health.show_one(call.client, call.pipeline, destination, call.json))
+    end(lake_health.show_all(call.client, call.pipelines, sort, limit, call.json))
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn
 from viaduck_client import Client, Operation
 from viaduck_client.client import ASK_EVERY_S
 
+from services.cli.commands.options import Call
 from services.cli.output.listing import show_list
 from services.cli.output.sanitize import legible
 from services.cli.output.status_table import print_json, show_one
@@ -29,23 +30,14 @@ HELD_BACK = 424
 """A line of an import that nothing speaks against, where nothing was applied since another one failed."""
 
 
-def add(
-    client: Client,
-    pipeline: str,
-    destination: str,
-    entry: Mapping[str, Any],
-    *,
-    check: bool,
-    if_match: int | None,
-    wait_s: float | None,
-    as_json: bool,
-) -> int:
+def add(call: Call, destination: str, entry: Mapping[str, Any], *, check: bool, if_match: int | None) -> int:
     """Returns the exit code: 1 if it does not run in the time that there is to wait."""
-    found = client.put(pipeline, destination, entry, check=check, if_match=if_match)
-    if wait_s is not None:
-        found = _until_running(client, pipeline, destination, wait_s)
-    show_one(found, as_json)
-    return DONE if wait_s is None or found["state"] == "running" else FAILED
+    pipeline = call.pipeline
+    found = call.client.put(pipeline, destination, entry, check=check, if_match=if_match)
+    if call.wait_s is not None:
+        found = _until_running(call.client, pipeline, destination, call.wait_s)
+    show_one(found, call.json)
+    return DONE if call.wait_s is None or found["state"] == "running" else FAILED
 
 
 def validate(client: Client, pipeline: str, entry: Mapping[str, Any], as_json: bool) -> int:
@@ -73,20 +65,11 @@ def import_(client: Client, pipeline: str, file: Path, all_or_nothing: bool, as_
     return FAILED if found["failed"] else DONE
 
 
-def remove(
-    client: Client,
-    pipeline: str,
-    destination: str,
-    *,
-    drop: bool,
-    if_match: int | None,
-    wait_s: float | None,
-    as_json: bool,
-) -> int:
-    begun = client.remove(pipeline, destination, drop=drop, if_match=if_match)
+def remove(call: Call, destination: str, *, drop: bool, if_match: int | None) -> int:
+    begun = call.client.remove(call.pipeline, destination, drop=drop, if_match=if_match)
     if begun is not None:
-        return follow(client, begun, wait_s, as_json)
-    if not as_json:
+        return follow(call.client, begun, call.wait_s, call.json)
+    if not call.json:
         print(f"{destination} is removed; its data stays")
     return DONE
 

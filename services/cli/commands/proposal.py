@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from services.cli.commands.options import Json, MaybeFile, Pipeline, Url, end, target
+from services.cli.commands.options import Call, asks, end
 
 app = typer.Typer(help="List, accept and dismiss routing values without a destination.", no_args_is_help=True)
 
@@ -20,38 +20,27 @@ class State(StrEnum):
 
 
 @app.command("list")
-def list_(
-    config: MaybeFile = None,
-    url: Url = None,
-    pipeline: Pipeline = None,
-    state: Annotated[State, typer.Option(help="Only those in this state.")] = State.OPEN,
-    json: Json = False,
-) -> None:
+@asks("pipeline", "json")
+def list_(call: Call, state: Annotated[State, typer.Option(help="Only those in this state.")] = State.OPEN) -> None:
     """Show the routing values that have no destination, those with most rows first."""
     from services.cli.output.listing import PROPOSALS, show_list
 
-    asked = target(config, url)
-    found = asked.client.proposals(asked.pipeline(pipeline), state.value)
-    end(show_list(found, PROPOSALS, json))
+    end(show_list(call.client.proposals(call.pipeline, state.value), PROPOSALS, call.json))
 
 
 @app.command()
-def accept(
-    proposal: ProposalId, config: MaybeFile = None, url: Url = None, pipeline: Pipeline = None, json: Json = False
-) -> None:
+@asks("pipeline", "json")
+def accept(call: Call, proposal: ProposalId) -> None:
     """Make it a destination, by the template of the file."""
     from services.cli.output.status_table import show_one
 
-    asked = target(config, url)
-    show_one(asked.client.accept(asked.pipeline(pipeline), proposal), json)
+    show_one(call.client.accept(call.pipeline, proposal), call.json)
 
 
 @app.command()
-def dismiss(
-    proposal: ProposalId, config: MaybeFile = None, url: Url = None, pipeline: Pipeline = None, json: Json = False
-) -> None:
+@asks("pipeline", "json")
+def dismiss(call: Call, proposal: ProposalId) -> None:
     """Dismiss a proposal. It stays dismissed, and can be accepted later."""
     from services.cli.output.status_table import show_one
 
-    asked = target(config, url)
-    show_one(asked.client.dismiss(asked.pipeline(pipeline), proposal), json)
+    show_one(call.client.dismiss(call.pipeline, proposal), call.json)

@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from services.cli.commands.options import Json, MaybeFile, Pipeline, Url, end, target
+from services.cli.commands.options import Call, File, Pipeline, asks, end
 
 app = typer.Typer(help="Show how far the source may be expired, and expire it.", no_args_is_help=True)
 
 
 @app.command()
-def retention(config: MaybeFile = None, url: Url = None, json: Json = False) -> None:
+@asks("json")
+def retention(call: Call) -> None:
     """Show how far each source lake may be expired, and what holds it. Exit code 1 while a position is unknown."""
     from services.cli.output import retention as output
 
-    asked = target(config, url)
-    end(output.show(asked.client.retention(), asked.named, json))
+    end(output.show(call.client.retention(), call.named, call.json))
 
 
 @app.command()
 def expire(
-    config: Annotated[
-        list[Path],
-        typer.Option(
-            "-c", "--config", metavar="FILE", help="A configuration file, or a folder of them; may be repeated."
-        ),
-    ],
+    config: File,
     pipeline: Pipeline = None,
     older_than: Annotated[
         str | None, typer.Option("--older-than", metavar="DURATION", help="Only snapshots that are older: 7d, 36h.")
@@ -73,9 +67,9 @@ def expire(
 
 
 def _seconds(text: str | None, option: str) -> float | None:
-    from services.cli.expire.plan import seconds
+    from shared.contracts.upkeep import duration_s
 
     try:
-        return None if text is None else seconds(text)
+        return None if text is None else duration_s(text)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint=option) from None

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from services.cli.commands.options import Json, MaybeFile, Url, end, target
+from services.cli.commands.options import Json, MaybeFile, Url, call, end
 
 app = typer.Typer(help="Bearer tokens: create, list and revoke them.", no_args_is_help=True)
 
@@ -35,7 +35,7 @@ def create(
     from services.cli.output.status_table import print_json
 
     if url is not None:
-        made = target(config, url).client.create_token(name, scope.value, pipeline or None)
+        made = call(config, url).client.create_token(name, scope.value, pipeline or None)
     else:
         made = _registry(config, "create", name, scope.value, pipeline or None)
     if json:
@@ -51,7 +51,7 @@ def list_(config: MaybeFile = None, url: Url = None, json: Json = False) -> None
     """Show the tokens that there are and were, without their secrets."""
     from services.cli.output.listing import TOKENS, show_list
 
-    found = target(config, url).client.tokens() if url is not None else _registry(config, "tokens")
+    found = call(config, url).client.tokens() if url is not None else _registry(config, "tokens")
     end(show_list(found, TOKENS, json))
 
 
@@ -63,7 +63,7 @@ def revoke(
 ) -> None:
     """Revoke a token; it opens nothing any more within seconds."""
     if url is not None:
-        target(config, url).client.revoke_token(token_id)
+        call(config, url).client.revoke_token(token_id)
     else:
         _registry(config, "revoke", token_id)
 

@@ -7,9 +7,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from viaduck_client import Client
-
 from services.cli.commands.destination_actions import DONE, FAILED, progress
+from services.cli.commands.options import Call
 from services.cli.output.listing import show_list
 from services.cli.output.sanitize import legible
 from services.cli.output.status_table import print_json
@@ -19,59 +18,42 @@ STEPS = (
 )  # fmt: skip
 
 
-def keep(
-    client: Client,
-    pipeline: str,
-    destination: str,
-    steps: Sequence[str] | None,
-    *,
-    dry_run: bool,
-    wait_s: float | None,
-    as_json: bool,
-) -> int:
+def keep(call: Call, destination: str, steps: Sequence[str] | None, *, dry_run: bool) -> int:
     """Returns the exit code: 1 if it failed, or did not end in the time that there is to wait."""
-    begun = client.upkeep(pipeline, destination, steps=steps, dry_run=dry_run)
-    return _end(_finished(client, pipeline, [dict(begun)], wait_s), waited=wait_s is not None, as_json=as_json)
+    pipeline = call.pipeline
+    begun = call.client.upkeep(pipeline, destination, steps=steps, dry_run=dry_run)
+    return _end(call, _finished(call, pipeline, [dict(begun)]))
 
 
-def keep_all(
-    client: Client,
-    pipeline: str,
-    steps: Sequence[str] | None,
-    *,
-    dry_run: bool,
-    wait_s: float | None,
-    as_json: bool,
-) -> int:
+def keep_all(call: Call, steps: Sequence[str] | None, *, dry_run: bool) -> int:
     """The same for every destination. Those that get none now are named on standard error."""
-    begun = client.upkeep_all(pipeline, steps=steps, dry_run=dry_run)
+    pipeline = call.pipeline
+    begun = call.client.upkeep_all(pipeline, steps=steps, dry_run=dry_run)
     for each in begun["refused"]:
         sys.stderr.write(legible(f"{each['destination']}: {each['reason']}") + "\n")
-    return _end(_finished(client, pipeline, begun["operations"], wait_s), waited=wait_s is not None, as_json=as_json)
+    return _end(call, _finished(call, pipeline, begun["operations"]))
 
 
-def _finished(
-    client: Client, pipeline: str, operations: Sequence[dict[str, Any]], wait_s: float | None
-) -> list[dict[str, Any]]:
+def _finished(call: Call, pipeline: str, operations: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """As they are now, or once they are over."""
-    if wait_s is None:
+    if call.wait_s is None:
         return list(operations)
-    deadline, found = time.monotonic() + wait_s, []
+    deadline, found = time.monotonic() + call.wait_s, []
     with progress(f"upkeep of {len(operations)} destinations") as tell:
         for number, each in enumerate(operations):
             left_s = max(0.0, deadline - time.monotonic())
-            found.append(dict(client.wait(pipeline, each["id"], left_s)))
+            found.append(dict(call.client.wait(pipeline, each["id"], left_s)))
             tell(number + 1, len(operations))
     return found
 
 
-def _end(operations: Sequence[dict[str, Any]], *, waited: bool, as_json: bool) -> int:
-    if as_json:
+def _end(call: Call, operations: Sequence[dict[str, Any]]) -> int:
+    if call.json:
         print_json(list(operations))
     else:
         _show(operations)
     is_done = all(each["state"] == "succeeded" for each in operations)
-    return DONE if is_done or not waited else FAILED
+    return DONE if is_done or call.wait_s is None else FAILED
 
 
 def _show(operations: Sequence[dict[str, Any]]) -> None:

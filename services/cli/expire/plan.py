@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from shared.lake.retained import Retained, Snapshot
-
-UNITS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
-DURATION = re.compile(r"([0-9]{1,5}(?:\.[0-9]{1,6})?)([smhdw])")
 
 
 @dataclass(frozen=True, order=True)
@@ -59,14 +55,6 @@ class Plan:
 def first_hold(span: Retained, wanted: Iterable[Hold | None]) -> Hold:
     """The oldest snapshot that stays. The head always does."""
     return min([Hold(span.head, "it is the head"), *(each for each in wanted if each is not None)])
-
-
-def seconds(text: str) -> float:
-    """A duration such as ``7d``, ``36h`` or ``0.5d``. Raises ``ValueError`` with what is wrong."""
-    found = DURATION.fullmatch(text)
-    if found is None:
-        raise ValueError(f"{text!r} is no duration; write a number and s, m, h, d or w, such as 7d")
-    return float(found[1]) * UNITS[found[2]]
 
 
 def batches(snapshots: Sequence[Snapshot], size: int) -> Iterable[Sequence[Snapshot]]:

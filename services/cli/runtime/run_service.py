@@ -12,7 +12,7 @@ import structlog
 
 from shared.config.deployment import ACCEPTED, Deployment, load_all
 from shared.config.model import Config
-from shared.contracts.errors import Error
+from shared.contracts.errors import ConfigError, DependencyError, ViaduckError
 from shared.runtime import log as logging
 from shared.runtime.full_disk import full_disk
 from shared.runtime.own_address import own_port
@@ -58,7 +58,7 @@ def _run_service(name: str, places: Sequence[Path], pipeline: str | None, signal
 def _run(module: str, given: Config | Deployment, signals: Signals) -> int:
     try:
         return call(module, given, signals)
-    except Error:
+    except (ConfigError, DependencyError, ViaduckError):
         raise
     except OSError as error:
         if (full := full_disk(error)) is None:

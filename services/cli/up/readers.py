@@ -14,8 +14,7 @@ from services.cli.up.process_specs import InForce, named
 from services.cli.up.supervisor import Spec, Supervisor
 from shared.config.deployment import ACCEPTED, LOOK_AGAIN_S, Deployment
 from shared.config.model import Config
-from shared.contracts.errors import ConfigError
-from shared.contracts.messages import UnreadableMessage
+from shared.contracts.errors import ConfigError, UnreadableMessage
 from shared.kafka.follower import Follower
 from shared.kafka.pipeline_cache import PipelineCache
 from shared.kafka.record import Record

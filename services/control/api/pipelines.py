@@ -19,8 +19,6 @@ from services.control.api.models import (
     change,
 )
 from services.control.api.read_only_fields import document_of
-from services.control.api.writes import unfit_problem
-from services.control.model.problems import InvalidEntry
 from services.control.operations.pipeline_entry import EXAMPLE
 from services.control.operations.pipeline_service import PipelineService
 from services.control.store.pipeline_store import Document
@@ -104,10 +102,7 @@ def put_pipeline(
     content = document_of(pipeline, document, present)
     if same is None and content is not document and isinstance(seen := document.get("version"), int):
         same = seen.__eq__
-    try:
-        done = service.put(pipeline, content, caller.name, same, check=check, new=new)
-    except InvalidEntry as unfit:
-        raise unfit_problem(unfit) from None
+    done = service.put(pipeline, content, caller.name, same, check=check, new=new)
     if done.created:
         response.status_code = 201
         response.headers["Location"] = f"/v1/pipelines/{pipeline}"

@@ -9,9 +9,8 @@ from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, ConfigDict
 
 from services.control.api.models import After, Detail, Limit, Page, PipelineName
-from services.control.api.writes import shown_done, unfit_problem
+from services.control.api.writes import shown_done
 from services.control.model.policy import Reason
-from services.control.model.problems import InvalidEntry
 from services.control.store.proposals import Proposal, State
 from services.control.web.conditions import sends
 from services.control.web.context import CurrentCaller, CurrentDiscovery, CurrentPipeline
@@ -102,8 +101,6 @@ def accept_proposal(
     """Make it a destination by the template, checked like a PUT; neither pattern nor limits are asked."""
     try:
         done = discovery.accept(proposal, caller.name)
-    except InvalidEntry as unfit:
-        raise unfit_problem(unfit) from None
     except DestinationError as error:
         raise Problem("check_failed", f"{error.type}: {error.message}", error.hint) from None
     response.headers["Location"] = f"/v1/pipelines/{pipeline}/destinations/{done.held.id}"

@@ -45,7 +45,7 @@ from services.control.web.context import (
 from services.control.web.idempotency import IDEMPOTENT
 from services.control.web.json_bodies import StrictRoute, members, strictly
 from services.control.web.middleware import MAX_BODY
-from services.control.web.problems import FieldProblem, Problem, declared, said
+from services.control.web.problems import FieldProblem, Problem, declared, problem_of, said
 
 PREFIX = "/v1/pipelines/{pipeline}/destinations"
 router = APIRouter(prefix="/v1/pipelines/{pipeline}", tags=["destinations"], route_class=StrictRoute)
@@ -85,10 +85,7 @@ def put_destination(
         view = handle.view()
         present = detail(view, destination) if destination in view.destinations else None
         require_unchanged(entry.shown, pipeline, present, conditional=if_match is not None)
-    try:
-        done = service.put(destination, entry, caller.name, _same(if_match), check=check, new=if_none_match is not None)
-    except InvalidEntry as unfit:
-        raise unfit_problem(unfit) from None
+    done = service.put(destination, entry, caller.name, _same(if_match), check=check, new=if_none_match is not None)
     if done.created:
         response.status_code = 201
         response.headers["Location"] = f"/v1/pipelines/{pipeline}/destinations/{destination}"
@@ -180,10 +177,7 @@ def validate_destination(pipeline: PipelineName, entry: Entry, service: CurrentD
     """Look at everything that a new destination needs, and write nothing. Its `id` must be in the body."""
     if entry.id is None:
         raise _invalid(FieldProblem(path="id", message="is missing"))
-    try:
-        found = service.validate(entry.id, entry)
-    except InvalidEntry as unfit:
-        raise unfit_problem(unfit) from None
+    found = service.validate(entry.id, entry)
     return Validation(valid=not any(each.ok is False for each in found), checks=[Check(**vars(each)) for each in found])
 
 
@@ -293,9 +287,7 @@ def _each(body: bytes) -> Iterator[tuple[int, Any]]:
 def _line(number: int, entry: Entry, outcome: Done | Refused | InvalidEntry) -> Line:
     if isinstance(outcome, Done):
         return Line(line=number, id=entry.id, status=201 if outcome.created else 200)
-    if isinstance(outcome, Refused):
-        return _failed(number, entry.id, Problem(outcome.type, outcome.message, outcome.hint))
-    return _failed(number, entry.id, unfit_problem(outcome))
+    return _failed(number, entry.id, problem_of(outcome))
 
 
 def _held_back(line: Line) -> Line:
@@ -334,17 +326,6 @@ def _same(if_match: str | None) -> Same:
         return accepts(held.version)
 
     return holds_version
-
-
-def unfit_fields(unfit: InvalidEntry) -> list[FieldProblem]:
-    return [FieldProblem(path=fault.path, message=fault.message) for fault in unfit.faults]
-
-
-def unfit_problem(unfit: InvalidEntry) -> Problem:
-    fields = unfit_fields(unfit)
-    kinds = [fault.kind for fault in unfit.faults]
-    kind = next((kind for kind in ("secret_in_request", "not_allowed", "check_failed") if kind in kinds), "invalid")
-    return Problem(kind, said(fields), fields=fields)
 
 
 def shown_done(handle: PipelineHandle, response: Response, done: Done) -> Detail:

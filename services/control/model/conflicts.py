@@ -10,8 +10,7 @@ from dataclasses import replace
 
 from services.control.model.lifecycle import Declared
 from shared.config.path_overlap import Claim, Paths
-
-ADVICE = "choose another catalog, schema or table"
+from shared.config.table_names import ADVICE
 
 Neighbour = tuple[str, Declared]
 """Another pipeline's name, and a destination of it."""

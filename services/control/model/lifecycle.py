@@ -31,6 +31,8 @@ from functools import cached_property
 from typing import Any, Literal
 
 from shared.config.path_overlap import Claim, claim_of
+from shared.config.table_names import table_names
+from shared.contracts.errors import Error
 from shared.contracts.layout import NO_LAYOUT, TableLayout
 from shared.contracts.messages import (
     ADOPTABLE,
@@ -83,15 +85,18 @@ class Declared:
         return _address(self.lake) == _address(other.lake)
 
     def same_table(self, other: Declared) -> bool:
-        names = (self.schema_name.lower(), self.table.lower())  # DuckLake's own names have no case
-        return self.same_lake(other) and names == (other.schema_name.lower(), other.table.lower())
+        return self.same_lake(other) and self.names == other.names
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """Of the table in its lake, equal for equal tables."""
+        return table_names(self.schema_name, self.table)
 
     @property
     def places(self) -> list[tuple[str | None, ...]]:
         """By which a destination with the same table can be found among thousands."""
-        table = (self.schema_name.lower(), self.table.lower())
-        by_address = (*_address(self.lake), *table)
-        return [by_address] if self.identity is None else [by_address, (self.identity, *table)]
+        by_address = (*_address(self.lake), *self.names)
+        return [by_address] if self.identity is None else [by_address, (self.identity, *self.names)]
 
     @cached_property
     def claim(self) -> Claim | None:
@@ -122,7 +127,7 @@ class Revision:
     author: str | None = None
 
 
-class Refused(Exception):
+class Refused(Error):
     """What a destination's state does not allow. ``type`` is a key of ``services.control.model.problems.KINDS``."""
 
     def __init__(self, kind: str, message: str, hint: str) -> None:

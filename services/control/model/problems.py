@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from shared.contracts.errors import Error
+
 PAGE = "/docs/errors"
 """Where control itself serves the explanations; a problem's ``type`` is this and the kind behind a #."""
 
@@ -155,8 +157,11 @@ class FieldError:
     kind: str = "invalid"
 
 
-class InvalidEntry(Exception):
+class InvalidEntry(Error):
     """What was sent can't be used; with everything that is wrong with it."""
+
+    hint = ""
+    """What is wrong with each field says what to write instead."""
 
     def __init__(self, faults: list[FieldError]) -> None:
         super().__init__("; ".join(f"{fault.path}: {fault.message}" for fault in faults))

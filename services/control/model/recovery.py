@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from services.control.model.lifecycle import Declared, Registered, Revision
+from shared.contracts.latest import Latest
 from shared.contracts.layout import NO_LAYOUT
 from shared.contracts.messages import ADOPTABLE, Destination, LakeRef, Progress, SeedMode
 
@@ -25,25 +26,21 @@ class Memory:
     """What the topics said of one pipeline, as far as they have been read."""
 
     pipeline: str
-    wanted: dict[str, Destination] = field(default_factory=dict)
     generations: dict[str, int] = field(default_factory=dict)
     """The highest generation in any message, by destination."""
     unreadable: set[str] = field(default_factory=set)
     """Destinations whose last message can't be used."""
-    _orders: dict[str, tuple[int, int, int]] = field(default_factory=dict)
-    """Of the latest message of each."""
+    _told: Latest[Destination] = field(default_factory=Latest)
 
-    def note_destination(self, name: str, said: Destination | None) -> None:
-        """``said`` None: a tombstone, which current versions no longer write."""
-        if said is None:
-            return
-        self._note_generation(name, said.generation)
-        if said.order >= self._orders.get(name, said.order):
-            self.unreadable.discard(name)
-            self._orders[name] = said.order
-            self.wanted.pop(name, None)
-            if not said.removed:
-                self.wanted[name] = said
+    @property
+    def wanted(self) -> dict[str, Destination]:
+        """Destinations that were declared last, and not removed."""
+        return {said.destination: said for said in self._told if not said.removed}
+
+    def note_destination(self, said: Destination) -> None:
+        self._note_generation(said.destination, said.generation)
+        if self._told.take(said):
+            self.unreadable.discard(said.destination)
 
     def note_unreadable(self, name: str) -> None:
         """What was said before it, if that is still there, is the best that is known."""
@@ -67,11 +64,12 @@ class Recalled:
 
 def recall(memory: Memory, slice_of: str, identity: Callable[[LakeRef], str | None], revision: Revision) -> Recalled:
     """Destinations without a message are remembered as removed, for their generation alone."""
+    wanted = memory.wanted
     there = [
         _registered(said, memory.generations[name], slice_of, identity(said.lake), revision)
-        for name, said in memory.wanted.items()
+        for name, said in wanted.items()
     ]
-    gone = tuple(name for name in memory.generations if name not in memory.wanted)
+    gone = tuple(name for name in memory.generations if name not in wanted)
     removed = [_removed(name, memory.generations[name], slice_of, revision) for name in gone]
     return Recalled((*there, *removed), gone)
 

@@ -26,6 +26,7 @@ from shared.config.declared import Lakes, entry_lake
 from shared.config.lake_rules import ConfigContext, check_lake, section_of, text_of
 from shared.config.model import Config, OwnLayout
 from shared.config.secrets import SECRET_PROPERTIES
+from shared.config.table_names import THE_SOURCES, table_names
 from shared.config.upkeep_rules import faults, least_age_s
 from shared.contracts.errors import DependencyError
 from shared.contracts.messages import Name, SeedMode
@@ -245,13 +246,12 @@ class EntryChecks:
         except InvalidEntry as unfit:
             return InvalidEntry([*faults, *unfit.faults])
         if self._is_source(declared):
-            faults.append(FieldError("table", "is the source's own table; choose another catalog, schema or table"))
+            faults.append(FieldError("table", THE_SOURCES))
         return InvalidEntry(faults) if faults else declared
 
     def _is_source(self, declared: Declared) -> bool:
         known, own = self._reconciler.source, self._reconciler.config.source
-        names = (declared.schema_name.lower(), declared.table.lower())
-        same_name = names == (own.schema_name.lower(), own.table.lower())
+        same_name = declared.names == table_names(own.schema_name, own.table)
         return same_name and known is not None and declared.identity == known.identity
 
     def require_retained(self, snapshot: int) -> None:

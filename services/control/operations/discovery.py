@@ -26,7 +26,7 @@ from shared.config.declared import Lakes
 from shared.config.model import PLACEHOLDER, Config, Template
 from shared.config.template_rules import has_own_lake
 from shared.contracts.digest import value_digest
-from shared.contracts.errors import DependencyError, DestinationError, ViaduckError
+from shared.contracts.errors import DependencyError, DestinationError, Error, ViaduckError
 from shared.contracts.messages import LakeRef
 from shared.contracts.reports import Offered
 from shared.runtime.background import Background
@@ -150,7 +150,7 @@ class Discovery:
         """What came of it."""
         try:
             made = self._create(sighting, AUTHOR, lambda held: self._require(held, sighting, twins), self._now())
-        except _Otherwise as otherwise:
+        except PolicyChanged as otherwise:
             return otherwise.decision
         except (Refused, ViaduckError, InvalidEntry) as error:
             hint = "" if isinstance(error, InvalidEntry) else f"; {error.hint}"
@@ -218,7 +218,7 @@ class Discovery:
         there = standing(held.values(), self._now())
         decision = decide(sighting, id_of(config.template, sighting.name), config.appear, there, twins)
         if not decision.creates:
-            raise _Otherwise(decision)
+            raise PolicyChanged(decision)
 
     def _prepare(self, config: Config, declared: Declared, *, only_ours: bool) -> None:
         """Create its database. Automatic creation refuses a lake that exists: it may belong to another tenant."""
@@ -244,7 +244,7 @@ class Discovery:
         return {value_digest(each.routing_value) for each in living}
 
 
-class _Otherwise(Exception):
+class PolicyChanged(Error):
     """By the time it was to be written, the policy said something else."""
 
     def __init__(self, decision: Decision) -> None:

@@ -15,11 +15,13 @@ from urllib.parse import quote
 
 import httpx
 
+from shared.contracts.errors import Error
+
 TIMEOUT_S = 5.0
 ALGORITHM = "AWS4-HMAC-SHA256"
 
 
-class S3Refused(Exception):
+class S3Refused(Error):
     """The store did not take the probe. ``str()`` says why and holds no secret."""
 
 

@@ -20,8 +20,8 @@ import structlog
 from services.control.operations.replay_pacing import USUAL_RATE, Turn, most_of_a_call, paced
 from services.control.store.audit_log import WHOLE, AuditLog
 from services.control.view.destination_status import View
-from shared.contracts.errors import DependencyError
-from shared.contracts.messages import DeadLetter, ItemKind, UnreadableMessage, WorkItem
+from shared.contracts.errors import DependencyError, UnreadableMessage
+from shared.contracts.messages import DeadLetter, ItemKind, WorkItem
 from shared.kafka.dead_letter import MAX_PAYLOAD
 from shared.kafka.record import Record
 from shared.kafka.sender import FlushingSender

@@ -10,18 +10,15 @@ from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from services.control.api.models import DestinationId
-from services.control.api.writes import unfit_problem
 from services.control.model.declared import as_put
-from services.control.model.lifecycle import Refused, Registered
-from services.control.model.problems import InvalidEntry
+from services.control.model.lifecycle import Registered
 from services.control.operations.destination_entry import Entry
 from services.control.page.entry_form import Filled, entry_of, filled_with, invalid, written_in
 from services.control.page.login import form
 from services.control.page.templates import answer
 from services.control.page.urls import base, handle_here, service_here
 from services.control.web.context import CurrentCaller
-from services.control.web.problems import FieldProblem, Problem, said
-from shared.contracts.errors import DependencyError, ViaduckError
+from services.control.web.problems import ANSWERED, FieldProblem, Problem, problem_of, said
 
 router = APIRouter(include_in_schema=False)
 
@@ -81,18 +78,10 @@ def _problem(put: Callable[[Entry], None], given: Mapping[str, str]) -> Problem 
     """Put it, after a look at its lake. Returns what speaks against it."""
     try:
         put(entry_of(given))
-    except Problem as problem:
-        return problem
     except ValidationError as error:
         return invalid(error)
-    except InvalidEntry as unfit:
-        return unfit_problem(unfit)
-    except Refused as refused:
-        return Problem(refused.type, str(refused), refused.hint)
-    except ViaduckError as error:
-        return Problem("unavailable", f"{error.type}: {error.message}", error.hint)
-    except DependencyError as error:
-        return Problem("unavailable", str(error), error.hint)
+    except (Problem, *ANSWERED) as error:
+        return problem_of(error)
     return None
 
 

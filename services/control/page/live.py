@@ -14,9 +14,7 @@ from starlette.concurrency import run_in_threadpool
 
 from services.control.api.destinations import commits_of
 from services.control.api.models import Commit, DestinationId
-from services.control.api.writes import unfit_fields
 from services.control.model.lifecycle import Refused, permitted
-from services.control.model.problems import InvalidEntry
 from services.control.operations.destination_service import ACTIONS, DestinationService
 from services.control.operations.long_operations import Operation
 from services.control.page.entry_form import Filled
@@ -30,9 +28,8 @@ from services.control.web.context import CurrentCaller, caller_of, require, requ
 from services.control.web.middleware import is_still_allowed
 from services.control.web.page_snapshot import SORTS, STATES, Asked, PageSnapshot, Shown, SnapshotCache, Sort, shown_as
 from services.control.web.paging import page
-from services.control.web.problems import Problem, said
+from services.control.web.problems import ANSWERED, Problem
 from services.control.web.streams import EventStream
-from shared.contracts.errors import DependencyError, ViaduckError
 
 EVERY_S = 1.0
 PING_EVERY = 15
@@ -210,10 +207,8 @@ async def act(destination: DestinationId, action: str, request: Request, caller:
         if action == "reseed":
             require_to_reseed(caller, _service(request), destination)
         await run_in_threadpool(_act, _service(request), destination, action, caller.name, fields)
-    except (Refused, ViaduckError, DependencyError) as error:
-        refused = f"{error} {error.hint}"
-    except InvalidEntry as unfit:
-        refused = said(unfit_fields(unfit))
+    except ANSWERED as error:
+        refused = f"{error} {error.hint}".rstrip()
     else:
         _snapshots(request).forget()
         place = base(request)
@@ -281,7 +276,7 @@ def _commits(request: Request, destination: str) -> tuple[list[Commit], str | No
     """The newest commits, or why they can't be seen."""
     try:
         return commits_of(_service(request), handle_here(request).view(), destination, COMMITS), None
-    except (Refused, ViaduckError, DependencyError) as error:
+    except ANSWERED as error:
         return [], f"{error} {error.hint}"
 
 

@@ -9,9 +9,6 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 
 from services.control.api.proposals import PROPOSAL
-from services.control.api.writes import unfit_fields
-from services.control.model.lifecycle import Refused
-from services.control.model.problems import InvalidEntry
 from services.control.operations.discovery import Discovery
 from services.control.page.templates import answer
 from services.control.page.urls import base, handle_here
@@ -19,9 +16,8 @@ from services.control.store.proposals import State
 from services.control.web.context import CurrentCaller
 from services.control.web.page_snapshot import ROWS
 from services.control.web.paging import page
-from services.control.web.problems import Problem, said
+from services.control.web.problems import ANSWERED, Problem
 from shared.config.config_errors import quoted
-from shared.contracts.errors import DependencyError, ViaduckError
 
 router = APIRouter(include_in_schema=False)
 
@@ -42,10 +38,8 @@ def show_proposals(
 async def answer_one(proposal: ProposalId, action: str, request: Request, caller: CurrentCaller) -> Response:
     try:
         place = await run_in_threadpool(_act, _discovery(request), proposal, action, caller.name)
-    except (Refused, ViaduckError, DependencyError) as error:
-        refused = f"{error} {error.hint}"
-    except InvalidEntry as unfit:
-        refused = said(unfit_fields(unfit))
+    except ANSWERED as error:
+        refused = f"{error} {error.hint}".rstrip()
     else:
         handle_here(request).snapshots.forget()
         return RedirectResponse(f"{base(request)}{place}", 303)

@@ -14,8 +14,8 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from services.control.model.lifecycle import Refused
-from services.control.model.problems import BY_STATUS, KINDS, uri
-from shared.contracts.errors import DependencyError, ViaduckError
+from services.control.model.problems import BY_STATUS, KINDS, InvalidEntry, uri
+from shared.contracts.errors import DependencyError, Error, ViaduckError
 
 MEDIA_TYPE = "application/problem+json"
 METHODS = ("GET", "PUT", "POST", "DELETE")
@@ -30,6 +30,7 @@ HEADERS: Mapping[int | str, dict[str, Any]] = {
 }
 VERB = re.compile(r"/destinations/[^/]+:[a-z]+$")
 MOST_FIELDS = 100
+SOON = {"Retry-After": "5"}
 LONGEST = 2_000
 """Characters of a detail: it may quote untrusted input."""
 
@@ -72,7 +73,7 @@ class ProblemDocument(BaseModel):
     fields: list[FieldProblem] = []
 
 
-class Problem(Exception):
+class Problem(Error):
     """Raised by a route: answered as a problem document. ``kind`` is a key of ``KINDS``."""
 
     def __init__(
@@ -88,6 +89,31 @@ class Problem(Exception):
     @property
     def document(self) -> ProblemDocument:
         return _document(self.kind, self.detail, self.hint, self.fields)
+
+
+ANSWERED = (InvalidEntry, Refused, DependencyError, ViaduckError)
+"""What operations raise for their client to be told."""
+
+WORST = ("secret_in_request", "not_allowed", "check_failed")
+"""Kinds of which one names the whole entry, the first before the others."""
+
+
+def problem_of(error: Exception) -> Problem:
+    """One of ``ANSWERED`` as a problem. A ``ViaduckError``: a lake could not be read for this request."""
+    match error:
+        case Problem():
+            return error
+        case InvalidEntry():
+            fields = [FieldProblem(path=fault.path, message=fault.message) for fault in error.faults]
+            kinds = {fault.kind for fault in error.faults}
+            return Problem(next((kind for kind in WORST if kind in kinds), "invalid"), str(error), fields=fields)
+        case Refused():
+            return Problem(error.type, error.message, error.hint)
+        case DependencyError():
+            return Problem("unavailable", str(error), error.hint, [], **SOON)
+        case ViaduckError():
+            return Problem("unavailable", f"{error.type}: {error.message}", error.hint, [], **SOON)
+    raise error
 
 
 def document(
@@ -130,18 +156,16 @@ def declared(*kinds: str) -> dict[int | str, dict[str, Any]]:
 
 def install(app: FastAPI) -> None:
     """Make every error of ``app`` a problem document."""
-    app.add_exception_handler(Problem, _problem)
+    for raised in (Problem, *ANSWERED):
+        app.add_exception_handler(raised, _problem)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(Refused, _refused)
-    app.add_exception_handler(DependencyError, _away)
-    app.add_exception_handler(ViaduckError, _viaduck)
     app.add_exception_handler(Exception, _unexpected)
 
 
 def _problem(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, Problem)  # noqa: S101 - installed for nothing else
-    return document(error.kind, error.detail, error.hint, error.fields, error.headers)
+    problem = problem_of(error)
+    return document(problem.kind, problem.detail, problem.hint, problem.fields, problem.headers)
 
 
 def _http(request: Request, error: Exception) -> JSONResponse:
@@ -192,22 +216,6 @@ def _path(location: Sequence[int | str]) -> str:
 
 def said(fields: Sequence[FieldProblem]) -> str:
     return "; ".join(f"{field.path}: {field.message}" for field in fields)
-
-
-def _refused(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, Refused)  # noqa: S101 - installed for nothing else
-    return document(error.type, error.message, error.hint)
-
-
-def _away(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, DependencyError)  # noqa: S101 - installed for nothing else
-    return document("unavailable", str(error), error.hint, headers={"Retry-After": "5"})
-
-
-def _viaduck(_: Request, error: Exception) -> JSONResponse:
-    """The source, or a destination's lake, could not be read for this request."""
-    assert isinstance(error, ViaduckError)  # noqa: S101 - installed for nothing else
-    return document("unavailable", f"{error.type}: {error.message}", error.hint, headers={"Retry-After": "5"})
 
 
 def _unexpected(_: Request, __: Exception) -> JSONResponse:

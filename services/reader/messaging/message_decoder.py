@@ -7,7 +7,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from shared.contracts.messages import Destination, Progress, UnreadableMessage
+from shared.contracts.errors import UnreadableMessage
+from shared.contracts.latest import Latest
+from shared.contracts.messages import Destination, Progress
 from shared.contracts.reports import Frontier, parse_progress
 from shared.kafka.record import Record, keyed_message
 from shared.kafka.topics import Topics
@@ -115,8 +117,7 @@ class Intake:
         self._topics = topics
         self._events = events
         self._unreadable = unreadable
-        self._orders: dict[str, tuple[int, int, int]] = {}
-        """Of the latest message of each destination."""
+        self._latest: Latest[Destination] = Latest()
 
     def __call__(self, record: Record) -> None:
         try:
@@ -129,13 +130,8 @@ class Intake:
 
     def _destination(self, record: Record) -> Event | None:
         spec = keyed_message(record, Destination)
-        if (
-            spec is None
-            or spec.pipeline != self._pipeline
-            or spec.order < self._orders.get(spec.destination, spec.order)
-        ):
+        if spec is None or spec.pipeline != self._pipeline or not self._latest.take(spec):
             return None
-        self._orders[spec.destination] = spec.order
         return Removed(spec.destination) if spec.removed else Wanted(spec)
 
     def _progress(self, record: Record) -> Event | None:

@@ -13,7 +13,7 @@ from services.reader.source.row_counter import Counter, Images
 from shared.config.catalogs import ResolvedLake
 from shared.config.model import Config
 from shared.contracts.digest import VALUE_DIGITS
-from shared.contracts.errors import SourceError, ViaduckError
+from shared.contracts.errors import Error, SourceError, ViaduckError
 from shared.contracts.ranges import NOT_SEEDED, Range
 from shared.contracts.reports import LONGEST_OFFERED, MOST_OFFERED, Offered
 from shared.lake.catalog import CatalogReader, Column, Head, TableInfo, Touch
@@ -29,7 +29,7 @@ MOST_ROWS_TO_SIZE = 50_000_000
 COUNT_TRIES = range(3)
 
 
-class Expired(Exception):
+class Expired(Error):
     """A range can't be read: the snapshot that it begins after is gone."""
 
     def __init__(self, snapshot: int) -> None:

@@ -10,13 +10,14 @@ import duckdb
 import psycopg
 from psycopg.types.numeric import Int8
 
+from shared.contracts.errors import Error
 from shared.lake.catalog_query import Question, Value
 from shared.lake.direct.batch import Commit
 from shared.lake.direct.dialect import POSTGRES, SQLITE, Dialect
 from shared.lake.sql import ident
 
 
-class NotCommitted(Exception):
+class NotCommitted(Error):
     """A batch that brought nothing about and never will; its ``__cause__`` says why."""
 
 

@@ -13,6 +13,7 @@ from typing import TypeVar
 import duckdb
 
 from shared.config.catalogs import ResolvedLake
+from shared.contracts.errors import Error
 from shared.lake.attach import forget_keys, use_keys
 from shared.lake.direct.catalogs import Catalog, PostgresCatalog, RivalCommitted, SqliteCatalog
 from shared.lake.direct.file_memory import FileMemory, LakeMemory
@@ -41,7 +42,7 @@ class _Attached:
     users: int = 0
 
 
-class KeysInUse(Exception):
+class KeysInUse(Error):
     """Other keys for the same files are in use: an instance could not tell which of them a lake means."""
 
 

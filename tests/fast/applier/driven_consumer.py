@@ -109,7 +109,7 @@ class Replayed:
 
     def works_off(self) -> None:
         """Until nothing waits in any lane; the lanes take turns."""
-        while any(lane.queued for lane in self.consumer._lanes.values()):
+        while any(lane._waiting for lane in self.consumer._lanes.values()):
             for lane in self.consumer._lanes.values():
                 self.turn(lane._lane)
         self.consumer._committable()

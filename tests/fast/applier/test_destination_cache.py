@@ -7,7 +7,8 @@ import itertools
 import pytest
 
 from services.applier.destination_cache import DestinationCache
-from shared.contracts.messages import Destination, UnreadableMessage
+from shared.contracts.errors import UnreadableMessage
+from shared.contracts.messages import Destination
 from shared.kafka.record import Record
 from tests.fast.reader.simulation import spec
 

@@ -41,7 +41,7 @@ def settings(tmp_path: Path) -> Config:
 def memory(*ids: str) -> Memory:
     found = Memory(PIPELINE)
     for name in ids:
-        found.note_destination(name, registered(name, declared=declared(name), managed_by="api").message(PIPELINE))
+        found.note_destination(registered(name, declared=declared(name), managed_by="api").message(PIPELINE))
     return found
 
 
@@ -70,7 +70,7 @@ def test_what_could_not_be_recovered_stands_in_the_trail(
     read.note_unreadable("broken")
     read.note_unreadable("older")
     read.note_unreadable("mended")
-    read.note_destination("mended", remove(registered("mended"), revision("2")).message(PIPELINE))
+    read.note_destination(remove(registered("mended"), revision("2")).message(PIPELINE))
     restore(registries[0], settings, read)
     with closing(ControlRig(settings.path.parent, url=url_of(registries[0]))) as rig:
         (entry,) = rig.http.get(f"{V1}/audit?destination=the pipeline").json()["items"]

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from services.applier.model.admission import KNOWN_WITHIN_S, Admission, admit
+from shared.contracts.errors import UnreadableMessage
 from shared.contracts.messages import (
     MAX_GENERATION,
     DesiredState,
@@ -14,7 +15,6 @@ from shared.contracts.messages import (
     ItemKind,
     LakeRef,
     SeedMode,
-    UnreadableMessage,
     WorkItem,
 )
 

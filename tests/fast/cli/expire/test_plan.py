@@ -9,9 +9,10 @@ import typer
 from typer.testing import CliRunner
 
 from services.cli.commands.verify_options import past
-from services.cli.expire.plan import Hold, Plan, batches, first_hold, seconds
+from services.cli.expire.plan import Hold, Plan, batches, first_hold
 from services.cli.main import app
 from services.cli.verify.comparison import Past
+from shared.contracts.upkeep import duration_s
 from shared.lake.retained import Retained, Snapshot
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -41,13 +42,13 @@ def test_snapshots_go_in_parts_the_oldest_first() -> None:
     ("text", "found"), [("90s", 90.0), ("5m", 300.0), ("36h", 129_600.0), ("0.5d", 43_200.0), ("2w", 1_209_600.0)]
 )
 def test_durations(text: str, found: float) -> None:
-    assert seconds(text) == found
+    assert duration_s(text) == found
 
 
 @pytest.mark.parametrize("text", ["", "7", "d", "7 d", "-7d", "7y", "1e3d", "7d12h", "\u0667d", "999999d", "nand"])
 def test_what_is_no_duration_says_what_is(text: str) -> None:
     with pytest.raises(ValueError, match="such as 7d"):
-        seconds(text)
+        duration_s(text)
 
 
 def test_the_moment_of_a_proof_needs_an_offset_and_its_option() -> None:

@@ -25,7 +25,7 @@ def test_what_is_published_is_registered_again_as_it_was() -> None:
     ]
     memory = Memory(PIPELINE)
     for each in lives:
-        memory.note_destination(each.id, each.message(PIPELINE))
+        memory.note_destination(each.message(PIPELINE))
     found = recall(memory, "equal: company", identity, NEW)
     assert found.destinations == tuple(replace(each, revision=NEW) for each in lives)
     assert found.forgotten == ()
@@ -35,7 +35,7 @@ def test_a_life_that_somebody_spoke_of_is_never_lived_again() -> None:
     memory = Memory(PIPELINE)
     memory.note_progress(progress(id="gone", generation=5))
     memory.note_progress(progress(Outcome.FENCED, id="gone", generation=4))
-    memory.note_destination("gone", remove(registered("gone", generation=2), revision("2")).message(PIPELINE))
+    memory.note_destination(remove(registered("gone", generation=2), revision("2")).message(PIPELINE))
     found = recall(memory, "equal: company", identity, NEW)
     assert found.forgotten == ("gone",)
     assert declare(found.destinations[0], declared("gone"), "api", revision("3")).generation == 6
@@ -43,7 +43,7 @@ def test_a_life_that_somebody_spoke_of_is_never_lived_again() -> None:
 
 def test_answers_tell_of_a_later_life_than_the_message_that_was_kept() -> None:
     memory = Memory(PIPELINE)
-    memory.note_destination("a", registered(generation=2).message(PIPELINE))
+    memory.note_destination(registered(generation=2).message(PIPELINE))
     memory.note_progress(progress(generation=4))
     memory.note_progress(progress(generation=MAX_GENERATION + 1))
     assert [each.generation for each in recall(memory, "equal: company", identity, NEW).destinations] == [4]

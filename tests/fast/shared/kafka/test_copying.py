@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from shared.config.pipeline_files import Copy, PipelineFiles
-from shared.contracts.messages import PipelineDocument, UnreadableMessage
+from shared.contracts.errors import UnreadableMessage
+from shared.contracts.messages import PipelineDocument
 from shared.kafka.follower import Follower
 from shared.kafka.pipeline_cache import PipelineCache
 from shared.kafka.publisher import Publisher

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from shared.config.model import Kafka
-from shared.contracts.errors import ConfigError
-from shared.contracts.messages import UnreadableMessage
+from shared.contracts.errors import ConfigError, UnreadableMessage
 from shared.kafka.follower import Follower
 from shared.kafka.publisher import Publisher
 from shared.kafka.record import Record
