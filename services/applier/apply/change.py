@@ -10,7 +10,7 @@ from services.applier.apply.reading import Counts, Reading
 from services.applier.model.task import Target
 from shared.contracts.layout import TableLayout
 from shared.contracts.messages import CommitPath, ItemKind, Outcome
-from shared.contracts.upkeep import UpkeepResult
+from shared.contracts.upkeep import TableWear, UpkeepResult
 from shared.lake.catalog import TableInfo
 from shared.lake.direct.eligibility import Reason
 
@@ -30,6 +30,7 @@ class Applied:
     reason: Reason | None = None
     layout: TableLayout | None = None
     """What the table has after a seed; None where nothing is declared of it."""
+    wear: TableWear | None = None
     upkeep: UpkeepResult | None = None
 
 

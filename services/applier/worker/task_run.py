@@ -370,6 +370,7 @@ class Run:
                 "layout": applied.layout,
                 "commit": applied.commit,
                 "commit_reason": applied.reason,
+                "wear": applied.wear,
                 "upkeep": applied.upkeep if target.item.upkeep is not None else None,
                 "seconds": {phase: round(spent, 6) for phase, spent in phases.items()},
             }
