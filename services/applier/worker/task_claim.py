@@ -1,7 +1,7 @@
 """Which of a job's tasks a worker process takes: preferably the task whose lakes it knows.
 
 Spark hands the tasks of a job to whichever Python workers come first. If each were bound to its destinations, every
-worker would eventually open every lake: twice the connections and memory, and what it has to read anew costs as much
+worker would eventually open every lake: twice the connections and memory, and what it has to read again costs as much
 as an apply. So on one machine each worker sees all tasks and takes one by creating a file exclusively.
 """
 
