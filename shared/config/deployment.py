@@ -144,6 +144,11 @@ class Deployment:
         return frozenset(name for config in self.declared for name in own_variables(config))
 
 
+def same_but_destinations(old: Config, new: Config) -> bool:
+    """Whether a pipeline is what it was, as far as its processes read of the file."""
+    return new.model_copy(update={"destinations": old.destinations}) == old
+
+
 def load_all(
     places: Sequence[Path], environ: Mapping[str, str] = os.environ, accepted: str | None = None
 ) -> Deployment:
