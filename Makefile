@@ -42,7 +42,7 @@ test: lint ## check, lakes on SQLite, one end to end, one fault, the smallest mo
 	$(PYTEST) -n 3 --tier test $(ARGS)
 
 test-all: $(READY) ## every test; what a build server runs, after lint
-	$(PYTEST) -n 3 $(ARGS)
+	$(PYTEST) -n 3 --durations 25 $(ARGS)
 
 $(CLIENT_READY): $(READY) requirements-client.lock
 	$(PIP) install --require-hashes --no-deps -r requirements-client.lock

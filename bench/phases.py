@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from services.applier.apply import direct_commit
+from services.applier.apply import direct_files, direct_look
 from services.applier.apply.direct_commit import DirectApplier
 from services.applier.apply.feed import Feed
 from services.applier.apply.transaction import Applier
@@ -26,9 +26,9 @@ PLACES: tuple[tuple[Any, str, str], ...] = (
     (Feed, "_load_inserted", f"{SOURCE}: feed"),
     (Feed, "_load_state", f"{SOURCE}: state"),
     (Feed, "read", f"{SOURCE}: head, columns, counting"),
-    (DirectApplier, "_look", f"{APPLY}: look"),
-    (direct_commit, "_write_deletes", f"{APPLY}: positions and delete files"),
-    (direct_commit, "_write", f"{APPLY}: data file"),
+    (direct_look, "look_at", f"{APPLY}: look"),
+    (direct_files, "_write_deletes", f"{APPLY}: positions and delete files"),
+    (direct_files, "write", f"{APPLY}: data file"),
     (DirectApplier, "_send", f"{APPLY}: batch"),
     (DirectApplier, "_try", f"{APPLY}: connection, keys"),
     (Applier, "_try", BY_EXTENSION),

@@ -35,7 +35,7 @@ from services.reader.source.source_poller import COUNT_WITHIN_S, SourceLike, Sou
 from services.reader.source.unrouted_values import UnroutedValues
 from shared.config.model import Config
 from shared.config.partition import assigned
-from shared.config.upkeep_rules import compact_after
+from shared.config.upkeep_rules import compaction_of
 from shared.contracts.messages import Destination, now
 from shared.contracts.reports import Frontier, Share
 from shared.runtime.background import Heartbeat
@@ -299,7 +299,7 @@ def rules(config: Config) -> Rules:
         reader.segment_rows,
         reader.advance_after_seconds,
         reader.confirm_within_seconds,
-        compact_after(config),
+        compaction_of(config),
     )
 
 

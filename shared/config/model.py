@@ -72,8 +72,12 @@ class DestinationUpkeep(UpkeepOverride, Section):
 class Upkeep(Section):
     """How a pipeline's destinations are kept small. Durations are texts such as ``30d``, or ``off``."""
 
+    compact_files: int = Field(default=100, ge=2)
+    """Small or worn files of a table that ask for its compaction."""
+    compact_dead_share: float = Field(default=0.5, gt=0, le=1)
+    """Deleted rows among all rows that a reader of the table reads, from which on they ask for it."""
     compact_after_applies: int | None = Field(default=None, ge=0)
-    """None: ``reader.upkeep_after_applies``."""
+    """The latest; 0 for never. None: ``reader.upkeep_after_applies``."""
     clean_after: str = "off"
     expire_after: str = "off"
     keep_snapshots: int = Field(default=20, ge=1)
@@ -81,7 +85,7 @@ class Upkeep(Section):
     whole_lake: bool = False
     """Whether expiry and orphans may touch tables of a lake that are not Viaduck's."""
     every: str = "1d"
-    """Between two runs of what clean, expire and orphans ask for; compaction goes by ``compact_after_applies``."""
+    """Between two runs of what clean, expire and orphans ask for; compaction goes by need."""
     hours: str = ""
     most_files: int = Field(default=5_000, ge=1)
     most_snapshots: int = Field(default=5_000, ge=1)
@@ -145,8 +149,8 @@ class Reader(Section):
     advance_after_seconds: float = Field(default=3600.0, gt=0)
     confirm_within_seconds: float = Field(default=120.0, gt=0)
     """An item without an answer for this long is planned again."""
-    upkeep_after_applies: int = Field(default=100, ge=0)
-    """So many transactions leave a destination's table in so many files that merging them pays; 0 for never."""
+    upkeep_after_applies: int = Field(default=1_000, ge=0)
+    """A destination's table is compacted after so many transactions at the latest; 0 for never."""
 
 
 CommitChoice = Literal["auto", "direct", "extension"]

@@ -8,8 +8,7 @@ from typing import Any
 
 from shared.config.config_errors import Mistakes, join
 from shared.config.model import Applier, Config, FileDestination, Upkeep
-from shared.contracts.messages import Destination
-from shared.contracts.upkeep import UpkeepOverride, UpkeepStep, hours_of, seconds_of
+from shared.contracts.upkeep import Compaction, UpkeepOverride, UpkeepStep, hours_of, seconds_of
 
 DEADLINES = 10
 """Nothing is expired or deleted that a transaction of a multiple of its deadline's age could still use (H6)."""
@@ -68,11 +67,11 @@ def override_of(destination: FileDestination) -> UpkeepOverride | None:
     return None if own is None else UpkeepOverride(**own.model_dump(exclude_none=True))
 
 
-def compact_after(config: Config, destination: Destination | None = None) -> int:
-    """Transactions after which a destination's small files are merged; 0 for never."""
-    own = None if destination is None or destination.upkeep is None else destination.upkeep.compact_after_applies
-    theirs = config.upkeep.compact_after_applies
-    return next((each for each in (own, theirs) if each is not None), config.reader.upkeep_after_applies)
+def compaction_of(config: Config) -> Compaction:
+    """When the tables of a pipeline's destinations are compacted, unless they have keys of their own."""
+    upkeep, otherwise = config.upkeep, config.reader.upkeep_after_applies
+    latest = otherwise if upkeep.compact_after_applies is None else upkeep.compact_after_applies
+    return Compaction(upkeep.compact_files, upkeep.compact_dead_share, latest)
 
 
 def least_age_s(deadline_s: float, seed_deadline_s: float) -> float:

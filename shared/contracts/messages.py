@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from shared.contracts.errors import Problem as Problem
 from shared.contracts.errors import UnreadableMessage
 from shared.contracts.ranges import NOT_SEEDED, Range
-from shared.contracts.upkeep import UpkeepOrder, UpkeepOverride, UpkeepResult
+from shared.contracts.upkeep import TableWear, UpkeepOrder, UpkeepOverride, UpkeepResult
 
 VERSION: Final = 1
 
@@ -277,6 +277,8 @@ class Progress(Message):
     """For ``applied``: who committed."""
     commit_reason: str | None = None
     """Why the extension committed, where Viaduck would have done so itself otherwise."""
+    wear: TableWear | None = None
+    """Of a direct commit: what of the table a compaction would replace."""
     upkeep: UpkeepResult | None = None
     """What an ordered upkeep came to."""
     error: Problem | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Final
 
@@ -48,6 +49,8 @@ class UpkeepOverride(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    compact_files: int | None = Field(default=None, ge=2)
+    compact_dead_share: float | None = Field(default=None, gt=0, le=1)
     compact_after_applies: int | None = Field(default=None, ge=0)
     clean_after: str | None = None
     expire_after: str | None = None
@@ -56,6 +59,41 @@ class UpkeepOverride(BaseModel):
     whole_lake: bool | None = None
     most_files: int | None = Field(default=None, ge=1)
     most_snapshots: int | None = Field(default=None, ge=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """When a destination's table is compacted by itself: at so many files, at such a share of deleted rows among all
+    rows that a reader reads, and at the latest after so many applies, of which 0 means never."""
+
+    files: int = 100
+    dead_share: float = 0.5
+    applies: int = 1_000
+
+    def overridden(self, own: UpkeepOverride | None) -> Compaction:
+        """With the keys that a destination has for itself."""
+        if own is None:
+            return self
+        files, share, applies = own.compact_files, own.compact_dead_share, own.compact_after_applies
+        return Compaction(
+            self.files if files is None else files,
+            self.dead_share if share is None else share,
+            self.applies if applies is None else applies,
+        )
+
+
+class TableWear(BaseModel):
+    """What a commit leaves of a destination's table that a compaction would replace.
+
+    ``files``: small ones, where there are several, and those that have lost many rows. ``dead_rows``: of the latter.
+    ``rows``: live ones in files.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    files: Count
+    rows: Count
+    dead_rows: Count
 
 
 class StepOutcome(StrEnum):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
@@ -16,6 +17,7 @@ from services.applier.model.task import Limits
 from services.applier.worker import worker_state
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.messages import CommitPath, ItemKind, Outcome, Progress
+from shared.contracts.upkeep import TableWear
 from shared.lake import postgres_connections
 from shared.lake.direct import catalogs
 from shared.lake.direct.batch import Commit
@@ -27,6 +29,7 @@ from shared.lake.sql import ident
 from tests.fast.waiting import eventually
 from tests.lake.conftest import MakeRig
 from tests.lake.rig import EVERY_CATALOG, ApplyRig
+from tests.lake.test_direct_twins import MAINTENANCE
 from tests.lake.test_upkeep import stock as read_by_stock
 
 DIRECT = Limits(commit="direct")
@@ -83,6 +86,22 @@ def test_a_change_is_committed_directly_and_its_stamp_says_so(rig: ApplyRig) -> 
     assert rig.rows("a") == rig.expected("a")
     (said,) = rig.look("a", "SELECT commit_extra_info FROM dst.snapshots() ORDER BY snapshot_id DESC LIMIT 1")
     assert '"commit": "direct"' in said[0]
+
+
+@EVERY_CATALOG
+def test_a_commit_tells_what_a_compaction_would_replace(rig: ApplyRig) -> None:
+    told = [
+        changed(rig).wear,  # three of the ten rows move to a file of their own
+        changed(rig).wear,  # which ends, and so again
+        changed(rig, "INSERT INTO src.main.t VALUES (100, 'a', 'new')").wear,
+        changed(rig, "DELETE FROM src.main.t WHERE id = 9").wear,
+    ]
+    expected = [(1, 10, 3), (1, 10, 3), (3, 11, 3), (3, 10, 4)]
+    assert [each and (each.files, each.rows, each.dead_rows) for each in told] == expected
+    rig.run(ItemKind.UPKEEP, "a", expected=rig.head, after=rig.head, through=rig.head)
+    assert changed(rig, "INSERT INTO src.main.t VALUES (101, 'a', 'new')").wear == TableWear(
+        files=2, rows=11, dead_rows=0
+    ), "what upkeep merged, and the commit's own file"
 
 
 @pytest.mark.timeout(60)
@@ -351,6 +370,27 @@ def test_what_is_not_written_directly_is_the_extensions(rig: ApplyRig, shape: st
     rig.limits = Limits(commit="auto")
     (done,) = rig.changes(before, "a")
     assert (done.commit, done.commit_reason) == (CommitPath.EXTENSION, reason), done.error
+    assert rig.rows("a") == rig.expected("a")
+
+
+def test_of_a_hundred_commits_under_an_owners_maintenance_one_is_the_extensions(rig: ApplyRig) -> None:
+    """The first after a flush, which brings the cursor's row to a file."""
+    rig.limits = replace(rig.limits, commit="auto")
+    paths = Counter[tuple[CommitPath | None, str | None]]()
+    for number in range(20 * len(MAINTENANCE)):
+        if number % 20 == 10:
+            rig.write("a", MAINTENANCE[number // 20])
+        progress = changed(
+            rig,
+            (
+                f"UPDATE src.main.t SET v = v || '!' WHERE id % 4 = {number % 4}",
+                f"INSERT INTO src.main.t SELECT {1_000 + number} + i, 'a', 'new' FROM range(2) r(i)",
+                f"DELETE FROM src.main.t WHERE id = {1_000 + number - 1}",
+            )[number % 3],
+        )
+        assert progress.outcome is Outcome.APPLIED, progress.error
+        paths[progress.commit, progress.commit_reason] += 1
+    assert paths == {(CommitPath.DIRECT, None): paths.total() - 1, (CommitPath.EXTENSION, "cursor_in_file"): 1}
     assert rig.rows("a") == rig.expected("a")
 
 

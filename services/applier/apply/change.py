@@ -9,7 +9,7 @@ from services.applier.apply import fence
 from services.applier.apply.reading import Counts, Reading
 from services.applier.model.task import Target
 from shared.contracts.messages import CommitPath, ItemKind, Outcome
-from shared.contracts.upkeep import UpkeepResult
+from shared.contracts.upkeep import TableWear, UpkeepResult
 from shared.lake.catalog import TableInfo
 from shared.lake.direct.eligibility import Reason
 
@@ -27,6 +27,7 @@ class Applied:
     generation: int | None = None
     commit: CommitPath | None = None
     reason: Reason | None = None
+    wear: TableWear | None = None
     upkeep: UpkeepResult | None = None
 
 

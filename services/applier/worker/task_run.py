@@ -369,6 +369,7 @@ class Run:
                 "rows_applied": applied.rows_applied,
                 "commit": applied.commit,
                 "commit_reason": applied.reason,
+                "wear": applied.wear,
                 "upkeep": applied.upkeep if target.item.upkeep is not None else None,
                 "seconds": {phase: round(spent, 6) for phase, spent in phases.items()},
             }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from services.reader.planner.compaction import Wear, worn
 from services.reader.planner.destination_state import DestinationState, InFlight
 from shared.contracts.messages import ItemKind, Outcome, Problem, Progress
 from shared.contracts.ranges import NOT_SEEDED
@@ -34,7 +35,7 @@ def accept(tracked: DestinationState, asked: InFlight, progress: Progress, now_s
             tracked.dropped = True
             return Next.GO_ON
         case Outcome.APPLIED | Outcome.ALREADY_APPLIED:
-            tracked.applies += asked.kind is ItemKind.CHANGES
+            tracked.wear = _wear(tracked, asked, progress)
             return _at(tracked, progress, now_s)
         case Outcome.EMPTY:
             tracked.exact = max(tracked.exact, asked.through if progress.through is None else progress.through)
@@ -65,6 +66,11 @@ def overhear(tracked: DestinationState, progress: Progress, now_s: float) -> boo
     if progress.generation != tracked.spec.generation or progress.position is None:
         return is_ours
     return tracked.grow(progress.position, now_s) or is_ours
+
+
+def _wear(tracked: DestinationState, asked: InFlight, progress: Progress) -> Wear:
+    is_change = asked.kind is ItemKind.CHANGES
+    return worn(tracked.wear, progress.wear, progress.commit_reason) if is_change else tracked.wear
 
 
 def _at(tracked: DestinationState, progress: Progress, now_s: float) -> Next:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from services.reader.planner.compaction import UNKNOWN, Wear
 from shared.contracts.errors import MAX_ATTEMPTS
 from shared.contracts.messages import DesiredState, Destination, ItemKind, Problem
 from shared.contracts.ranges import NOT_SEEDED
@@ -41,8 +42,8 @@ class DestinationState:
     waits_since: datetime | None = None
     """When the oldest snapshot was committed that may hold an unapplied change; None where none is known."""
     in_flight: InFlight | None = None
-    applies: int = 0
-    """Changes applied since its files were last to be merged, or since this reader began."""
+    wear: Wear = UNKNOWN
+    """Whether its table is to be compacted."""
     attempts: int = 0
     """Failures in a row."""
     resends: int = 0

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from services.reader.planner.actions import Action, Park, Send
 from services.reader.planner.answers import Next, accept, overhear
 from services.reader.planner.change_index import ChangeIndex
+from services.reader.planner.compaction import ASKED
 from services.reader.planner.counted_changes import Step
 from services.reader.planner.destination_state import DestinationState
 from services.reader.planner.exactness import Exactness
@@ -275,7 +276,7 @@ class Planner:
         item, until_s = self._new_id(), now_s + self._patience_s(tracked)
         tracked.in_flight = self._limits.take(item, tracked, draft, until_s)
         if draft.kind is ItemKind.UPKEEP:
-            tracked.applies = 0  # whatever its outcome: a failing upkeep must not delay every change
+            tracked.wear = ASKED
         self._timers.at(until_s, tracked.name)
         return Send(
             item,

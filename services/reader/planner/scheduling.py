@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
+from services.reader.planner import compaction
 from services.reader.planner.change_index import ChangeIndex
 from services.reader.planner.destination_state import DestinationState
 from shared.contracts.messages import ItemKind, SeedMode
 from shared.contracts.ranges import NOT_SEEDED
+from shared.contracts.upkeep import Compaction
 from shared.lake.column_history import Break
 
 NEAR_OLDEST = 0.1
@@ -47,8 +49,7 @@ class Rules:
     segment_rows: int = 500_000
     advance_after_s: float = 3600.0
     confirm_within_s: float = 120.0
-    upkeep_after: int = 100
-    """Applies; 0 for never."""
+    compaction: Compaction = field(default_factory=Compaction)
 
     @property
     def advance_pause_s(self) -> float:
@@ -130,10 +131,8 @@ def _advance(
 
 
 def needs_upkeep(tracked: DestinationState, rules: Rules) -> bool:
-    """Whether its small files should be merged before anything else. One in trouble has other worries."""
-    own = tracked.spec.upkeep
-    after = rules.upkeep_after if own is None or own.compact_after_applies is None else own.compact_after_applies
-    is_due = 0 < after <= tracked.applies
+    """Whether its table should be compacted before anything else. One in trouble has other worries."""
+    is_due = compaction.is_due(tracked.wear, rules.compaction.overridden(tracked.spec.upkeep))
     return is_due and tracked.is_running and tracked.is_seeded and not tracked.attempts
 
 

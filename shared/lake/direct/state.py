@@ -80,6 +80,7 @@ class DataFile:
     path: str
     relative: bool
     records: int
+    bytes: int
     plain: bool
     """Neither encrypted, nor partitioned, nor read by a mapping of names."""
     deletes: tuple[DeleteFile, ...]
@@ -260,7 +261,8 @@ def _files(keys: int) -> str:
     )
     return (
         "SELECT {collect}({array}(f.data_file_id, f.path, f.path_is_relative, f.record_count, f.encryption_key,"
-        f" f.partition_id, f.mapping_id, f.file_format{bounds})) FROM {{}}ducklake_data_file f{joins}"
+        f" f.partition_id, f.mapping_id, f.file_format, f.file_size_bytes{bounds}))"
+        f" FROM {{}}ducklake_data_file f{joins}"
         " WHERE f.table_id = :table AND f.end_snapshot IS NULL"
     )
 
@@ -317,9 +319,10 @@ def _data_files(files: Sequence[Sequence[Any]], deletes: Sequence[Sequence[Any]]
             path=row[1],
             relative=bool(row[2]),
             records=int(row[3]),
+            bytes=int(row[8]),
             plain=row[4] is row[5] is row[6] is None and row[7] == "parquet" and int(row[0]) not in locked,
             deletes=tuple(of.get(int(row[0]), ())),
-            bounds=tuple((row[i], row[i + 1]) for i in range(8, len(row), 2)),
+            bounds=tuple((row[i], row[i + 1]) for i in range(9, len(row), 2)),
         )
         for row in files
     )

@@ -99,7 +99,7 @@ def _at_offsets(_: Any, offsets: Any) -> None:
 
 
 def _plant() -> None:
-    from services.applier.apply import fence
+    from services.applier.apply import direct_look, fence
     from services.applier.apply.direct_commit import DirectApplier
     from services.applier.apply.transaction import Applier
     from services.applier.outbox import Outbox
@@ -110,7 +110,7 @@ def _plant() -> None:
     _wrap(Run, "_read", after=_at("after-read"))
     for who in (DirectApplier, Applier):
         _wrap(who, "_try", before=_at("before-transaction"), after=_at("after-commit"))
-    _wrap(DirectApplier, "_look", after=_at("after-fence"))
+    _wrap(direct_look, "look_at", after=_at("after-fence"))
     for move in ("move_cursor", "replace_cursor", "create_cursor"):
         _wrap(fence, move, after=_at("after-fence"))
     _wrap(

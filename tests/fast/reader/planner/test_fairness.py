@@ -16,12 +16,15 @@ from services.reader.planner.frontier import is_settled
 from services.reader.planner.scheduling import Rules, choose
 from services.reader.planner.waiting_queue import ROOMS, Room
 from shared.contracts.messages import ItemKind, SeedMode
+from shared.contracts.upkeep import Compaction
 from tests.fast.reader.simulation import World, spec
 
 NAMES = "abcdefgh"
 AT_ONCE = (ItemKind.ADVANCE, ItemKind.DROP)
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
-RULES = Rules(max_rows_in_flight=30, segment_rows=10, confirm_within_s=20, upkeep_after=3, advance_after_s=1e9)
+RULES = Rules(
+    max_rows_in_flight=30, segment_rows=10, confirm_within_s=20, compaction=Compaction(applies=3), advance_after_s=1e9
+)
 
 
 class Place(NamedTuple):

@@ -20,6 +20,7 @@ from services.reader.planner.scheduling import Draft, Rules, choose
 from shared.contracts.errors import MAX_ATTEMPTS
 from shared.contracts.messages import DesiredState, Destination, ItemKind, Outcome, Problem, SeedMode, Seen
 from shared.contracts.ranges import NOT_SEEDED, Range
+from shared.contracts.upkeep import Compaction
 from shared.lake.column_history import Break
 from tests.fast.reader.simulation import answer, sight, spec, step
 
@@ -135,7 +136,7 @@ class TestUpkeep:
     @staticmethod
     def reader(*names: str) -> Reader:
         """Everybody has had two, is exact at 7, and has changes up to 8 before it."""
-        reader = reader_at(5, *names, rules=Rules(upkeep_after=2))
+        reader = reader_at(5, *names, rules=Rules(compaction=Compaction(applies=2)))
         for through in (6, 7):
             reader.count(through - 1, through, dict.fromkeys(names, 1))
             for send in reader.plan():
@@ -178,7 +179,7 @@ class TestUpkeep:
         assert [send.draft.kind for send in reader.plan()] == [ItemKind.UPKEEP], "but after as many as before"
 
     def test_is_left_to_others_where_nobody_asked_for_it(self) -> None:
-        reader = reader_at(5, "a", rules=Rules(upkeep_after=0))
+        reader = reader_at(5, "a", rules=Rules(compaction=Compaction(applies=0)))
         for through in (6, 7, 8):
             reader.count(through - 1, through, {"a": 1})
             (send,) = reader.plan()

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from shared.config.loading import load
-from shared.config.upkeep_rules import Policy, compact_after, least_age_s, policy_of
+from shared.config.upkeep_rules import Policy, compaction_of, least_age_s, policy_of
 from shared.contracts.errors import ConfigError
-from shared.contracts.messages import Destination, LakeRef
-from shared.contracts.upkeep import UpkeepOverride, UpkeepStep, hours_of, seconds_of
+from shared.contracts.upkeep import Compaction, UpkeepOverride, UpkeepStep, hours_of, seconds_of
 
 HEAD = """
 source: {catalog: "sqlite:s.sqlite", table: t}
@@ -81,17 +80,16 @@ def test_a_destinations_own_keys_come_before_its_pipelines(tmp_path: Path) -> No
     found = policy_of(config.upkeep, own)
     assert (found.expire_after_s, found.keep_snapshots, found.clean_after_s) == (60 * 86_400, 3, None)
     assert policy_of(config.upkeep, None).expire_after_s == 30 * 86_400
-    plain = destination()
-    assert compact_after(config) == compact_after(config, plain) == 7
-    changed = plain.model_copy(update={"upkeep": UpkeepOverride(compact_after_applies=0)})
-    assert compact_after(config, changed) == 0
+    assert compaction_of(config) == Compaction(files=100, dead_share=0.5, applies=7)
+    assert compaction_of(config).overridden(UpkeepOverride(compact_after_applies=0)).applies == 0
 
 
-def destination() -> Destination:
-    return Destination.model_validate(
-        {"pipeline": "p", "destination": "a", "generation": 1, "routing_value": "a", "state": "running",
-         "lake": LakeRef(catalog="sqlite:/a.sqlite"), "table": "t", "seed_mode": "scan", "revision": "1"}
-    )  # fmt: skip
+def test_compaction_goes_by_need_and_the_number_of_transactions_has_two_names(tmp_path: Path) -> None:
+    file = tmp_path / "viaduck.yaml"
+    file.write_text(
+        f"{HEAD}upkeep: {{compact_files: 7, compact_dead_share: 0.2}}\nreader: {{upkeep_after_applies: 50}}\n"
+    )
+    assert compaction_of(load(file)) == Compaction(files=7, dead_share=0.2, applies=50)
 
 
 def test_nothing_but_compaction_is_on_unless_it_is_asked_for() -> None:

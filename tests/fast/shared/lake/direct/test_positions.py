@@ -69,7 +69,7 @@ def _written(con: duckdb.DuckDBPyConnection, folder: Path, kinds: list[str], rng
         least = ", ".join(f"min(k{i})::VARCHAR, max(k{i})::VARCHAR" for i in range(len(kinds)))
         said = con.execute(f"SELECT {least} FROM read_parquet('{file}')").fetchall()[0]
         bounds = tuple((said[i], said[i + 1]) for i in range(0, len(said), 2))
-        found.append(OpenFile(DataFile(number, file, False, ROWS, True, (), bounds), file, None))
+        found.append(OpenFile(DataFile(number, file, False, ROWS, 1_000, True, (), bounds), file, None))
     return found
 
 

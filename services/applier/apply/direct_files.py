@@ -1,0 +1,57 @@
+"""The files of a direct commit: delete files, then a data file. What an error leaves of them is an orphan."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from services.applier.apply.carry import few_rows_of, require_all, rows_of, touched_of
+from services.applier.apply.change import Change
+from services.applier.apply.direct_look import Declined, Look, keys_of
+from services.applier.apply.reading import Reading
+from shared.lake.direct import files, positions, store
+from shared.lake.direct.batch import NewDataFile, Written
+from shared.lake.direct.eligibility import Reason
+from shared.lake.direct.lakes import DirectLake
+
+
+def write(lake: DirectLake, change: Change, look: Look) -> Written:
+    """Write delete files, then a data file; where that one fails, the delete files are taken away again. What an error
+    leaves of the delete files themselves is an orphan, as after a crash. TLA: ``WriteFiles``."""
+    reading = change.reading
+    if reading is None:
+        return Written()
+    files.make_folder(look.folder)
+    written = _write_deletes(lake, change, reading, look)
+    if not change.counts.upserts:
+        return written
+    try:
+        with rows_of(lake.con, reading, change.number, change.counts.upserts) as rows:
+            data = files.write_data(lake.con, look.folder, rows, look.structure.fields)
+        written = replace(written, data=data)
+        require_all(data.records, change.counts.upserts, "rows")
+        _remember(lake, change, reading, look, data)
+    except BaseException:
+        store.remove(lake.lake, look.folder, written.names)
+        raise
+    return written
+
+
+def _write_deletes(lake: DirectLake, change: Change, reading: Reading, look: Look) -> Written:
+    keys = keys_of(look.structure, change)
+    if not keys or not look.files:
+        return Written()
+    with touched_of(lake.con, reading, change.number, change.counts.touched) as touched:
+        found = positions.find_positions(look.files, touched, keys, lake.known, nulls=reading.null_keys)
+    if found and reading.only_inserts:
+        raise Declined(Reason.DOUBLED_KEY)
+    where = files.TableFiles(look.folder, look.data_path)
+    return files.write_deletes(lake.con, where, look.files, found, look.state.snapshot.id + 1, lake.known)
+
+
+def _remember(lake: DirectLake, change: Change, reading: Reading, look: Look, data: NewDataFile) -> None:
+    """The next apply of the worker need not read the keys of this one's file."""
+    rows = few_rows_of(reading, change.number, change.counts.upserts)
+    if rows is not None and reading.keys:
+        fields = {field.name.lower(): field for field in look.structure.fields}
+        wanted = [fields[name.lower()] for name in reading.keys]
+        positions.keep_keys(rows, look.folder + data.name, wanted, lake.known)
