@@ -15,9 +15,24 @@ from bench.cases import (
     scale_out,
     seeds,
     small,
+    upkeep,
 )
 from bench.outcome import Case
 
-FAMILIES = (changes, seeds, small, crowd, freshness, replay, routing, planning, history, health, expiry, scale_out)
+FAMILIES = (
+    changes,
+    seeds,
+    small,
+    crowd,
+    freshness,
+    replay,
+    routing,
+    planning,
+    history,
+    health,
+    expiry,
+    upkeep,
+    scale_out,
+)
 
 CASES: dict[str, Case] = {case.name: case for family in FAMILIES for case in family.CASES}

@@ -66,6 +66,9 @@ class ResolvedLake:
     properties: Mapping[str, str] = field(default_factory=dict, hash=False)
     untrusted: bool = False
     """No file of the operator's declares it: nothing of what surrounds this process goes with it."""
+    encrypted: bool = field(default=False, compare=False)
+    """Whether a lake that is created here has encrypted files. Two lakes do not differ by it: a lake that exists has
+    settled it."""
 
     @property
     def sqlite_file(self) -> Path | None:

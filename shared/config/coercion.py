@@ -24,7 +24,7 @@ REFUSED: Final = object()
 
 NOT_IN_FILE = {"path", "reserved"}
 FOLLOW_FROM_OTHERS = {"pipeline", "state_dir"}
-MAY_BE_BLANK = {"name", "routing_value", "hours"}
+MAY_BE_BLANK = {"name", "routing_value", "hours", "partitioned_by", "sorted_by"}
 OTHER_SPELLINGS = {"replay": SeedMode.REPLAY.value}
 
 

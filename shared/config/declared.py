@@ -67,6 +67,10 @@ class Lakes:
 
     def published(self, destination: Destination) -> ResolvedLake:
         """That of a destination as control publishes it. Raises also what ``lake_of`` raises."""
+        encrypted = destination.layout is not None and destination.layout.encrypted
+        return replace(self._published(destination), encrypted=encrypted)
+
+    def _published(self, destination: Destination) -> ResolvedLake:
         known = self._known(destination.destination, destination.lake)
         if known is not None:
             return self._resolved(known.lake)

@@ -10,6 +10,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from shared.contracts.layout import TableLayout
 from shared.contracts.messages import LakeRef, Name, SeedMode
 from shared.contracts.upkeep import UpkeepOverride
 
@@ -65,6 +66,25 @@ class Routing(Section):
         return not self.key_columns
 
 
+class Layout(Section):
+    """How the tables of destinations are laid out (``shared.config.table_layout``)."""
+
+    partitioned_by: str = ""
+    sorted_by: str = ""
+    encrypted: bool = False
+
+
+class OwnLayout(Section):
+    """The same of one destination; what it leaves out is the pipeline's."""
+
+    partitioned_by: str | None = None
+    sorted_by: str | None = None
+    encrypted: bool | None = None
+
+    def over(self, common: TableLayout) -> TableLayout:
+        return common.model_copy(update=self.model_dump(exclude_none=True))
+
+
 class DestinationUpkeep(UpkeepOverride, Section):
     """What of ``upkeep`` one destination has for itself, as a section of the file."""
 
@@ -96,6 +116,7 @@ class FileDestination(LakeTable):
     id: Name
     routing_value: str
     seed_mode: SeedMode | None = None
+    layout: OwnLayout = OwnLayout()
     upkeep: DestinationUpkeep | None = None
 
 
@@ -104,6 +125,7 @@ class Template(LakeTable):
 
     id: str = PLACEHOLDER
     seed_mode: SeedMode | None = None
+    layout: OwnLayout = OwnLayout()
     create_database: bool = False
 
     @property
@@ -247,6 +269,7 @@ class Config(Section):
     upkeep: Upkeep = Upkeep()
     destinations: tuple[FileDestination, ...] = ()
     template: Template = Template()
+    layout: Layout = Layout()
     appear: Appear = Appear()
     defaults: Defaults = Defaults()
     poll: Poll = Poll()
@@ -262,6 +285,11 @@ class Config(Section):
     spark: Spark = Spark()
     registry: Registry = Registry()
     state_dir: Path
+
+    @property
+    def table_layout(self) -> TableLayout:
+        """What holds for a destination that says nothing of its own."""
+        return TableLayout.model_validate(self.layout.model_dump())
 
     @property
     def over_rest(self) -> bool:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-from shared.config import public_url
+from shared.config import public_url, table_layout
 from shared.config.catalogs import ResolvedLake
 from shared.config.config_errors import Mistakes, join, quoted
 from shared.config.lake_rules import (
@@ -43,6 +43,7 @@ def check(sections: Sections, world: ConfigContext, mistakes: Mistakes) -> None:
     _check_paths(sections, lake, lakes, world, mistakes)
     check_template(section_of(sections, "template"), section_of(sections, "appear"), world, mistakes)
     _check_routing(section_of(sections, "routing"), mistakes)
+    _check_layouts(sections, mistakes)
     check_upkeep(sections, destinations_of(sections), mistakes)
     check_common(sections, world, mistakes)
 
@@ -140,6 +141,14 @@ def _check_repeated(key: str, values: list[Any], advice: str, mistakes: Mistakes
             earlier = join("destinations", first[value])
             mistakes.note(join(join("destinations", number), key), f"{shown} is that of {earlier} too; {advice}")
         first.setdefault(value, number)
+
+
+def _check_layouts(sections: Sections, mistakes: Mistakes) -> None:
+    places = [("", sections), ("template", section_of(sections, "template"))]
+    places += [(join("destinations", number), each) for number, each in enumerate(destinations_of(sections))]
+    for place, section in places:
+        for key, said in table_layout.faults(section_of(section, "layout")):
+            mistakes.note(join(join(place, "layout"), key), said)
 
 
 def _check_routing(routing: Sections, mistakes: Mistakes) -> None:

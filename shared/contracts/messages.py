@@ -24,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from shared.contracts.errors import Problem as Problem
 from shared.contracts.errors import UnreadableMessage
+from shared.contracts.layout import TableLayout
 from shared.contracts.ranges import NOT_SEEDED, Range
 from shared.contracts.upkeep import TableWear, UpkeepOrder, UpkeepOverride, UpkeepResult
 
@@ -133,6 +134,8 @@ class Destination(Message):
     """For a control that lost its registry; other services ignore it."""
     removed: bool = False
     """It is gone; what it wrote stays."""
+    layout: TableLayout | None = None
+    """Of the table that a seed creates; None where nothing was ever said of it."""
     registry: Count = 0
     """When the registry that says so began with this pipeline, in milliseconds since 1970: a later one knows better."""
     version: Count = 0
@@ -273,6 +276,8 @@ class Progress(Message):
     """Rows deleted and inserted over the destination's life, as its cursor counts them."""
     seconds: dict[str, float] = {}
     """Wall time by phase: ``feed``, ``state``, ``apply``, ``total``."""
+    layout: TableLayout | None = None
+    """For a seed: the layout that its table has, set or kept. Only where the destination declares something of it."""
     commit: CommitPath | None = None
     """For ``applied``: who committed."""
     commit_reason: str | None = None

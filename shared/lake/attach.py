@@ -154,6 +154,8 @@ def _statement(alias: str, lake: ResolvedLake, *, read_only: bool, create: bool,
         if lake.sqlite_file is not None:
             options.append("META_JOURNAL_MODE 'WAL'")
     data_path = lake.data_path or (_beside(lake.sqlite_file) if create else None)
+    if create and lake.encrypted and _is_new(lake.sqlite_file):
+        options.append("ENCRYPTED")
     if data_path is not None:
         options.append(f"DATA_PATH {literal(data_path)}")
     if lake.metadata_schema is not None:
@@ -170,9 +172,15 @@ def _words(lake: ResolvedLake, read_only: bool, limited: bool) -> str:
     return with_statement_timeout(words, READ_STATEMENT_S if read_only else WRITE_STATEMENT_S) if limited else words
 
 
+def _is_new(sqlite_file: Path | None) -> bool:
+    """Whether the file holds no lake yet: DuckLake refuses ENCRYPTED for a lake that exists. On Postgres,
+    ``create_catalog`` has created the lake by then."""
+    return sqlite_file is not None and not (sqlite_file.exists() and sqlite_file.stat().st_size > 0)
+
+
 def _beside(sqlite_file: Path | None) -> str | None:
     """Where the files of a lake go that is about to be made and was given no place for them; else None."""
-    if sqlite_file is None or (sqlite_file.exists() and sqlite_file.stat().st_size > 0):
+    if sqlite_file is None or not _is_new(sqlite_file):
         return None
     return f"{sqlite_file}{FILES}"
 

@@ -13,6 +13,7 @@ from datetime import datetime
 
 from shared.contracts.errors import DestinationError
 from shared.contracts.ranges import Range
+from shared.lake.arrangement import PARTITIONS, SORT_KEYS, Arrangement
 from shared.lake.catalog_stamps import CommitStamps
 from shared.lake.catalog_tables import CurrentTables
 from shared.lake.column_history import ColumnVersion, Field, fields_at
@@ -290,6 +291,15 @@ class CatalogReader(CurrentTables, CommitStamps):
             table=table,
         )
         return tuple(int(row["end_snapshot"]) for row in rows)
+
+    def arrangement(self, schema: str, table: str, at: int) -> Arrangement:
+        """How the table is partitioned and sorted in snapshot ``at``."""
+        parts = self._all(PARTITIONS, schema=schema, table=table, at=at)
+        keys = self._all(SORT_KEYS, schema=schema, table=table, at=at)
+        return Arrangement(
+            tuple((str(row["transform"]), str(row["column_name"])) for row in parts),
+            tuple((str(row["expression"]), str(row["sort_direction"]), str(row["null_order"])) for row in keys),
+        )
 
     def layout(self, schema: str, table: str, at: int) -> Layout:
         """How the table's files of snapshot ``at`` are partitioned, as far as it decides what a scan may leave out."""

@@ -60,6 +60,11 @@ class CurrentTables(CatalogConnection):
     def data_path(self) -> str:
         return str(self._one("SELECT value AS path FROM {}ducklake_metadata WHERE key = 'data_path'")["path"])
 
+    def is_encrypted(self) -> bool:
+        """Whether the lake's files are encrypted, which is settled when it is created."""
+        found = self._all("SELECT value FROM {}ducklake_metadata WHERE key = 'encrypted' AND scope IS NULL")
+        return any(row["value"] == "true" for row in found)
+
     def live_rows(self, schema: str, table: str) -> int:
         """Rows of the table in files, less those that were deleted there, and in the catalog: no file is opened."""
         row = self._one(

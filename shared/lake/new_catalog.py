@@ -148,12 +148,13 @@ def _creation(lake: ResolvedLake, data_path: str) -> Iterator[Question]:
     )
     yield Question(
         "INSERT INTO {}ducklake_metadata (key, value) VALUES ('version', :version), ('created_by', :creator),"
-        " ('data_path', :data_path), ('encrypted', 'false')",
+        " ('data_path', :data_path), ('encrypted', :encrypted)",
         names,
         {
             "version": VERSION,
             "creator": f"DuckDB {duckdb.__git_revision__}",
             "data_path": data_path.rstrip("/") + "/",
+            "encrypted": str(lake.encrypted).lower(),
         },
     )
     yield Question(

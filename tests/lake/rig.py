@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,9 @@ class ApplyRig:
         destination = self.destinations[name]
         fields = {"item": f"item-{next(_items)}", "kind": kind, "pipeline": "p", "destination": name,
                   "generation": destination.generation, "through": self.head}  # fmt: skip
-        return Target(WorkItem.model_validate(fields | item), destination, self._lakes[name])
+        encrypted = destination.layout is not None and destination.layout.encrypted
+        lake = replace(self._lakes[name], encrypted=encrypted)
+        return Target(WorkItem.model_validate(fields | item), destination, lake)
 
     def run_targets(self, kind: ItemKind, targets: Sequence[Target]) -> list[Progress]:
         """As many tasks as it takes until every target had its turn."""

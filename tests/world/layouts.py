@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from random import Random
 
 import duckdb
 
+from shared.contracts.layout import TableLayout
 from tests.world.duck import name
 from tests.world.lake import Lake, opened
 
@@ -25,6 +27,18 @@ def layouts(moment: str | None, texts: Sequence[str], others: Sequence[str]) -> 
     year, month = (f"{unit}({name(moment)})" for unit in ("year", "month")) if moment else ("", "")
     times = [f"SET PARTITIONED BY ({unit})" for unit in (f"{year}, {month}", year, month)] if moment else []
     return (*buckets, *identities, *mixed, *ordered, *times, *PLAIN)
+
+
+def declared_layout(rng: Random, known: Sequence[str], *, encrypted: bool) -> TableLayout:
+    """A layout for the configuration of a destination: one of those ``known`` that need no buckets, or the source's."""
+    texts = {"SET PARTITIONED BY": "", "SET SORTED BY": ""}
+    for start in texts:
+        fitting = [each for each in known if each.startswith(start) and "bucket" not in each]
+        if fitting and rng.random() < 0.7:
+            texts[start] = rng.choice(fitting).removeprefix(f"{start} (").removesuffix(")")
+    return TableLayout(
+        partitioned_by=texts["SET PARTITIONED BY"], sorted_by=texts["SET SORTED BY"], encrypted=encrypted
+    )
 
 
 def lay_out(con: duckdb.DuckDBPyConnection, lake: Lake, schema: str, table: str, layout: str) -> None:

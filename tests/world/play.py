@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 
@@ -12,6 +13,7 @@ import duckdb
 from shared.contracts.messages import SeedMode
 from tests.world.history import History, random_history, strange_history
 from tests.world.lake import Lake, attach, detach, metadata, opened
+from tests.world.layouts import declared_layout
 from tests.world.oracle import check_all, check_source
 from tests.world.places import Folders, Places
 from tests.world.recovery import Past, Recovery
@@ -90,6 +92,8 @@ def _live(
         receivers = _receivers(
             folder, source, life.mode, places, left_out=rng.randint(0, 1), encrypted=encrypts and rng.random() < 0.15
         )
+        if source.shape.layouts and life.seed % 2:
+            _declare_layouts(Random(life.seed), receivers, source.shape.layouts)
         transport = UnreliableTransport(rng, source, source_table(source.lake, source.shape), receivers, run, life.log)
         # Where a life's content depends on where it began, the oracle needs the seed's stamp, which expiry takes.
         tells = life.mode is not SeedMode.LATEST and not source.shape.append_only
@@ -114,6 +118,16 @@ def _live(
         life.wrong += [*source.differences(), *transport.wrong, *map(str, found)]
     finally:
         source.close()
+
+
+def _declare_layouts(rng: Random, receivers: Sequence[Receiver], known: Sequence[str]) -> None:
+    """Declare layouts for some destinations; the last one has a lake of its own, which may be created encrypted."""
+    for each in receivers:
+        if rng.random() < 0.6:
+            alone = each is receivers[-1] and not each.promised.lake.exists
+            layout = declared_layout(rng, known, encrypted=alone and rng.random() < 0.4)
+            each.desired = each.desired.model_copy(update={"layout": layout})
+            each.lake = replace(each.lake, encrypted=layout.encrypted)
 
 
 def _recover(source: SourceLake, step: Recovery, transport: UnreliableTransport, *, stays_warm: bool) -> list[Past]:

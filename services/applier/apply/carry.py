@@ -75,6 +75,13 @@ def rows_of(con: duckdb.DuckDBPyConnection, reading: Reading, number: int, count
         yield found
 
 
+@contextlib.contextmanager
+def rows_where(con: duckdb.DuckDBPyConnection, reading: Reading, number: int, condition: str) -> Iterator[str]:
+    """The same for those of a destination's rows for which ``condition``, SQL of ours, holds in the reading."""
+    with _streamed(con, reading, f"{_query(reading, ROWS, number)} AND ({condition})") as found:
+        yield found
+
+
 def few_rows_of(reading: Reading, number: int, count: int) -> pa.Table | None:
     """The rows of a destination in memory, in the order in which ``rows_of`` has them; None where they are many."""
     return _in_memory(reading, ROWS, number, count)
@@ -140,10 +147,21 @@ def _incoming(con: duckdb.DuckDBPyConnection, reading: Reading, kind: str, numbe
         with _registered(con, reading, few) as found:
             yield found
         return
-    with _asking(reading, _query(reading, kind, number)) as source:
-        batch = max(1, min(MOST_ROWS, int(FEW_BYTES / max(1.0, reading.row_bytes))))
-        with _registered(con, reading, source.to_arrow_reader(batch)) as found:
-            yield found
+    with _streamed(con, reading, _query(reading, kind, number)) as found:
+        yield found
+
+
+@contextlib.contextmanager
+def _streamed(con: duckdb.DuckDBPyConnection, reading: Reading, query: str) -> Iterator[str]:
+    with (
+        _asking(reading, query) as source,
+        _registered(con, reading, source.to_arrow_reader(_batch(reading))) as found,
+    ):
+        yield found
+
+
+def _batch(reading: Reading) -> int:
+    return max(1, min(MOST_ROWS, int(FEW_BYTES / max(1.0, reading.row_bytes))))
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ from datetime import datetime
 from services.applier.apply import fence
 from services.applier.apply.reading import Counts, Reading
 from services.applier.model.task import Target
+from shared.contracts.layout import TableLayout
 from shared.contracts.messages import CommitPath, ItemKind, Outcome
 from shared.contracts.upkeep import TableWear, UpkeepResult
 from shared.lake.catalog import TableInfo
@@ -27,6 +28,8 @@ class Applied:
     generation: int | None = None
     commit: CommitPath | None = None
     reason: Reason | None = None
+    layout: TableLayout | None = None
+    """What the table has after a seed; None where nothing is declared of it."""
     wear: TableWear | None = None
     upkeep: UpkeepResult | None = None
 

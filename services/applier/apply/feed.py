@@ -22,8 +22,10 @@ from services.applier.apply.source_refusals import behind, expired, require_inse
 from services.applier.apply.unsupported_values import require_carried_names
 from services.applier.model.task import SourceTable, Target
 from shared.contracts.errors import DestinationError, SourceError
+from shared.contracts.layout import SAME
 from shared.contracts.messages import ItemKind, SeedMode
 from shared.contracts.ranges import Range
+from shared.lake.arrangement import Arrangement
 from shared.lake.catalog import Column, TableInfo
 from shared.lake.pool import OpenLake
 from shared.lake.pruning import MOST_BOUND, TEXT, among, comparison, is_harmless, may_prune
@@ -221,6 +223,7 @@ class Feed:
         layout = self._lake.catalog.layout(self._source.schema, self._source.table, through)
         keys = self._routing.key_columns
         reading = Reading(self._con, table, columns, through, only_inserts, keys, layout=layout, times=self._times)
+        reading.arrangement = self._arrangement(targets, through)
         refused = ((number, refusal(target.item, table, through, self._times)) for number, target in targets)
         reading.refused = {number: error for number, error in refused if error is not None}
         ahead = [(number, target.item.through) for number, target in targets if target.item.through > through]
@@ -236,6 +239,13 @@ class Feed:
                 )
         self._require_routed(reading)
         return reading
+
+    def _arrangement(self, targets: Sequence[tuple[int, Target]], through: int) -> Arrangement | None:
+        """How the source is laid out, where a seed is to lay out a destination alike."""
+        layouts = [target.destination.layout for _, target in targets if target.item.kind is ItemKind.SEED]
+        if not any(each is not None and SAME in (each.partitioned_by, each.sorted_by) for each in layouts):
+            return None
+        return self._lake.catalog.arrangement(self._source.schema, self._source.table, through)
 
     def _require_routed(self, reading: Reading) -> None:
         """Raises ``schema_change`` where no destination can be told by the routing column: it may have come later."""

@@ -13,6 +13,7 @@ import duckdb
 
 from services.applier.apply.parcels import Fetched
 from shared.contracts.errors import DestinationError, ViaduckError
+from shared.lake.arrangement import Arrangement
 from shared.lake.catalog import Column, TableInfo
 from shared.lake.engine import release
 from shared.lake.pruning import PLAIN, Layout, comparison, may_prune
@@ -54,6 +55,8 @@ class Reading:
     refused: dict[int, ViaduckError] = field(default_factory=dict)
     times: Mapping[int, datetime] = field(default_factory=dict)
     """When the snapshots were committed that the items name, by the source's own clock; of those still retained."""
+    arrangement: Arrangement | None = None
+    """Of the source, where a destination is to have the same."""
     null_keys: bool = False
     row_bytes: float = 0.0
     """Of a row, on average."""

@@ -73,8 +73,8 @@ def prepare_seed(
     held: int | None,
     *,
     ours: bool,
-) -> None:
-    """Make the table that a seed fills: new (``held`` is None), or emptied of the ``held`` rows.
+) -> bool:
+    """Make the table that a seed fills: new (``held`` is None), or emptied of the ``held`` rows; whether it is new.
 
     ``ours`` says that a cursor vouches for the rows that are there. Raises ``table_not_empty`` and ``table_mismatch``
     rather than replace what Viaduck did not write, unless a reseed was asked for, and ``invalid_destination``.
@@ -84,7 +84,7 @@ def prepare_seed(
     have = None if held is None else columns_of(con, table)
     if have is None:
         create_table(con, alias, destination, wanted)
-        return
+        return True
     if held and not ours and not destination.replace:
         raise DestinationError(
             "table_not_empty",
@@ -98,8 +98,10 @@ def prepare_seed(
         # Emptying a table reads its files, and those of a damaged one are gone (H7): a reseed begins with a new table.
         con.execute(f"DROP TABLE {table}")
         create_table(con, alias, destination, wanted)
-    elif held:
+        return True
+    if held:
         con.execute(f"DELETE FROM {table}").fetchall()
+    return False
 
 
 def _require_names(destination: Destination) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import TypeVar
@@ -20,20 +20,25 @@ from services.applier.apply.cursor_answers import CursorAnswers
 from services.applier.apply.decide import Decision, decide
 from services.applier.apply.destination_lakes import DestinationLakes, roll_back
 from services.applier.apply.direct_commit import DirectApplier
+from services.applier.apply.first_file import insert_first, insert_others
 from services.applier.apply.in_doubt import committed_snapshot
 from services.applier.apply.lake_state import dropped_generation_in, held_rows, stored_cursor
+from services.applier.apply.lay_out import kept, lay_out, require_encrypted
 from services.applier.apply.reading import Reading, key_not_unique
 from services.applier.apply.table_options import reload_options, settle
 from services.applier.apply.unsupported_values import find_nul
 from services.applier.apply.upkeep import Upkeeper
 from services.applier.model.task import Limits, Target
 from shared.contracts.errors import DestinationError, ViaduckError
-from shared.contracts.messages import CommitPath, Outcome
+from shared.contracts.layout import TableLayout
+from shared.contracts.messages import CommitPath, Destination, Outcome
 from shared.contracts.ranges import NOT_SEEDED
+from shared.lake.arrangement import UNARRANGED, Arrangement
 from shared.lake.direct.eligibility import ALWAYS_BY_EXTENSION, Reason
 from shared.lake.direct.lakes import DirectLakes
 from shared.lake.engine import release
 from shared.lake.failure import classify, loses_attachment, misses_file, was_refused
+from shared.lake.layout_keys import Keys, keys_of
 from shared.lake.pool import LakePool, OpenLake
 from shared.lake.pruning import UNBELIEVED, Layout
 from shared.lake.sql import columns as column_list
@@ -205,11 +210,15 @@ class Applier:
         con.execute(NEVER_INLINED)
         if held is not None:
             _require_carried(change, _layout(con, lake, change))
-        table_schema.prepare_seed(con, lake.alias, destination, reading.columns, held, ours=seen is not None)
+        require_encrypted(destination.layout, encrypted=_is_encrypted(lake, destination.layout))
+        keys = keys_of(destination.layout, reading.columns, reading.arrangement)
+        created = table_schema.prepare_seed(con, lake.alias, destination, reading.columns, held, ours=seen is not None)
+        laid_out, first = _lay_out(con, lake, change, keys, created=created)
         deleted = held or 0
-        inserted = self._insert(con, lake, change, reading)
+        inserted = self._insert(con, lake, change, reading, first)
         self._stamp(con, lake, change, token, NOT_SEEDED if seen is None else seen.position, deleted, inserted)
-        return Applied(Outcome.APPLIED, change.through, change.through, deleted, inserted, rows_applied=rows)
+        done = Applied(Outcome.APPLIED, change.through, change.through, deleted, inserted, rows_applied=rows)
+        return replace(done, layout=laid_out)
 
     def _delete(
         self, con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change, reading: Reading, layout: Layout
@@ -246,10 +255,22 @@ class Applier:
         found = con.execute(doubled).fetchall()
         raise key_not_unique(reading.keys, str(found[0][0]) if found else "?", 2, change.through)
 
-    def _insert(self, con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change, reading: Reading) -> int:
+    def _insert(
+        self,
+        con: duckdb.DuckDBPyConnection,
+        lake: OpenLake,
+        change: Change,
+        reading: Reading,
+        first: Sequence[int] = (),
+    ) -> int:
+        """Insert the rows that are not among the ``first`` ones, which are there; returns how many are new in all."""
         if not change.counts.upserts:
             return 0
         table = table_schema.table_path(lake.alias, change.target.destination)
+        if first:
+            inserted = len(first) + insert_others(con, table, reading, change.number, first)
+            require_all(inserted, change.counts.upserts, "rows")
+            return inserted
         names = column_list(tuple(column.name for column in reading.columns))
         with rows_of(con, reading, change.number, change.counts.upserts) as rows:
             inserted = int(con.execute(f"INSERT INTO {table} ({names}) SELECT {names} FROM {rows}").fetchall()[0][0])
@@ -316,7 +337,44 @@ def _layout(con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change) -> L
 
 def _require_carried(change: Change, layout: Layout) -> None:
     """Raises ``value_not_carried`` for a text that a table so partitioned can't hold."""
-    if layout.partitioned and change.reading is not None and change.counts.upserts:
-        refused = find_nul(change.reading, change.number, layout.partitioned)
+    if change.reading is not None:
+        _require_written(change, change.reading, layout.partitioned)
+
+
+def _require_written(change: Change, reading: Reading, partitioned: frozenset[str]) -> None:
+    """The same of columns that it is, or is to be, partitioned by."""
+    if partitioned and change.counts.upserts:
+        refused = find_nul(reading, change.number, partitioned)
         if refused is not None:
             raise refused
+
+
+def _is_encrypted(lake: OpenLake, layout: TableLayout | None) -> bool:
+    return layout is not None and layout.encrypted and lake.catalog.is_encrypted()
+
+
+def _lay_out(
+    con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change, keys: Keys, *, created: bool
+) -> tuple[TableLayout | None, tuple[int, ...]]:
+    """Set the layout of the empty table, unless it was there and has one, which is its owner's or an older one.
+
+    Returns what the table then has, None where nothing is declared, and places of rows that it already holds.
+    """
+    destination, reading = change.target.destination, change.reading
+    there = UNARRANGED if created else _arrangement(lake, destination)
+    if destination.layout is not None and there != UNARRANGED:
+        return kept(destination.layout, keys, there), ()
+    table, first = table_schema.table_path(lake.alias, destination), tuple[int, ...]()
+    if keys[0] and reading is not None:
+        _require_written(change, reading, frozenset(part.column.lower() for part in keys[0]))
+        first = insert_first(con, table, reading, change.number)
+    lay_out(con, table, keys)
+    return destination.layout, first
+
+
+def _arrangement(lake: OpenLake, destination: Destination) -> Arrangement:
+    """How the table is laid out that was there before this transaction."""
+    if destination.layout is None:
+        return UNARRANGED
+    at = lake.catalog.head().snapshot
+    return lake.catalog.arrangement(destination.schema_name, destination.table, at)

@@ -367,6 +367,7 @@ class Run:
                 "upserted": counts.upserts,
                 "inserted": applied.inserted,
                 "rows_applied": applied.rows_applied,
+                "layout": applied.layout,
                 "commit": applied.commit,
                 "commit_reason": applied.reason,
                 "wear": applied.wear,

@@ -59,6 +59,9 @@ def add(
     table: Annotated[str | None, typer.Option(help="Its table.")] = None,
     seed_mode: Annotated[str | None, typer.Option(help="scan, replay or latest.")] = None,
     name: Annotated[str | None, typer.Option(help="Display name.")] = None,
+    partitioned_by: Annotated[str | None, typer.Option(help="Of its table: same, or columns and transforms.")] = None,
+    sorted_by: Annotated[str | None, typer.Option(help="Of its table: same, or columns.")] = None,
+    encrypted: Annotated[bool | None, typer.Option(help="Whether its lake is created encrypted.")] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--property", metavar="NAME=VALUE", help="An S3 setting; may be repeated.")
     ] = None,
@@ -73,6 +76,8 @@ def add(
         routing_value=routing_value, catalog=catalog, catalog_env=catalog_env, schema=schema, name=name,
         metadata_schema=metadata_schema, data_path=data_path, table=table, seed_mode=seed_mode,
     )  # fmt: skip
+    if layout := given(partitioned_by=partitioned_by, sorted_by=sorted_by, encrypted=encrypted):
+        entry["layout"] = layout
     entry["properties"] = dict(_pair(each) for each in set_ or [])
     if dry_run:
         end(destination_actions.validate(call.client, call.pipeline, {"id": destination, **entry}, call.json))

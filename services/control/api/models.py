@@ -19,7 +19,7 @@ from pydantic import (
 
 from services.control.model.declared import OF_A_LAKE, as_put
 from services.control.operations.destination_entry import EXAMPLE as ENTRY
-from services.control.operations.destination_entry import Entry
+from services.control.operations.destination_entry import Entry, EntryLayout
 from services.control.operations.long_operations import Operation
 from services.control.store.audit_log import Entry as TrailEntry
 from services.control.view.destination_status import EXAMPLE, PipelineStatus, Status, View, status
@@ -87,6 +87,7 @@ DETAIL: dict[str, Any] = {
         "properties": {"s3_region": "eu-central-1"}, "from_file": False, "from_defaults": False,
     },
     "schema": "main", "table": "events", "seed_mode": "scan", "rewound_to": 12,
+    "layout": {"partitioned_by": "year(ts)"},
 }  # fmt: skip
 """A destination, for OpenAPI, where FastAPI leaves out whatever is null."""
 
@@ -113,6 +114,8 @@ class Detail(Status):
     schema_name: str = Field(serialization_alias="schema")
     table: str
     seed_mode: SeedMode
+    layout: EntryLayout = EntryLayout()
+    """As it was put; what is left out is as the pipeline says."""
     upkeep: UpkeepOverride | None = None
     """As it was put: what of the pipeline's upkeep is otherwise for this one."""
     rewound_to: int | None
@@ -134,6 +137,7 @@ class EntryShown(BaseModel):
     table: str | None = None
     properties: dict[str, str | bool | int | float] = {}
     seed_mode: str | None = None
+    layout: EntryLayout = EntryLayout()
     upkeep: UpkeepOverride | None = None
 
 
@@ -155,6 +159,7 @@ def detail(view: View, destination: str) -> Detail:
         schema_name=declared.schema_name,
         table=declared.table,
         seed_mode=declared.seed_mode,
+        layout=EntryLayout.model_validate(put.get("layout", {})),
         upkeep=declared.upkeep,
         rewound_to=held.seed_at,
     )

@@ -14,8 +14,8 @@ Changes: TypeAlias = dict[str, tuple[Any, Any]]
 
 _DECLARED = TypeAdapter(Declared)
 
-HIDDEN = frozenset({"identity", "written"})
-"""A digest without meaning for a reader; and fields that repeat what others say."""
+HIDDEN = frozenset({"identity", "written", "laid_out"})
+"""A digest without meaning for a reader; and fields that repeat what others say, or what an earlier entry said."""
 
 
 def deed(before: Registered | None, after: Registered) -> str:

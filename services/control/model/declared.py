@@ -19,6 +19,7 @@ from shared.config.model import Config, Routing
 from shared.config.path_overlap import Claim, claim_of
 from shared.config.upkeep_rules import override_of
 from shared.contracts.errors import ViaduckError
+from shared.contracts.layout import NO_LAYOUT
 from shared.contracts.messages import LakeRef
 
 OF_A_LAKE = ("catalog", "catalog_env", "postgres_uri_env", "metadata_schema", "data_path")
@@ -53,6 +54,7 @@ def declarations(
             seed_mode=each.seed_mode or config.routing.seed_mode,
             slice_of=slice_of,
             name=each.name,
+            layout=each.layout.over(config.table_layout),
             upkeep=override_of(each),
         )
         for each in config.destinations
@@ -101,5 +103,6 @@ def _as_read(declared: Declared) -> dict[str, Any]:
         "table": declared.table,
         **({"properties": dict(lake.properties)} if lake.properties else {}),
         "seed_mode": declared.seed_mode.value,
+        **({"layout": declared.layout.model_dump()} if declared.layout != NO_LAYOUT else {}),
         **({} if declared.upkeep is None else {"upkeep": declared.upkeep.model_dump(exclude_none=True)}),
     }

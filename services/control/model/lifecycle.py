@@ -32,6 +32,7 @@ from typing import Any, Literal
 
 from shared.config.path_overlap import Claim, claim_of, table_names
 from shared.contracts.errors import Error
+from shared.contracts.layout import NO_LAYOUT, TableLayout
 from shared.contracts.messages import (
     ADOPTABLE,
     DesiredState,
@@ -69,6 +70,10 @@ class Declared:
     name: str = ""
     written: Mapping[str, Any] | None = field(default=None, hash=False)
     """The entry as it was put over REST, so that a client can change it; it decides nothing."""
+    layout: TableLayout = NO_LAYOUT
+    laid_out: TableLayout | None = field(default=None, compare=False)
+    """The layout that the table of the present life has, as far as control knows. The registry keeps it here; no
+    declaration holds it. None means ``layout``."""
     upkeep: UpkeepOverride | None = None
     """What of the pipeline's upkeep is otherwise for this one."""
 
@@ -96,6 +101,16 @@ class Declared:
     def claim(self) -> Claim | None:
         """Where its lake's files go, as far as it says."""
         return claim_of(self.id, self.identity or _address(self.lake), self.lake)
+
+    @property
+    def next_layout(self) -> TableLayout | None:
+        """The layout that holds from the next reseed on, where that is another one than the table has."""
+        return None if self.laid_out in (None, self.layout) else self.layout
+
+    @property
+    def says_layout(self) -> bool:
+        """Whether anything was said of its layout in its present life."""
+        return self.layout != NO_LAYOUT or self.next_layout is not None
 
     def same_content(self, other: Declared) -> bool:
         """Whether a position in one says something about the other."""
@@ -159,6 +174,7 @@ class Registered:
             schema_name=declared.schema_name,
             table=declared.table,
             seed_mode=declared.seed_mode,
+            layout=declared.layout if declared.says_layout else None,
             replace=self.replace,
             revision=self.revision.id,
             seed_at=self.seed_at,
@@ -193,7 +209,7 @@ def declare(
             replace=False,
             seed_at=None,
         )
-    declared = _still_known(declared, held.declared)
+    declared = replace(_still_known(declared, held.declared), laid_out=_laid_out(declared, held.declared))
     if declared == held.declared and by == held.managed_by and not touched:
         return held
     return replace(held, declared=declared, revision=revision, managed_by=by)
@@ -263,7 +279,10 @@ def restart(held: Registered, revision: Revision) -> Registered:
 
 def reseed(held: Registered, revision: Revision) -> Registered:
     """A new life that replaces whatever the table holds. TLA: ``Reseed``, ``NextLife``."""
-    return replace(held, generation=held.generation + 1, replace=True, seed_at=None, revision=revision)
+    declared = replace(held.declared, laid_out=None)
+    return replace(
+        held, declared=declared, generation=held.generation + 1, replace=True, seed_at=None, revision=revision
+    )
 
 
 def rewind(held: Registered, to: int, revision: Revision) -> Registered:
@@ -319,11 +338,28 @@ def answer(held: Registered, progress: Progress, on_gap: OnGap, revision: Revisi
         return adopt(held, progress.generation, revision)
     if held.removing:
         return remove(held, revision) if _is_dropped(held, progress) else held
+    if (told := _laid_out_by(held, progress)) is not None:
+        return told
     if progress.outcome is not Outcome.PARKED or progress.error is None or progress.generation != held.generation:
         return held
     damaged = progress.error.type == "destination_damaged"
     gap = on_gap == "reseed" and progress.error.type in RESEED_ON_GAP
     return reseed(held, revision) if damaged or gap else held
+
+
+def _laid_out(declared: Declared, before: Declared) -> TableLayout | None:
+    """What the table goes on to have where the declaration changes: a life keeps the layout that it began with."""
+    had = before.laid_out or before.layout
+    return None if had == declared.layout else had
+
+
+def _laid_out_by(held: Registered, progress: Progress) -> Registered | None:
+    """With the layout that its table had after the seed of its present life; None where that is known."""
+    layout, declared = progress.layout, held.declared
+    if layout is None or progress.generation != held.generation or layout == (declared.laid_out or declared.layout):
+        return None
+    laid_out = None if layout == declared.layout else layout
+    return replace(held, declared=replace(declared, laid_out=laid_out))
 
 
 def _is_dropped(held: Registered, progress: Progress) -> bool:

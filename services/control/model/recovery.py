@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from services.control.model.lifecycle import Declared, Registered, Revision
 from shared.contracts.latest import Latest
+from shared.contracts.layout import NO_LAYOUT
 from shared.contracts.messages import ADOPTABLE, Destination, LakeRef, Progress, SeedMode
 
 NOT_KEPT = (
@@ -119,6 +120,7 @@ def _declared(said: Destination, slice_of: str, identity: str | None) -> Declare
         table=said.table,
         seed_mode=said.seed_mode,
         slice_of=slice_of,
+        layout=said.layout or NO_LAYOUT,
         upkeep=said.upkeep,
     )
 

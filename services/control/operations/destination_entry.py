@@ -19,11 +19,12 @@ from services.control.model.lifecycle import Declared, Refused, Registered
 from services.control.model.problems import FieldError, InvalidEntry
 from services.control.operations.preflight import Finding, Probe
 from services.control.operations.reconciler import Reconciler
+from shared.config import table_layout
 from shared.config.catalogs import SQLITE, CatalogRefused, has_password, parse_catalog
 from shared.config.config_errors import UNWRITABLE, Mistakes
 from shared.config.declared import Lakes, entry_lake
 from shared.config.lake_rules import ConfigContext, check_lake, section_of, text_of
-from shared.config.model import Config
+from shared.config.model import Config, OwnLayout
 from shared.config.path_overlap import THE_SOURCES, table_names
 from shared.config.secrets import SECRET_PROPERTIES
 from shared.config.upkeep_rules import faults, least_age_s
@@ -53,6 +54,16 @@ EXAMPLE: dict[str, Any] = {
 }
 
 
+class EntryLayout(BaseModel):
+    """How its table is laid out; what is left out is as the pipeline says."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    partitioned_by: Annotated[str, Field(max_length=table_layout.LONGEST)] | None = None
+    sorted_by: Annotated[str, Field(max_length=table_layout.LONGEST)] | None = None
+    encrypted: bool | None = None
+
+
 class Entry(BaseModel):
     """The keys of a `destinations` entry of the configuration file (docs/reference/configuration.md)."""
 
@@ -70,6 +81,7 @@ class Entry(BaseModel):
     table: Annotated[str, Field(max_length=200, min_length=1)] | None = None
     properties: dict[Short, Value] = Field(default={}, max_length=50, repr=False)
     seed_mode: str | None = Field(default=None, pattern="^(scan|cdc_replay|replay|latest)$")
+    layout: EntryLayout = EntryLayout()
     upkeep: UpkeepOverride | None = None
 
 
@@ -91,6 +103,7 @@ def declare_entry(destination: str, entry: Entry, routing_value: str, lakes: Lak
     section, config = _section(entry), lakes.config
     wrong = [
         *_misnamed(destination, entry),
+        *(FieldError(f"layout.{key}", said) for key, said in table_layout.faults(entry.layout.model_dump())),
         *_upkeep_faults(entry, config),
         *(unquotable := [*_unwritable(entry), *secret(section, config.path.parent)]),
     ]
@@ -109,6 +122,7 @@ def declare_entry(destination: str, entry: Entry, routing_value: str, lakes: Lak
         seed_mode=_seed_mode(entry, config),
         slice_of=slice_name(config.routing),
         name=entry.name,
+        layout=OwnLayout.model_validate(entry.layout.model_dump()).over(config.table_layout),
         written=entry.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"id"}),
         upkeep=entry.upkeep,
     )

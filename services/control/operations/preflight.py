@@ -23,6 +23,7 @@ from shared.lake.attach import is_beside, undeclared
 from shared.lake.catalog import CatalogReader, Column
 from shared.lake.cursor import SCHEMA, cursor_name
 from shared.lake.failure import LakeAbsent
+from shared.lake.layout_keys import keys_of
 
 NAMES = ("catalog", "table", "data_path")
 
@@ -76,7 +77,14 @@ class Probe:
             said = f"not checked: {error.message}" if unknown else error.message
             return [Finding("catalog", None if unknown else False, said, error.hint, error.type)]
         with looking():
-            return list(self._look(declared, lake))
+            return [*self._misfits(declared), *self._look(declared, lake)]
+
+    def _misfits(self, declared: Declared) -> Iterator[Finding]:
+        """A layout that the source's columns do not allow. How the source is laid out itself is not looked at."""
+        try:
+            keys_of(declared.layout, self._columns, None)
+        except ViaduckError as error:
+            yield Finding("layout", False, error.message, error.hint, error.type)
 
     def is_foreign(self, declared: Declared) -> bool:
         """Whether a lake is there already in which a destination has no cursor. Raises ``ViaduckError``."""
@@ -93,7 +101,7 @@ class Probe:
         try:
             with closing(CatalogReader(lake)) as catalog:
                 head = catalog.head().snapshot
-                yield Finding("catalog", True, f"holds a lake at snapshot {head}")
+                yield _encrypted(declared, catalog) or Finding("catalog", True, f"holds a lake at snapshot {head}")
                 yield self._table(declared, catalog, head)
                 told = catalog.data_path()
                 if data_path is None and lake.untrusted and not is_beside(told, lake):
@@ -152,6 +160,15 @@ class Probe:
             hint = "check bucket, keys, endpoint, region and rights (put and delete)"
             return Finding("data_path", False, str(refused), hint, "storage_refused")
         return Finding("data_path", True, "a probe was written and removed")
+
+
+def _encrypted(declared: Declared, catalog: CatalogReader) -> Finding | None:
+    """A lake that is to be encrypted, and was not created so."""
+    if not declared.layout.encrypted or catalog.is_encrypted():
+        return None
+    said = "holds a lake that was created without encryption, which can't be changed"
+    hint = "name a catalog that holds no lake yet, or set layout.encrypted: false"
+    return Finding("catalog", False, said, hint, "invalid_destination")
 
 
 def _written(check: str, folder: Path, said: str) -> Finding:

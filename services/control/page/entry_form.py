@@ -16,7 +16,8 @@ from shared.config.catalogs import CatalogRefused, has_password, parse_catalog
 from shared.config.secrets import scrub
 
 FIRST = ("id", "routing_value", "catalog_env", "catalog", "data_path", "seed_mode")
-MORE = ("name", "postgres_uri_env", "metadata_schema", "schema", "table", "properties")
+MORE = ("name", "postgres_uri_env", "metadata_schema", "schema", "table", "properties", "layout")
+LINES = ("properties", "layout")
 """What most destinations do without."""
 FIELDS = (*FIRST, *MORE)
 
@@ -73,9 +74,9 @@ class Filled:
 
 def filled_with(entry: Mapping[str, Any], version: int) -> Filled:
     """The form for a change of what was put."""
-    values = {name: _text(entry[name]) for name in FIELDS if name in entry and name != "properties"}
-    lines = [f"{name} = {_text(value)}" for name, value in entry.get("properties", {}).items()]
-    return Filled({**values, "properties": "\n".join(lines)}, version=version)
+    values = {name: _text(entry[name]) for name in FIELDS if name in entry and name not in LINES}
+    lines = {name: _lines_of(entry.get(name) or {}) for name in LINES}
+    return Filled({**values, **lines}, version=version)
 
 
 def written_in(fields: Mapping[str, str]) -> dict[str, str]:
@@ -85,21 +86,27 @@ def written_in(fields: Mapping[str, str]) -> dict[str, str]:
 
 def entry_of(given: Mapping[str, str]) -> Entry:
     """Raises ``ValidationError``, and ``Problem`` for lines that are no settings."""
-    plain: dict[str, Any] = {name: text for name, text in given.items() if name != "properties"}
-    if "properties" in given:
-        plain["properties"] = _properties(given["properties"])
+    plain: dict[str, Any] = {name: text for name, text in given.items() if name not in LINES}
+    plain |= {name: _settings(name, given[name]) for name in LINES if name in given}
     return Entry.model_validate({"id": "", "routing_value": "", **plain})
 
 
 def invalid(error: ValidationError) -> Problem:
     fields = [
-        FieldProblem(path=str(each["loc"][0]), message=f"must be {ID_RULE}" if each["loc"][0] == "id" else each["msg"])
+        FieldProblem(
+            path=".".join(map(str, each["loc"])),
+            message=f"must be {ID_RULE}" if each["loc"][0] == "id" else each["msg"],
+        )
         for each in error.errors(include_url=False, include_input=False)
     ]
     return Problem("invalid", said(fields), fields=fields)
 
 
-def _properties(text: str) -> dict[str, str]:
+def _lines_of(settings: Mapping[str, Any]) -> str:
+    return "\n".join(f"{name} = {_text(value)}" for name, value in settings.items() if value is not None)
+
+
+def _settings(field: str, text: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         name, sign, value = line.partition("=")
@@ -107,14 +114,14 @@ def _properties(text: str) -> dict[str, str]:
             continue
         if not sign or not name.strip() or name.strip() in found:
             why = "has a name that has its own field above" if sign and name.strip() else "is not name = value"
-            fields = [FieldProblem(path="properties", message=f"line {number} {why}")]
+            fields = [FieldProblem(path=field, message=f"line {number} {why}")]
             raise Problem("invalid", said(fields), fields=fields)
         found[name.strip()] = value.strip()
     return found
 
 
 def _field_of(path: str) -> str:
-    return "properties" if path.startswith("properties.") else path
+    return next((name for name in LINES if path.startswith(f"{name}.")), path)
 
 
 def _text(value: object) -> str:

@@ -50,6 +50,7 @@ EXAMPLE: dict[str, Any] = {
     "id": "quacksworth-lake", "pipeline": "events", "routing_value": "quacksworth", "state": "parked", "generation": 1,
     "position": 15, "known_through": 15, "source_snapshot": 17, "lag_snapshots": 2, "lag_seconds": 4.5,
     "rows_applied": 1200, "last_applied_at": "2026-01-01T00:00:00Z", "managed_by": "api",
+    "notice": "another layout is declared and holds from the next reseed on: partitioned by year(ts)",
     "error": {
         "type": "access_denied", "message": "the catalog refused the login", "hint": "check the role and its password",
         "retryable": False, "since": "2026-01-01T00:00:05Z", "attempts": 3, "next_try_at": None,
@@ -81,6 +82,8 @@ class Status(BaseModel):
     rows_applied: int
     last_applied_at: datetime | None
     managed_by: Literal["file", "api"]
+    notice: str | None = None
+    """What is declared of it and does not hold yet, and the action after which it does; work goes on regardless."""
     error: Error | None
 
 
@@ -211,6 +214,7 @@ def status(view: View, destination: str) -> Status:
         rows_applied=0 if seen is None or seen.rows_applied is None else seen.rows_applied,
         last_applied_at=None if seen is None else seen.last_applied_at,
         managed_by=held.managed_by,
+        notice=_notice(held),
         error=_error(seen, held, None if trusted is None else trusted.report.lagging.get(destination)),
     )
 
@@ -345,6 +349,11 @@ def _error(seen: Seen | None, held: Registered, lagging: Lagging | None) -> Erro
     return Error(
         **complaint.model_dump(), since=seen.since, attempts=attempts, next_try_at=_next_try_at(seen, held, lagging)
     )
+
+
+def _notice(held: Registered) -> str | None:
+    wanted = held.declared.next_layout
+    return None if wanted is None else f"another layout is declared and holds from the next reseed on: {wanted.text}"
 
 
 def _next_try_at(seen: Seen, held: Registered, lagging: Lagging | None) -> datetime | None:

@@ -88,6 +88,18 @@ def test_a_destination_is_added_switched_shown_and_removed(terminal: Terminal) -
     assert terminal.json("destination", "list") == []
 
 
+def test_a_layout_is_given_by_options(terminal: Terminal) -> None:
+    layout = ("--partitioned-by", "year(ts)", "--sorted-by", "event_id DESC")
+    (added,) = add(terminal, "a", *layout, "--encrypted", "--no-check")
+    assert added["layout"] == {"partitioned_by": "year(ts)", "sorted_by": "event_id DESC", "encrypted": True}
+    (plain,) = add(terminal, "b", "--no-encrypted", "--no-check")
+    assert plain["layout"] == {"partitioned_by": None, "sorted_by": None, "encrypted": False}
+    refused = terminal.fails("destination", "add", "c", "--routing-value", "x", "--catalog", "sqlite:lakes/c.sqlite",
+                             "--partitioned-by", "bucket(4, event_id)", "--no-check")  # fmt: skip
+    assert "layout.partitioned_by" in str(refused)
+    assert "bucket()" in str(refused)
+
+
 def test_what_control_refuses_is_said_in_its_words(terminal: Terminal) -> None:
     refused = terminal.fails("destination", "add", "a", "--routing-value", "x", "--catalog", "postgresql://u:s3cret@h")
     assert isinstance(refused, Rejected)

@@ -18,6 +18,10 @@ from hypothesis import strategies as st
 from services.control.store.idempotency_store import KEPT_FOR_S, MOST, MOST_BYTES, Answers, Kept
 from services.control.web.idempotency import NAME
 from services.control.web.json_bodies import FIRST_LOOK, members, strictly
+from shared.config.catalogs import ResolvedLake
+from shared.contracts.layout import TableLayout
+from shared.lake.attach import attach
+from shared.lake.engine import connect
 from shared.runtime.version import REVISION, build_version, version
 from tests.fast.control.live_server import served
 from tests.fast.control.rig import V1, ControlRig, D, entry
@@ -102,6 +106,70 @@ def test_an_entry_is_served_as_it_was_put_key_by_key(rig: ControlRig) -> None:
     body = {**shown.json(), "name": "renamed"}
     changed = rig.http.put(f"{D}/new?check=false", body, {"If-Match": shown.headers["ETag"]})
     assert (changed.status_code, rig.http.get(f"{D}/new/entry").json()) == (200, body)
+
+
+def test_a_changed_layout_is_noticed_until_a_reseed(rig: ControlRig) -> None:
+    layout = {"partitioned_by": "year(ts)", "encrypted": False}
+    changed = rig.http.put(f"{D}/a?check=false", entry("a", layout=layout))
+    assert (changed.status_code, changed.json()["layout"]) == (200, {**layout, "sorted_by": None})
+    assert changed.json()["generation"] == 1
+    assert changed.json()["notice"].endswith("from the next reseed on: partitioned by year(ts)")
+    told = rig.published("a")
+    assert told is not None
+    assert told.layout == TableLayout(partitioned_by="year(ts)")
+    rig.http.post(f"{D}/a:reseed")
+    assert rig.http.get(f"{D}/a").json()["notice"] is None
+
+
+@pytest.mark.parametrize(
+    ("layout", "path"),
+    [
+        ({"partitioned_by": "bucket(2, event_id)"}, "layout.partitioned_by"),
+        ({"partitioned_by": "x; DROP TABLE t"}, "layout.partitioned_by"),
+        ({"sorted_by": "lower(company)"}, "layout.sorted_by"),
+        ({"sorted_by": 7}, "layout.sorted_by"),
+        ({"sorted_by": "x" * 2_001}, "layout.sorted_by"),
+        ({"encrypted": "perhaps"}, "layout.encrypted"),
+        ({"order": "x"}, "layout.order"),
+        ("year(ts)", "layout"),
+    ],
+)
+def test_a_layout_that_is_none_is_refused_by_its_path(rig: ControlRig, layout: object, path: str) -> None:
+    refused = rig.http.put(f"{D}/new?check=false", entry("new", layout=layout))
+    assert (refused.status_code, kind(refused)) == (422, "invalid")
+    assert [each["path"] for each in refused.json()["fields"]] == [path]
+
+
+@pytest.mark.parametrize(
+    ("layout", "said"),
+    [
+        ({"partitioned_by": "year(company)"}, "company is VARCHAR, which has no year"),
+        ({"partitioned_by": "gone"}, "layout.partitioned_by: the source has no column 'gone'"),
+        ({"sorted_by": "gone"}, "layout.sorted_by: the source has no column 'gone'"),
+        ({"partitioned_by": "COMPANY", "sorted_by": "company DESC"}, None),
+        ({"partitioned_by": "same", "sorted_by": "same"}, None),
+    ],
+)
+def test_a_layout_is_held_against_the_source_before_a_destination_is_put(
+    rig: ControlRig, layout: dict[str, str], said: str | None
+) -> None:
+    findings = rig.http.post(f"{D}:validate", entry("new", id="new", layout=layout)).json()["checks"]
+    found = [each for each in findings if each["check"] == "layout"]
+    assert [(each["ok"], each["type"], said in each["message"]) for each in found if said] == (
+        [(False, "invalid_destination", True)] if said else []
+    )
+    assert bool(found) == (said is not None)
+    refused = rig.http.put(f"{D}/new", entry("new", layout=layout))
+    assert (refused.status_code == 422) == (said is not None)
+
+
+def test_a_lake_that_was_made_plain_is_not_taken_where_an_encrypted_one_is_asked_for(rig: ControlRig) -> None:
+    with connect() as con:
+        attach(con, "lake", ResolvedLake(f"sqlite:{rig.folder}/lakes/new.sqlite"), read_only=False, create=True)
+    refused = rig.http.put(f"{D}/new", entry("new", layout={"encrypted": True}))
+    assert (refused.status_code, kind(refused)) == (422, "check_failed")
+    assert "created without encryption" in refused.text
+    assert rig.http.put(f"{D}/new", entry("new", layout={"encrypted": False})).status_code == 201
 
 
 def test_the_entry_survives_a_restart_and_the_trail_does_not_repeat_it(rig: ControlRig) -> None:

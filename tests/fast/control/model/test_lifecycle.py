@@ -23,7 +23,17 @@ from services.control.model.lifecycle import (
 )
 from services.control.model.reconciliation import reconcile
 from shared.contracts.errors import POLICY, ConfigError
-from shared.contracts.messages import ADOPTABLE, MAX_GENERATION, DesiredState, LakeRef, Outcome, Progress, SeedMode
+from shared.contracts.layout import NO_LAYOUT, TableLayout
+from shared.contracts.messages import (
+    ADOPTABLE,
+    MAX_GENERATION,
+    DesiredState,
+    ItemKind,
+    LakeRef,
+    Outcome,
+    Progress,
+    SeedMode,
+)
 from tests.fast.control.examples import by_id, declared, problem, progress, registered, revision
 
 NEW = revision("2", 60)
@@ -80,6 +90,7 @@ SAME_CONTENT: list[dict[str, Any]] = [
     {"lake": LakeRef(catalog_env="NEW_NAME_OF_THE_SAME_LAKE")},
     {"lake": declared().lake.model_copy(update={"data_path": "s3://elsewhere"})},
     {"lake": declared().lake.model_copy(update={"properties": {"s3_region": "eu"}})},
+    {"layout": TableLayout(partitioned_by="year(ts)", encrypted=True)},
 ]
 
 
@@ -259,3 +270,59 @@ def _after(held: dict[str, Registered], event: Any, on_gap: OnGap, name: str) ->
 def test_a_file_that_did_not_change_writes_nothing(file: list[Declared]) -> None:
     held = by_id(reconcile({}, file, revision("1")))
     assert reconcile(held, file, revision("2")) == ()
+
+
+# -- layouts ----------------------------------------------------------------------------------------------------------
+
+BY_YEAR, BY_ID = TableLayout(partitioned_by="year(ts)"), TableLayout(sorted_by="id")
+
+
+def layouts(held: Registered) -> tuple[TableLayout | None, TableLayout | None]:
+    """What control believes that the table has where that is not what is declared, and what it tells appliers."""
+    return held.declared.laid_out, held.message("events").layout
+
+
+def test_a_layout_is_told_to_appliers_once_something_is_said_of_it() -> None:
+    assert layouts(registered()) == (None, None)
+    assert layouts(registered(declared=declared(layout=BY_YEAR))) == (None, BY_YEAR)
+
+
+def test_another_layout_is_no_new_life_and_holds_from_the_next_reseed_on() -> None:
+    held = declare(registered(), declared(layout=BY_YEAR), "file", NEW)
+    assert (held.generation, held.revision, held.declared.next_layout) == (1, NEW, BY_YEAR)
+    assert layouts(held) == (NO_LAYOUT, BY_YEAR)
+    again = declare(held, declared(layout=BY_YEAR), "file", revision("3"))
+    assert again is held
+    assert rewind(held, 3, NEW).declared.next_layout == BY_YEAR
+    assert reseed(held, NEW).declared.next_layout is None
+
+
+def test_a_layout_that_is_taken_back_leaves_nothing_to_do() -> None:
+    held = declare(registered(declared=declared(layout=BY_YEAR)), declared(layout=BY_ID), "file", NEW)
+    assert layouts(held) == (BY_YEAR, BY_ID)
+    back = declare(held, declared(layout=BY_YEAR), "file", revision("3"))
+    assert (layouts(back), back.declared.next_layout) == ((None, BY_YEAR), None)
+    none = declare(back, declared(), "file", revision("4"))
+    assert layouts(none) == (BY_YEAR, NO_LAYOUT), "an applier that reseeds must hear that no layout is wanted any more"
+
+
+def test_other_content_begins_with_the_declared_layout() -> None:
+    held = declare(registered(declared=declared(layout=BY_YEAR)), declared(layout=BY_ID), "file", NEW)
+    after = declare(held, declared(layout=BY_ID, table="another"), "file", revision("3"))
+    assert after.declared.next_layout is None
+
+
+def test_a_table_that_kept_its_layout_says_so() -> None:
+    held = registered(declared=declared(layout=BY_YEAR))
+    kept = answer(held, progress(kind=ItemKind.SEED, layout=BY_ID), "park", NEW)
+    assert (kept.declared.next_layout, kept.revision) == (BY_YEAR, held.revision)
+    assert answer(kept, progress(kind=ItemKind.SEED, layout=BY_ID), "park", NEW) is kept
+    assert answer(kept, progress(kind=ItemKind.SEED, layout=BY_YEAR), "park", NEW).declared.next_layout is None
+
+
+def test_a_seed_of_a_layout_that_was_changed_meanwhile_holds_until_the_next() -> None:
+    """Control believed that the seed would still find the new one, or the other way round."""
+    held = declare(registered(generation=2), declared(layout=BY_YEAR), "file", NEW)
+    seeded = answer(held, progress(kind=ItemKind.SEED, generation=2, layout=BY_YEAR), "park", NEW)
+    assert seeded.declared.next_layout is None
+    assert answer(held, progress(kind=ItemKind.SEED, generation=1, layout=BY_YEAR), "park", NEW) is held

@@ -13,6 +13,7 @@ import pytest
 from services.control.store.proposals import Proposals
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.errors import DependencyError
+from shared.contracts.layout import TableLayout
 from shared.contracts.messages import LakeRef
 from shared.contracts.reports import Offer, Offered
 from shared.lake.attach import attach
@@ -285,6 +286,15 @@ def test_a_template_for_one_lake_differs_by_table(open_rig: Open) -> None:
     assert ids(rig) == {"a", "b"}
     both = [rig.published(name) for name in ("a", "b")]
     assert [each.table for each in both if each] == ["a", "b"]
+
+
+def test_what_appears_has_the_layout_of_the_template_over_that_of_the_pipeline(open_rig: Open) -> None:
+    template = {**TEMPLATE, "layout": {"sorted_by": "", "encrypted": True}}
+    rig = open_rig(template=template, sections={"layout": {"partitioned_by": "company", "sorted_by": "id"}})
+    rig.offered(acme=3)
+    published = rig.published("acme-lake")
+    assert published is not None
+    assert published.layout == TableLayout(partitioned_by="company", encrypted=True)
 
 
 def test_names_that_postgres_would_cut_are_not_made(open_rig: Open) -> None:

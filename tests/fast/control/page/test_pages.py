@@ -283,6 +283,27 @@ def test_properties_that_are_no_settings_are_told_at_their_field(rig: ControlRig
     assert "line" in refused.split('id="add-properties-fault">')[1].split("</span>")[0]
 
 
+def test_a_layout_is_edited_as_it_was_put_and_its_faults_are_told_at_its_field(rig: ControlRig) -> None:
+    rig.add("a", layout={"partitioned_by": 'year("Day")', "encrypted": True})
+    form = rig.http.get("/destinations/a/edit").text
+    assert "partitioned_by = year(&#34;Day&#34;)\nencrypted = true</textarea>" in form
+    fields = {"routing_value": "value of a", "catalog": "sqlite:lakes/a.sqlite", "version": shown_version(rig)}
+    for lines, said in (
+        ("sorted_by = lower(company)", "is no list"),
+        ("encrypted = perhaps", "valid boolean"),
+        ("ordered_by = company", "Extra inputs"),
+        ("sorted_by", "line 1 is not name = value"),
+    ):
+        refused = send(rig, "/destinations/a/edit", {**fields, "layout": lines}).text
+        assert said in refused.split('id="add-layout-fault">')[1].split("</span>")[0], lines
+    sent = send(rig, "/destinations/a/edit", {**fields, "layout": "sorted_by = company DESC\nencrypted = true"})
+    assert sent.status_code == 303, sent.text
+    assert rig.http.get(f"{D}/a/entry").json()["layout"] == {"sorted_by": "company DESC", "encrypted": True}
+    shown = rig.http.get("/destinations/a").text
+    assert "sorted by company DESC; encrypted" in shown
+    assert "another layout is declared and holds from the next reseed on" in shown
+
+
 # -- many at once -----------------------------------------------------------------------------------------------------
 
 

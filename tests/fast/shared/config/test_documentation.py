@@ -31,6 +31,11 @@ IN_WORDS = {
     "destinations[].table": "the source's table",
     "destinations[].seed_mode": "the pipeline's",
     "template.table": "the source's table",
+    **{
+        f"{section}.layout.{key}": "the pipeline's"
+        for section in ("destinations[]", "template")
+        for key in ("partitioned_by", "sorted_by", "encrypted")
+    },
     "upkeep.compact_after_applies": "that of `reader.upkeep_after_applies`",
     "template.seed_mode": "the pipeline's",
 }
