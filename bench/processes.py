@@ -105,10 +105,6 @@ class Peaks:
         self._ended.set()
         self._thread.join()
 
-    @property
-    def largest_mb(self) -> float:
-        return max(self.mb.values())
-
     def _watch(self) -> None:
         self._look()
         while not self._ended.wait(LOOK_EVERY_S):

@@ -14,8 +14,7 @@ from services.applier.model.task import UpkeepTask
 from shared.config.catalogs import ResolvedLake
 from shared.config.declared import Lakes
 from shared.config.model import PLACEHOLDER, Config
-from shared.config.path_overlap import Claim, Path, claim_of
-from shared.config.table_names import table_names
+from shared.config.path_overlap import Claim, Path, claim_of, table_names
 from shared.config.upkeep_rules import Policy, policy_of
 from shared.contracts.errors import ViaduckError
 from shared.contracts.messages import Destination, LakeRef, WorkItem

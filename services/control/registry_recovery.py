@@ -172,7 +172,7 @@ def _copied(copies: PipelineFiles, name: str) -> PipelineDocument | None:
 def _read(pipeline: str, settings: KafkaSettings, client: str) -> Memory:
     memory, topics = Memory(pipeline), Topics(settings.prefix)
     follower = Follower(settings, f"{client}-rebuild", [topics.destinations, topics.progress])
-    follower.start(lambda record: _note(memory, topics, record), lambda _: None)
+    follower.start(lambda record: note_record(memory, topics, record), lambda _: None)
     try:
         if not follower.caught_up.wait(READ_WITHIN_S):
             hint = "the registry is empty; what was registered before has to be read from the topics first"
@@ -192,7 +192,7 @@ def _note_destination(memory: Memory, name: str, record: Record) -> None:
         memory.note_destination(said)
 
 
-def _note(memory: Memory, topics: Topics, record: Record) -> None:
+def note_record(memory: Memory, topics: Topics, record: Record) -> None:
     """What can't be read is dead-lettered by those who follow the topics for good."""
     pipeline, _, name = (record.key or "").partition("/")
     if pipeline != memory.pipeline or not name:

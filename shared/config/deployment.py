@@ -23,10 +23,9 @@ from shared.config.lake_rules import ConfigContext
 from shared.config.limits import limits_of, own_variables
 from shared.config.loading import Loaded, load_file
 from shared.config.model import Config, Section
-from shared.config.path_overlap import Claim, Paths, claim_of
+from shared.config.path_overlap import ONE_TABLE_EACH, Claim, Paths, claim_of, table_names
 from shared.config.pipeline_files import Fingerprint, PipelineFiles
 from shared.config.rules import check_common
-from shared.config.table_names import ADVICE, table_names
 from shared.config.template_rules import filled
 from shared.contracts.errors import ConfigError
 from shared.contracts.messages import LakeRef
@@ -143,6 +142,11 @@ class Deployment:
 
     def _reserved(self) -> frozenset[str]:
         return frozenset(name for config in self.declared for name in own_variables(config))
+
+
+def same_but_destinations(old: Config, new: Config) -> bool:
+    """Whether a pipeline is what it was, as far as its processes read of the file."""
+    return new.model_copy(update={"destinations": old.destinations}) == old
 
 
 def load_all(
@@ -322,7 +326,7 @@ class _Taken:
         for each in places:
             if each.table in self.tables:
                 before, there = self.tables[each.table]
-                yield f"{each.where}.table: lake and table are those of {there} in {before} too; {ADVICE}"
+                yield f"{each.where}.table: lake and table are those of {there} in {before} too; {ONE_TABLE_EACH}"
             if each.claim is not None and (said := self.paths.clash(each.claim)) is not None:
                 yield f"{each.where}.data_path: {said}"
 

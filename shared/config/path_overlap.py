@@ -1,6 +1,8 @@
-"""Two lakes must not keep their files in one place, nor one within the other's: each takes what it finds for its own.
+"""What two entries must not share: a table of a lake, and the place where two lakes keep their files.
 
-As many destinations as like may be in one lake. Values in, values out.
+Nor may one lake's place lie within the other's: each takes what it finds for its own. As many destinations as like may
+be in one lake. The entries of a file, those of two files, and destinations over REST are compared by this. Values in,
+values out.
 """
 
 from __future__ import annotations
@@ -21,6 +23,14 @@ Path: TypeAlias = tuple[str, ...]
 """The store, and the parts of a path from its root on."""
 
 ADVICE = "write a data path of its own"
+
+ONE_TABLE_EACH = "choose another catalog, schema or table"
+THE_SOURCES = f"is the source's own table; {ONE_TABLE_EACH}"
+
+
+def table_names(schema: str, table: str) -> tuple[str, str]:
+    """Equal for equal tables of one lake: DuckLake's names compare without regard to case."""
+    return schema.lower(), table.lower()
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,7 @@ from shared.config.lake_rules import (
     section_of,
     text_of,
 )
-from shared.config.path_overlap import Claim, Paths, claim_of
-from shared.config.table_names import ADVICE, THE_SOURCES, table_names
+from shared.config.path_overlap import ONE_TABLE_EACH, THE_SOURCES, Claim, Paths, claim_of, table_names
 from shared.config.template_rules import check_template
 from shared.config.upkeep_rules import check_upkeep
 from shared.contracts.messages import LakeRef
@@ -88,7 +87,7 @@ def _check_destinations(
     _check_repeated("id", [text_of(each, "id") for each in destinations], "ids must differ", mistakes)
     values = [text_of(each, "routing_value") for each in destinations]
     _check_repeated("routing_value", values, "each routing value goes to one destination", mistakes)
-    _check_repeated("table", tables, ADVICE, mistakes, "lake and table")
+    _check_repeated("table", tables, ONE_TABLE_EACH, mistakes, "lake and table")
     return lakes
 
 

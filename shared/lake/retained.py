@@ -15,7 +15,6 @@ class Retained:
     oldest: int
     oldest_at: datetime
     head: int
-    head_at: datetime
     catalog_now: datetime
 
     @property

@@ -45,7 +45,7 @@ def retained(catalog: CatalogReader) -> Retained:
     head = catalog.head()
     oldest = snapshots_since(catalog, 0, 1)[0]
     uuid = str(catalog.select(UUID)[0]["schema_uuid"])
-    return Retained(uuid, oldest.id, oldest.at, head.snapshot, head.time, head.catalog_now)
+    return Retained(uuid, oldest.id, oldest.at, head.snapshot, head.catalog_now)
 
 
 def snapshots_since(catalog: CatalogReader, first: int, most: int) -> list[Snapshot]:

@@ -21,7 +21,7 @@ from services.applier.apply.decide import Cursor
 from services.applier.apply.table_options import tables_of
 from services.applier.model.expiry_plan import ExpiryPlan, plan
 from services.applier.model.task import Limits, Target
-from shared.config.table_names import table_names
+from shared.config.path_overlap import table_names
 from shared.contracts.errors import DestinationError
 from shared.contracts.upkeep import StepOutcome, StepResult, UpkeepStep
 from shared.lake import upkeep as facts

@@ -13,7 +13,7 @@ import structlog
 
 from services.cli.runtime.ports import free_port
 from services.cli.up.supervisor import Spec, Supervisor
-from shared.config.deployment import ACCEPTED, COMMON, Deployment
+from shared.config.deployment import ACCEPTED, COMMON, Deployment, same_but_destinations
 from shared.config.model import Config
 from shared.kafka.settings import BOOTSTRAP
 from shared.kafka.signing import KEY_FILE, is_configured, own_key
@@ -136,7 +136,7 @@ def take_copies(supervisor: Supervisor, in_force: InForce) -> None:
 
 def _is_same(old: Config | None, new: Config) -> bool:
     """Whether a pipeline is new, or the same but for its destinations."""
-    return old is None or new.model_copy(update={"destinations": old.destinations}) == old
+    return old is None or same_but_destinations(old, new)
 
 
 def _common(deployment: Deployment) -> list[object]:

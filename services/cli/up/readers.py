@@ -12,7 +12,7 @@ import structlog
 from services.cli.runtime.ports import free_port
 from services.cli.up.process_specs import InForce, named
 from services.cli.up.supervisor import Spec, Supervisor
-from shared.config.deployment import ACCEPTED, LOOK_AGAIN_S, Deployment
+from shared.config.deployment import ACCEPTED, LOOK_AGAIN_S, Deployment, same_but_destinations
 from shared.config.model import Config
 from shared.contracts.errors import ConfigError, UnreadableMessage
 from shared.kafka.follower import Follower
@@ -154,7 +154,7 @@ class Readers:
                 del self._ports[name]
         for config in new.configs:
             before = old.find(config.pipeline)
-            if before is not None and not _same_reader(before, config):
+            if before is not None and not same_but_destinations(before, config):  # these it gets over the broker
                 self._supervisor.restart(config.pipeline)
             elif before is not None:
                 self._supervisor[config.pipeline].hurry()
@@ -196,11 +196,6 @@ def reader_spec(in_force: InForce, config: Config, port: int) -> Spec:
         sys.executable, "-m", "services.cli.main", "reader", *named(in_force.deployment), "--pipeline", config.pipeline,
     )  # fmt: skip
     return Spec(config.pipeline, command, lambda: {OWN_PORT: str(port), ACCEPTED: in_force.deployment.digest})
-
-
-def _same_reader(old: Config, new: Config) -> bool:
-    """Whether a running reader may go on: it receives destinations over the broker."""
-    return new.model_copy(update={"destinations": old.destinations}) == old
 
 
 def _listening(config: Config, readers: Readers) -> ServiceServer:

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from services.control.model.lifecycle import Declared
-from shared.config.path_overlap import Claim, Paths
-from shared.config.table_names import ADVICE
+from shared.config.path_overlap import ONE_TABLE_EACH, Claim, Paths
 
 Neighbour = tuple[str, Declared]
 """Another pipeline's name, and a destination of it."""
@@ -64,7 +63,7 @@ class UniquenessIndex:
         there = (self._places[place] for place in declared.places if place in self._places)
         same = next((each for each in there if each.id != declared.id and declared.same_table(each)), None)
         if same is not None:
-            yield "table", f"lake and table are those of {same.id}{self._origin} too; {ADVICE}"
+            yield "table", f"lake and table are those of {same.id}{self._origin} too; {ONE_TABLE_EACH}"
         yield from self._of_neighbours(declared)
         if declared.claim is not None and (said := self._paths.clash(declared.claim)) is not None:
             yield "data_path", said
@@ -80,4 +79,4 @@ class UniquenessIndex:
         found = (self._elsewhere[place] for place in declared.places if place in self._elsewhere)
         pipeline, other = next(((name, each) for name, each in found if declared.same_table(each)), (None, None))
         if other is not None:
-            yield "table", f"lake and table are those of {other.id} in the pipeline {pipeline} too; {ADVICE}"
+            yield "table", f"lake and table are those of {other.id} in the pipeline {pipeline} too; {ONE_TABLE_EACH}"

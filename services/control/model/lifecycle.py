@@ -30,8 +30,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, Literal
 
-from shared.config.path_overlap import Claim, claim_of
-from shared.config.table_names import table_names
+from shared.config.path_overlap import Claim, claim_of, table_names
 from shared.contracts.errors import Error
 from shared.contracts.layout import NO_LAYOUT, TableLayout
 from shared.contracts.messages import (
@@ -87,12 +86,12 @@ class Declared:
     def same_table(self, other: Declared) -> bool:
         return self.same_lake(other) and self.names == other.names
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, str]:
         """Of the table in its lake, equal for equal tables."""
         return table_names(self.schema_name, self.table)
 
-    @property
+    @cached_property
     def places(self) -> list[tuple[str | None, ...]]:
         """By which a destination with the same table can be found among thousands."""
         by_address = (*_address(self.lake), *self.names)

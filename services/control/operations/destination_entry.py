@@ -25,8 +25,8 @@ from shared.config.config_errors import UNWRITABLE, Mistakes
 from shared.config.declared import Lakes, entry_lake
 from shared.config.lake_rules import ConfigContext, check_lake, section_of, text_of
 from shared.config.model import Config, OwnLayout
+from shared.config.path_overlap import THE_SOURCES, table_names
 from shared.config.secrets import SECRET_PROPERTIES
-from shared.config.table_names import THE_SOURCES, table_names
 from shared.config.upkeep_rules import faults, least_age_s
 from shared.contracts.errors import DependencyError
 from shared.contracts.messages import Name, SeedMode
@@ -251,8 +251,8 @@ class EntryChecks:
 
     def _is_source(self, declared: Declared) -> bool:
         known, own = self._reconciler.source, self._reconciler.config.source
-        same_name = declared.names == table_names(own.schema_name, own.table)
-        return same_name and known is not None and declared.identity == known.identity
+        is_its_lake = known is not None and declared.identity == known.identity
+        return is_its_lake and declared.names == table_names(own.schema_name, own.table)
 
     def require_retained(self, snapshot: int) -> None:
         config = self._reconciler.config

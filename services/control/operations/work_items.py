@@ -33,6 +33,7 @@ State = Literal["waiting", "in_flight", "done", "superseded"]
 Spans = dict[int, tuple[int, int]]
 """The first offset to look at and the one behind the last, by partition."""
 T = TypeVar("T")
+Read = TypeVar("Read", WorkItem, DeadLetter)
 
 MAX_SENT = 100_000
 """Messages that one call sends again, at most."""
@@ -270,24 +271,23 @@ class Work:
         return confirmed[0]
 
     def _parsed(self, records: Iterable[Record]) -> Iterator[tuple[Record, WorkItem]]:
-        """What can't be read is a dead letter by now."""
-        for record in records:
-            try:
-                item = WorkItem.from_bytes(record.value or b"")
-            except UnreadableMessage:
-                continue
-            if item.pipeline == self._pipeline:
-                yield record, item
+        return (found for found in _readable(records, WorkItem) if found[1].pipeline == self._pipeline)
 
     def _letters(self, records: Iterable[Record]) -> Iterator[tuple[Record, DeadLetter]]:
-        for record in records:
-            try:
-                letter = DeadLetter.from_bytes(record.value or b"")
-            except UnreadableMessage:
-                continue
+        for record, letter in _readable(records, DeadLetter):
             pipeline, slash, _ = (letter.key or "").partition("/")
             if not slash or pipeline == self._pipeline:
                 yield record, letter
+
+
+def _readable(records: Iterable[Record], model: type[Read]) -> Iterator[tuple[Record, Read]]:
+    """What can't be read is a dead letter by now."""
+    for record in records:
+        try:
+            message = model.from_bytes(record.value or b"")
+        except UnreadableMessage:
+            continue
+        yield record, message
 
 
 def _narrowed(spans: Spans, partition: int | None, first: int | None, last: int | None) -> Spans:

@@ -12,9 +12,11 @@ from sqlalchemy.engine import make_url
 
 from services.control.model.lifecycle import pause, remove, reseed
 from services.control.model.recovery import NOT_KEPT, Memory
-from services.control.registry_recovery import catch_up, restore
+from services.control.registry_recovery import catch_up, note_record, restore
 from services.control.store.registry import Registry
 from shared.config.model import Config
+from shared.kafka.record import Record
+from shared.kafka.topics import Topics
 from tests.fast.control.examples import PIPELINE, declared, progress, registered, revision
 from tests.fast.control.files import config
 from tests.fast.control.rig import V1, ControlRig
@@ -83,6 +85,13 @@ def test_what_could_not_be_recovered_stands_in_the_trail(
         "destinations": [None, 2], "unreadable": [None, ["broken", "older"]], "not_recovered": [None, NOT_KEPT]
     }  # fmt: skip
     assert shown == {**{name: now for name, (_, now) in entry["changes"].items()}, "at": entry["at"]}
+
+
+def test_a_message_under_another_key_is_recovered_as_little_as_the_services_follow_it() -> None:
+    read, topics = Memory(PIPELINE), Topics()
+    foreign = registered("a", declared=declared("a")).message("another")
+    note_record(read, topics, Record(topics.destinations, 0, 0, f"{PIPELINE}/a", foreign.to_bytes()))
+    assert (read.wanted, read.unreadable) == ({}, {"a"})
 
 
 def test_a_registry_that_nobody_lost_says_nothing(registries: tuple[Registry, Registry], settings: Config) -> None:

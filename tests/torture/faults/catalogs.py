@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 
 from tests.torture.fault import Done
 from tests.torture.rig import FaultRig
+from tests.world.destination import Destination
 
 UNHEARD_WITHIN_S = 60.0
 CUT_SHARE = 0.5
@@ -129,23 +130,30 @@ def _locked(rig: FaultRig) -> int:
     return hints
 
 
-def _unwritable(rig: FaultRig) -> int:
-    """A file stands where one tenant's data belongs; only that tenant waits, and its status says why."""
-    victim = rig.rng.choice(rig.site.destinations)
+@contextmanager
+def unwritable(victim: Destination) -> Iterator[None]:
+    """A file stands where a tenant's data belongs: its status must say so for as long as it does."""
     place = Path(str(victim.lake.data_path))
     away = place.with_name(f"{place.name}.away")
     if place.exists():
         place.rename(away)
     place.touch()
     try:
-        rig.step_until(lambda: _complains(rig, victim.id), FELT_WITHIN_S)
-        if not _complains(rig, victim.id):
-            raise AssertionError(f"{victim.id} can't be written, and its status has no reason with a hint")
-        _others_go_on(rig, victim.id)
+        yield
     finally:
         place.unlink()
         if away.exists():
             away.rename(place)
+
+
+def _unwritable(rig: FaultRig) -> int:
+    """A file stands where one tenant's data belongs; only that tenant waits, and its status says why."""
+    victim = rig.rng.choice(rig.site.destinations)
+    with unwritable(victim):
+        rig.step_until(lambda: _complains(rig, victim.id), FELT_WITHIN_S)
+        if not _complains(rig, victim.id):
+            raise AssertionError(f"{victim.id} can't be written, and its status has no reason with a hint")
+        _others_go_on(rig, victim.id)
     rig.try_again(victim)  # it was parked: what is not writable may stay so
     return 1
 

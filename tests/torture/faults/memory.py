@@ -6,12 +6,12 @@ import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from pathlib import Path
 
 from viaduck_client import Client
 
 from tests.e2e.deployment import reached
 from tests.torture.fault import Done
+from tests.torture.faults.catalogs import unwritable
 from tests.torture.faults.operators import add, declared_again, handed_over, patiently
 from tests.torture.observer import CONTROL
 from tests.torture.rig import HEALED_WITHIN_S, READY_WITHIN_S, FaultRig
@@ -61,7 +61,7 @@ def _lose(rig: FaultRig, operator: Client, movable: list[Destination], lose: Los
         _rest(rig, others)
         before.update(_lives(rig))
 
-    with _unwritable(victim):
+    with unwritable(victim):
         rig.step_until(lambda: _is_parked(rig, victim), PARKED_WITHIN_S)
         if not _is_parked(rig, victim):
             raise AssertionError(f"{victim.id} can't be written, and is not shown as parked")
@@ -140,19 +140,3 @@ def _lives(rig: FaultRig) -> dict[str, int]:
 
 def _is_parked(rig: FaultRig, victim: Destination) -> bool:
     return any(each["id"] == victim.id and each["state"] == "parked" for each in rig.fleet.destinations())
-
-
-@contextmanager
-def _unwritable(victim: Destination) -> Iterator[None]:
-    """A file stands where a tenant's data belongs: its status must say so for as long as it does."""
-    place = Path(str(victim.lake.data_path))
-    away = place.with_name(f"{place.name}.away")
-    if place.exists():
-        place.rename(away)
-    place.touch()
-    try:
-        yield
-    finally:
-        place.unlink()
-        if away.exists():
-            away.rename(place)

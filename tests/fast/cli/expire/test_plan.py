@@ -16,7 +16,7 @@ from shared.contracts.upkeep import duration_s
 from shared.lake.retained import Retained, Snapshot
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-SPAN = Retained("a lake", 120, START, 9_000, START + timedelta(days=1), START + timedelta(days=2))
+SPAN = Retained("a lake", 120, START, 9_000, START + timedelta(days=2))
 
 
 def snapshots(*ids: int) -> list[Snapshot]:

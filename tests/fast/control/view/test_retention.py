@@ -24,7 +24,7 @@ from tests.fast.control.fakes import FakeSource
 from tests.fast.control.files import make_source, with_lake
 from tests.fast.control.rig import V1, ControlRig
 
-SPAN = Retained("a lake", 120, at(0), 9_000, at(1_000), at(1_001))
+SPAN = Retained("a lake", 120, at(0), 9_000, at(1_001))
 LOOK = PipelineRetention(at(1_001), SPAN, begun=Snapshot(8_000, at(900)))
 
 

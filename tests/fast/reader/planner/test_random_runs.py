@@ -92,6 +92,14 @@ def at_rest(world: World) -> bool:
     return not world.items and not world.answers and is_settled(world.planner)
 
 
+def end_at_the_head(world: World) -> None:
+    world.calm_down(lambda: at_rest(world))
+    for name, tracked in world.planner.tracked.items():
+        if tracked.spec.state is DesiredState.RUNNING:
+            assert known_through(tracked) >= world.head, f"{name} is left behind: {tracked}"
+    assert not world.parks
+
+
 @settings(max_examples=600, deadline=None)
 @given(st.booleans(), modes, stories)
 def test_nothing_is_lost_or_doubled_whatever_happens_and_all_ends_at_the_head(
@@ -100,11 +108,7 @@ def test_nothing_is_lost_or_doubled_whatever_happens_and_all_ends_at_the_head(
     """``World`` asserts at each step: no change is skipped or applied twice, one item in flight, the bound on rows."""
     world = begin(append_only, seed_modes)
     play(world, story)
-    world.calm_down(lambda: at_rest(world))
-    for name, tracked in world.planner.tracked.items():
-        if tracked.spec.state is DesiredState.RUNNING:
-            assert known_through(tracked) >= world.head, f"{name} is left behind: {tracked}"
-    assert not world.parks
+    end_at_the_head(world)
 
 
 @settings(max_examples=300, deadline=None)
@@ -116,11 +120,7 @@ def test_the_same_holds_where_the_ledger_forgets_whatever_is_not_needed(
     with patch.object(change_index, "MOST_COUNTS", most):
         world = begin(append_only, seed_modes)
         play(world, story, (*DECK, *[_rewind] * 8))
-        world.calm_down(lambda: at_rest(world))
-    for name, tracked in world.planner.tracked.items():
-        if tracked.spec.state is DesiredState.RUNNING:
-            assert known_through(tracked) >= world.head, f"{name} is left behind: {tracked}"
-    assert not world.parks
+        end_at_the_head(world)
 
 
 @settings(max_examples=300, deadline=None)
