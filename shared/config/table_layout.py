@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shared.config.substituted_words import SUBSTITUTED_WORD, refusal
+from shared.contracts.errors import Error
 from shared.contracts.layout import SAME
 
 COLUMN = "identity"
@@ -42,7 +43,7 @@ NO_BUCKET = (
 )
 
 
-class LayoutRefused(ValueError):
+class LayoutRefused(Error):
     """A text that is no layout. ``str()`` says why and what to write instead."""
 
 
