@@ -14,7 +14,7 @@ from tests.fast.applier.driven_consumer import PIPELINE, Replayed, changes, prob
 from tests.fast.growth import sizes
 
 LIVES, AT_ONCE, MOST = 10_000, 100, 100
-TOPIC = (".directory._known",)
+TOPIC = (".directory._known._held",)
 """Holds what its topic holds: of a tenant that was removed the message that says so, or an older one would count."""
 
 pytestmark = pytest.mark.slow
