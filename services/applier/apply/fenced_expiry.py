@@ -41,7 +41,7 @@ SIZED_AT_ONCE = 200
 def expire(
     con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target, limits: Limits, cursor: Cursor
 ) -> StepResult:
-    """Expire the oldest snapshots of the lake that nothing holds, at most ``most_snapshots``."""
+    """Expire the oldest snapshots of the lake that nothing holds, at most ``most_snapshots``. TLA: ``KeepUp``."""
     task = target.upkeep
     found = _expirable(lake, target, limits)
     result = StepResult(

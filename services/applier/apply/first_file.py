@@ -17,7 +17,7 @@ from services.applier.apply.reading import Reading
 from shared.lake.engine import release
 from shared.lake.pruning import TEXT
 from shared.lake.sql import columns as column_list
-from shared.lake.sql import ident, literal
+from shared.lake.sql import ident
 
 FLOATS = ("FLOAT", "DOUBLE")
 
@@ -60,7 +60,7 @@ def _bounded(con: duckdb.DuckDBPyConnection, value: str, declared: str) -> Itera
     """For each part of a column that has bounds of its own, a condition that holds where it has a value with bounds."""
     if declared.startswith("STRUCT(") and (kind := con.sqltype(declared)).id == "struct":
         for name, field in kind.children:
-            yield from _bounded(con, f"struct_extract({value}, {literal(name)})", str(field))
+            yield from _bounded(con, f"({value}).{ident(name)}", str(field))
     elif declared == TEXT:
         yield f"NOT contains({value}, chr(0))"
     elif declared in FLOATS:

@@ -8,12 +8,20 @@ from __future__ import annotations
 
 import duckdb
 
-from shared.config.table_layout import COLUMN, LayoutRefused, Partition, SortKey, sort_keys
+from shared.config.table_layout import COLUMN, TRANSFORMS, LayoutRefused, Partition, SortKey, sort_keys
 from shared.contracts.errors import DestinationError
 from shared.contracts.layout import TableLayout
 from shared.lake.arrangement import Arrangement
 from shared.lake.layout_keys import Keys
 from shared.lake.sql import ident
+
+ORDERS = {
+    (False, False): "ASC NULLS LAST",
+    (False, True): "ASC NULLS FIRST",
+    (True, False): "DESC NULLS LAST",
+    (True, True): "DESC NULLS FIRST",
+}
+"""By whether a column descends, and whether its NULLs come first."""
 
 
 def lay_out(con: duckdb.DuckDBPyConnection, table: str, keys: Keys) -> None:
@@ -50,12 +58,11 @@ def require_encrypted(layout: TableLayout | None, *, encrypted: bool) -> None:
 
 def _partition_sql(part: Partition) -> str:
     name = ident(part.column)
-    return name if part.transform == COLUMN else f"{part.transform}({name})"
+    return name if part.transform == COLUMN else f"{TRANSFORMS[TRANSFORMS.index(part.transform)]}({name})"
 
 
 def _sort_sql(key: SortKey) -> str:
-    direction, nulls = _directions(key)
-    return f"{ident(key.column)} {direction} {nulls.replace('_', ' ')}"
+    return f"{ident(key.column)} {ORDERS[key.descending, key.nulls_first]}"
 
 
 def _directions(key: SortKey) -> tuple[str, str]:
