@@ -10,6 +10,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from shared.contracts.evolution import EvolutionPolicy
 from shared.contracts.layout import TableLayout
 from shared.contracts.messages import LakeRef, Name, SeedMode
 from shared.contracts.upkeep import UpkeepOverride
@@ -85,6 +86,21 @@ class OwnLayout(Section):
         return common.model_copy(update=self.model_dump(exclude_none=True))
 
 
+class Evolution(Section):
+    """Which changes of the source's columns destinations follow."""
+
+    policy: EvolutionPolicy = EvolutionPolicy.FOLLOW
+
+
+class OwnEvolution(Section):
+    """The same of one destination; what it leaves out is the pipeline's."""
+
+    policy: EvolutionPolicy | None = None
+
+    def over(self, common: Evolution) -> EvolutionPolicy:
+        return self.policy or common.policy
+
+
 class DestinationUpkeep(UpkeepOverride, Section):
     """What of ``upkeep`` one destination has for itself, as a section of the file."""
 
@@ -117,6 +133,7 @@ class FileDestination(LakeTable):
     routing_value: str
     seed_mode: SeedMode | None = None
     layout: OwnLayout = OwnLayout()
+    evolution: OwnEvolution = OwnEvolution()
     upkeep: DestinationUpkeep | None = None
 
 
@@ -126,6 +143,7 @@ class Template(LakeTable):
     id: str = PLACEHOLDER
     seed_mode: SeedMode | None = None
     layout: OwnLayout = OwnLayout()
+    evolution: OwnEvolution = OwnEvolution()
     create_database: bool = False
 
     @property
@@ -270,6 +288,7 @@ class Config(Section):
     destinations: tuple[FileDestination, ...] = ()
     template: Template = Template()
     layout: Layout = Layout()
+    evolution: Evolution = Evolution()
     appear: Appear = Appear()
     defaults: Defaults = Defaults()
     poll: Poll = Poll()

@@ -12,6 +12,7 @@
     ├── UnreadableMessage       a message is not of its topic's model; it becomes a dead letter
     ├── CatalogRefused          an entry names a catalog that can't be used (config.catalogs)
     ├── LayoutRefused           a text that is no layout of a table (config.table_layout)
+    ├── NotFollowed             columns can't become what they are at the source (lake.evolution)
     ├── NotDelivered            the broker did not confirm a message; it is sent again (kafka.failure)
     ├── ClientLost              a Kafka client can't continue and is created again (kafka.failure)
     ├── NotCommitted            a direct commit brought nothing about (lake.direct.catalogs)

@@ -24,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from shared.contracts.errors import Problem as Problem
 from shared.contracts.errors import UnreadableMessage
+from shared.contracts.evolution import EvolutionPolicy
 from shared.contracts.layout import TableLayout
 from shared.contracts.ranges import NOT_SEEDED, Range
 from shared.contracts.upkeep import TableWear, UpkeepOrder, UpkeepOverride, UpkeepResult
@@ -136,12 +137,18 @@ class Destination(Message):
     """It is gone; what it wrote stays."""
     layout: TableLayout | None = None
     """Of the table that a seed creates; None where nothing was ever said of it."""
+    evolution: EvolutionPolicy | None = None
+    """Which changes of the source's columns it follows; None for all that can be followed."""
     registry: Count = 0
     """When the registry that says so began with this pipeline, in milliseconds since 1970: a later one knows better."""
     version: Count = 0
     """The registry's count of changes when it was written."""
     upkeep: UpkeepOverride | None = None
     """What of the pipeline's upkeep is otherwise for this one."""
+
+    @property
+    def policy(self) -> EvolutionPolicy:
+        return self.evolution or EvolutionPolicy.FOLLOW
 
     @property
     def order(self) -> tuple[int, int, int]:

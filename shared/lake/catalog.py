@@ -17,6 +17,7 @@ from shared.lake.arrangement import PARTITIONS, SORT_KEYS, Arrangement
 from shared.lake.catalog_stamps import CommitStamps
 from shared.lake.catalog_tables import CurrentTables
 from shared.lake.column_history import ColumnVersion, Field, fields_at
+from shared.lake.column_identity import identified_before
 from shared.lake.pruning import Layout, layout_of
 from shared.lake.statements import Row, catalog_time
 
@@ -69,6 +70,7 @@ class TableInfo:
     """Every version of every column that the table ever had."""
     at: datetime | None = None
     """When the snapshot was committed; None where it is no longer retained."""
+    snapshot: int = 0
 
     @property
     def column_names(self) -> tuple[str, ...]:
@@ -76,7 +78,16 @@ class TableInfo:
 
     def as_of(self, snapshot: int) -> TableInfo:
         """The table with the columns that it had at an older snapshot, retained or not."""
-        return replace(self, columns=tuple(map(_column, fields_at(self.versions, snapshot))))
+        return replace(self, columns=tuple(map(_column, fields_at(self.versions, snapshot))), snapshot=snapshot)
+
+    def identified(self, name: str) -> Column | None:
+        """The column that a configured name means: the one of that name, or the column that once had it."""
+        return self.column(name) or self.identified_at(name, self.snapshot)
+
+    def identified_at(self, name: str, snapshot: int) -> Column | None:
+        """The same as it was at an older snapshot."""
+        field = identified_before(self.versions, name, snapshot, self.snapshot)
+        return None if field is None else _column(field)
 
     def column(self, name: str) -> Column | None:
         return next((column for column in self.columns if column.name.lower() == name.lower()), None)
@@ -175,6 +186,7 @@ class CatalogReader(CurrentTables, CommitStamps):
             columns=tuple(map(_column, fields_at(versions, at))),
             versions=versions,
             at=None if row["committed"] is None else catalog_time(row["committed"]),
+            snapshot=at,
         )
 
     def _born(self, table_id: int) -> int:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
-from shared.contracts.errors import DestinationError, ViaduckError
+from shared.contracts.errors import ViaduckError
 from shared.lake.types import duckdb_type
 
 
@@ -52,15 +51,6 @@ class Field:
         return self.id, self.name, self.type, tuple(field.identity for field in self.fields)
 
 
-@dataclass(frozen=True)
-class Break:
-    """Positions from ``first`` to ``last`` that columns can't be followed from, and ``why``."""
-
-    first: int
-    last: int
-    why: str
-
-
 DEEPEST = 100
 """Fields within fields. A catalog may say that a field is its own parent."""
 
@@ -88,51 +78,26 @@ def _field(version: ColumnVersion, children: Mapping[int | None, list[ColumnVers
     return Field(version.id, version.name, version.type, fields, version.default)
 
 
-def broken(versions: Versions, since: int, at: int) -> str | None:
-    """Why the columns at ``since`` can't be followed to those at ``at``, the first reason; None if nothing but added
-    ones came between."""
-    if not any(since < point <= at for each in versions for point in (each.begin, each.end) if point is not None):
-        return None
-    return _why(fields_at(versions, since), fields_at(versions, at))
+def changed(versions: Versions, since: int, at: int) -> bool:
+    """Whether any version of a column begins or ends after ``since`` and not after ``at``."""
+    return any(since < point <= at for each in versions for point in (each.begin, each.end) if point is not None)
 
 
-def breaks(versions: Versions, at: int) -> tuple[Break, ...]:
-    """The older positions from which the columns at snapshot ``at`` can't be followed; none where columns only came."""
-    points = {point for each in versions for point in (each.begin, each.end) if point is not None and point <= at}
-    if len(points) < 2:
-        return ()
-    now = fields_at(versions, at)
-    found = ((first, end - 1, _why(fields_at(versions, first), now)) for first, end in pairwise(sorted(points)))
-    return tuple(Break(first, last, why) for first, last, why in found if why is not None)
+def grew_only(versions: Versions, since: int, at: int) -> bool:
+    """Whether the columns at ``since`` are still what they were, in the same order; others may have come after them."""
+    if not changed(versions, since, at):
+        return True
+    then, now = fields_at(versions, since), fields_at(versions, at)
+    return [field.identity for field in then] == [field.identity for field in now[: len(then)]]
 
 
-def not_followed(why: str, position: int) -> DestinationError:
-    """Why a destination at ``position`` parks."""
-    return DestinationError(
-        "schema_change",
-        f"{why}, after snapshot {position} of the source, where this destination is; only added columns are followed",
-        "reseed the destination: only that shows in the rows which it has what they show at the source now",
-    )
-
-
-def _why(then: Sequence[Field], now: Sequence[Field]) -> str | None:
-    """What happened to the first column that is no longer what it was; None if all are, in the same order."""
-    for place, old in enumerate(then):
-        new = now[place] if place < len(now) else None
-        if new is None or new.identity != old.identity:
-            return _what_became_of(old, now)
-    return None
-
-
-def _what_became_of(old: Field, now: Sequence[Field]) -> str:
+def what_became_of(old: Field, now: Sequence[Field]) -> str | None:
+    """What happened to a column, by its name; None if it is what it was."""
     here = next((field for field in now if field.id == old.id), None)
+    another = any(field.name.lower() == old.name.lower() and field.id != old.id for field in now)
     if here is None:
-        again = any(field.name.lower() == old.name.lower() for field in now)
-        return f"the column {old.name} was dropped" + (" and another one of that name added" if again else "")
+        return f"the column {old.name} was dropped" + (" and another one of that name added" if another else "")
     if here.name != old.name:
-        return f"the column {old.name} was renamed to {here.name}"
-    if here.declared != old.declared:
-        return f"the column {old.name} was {old.declared} and is {here.declared} now"
-    if here.identity != old.identity:
-        return f"a field of the column {old.name} was dropped and another one of that name added"
-    return f"the column {old.name} is at another place now"
+        taken = ", and another one has its name" if another else ""
+        return f"the column {old.name} was renamed to {here.name}{taken}"
+    return None

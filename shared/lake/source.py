@@ -118,12 +118,12 @@ def _name_mistakes(config: Config, table: TableInfo) -> list[str]:
     return [
         f"{where}: the source table has no column {name}{_instead(name, table.column_names, 'columns')}"
         for where, name in named
-        if table.column(name) is None
+        if table.identified(name) is None
     ]
 
 
 def _named(table: TableInfo, name: str) -> Column:
-    column = table.column(name)
+    column = table.identified(name)
     if column is None:
         raise KeyError(name)
     return column

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -10,6 +12,9 @@ from shared.contracts.messages import Count, Generation, Position
 
 LONGEST = 4_000
 """Characters of a stamp; ours have some 400, and names of pipelines and destinations 200 each at most."""
+
+LONGEST_LIST = 2_400
+"""Characters of all that a stamp says of columns, as JSON."""
 
 StampText = Annotated[str, Field(max_length=300)]
 
@@ -30,9 +35,22 @@ class StampRead(BaseModel):
     inserted: Count
     commit: StampText = "extension"
     """Who committed it; stamps of before say nothing."""
+    columns: tuple[Annotated[str, Field(max_length=LONGEST_LIST)], ...] = ()
+    """What became of the table's columns, in words."""
 
     def speaks_of(self, pipeline: str, destination: str) -> bool:
         return (self.pipeline, self.destination) == (pipeline, destination)
+
+
+def short_list(said: Sequence[str]) -> list[str]:
+    """As many as fit into a stamp, each cut if need be; the last one tells how many more there were."""
+    kept, room = list[str](), LONGEST_LIST
+    for number, each in enumerate(said):
+        room -= len(json.dumps(each)) + 2
+        if room < 0:
+            return [*kept, f"{len(said) - number} more"]
+        kept.append(each)
+    return kept
 
 
 def read_stamp(text: str | None) -> StampRead | None:

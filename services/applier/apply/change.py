@@ -13,6 +13,7 @@ from shared.contracts.messages import CommitPath, ItemKind, Outcome
 from shared.contracts.upkeep import TableWear, UpkeepResult
 from shared.lake.catalog import TableInfo
 from shared.lake.direct.eligibility import Reason
+from shared.lake.followed_columns import Evolution
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,10 @@ class Change:
     number: int = 0
     reading: Reading | None = None
     counts: Counts = field(default_factory=Counts)
+    evolution: Evolution | None = None
+    """What has become of the source's columns since the position."""
+    evolves: bool = False
+    """Whether the transaction changes the destination's columns."""
     pinned: int | None = None
     """The destination's snapshot that the transaction began with, once it was asked for."""
 

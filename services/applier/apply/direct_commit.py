@@ -56,6 +56,8 @@ class DirectApplier:
 
         Raises a ``ViaduckError`` with the reason when the destination can't go on.
         """
+        if change.evolution is not None:
+            return Reason.SCHEMA_CHANGE
         if self._distrusted and str(change.target.lake) in self._distrusted:
             return Reason.DAMAGED_FILE
         for attempt in range(1, RIVAL_TRIES + 1):
@@ -80,6 +82,10 @@ class DirectApplier:
     def knows(self, target: Target) -> bool:
         """Whether the target's table is remembered."""
         return self._lakes.structure(direct_look.key_of(target)) is not None
+
+    def forget(self, target: Target) -> None:
+        """What is remembered of the target's table, whose columns have become others."""
+        self._lakes.forget(direct_look.key_of(target))
 
     def close(self) -> None:
         self._lakes.close()

@@ -17,7 +17,7 @@ import duckdb
 
 from services.applier.apply.reading import Counts, Reading
 from services.applier.apply.row_counts import count_rows, count_touched
-from services.applier.apply.source_identity import refusal
+from services.applier.apply.source_identity import evolution_of, refusal
 from services.applier.apply.source_refusals import behind, expired, require_insertions
 from services.applier.apply.unsupported_values import require_carried_names
 from services.applier.model.task import SourceTable, Target
@@ -27,11 +27,14 @@ from shared.contracts.messages import ItemKind, SeedMode
 from shared.contracts.ranges import Range
 from shared.lake.arrangement import Arrangement
 from shared.lake.catalog import Column, TableInfo
+from shared.lake.column_history import fields_at
+from shared.lake.column_identity import Identifying
+from shared.lake.column_mapping import columns_as_of
 from shared.lake.pool import OpenLake
 from shared.lake.pruning import MOST_BOUND, TEXT, among, comparison, is_harmless, may_prune
 from shared.lake.routing_value import not_routed
 from shared.lake.runs import insertion_runs
-from shared.lake.sql import ident, literal, path
+from shared.lake.sql import ident, path
 
 FEED = "(?, ?, ?, ?, ?)"
 """Arguments of the feed's functions: lake, schema, table, first and last snapshot."""
@@ -221,24 +224,42 @@ class Feed:
         self._lake.remembered.saw(through, table.at)
         columns = tuple(Column(name, declared, _default_of(table, name)) for name, declared in described)
         layout = self._lake.catalog.layout(self._source.schema, self._source.table, through)
-        keys = self._routing.key_columns
-        reading = Reading(self._con, table, columns, through, only_inserts, keys, layout=layout, times=self._times)
+        routing, *keys = (
+            self._named(table, name, through) for name in (self._routing.field, *self._routing.key_columns)
+        )
+        reading = Reading(
+            self._con, table, columns, through, only_inserts, routing, tuple(keys), layout=layout, times=self._times
+        )
         reading.arrangement = self._arrangement(targets, through)
         refused = ((number, refusal(target.item, table, through, self._times)) for number, target in targets)
         reading.refused = {number: error for number, error in refused if error is not None}
+        self._follow_columns(reading, targets)
         ahead = [(number, target.item.through) for number, target in targets if target.item.through > through]
         reading.refused |= {number: behind(through, end) for number, end in ahead}
-        known = {column.name.lower() for column in columns}
         require_carried_names(columns)
-        for needed in (self._routing.field, *self._routing.key_columns):
-            if needed.lower() not in known:
-                raise DestinationError(
-                    "schema_change",
-                    f"the source has no column {needed!r} any more at snapshot {through}",
-                    "correct routing.field and routing.key_columns, or bring the column back, then resume",
-                )
         self._require_routed(reading)
         return reading
+
+    def _named(self, table: TableInfo, configured: str, through: int) -> str:
+        """The name at ``through`` of the column that the configuration names, which may have been renamed since."""
+        column = table.identified(configured)
+        if column is None:
+            raise DestinationError(
+                "schema_change",
+                f"the source has no column {configured!r} any more at snapshot {through}",
+                "correct routing.field and routing.key_columns, or bring the column back, then resume",
+            )
+        return column.name
+
+    def _follow_columns(self, reading: Reading, targets: Sequence[tuple[int, Target]]) -> None:
+        identifying = Identifying(self._routing.field, self._routing.key_columns)
+        for number, target in targets:
+            try:
+                found = evolution_of(target.item, target.destination, reading.table, identifying, reading.through)
+            except DestinationError as error:
+                reading.refused.setdefault(number, error)
+            else:
+                reading.evolutions |= {} if found is None else {number: found}
 
     def _arrangement(self, targets: Sequence[tuple[int, Target]], through: int) -> Arrangement | None:
         """How the source is laid out, where a seed is to lay out a destination alike."""
@@ -249,14 +270,13 @@ class Feed:
 
     def _require_routed(self, reading: Reading) -> None:
         """Raises ``schema_change`` where no destination can be told by the routing column: it may have come later."""
-        field = self._routing.field
-        why = not_routed(field, reading.type_of(field))
+        why = not_routed(reading.routing, reading.type_of(reading.routing))
         if why is not None:
             raise DestinationError("schema_change", f"{why}, at snapshot {reading.through}", "then resume")
 
     def _load_targets(self, reading: Reading, targets: Sequence[tuple[int, Target]]) -> None:
         """Numbers and routing values as a table; the value is cast once, to the routing column's type."""
-        declared = reading.type_of(self._routing.field)
+        declared = reading.type_of(reading.routing)
         numbers = [number for number, _ in targets]
         values = [target.destination.routing_value for _, target in targets]
         self._con.execute(
@@ -271,7 +291,7 @@ class Feed:
             value = next(t.destination.routing_value for n, t in targets if n == number)
             reading.refused[number] = DestinationError(
                 "invalid_destination",
-                f"the routing value {value!r} is no {declared}, which column {self._routing.field!r} is",
+                f"the routing value {value!r} is no {declared}, which column {reading.routing!r} is",
                 "correct the destination's routing_value",
             )
 
@@ -289,7 +309,7 @@ class Feed:
         first, last = self._bounds(snapshots)
         keys = "".join(f", {ident(name)} AS k{i}" for i, name in enumerate(reading.keys))
         images = " UNION ALL ".join(
-            f"SELECT {ident(self._routing.field)} AS r{keys}, {gone} AS was_there FROM {function}{FEED}"
+            f"SELECT {ident(reading.routing)} AS r{keys}, {gone} AS was_there FROM {function}{FEED}"
             for function, gone in (("ducklake_table_insertions", "false"), ("ducklake_table_deletions", "true"))
         )
         self._con.execute(f"CREATE TABLE {reading.memory('feed')} AS {images}", self._arguments(first, last) * 2)
@@ -322,7 +342,7 @@ class Feed:
         self._con.execute(
             f"CREATE TABLE {reading.memory('rows')} AS WITH inserted AS MATERIALIZED ({inserted})"
             f" SELECT {hidden}, i.* FROM inserted i JOIN {reading.memory('targets')} g"
-            f" ON i.{ident(self._routing.field)} = g.r ORDER BY g.d",
+            f" ON i.{ident(reading.routing)} = g.r ORDER BY g.d",
             arguments,
         )
 
@@ -330,17 +350,14 @@ class Feed:
         """The reading's columns as a run's end knows them: a column that came later is its default for every row."""
         if run.through == reading.through:
             return ", ".join(ident(column.name) for column in reading.columns)
-        known = {name.lower() for name in self._table(run.through).column_names}
-        return ", ".join(
-            ident(c.name) if c.name.lower() in known else f"CAST({_constant(c.default)} AS {c.type}) AS {ident(c.name)}"
-            for c in reading.columns
-        )
+        versions = reading.table.versions
+        return columns_as_of(fields_at(versions, run.through), fields_at(versions, reading.through))
 
     def _bound_routing(self, reading: Reading, left: str, count: int) -> str:
         """A condition beside the join that spares the scan the rows of others; ``_bytes_of`` is bound in it."""
-        if reading.type_of(self._routing.field) != TEXT or count > MOST_BOUND:
+        if reading.type_of(reading.routing) != TEXT or count > MOST_BOUND:
             return ""
-        column = f"{left}.{ident(self._routing.field)}"
+        column = f"{left}.{ident(reading.routing)}"
         return f" AND {among(column)}"
 
     def _same_routing(self, reading: Reading, left: str, right: str) -> str:
@@ -348,7 +365,7 @@ class Feed:
 
         For text only where each file holds one value: one tenant's row makes the statistics of its file wrong for all.
         """
-        field = self._routing.field
+        field = reading.routing
         declared = reading.type_of(field)
         harmless = declared == TEXT and field.lower() in reading.layout.single and self._all_harmless(reading)
         prune = may_prune(declared, reading.layout, harmless=harmless)
@@ -377,10 +394,6 @@ def _bytes_of(targets: Sequence[tuple[int, Target]]) -> list[list[bytes]]:
 def _alias(name: str, at: str) -> str:
     """DuckDB wants the alias before AT."""
     return f" {name}{at}"
-
-
-def _constant(default: str | None) -> str:
-    return "NULL" if default is None else literal(default)
 
 
 def _default_of(table: TableInfo, name: str) -> str | None:

@@ -6,6 +6,7 @@ The cursor commits with the data, so neither a lost message nor a second applier
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -19,7 +20,7 @@ from shared.contracts.ranges import NOT_SEEDED
 from shared.lake.catalog import CatalogReader, TableInfo
 from shared.lake.cursor import SCHEMA, cursor_name, kept, origin, require_intact, told
 from shared.lake.sql import path
-from shared.lake.stamp import read_stamp
+from shared.lake.stamp import read_stamp, short_list
 from shared.lake.table import require_table
 
 COLUMNS = """
@@ -69,8 +70,11 @@ class Stamp:
     deleted: int
     inserted: int
     commit: CommitPath = CommitPath.EXTENSION
+    columns: Sequence[str] = ()
+    """What became of the table's columns, in words."""
 
     def extra_info(self) -> str:
+        said = {"columns": short_list(self.columns)} if self.columns else {}
         return json.dumps(
             {
                 "viaduck": 1,
@@ -85,6 +89,7 @@ class Stamp:
                 "deleted": self.deleted,
                 "inserted": self.inserted,
                 "commit": self.commit.value,
+                **said,
             }
         )
 

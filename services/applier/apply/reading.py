@@ -16,6 +16,7 @@ from shared.contracts.errors import DestinationError, ViaduckError
 from shared.lake.arrangement import Arrangement
 from shared.lake.catalog import Column, TableInfo
 from shared.lake.engine import release
+from shared.lake.followed_columns import Evolution
 from shared.lake.pruning import PLAIN, Layout, comparison, may_prune
 from shared.lake.sql import ident, path
 
@@ -48,11 +49,15 @@ class Reading:
     columns: tuple[Column, ...]
     through: int
     only_inserts: bool
+    routing: str
     keys: tuple[str, ...]
+    """The names that routing column and key columns have at ``through``."""
     layout: Layout = PLAIN
     number: int = field(default_factory=lambda: next(_numbers))
     counts: dict[int, Counts] = field(default_factory=dict)
     refused: dict[int, ViaduckError] = field(default_factory=dict)
+    evolutions: dict[int, Evolution] = field(default_factory=dict)
+    """What has become of the source's columns since each destination's position, where something has."""
     times: Mapping[int, datetime] = field(default_factory=dict)
     """When the snapshots were committed that the items name, by the source's own clock; of those still retained."""
     arrangement: Arrangement | None = None
@@ -77,17 +82,20 @@ class Reading:
         """The declared type of a column that is there."""
         return next(column.type for column in self.columns if column.name.lower() == name.lower())
 
-    def same_keys(self, left: str, right: str, layout: Layout, harmless: Sequence[bool]) -> str:
-        """The join of a lake's rows ``left`` with touched keys ``right``; ``layout`` is that of the lake's table."""
+    def same_keys(
+        self, left: str, right: str, layout: Layout, harmless: Sequence[bool], named: Sequence[str] | None = None
+    ) -> str:
+        """The join of a lake's rows ``left`` with touched keys ``right``; ``layout`` is that of the lake's table, in
+        which the key columns may be ``named`` otherwise."""
         return " AND ".join(
             comparison(
                 f"{left}.{ident(name)}",
                 f"{right}.k{number}",
-                declared := self.type_of(name),
+                declared := self.type_of(self.keys[number]),
                 prune=may_prune(declared, layout, harmless=harmless[number]),
                 nulls=self.null_keys,
             )
-            for number, name in enumerate(self.keys)
+            for number, name in enumerate(named or self.keys)
         )
 
     def drop(self) -> None:

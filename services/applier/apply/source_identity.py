@@ -6,34 +6,44 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from shared.contracts.errors import DestinationError, SourceError, ViaduckError
-from shared.contracts.messages import ItemKind, WorkItem
+from shared.contracts.messages import Destination, ItemKind, WorkItem
 from shared.lake.catalog import TableInfo
-from shared.lake.column_history import broken, not_followed
+from shared.lake.column_identity import Identifying
+from shared.lake.evolution import NotFollowed
+from shared.lake.followed_columns import Evolution, evolution, not_followed
 from shared.lake.types import not_carried
 
 
-def refusal(
-    item: WorkItem, table: TableInfo, through: int, times: Mapping[int, datetime]
-) -> ViaduckError | None:  # fmt: skip
+def refusal(item: WorkItem, table: TableInfo, through: int, times: Mapping[int, datetime]) -> ViaduckError | None:
     """Why a position can't be moved to ``through``, where the source's table is ``table``; None if it can.
 
-    A column that can't be carried may come at any time, so it is looked for at each.
-    Columns are compared from the stored position on, not from where the item begins: a change of them touches no row.
-    ``times`` tells when the snapshots that the item names were committed, of those that are still retained.
+    A column that can't be carried may come at any time, so it is looked for at each. ``times`` tells when the snapshots
+    that the item names were committed, of those that are still retained.
     """
     for column in table.columns:
         if (said := not_carried(column.name, column.type)) is not None:
             return DestinationError("schema_change", f"{said}, at snapshot {through} of the source", "then resume")
-    if item.kind is ItemKind.SEED:
-        return None
-    why = broken(table.versions, item.expected, through)
-    if why is not None:
-        return not_followed(why, item.expected)
     seen = item.seen
-    if seen is not None and times.get(seen.snapshot) != seen.at:
+    if item.kind is not ItemKind.SEED and seen is not None and times.get(seen.snapshot) != seen.at:
         return SourceError(
             "source_behind",
             f"the source's snapshot {seen.snapshot} is not the snapshot that this item was planned with",
             "nothing: it is planned again",
         )
     return None
+
+
+def evolution_of(
+    item: WorkItem, destination: Destination, table: TableInfo, identifying: Identifying, through: int
+) -> Evolution | None:
+    """What became of the source's columns since the destination's position; None for nothing. Raises ``schema_change``
+    where they are not followed.
+
+    Columns are compared from the stored position on, not from where the item begins: a change of them touches no row.
+    """
+    if item.kind is ItemKind.SEED:
+        return None
+    try:
+        return evolution(table.versions, identifying, item.expected, through, destination.policy)
+    except NotFollowed as why:
+        raise not_followed(why, item.expected, destination.policy) from None

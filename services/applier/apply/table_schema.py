@@ -10,7 +10,7 @@ from shared.config.substituted_words import SUBSTITUTED_WORD, refusal
 from shared.contracts.errors import DestinationError
 from shared.contracts.messages import Destination
 from shared.lake.catalog import Column
-from shared.lake.sql import ident, literal, path
+from shared.lake.sql import ident, path
 
 
 def columns_of(con: duckdb.DuckDBPyConnection, table: str) -> tuple[Column, ...] | None:
@@ -45,26 +45,6 @@ def create_table(
     con.execute(f"CREATE TABLE {table_path(alias, destination)} ({declared})")
 
 
-def follow_columns(
-    con: duckdb.DuckDBPyConnection, alias: str, destination: Destination, wanted: Sequence[Column]
-) -> None:
-    """Add the columns that the source has gained, with what older rows show there. Raises ``schema_change``."""
-    table = table_path(alias, destination)
-    have = columns_of(con, table)
-    if have is None:
-        raise DestinationError(
-            "table_mismatch",
-            f"the table {destination.schema_name}.{destination.table} is gone from the destination",
-            "reseed the destination, which creates the table again",
-        )
-    missing = missing_columns(have, wanted)
-    if missing is None:
-        raise _differs("schema_change", destination, have, wanted)
-    for column in missing:
-        default = "" if column.default is None else f" DEFAULT {literal(column.default)}"
-        con.execute(f"ALTER TABLE {table} ADD COLUMN {ident(column.name)} {column.type}{default}")
-
-
 def prepare_seed(
     con: duckdb.DuckDBPyConnection,
     alias: str,
@@ -93,7 +73,7 @@ def prepare_seed(
         )
     alike = missing_columns(have, wanted) == ()
     if not alike and not ours and not destination.replace:
-        raise _differs("table_mismatch", destination, have, wanted)
+        raise differs("table_mismatch", destination, have, wanted)
     if not alike or destination.replace:
         # Emptying a table reads its files, and those of a damaged one are gone (H7): a reseed begins with a new table.
         con.execute(f"DROP TABLE {table}")
@@ -111,7 +91,8 @@ def _require_names(destination: Destination) -> None:
             raise DestinationError("invalid_destination", f"{key} {refusal(found)}", "correct the destination")
 
 
-def _differs(kind: str, destination: Destination, have: Sequence[Column], wanted: Sequence[Column]) -> DestinationError:
+def differs(kind: str, destination: Destination, have: Sequence[Column], wanted: Sequence[Column]) -> DestinationError:
+    """What is wrong with a table that has other columns than it should have."""
     return DestinationError(
         kind,
         f"the columns of {destination.schema_name}.{destination.table} are not the source's:"

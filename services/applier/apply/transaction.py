@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import duckdb
 
-from services.applier.apply import fence, table_schema
+from services.applier.apply import evolve, fence, table_schema
 from services.applier.apply.attempts import Attempt, Attempts
 from services.applier.apply.carry import carry_touched, require_all, rows_of
 from services.applier.apply.change import Applied, Change
@@ -37,6 +37,7 @@ from shared.lake.arrangement import UNARRANGED, Arrangement
 from shared.lake.direct.eligibility import ALWAYS_BY_EXTENSION, Reason
 from shared.lake.direct.lakes import DirectLakes
 from shared.lake.engine import release
+from shared.lake.evolution import Step
 from shared.lake.failure import classify, loses_attachment, misses_file, was_refused
 from shared.lake.layout_keys import Keys, keys_of
 from shared.lake.pool import LakePool, OpenLake
@@ -165,6 +166,8 @@ class Applier:
             con.execute("COMMIT")
             if change.is_seed:
                 settle(con, lake, change.target)
+            elif change.evolves:
+                self._forget_columns(lake, change.target)
             elif change.pinned is not None and lake.users == 1:
                 lake.layouts.committed(change.pinned + 1)
             return applied
@@ -178,6 +181,11 @@ class Applier:
             roll_back(con)
             return self._failed(lake, change, token, error, applied if committing else None)
 
+    def _forget_columns(self, lake: OpenLake, target: Target) -> None:
+        """What this worker remembers of a table is of the columns that it had (H12)."""
+        self._direct.forget(target)
+        self._pool.evict(lake)
+
     # -- inside the transaction ---------------------------------------------------------------------------------------
 
     def _move(self, con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change, token: str) -> Applied:
@@ -187,14 +195,16 @@ class Applier:
             raise fence.CursorMoved  # nowhere to move: a stamp of an empty range would claim that something was applied
         net = max(change.counts.touched, change.counts.upserts)
         fence.move_cursor(con, lake.alias, change.move(net))
-        deleted = inserted = 0
+        deleted, inserted, steps = 0, 0, tuple[Step, ...]()
         if change.reading is not None:
             layout = _layout(con, lake, change)
             _require_carried(change, layout)
-            table_schema.follow_columns(con, lake.alias, destination, change.reading.columns)
+            steps = evolve.pending_steps(con, lake.alias, destination, change.reading.columns, change.evolution)
             deleted = self._delete(con, lake, change, change.reading, layout)
+            change.evolves = bool(steps)
+            evolve.evolve(con, lake.alias, destination, steps)
             inserted = self._insert(con, lake, change, change.reading)
-        self._stamp(con, lake, change, token, item.after, deleted, inserted)
+        self._stamp(con, lake, change, token, item.after, deleted, inserted, evolve.shown(steps))
         counted = None if item.rows_applied is None else item.rows_applied + net
         return Applied(Outcome.APPLIED, change.through, change.through, deleted, inserted, rows_applied=counted)
 
@@ -232,7 +242,8 @@ class Applier:
             return 0
         table = table_schema.table_path(lake.alias, change.target.destination)
         touched = carry_touched(con, reading, change.number, change.counts.touched)
-        same = reading.same_keys("t", "x", layout, change.counts.harmless_keys)
+        named = evolve.names_before(change.evolution, reading.keys)
+        same = reading.same_keys("t", "x", layout, change.counts.harmless_keys, named)
         sql = f"DELETE FROM {table} AS t USING {touched} AS x WHERE {same}"
         deleted = int(con.execute(sql).fetchall()[0][0])
         if deleted and reading.only_inserts:
@@ -254,7 +265,8 @@ class Applier:
         lake.begin(con)
         require_table(con, table)
         carry_touched(con, reading, change.number, change.counts.touched)
-        same = reading.same_keys("t", "x", UNBELIEVED, change.counts.harmless_keys)
+        named = evolve.names_before(change.evolution, reading.keys)
+        same = reading.same_keys("t", "x", UNBELIEVED, change.counts.harmless_keys, named)
         doubled = f"SELECT {shown} FROM {touched} x WHERE EXISTS (SELECT 1 FROM {table} t WHERE {same}) LIMIT 1"
         found = con.execute(doubled).fetchall()
         raise key_not_unique(reading.keys, str(found[0][0]) if found else "?", 2, change.through)
@@ -290,11 +302,11 @@ class Applier:
         after: int,
         deleted: int,
         inserted: int,
+        columns: Sequence[str] = (),
     ) -> None:
         item = change.target.item
-        fence.stamp(
-            con, lake.alias, fence.Stamp(item, item.kind.value, after, change.through, token, deleted, inserted)
-        )
+        stamp = fence.Stamp(item, item.kind.value, after, change.through, token, deleted, inserted, columns=columns)
+        fence.stamp(con, lake.alias, stamp)
 
     # -- what an error means -------------------------------------------------------------------------------------------
 

@@ -228,12 +228,16 @@ class Run:
         self._each(ready, lambda number, target: (self._apply(reading, number, target), reading))
 
     def _apply(self, reading: Reading, number: int, target: Target) -> Applied:
-        change = Change(target, reading.through, reading.table, number, reading, reading.counts[number])
+        change = Change(
+            target, reading.through, reading.table, number, reading, reading.counts[number],
+            reading.evolutions.get(number),
+        )  # fmt: skip
         return self.me.applier.apply(change)
 
     def _nothing_changed(self, reading: Reading, number: int) -> bool:
         counts = reading.counts[number]
-        return self.task.kind is ItemKind.CHANGES and not counts.touched and not counts.upserts
+        is_quiet = not counts.touched and not counts.upserts and number not in reading.evolutions
+        return self.task.kind is ItemKind.CHANGES and is_quiet
 
     def _read(self, group: Sequence[Numbered], *, sparing: bool) -> Reading:
         began = time.perf_counter()

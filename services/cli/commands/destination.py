@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from services.cli.commands.options import Call, Id, IfMatch, asks, end, given
+from shared.contracts.evolution import EvolutionPolicy
 
 app = typer.Typer(help="List, show, add, change and remove destinations.", no_args_is_help=True)
 
@@ -62,6 +63,9 @@ def add(
     partitioned_by: Annotated[str | None, typer.Option(help="Of its table: same, or columns and transforms.")] = None,
     sorted_by: Annotated[str | None, typer.Option(help="Of its table: same, or columns.")] = None,
     encrypted: Annotated[bool | None, typer.Option(help="Whether its lake is created encrypted.")] = None,
+    evolution: Annotated[
+        EvolutionPolicy | None, typer.Option(help="Which changes of the source's columns it follows.")
+    ] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--property", metavar="NAME=VALUE", help="An S3 setting; may be repeated.")
     ] = None,
@@ -78,6 +82,8 @@ def add(
     )  # fmt: skip
     if layout := given(partitioned_by=partitioned_by, sorted_by=sorted_by, encrypted=encrypted):
         entry["layout"] = layout
+    if evolution is not None:
+        entry["evolution"] = {"policy": evolution.value}
     entry["properties"] = dict(_pair(each) for each in set_ or [])
     if dry_run:
         end(destination_actions.validate(call.client, call.pipeline, {"id": destination, **entry}, call.json))

@@ -11,7 +11,8 @@ from services.cli.output.sanitize import cell
 from services.cli.output.status_table import print_json
 from services.cli.runtime.console import console
 
-COMMITS = ("snapshot", "at", "source_at", "kind", "generation", "after", "through", "deleted", "inserted", "seconds")
+COMMITS = ("snapshot", "at", "source_at", "kind", "generation", "after", "through", "deleted", "inserted", "columns",
+           "seconds")  # fmt: skip
 CHANGES = ("at", "author", "destination", "deed", "generation", "version", "changes")
 OPERATIONS = ("id", "destination", "kind", "state", "generation", "to", "created_at", "finished_at")
 TOKENS = ("id", "name", "scope", "pipelines", "author", "created_at", "revoked_at", "revoked_by")
@@ -41,6 +42,8 @@ def _cell(value: Any) -> str:
         return "–"
     if isinstance(value, Mapping):
         value = ", ".join(f"{name}: {_was(change)}" for name, change in value.items())
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        value = ", ".join(map(str, value))
     return cell(str(value))
 
 

@@ -215,11 +215,9 @@ class Comparison:
         if cursor is None:
             return Verdict(self.subject.destination, Finding.NOT_SEEDED)
         table, head = self._source_table()
-        held = table.as_of(cursor.position)
-        self._require_same_source(cursor, held)
-        part = SourceSlice(
-            self.con, SOURCE, self.catalog, table, self.origin.routing, self._canonical_value(held), head
-        )
+        self._require_same_source(cursor, table)
+        value = self._canonical_value(table, cursor.position)
+        part = SourceSlice(self.con, SOURCE, self.catalog, table, self.origin.routing, value, head)
         needs_seed = self.origin.routing.append_only or self.subject.seed_mode is SeedMode.LATEST
         seeded_at = self._seeded_at(cursor) if needs_seed else None
         expected = part.expected(cursor.position, self.subject.seed_mode, seeded_at)
@@ -228,7 +226,7 @@ class Comparison:
     def _judge(self, cursor: Position, expected: Expected) -> Verdict:
         found = self._found(expected.columns)
         differences = Multisets(
-            self.con, expected.columns, self.origin.routing.key_columns, found, expected.required, expected.rows
+            self.con, expected.columns, expected.keys, found, expected.required, expected.rows
         ).differences()
         return Verdict(
             self.subject.destination,
@@ -260,16 +258,16 @@ class Comparison:
         wrong = moved(cursor.source, cursor.position, self.catalog.time_of(cursor.position))
         if wrong is not None:
             raise wrong
-        if cursor.routing_value != self._canonical_value(table):
+        if cursor.routing_value != self._canonical_value(table, cursor.position):
             raise DestinationError(
                 "routing_value_changed",
                 f"the destination holds the rows of {cursor.routing_value!r}, not of {self.subject.routing_value!r}",
                 "reseed the destination, or give it its old routing_value back",
             )
 
-    def _canonical_value(self, table: TableInfo) -> str:
-        """The routing value in the spelling of the routing column's type."""
-        column = table.column(self.origin.routing.field)
+    def _canonical_value(self, table: TableInfo, position: int) -> str:
+        """The routing value in the spelling of the routing column's type at the position."""
+        column = table.identified_at(self.origin.routing.field, position)
         if column is None:
             hint = "correct routing.field, or bring the column back"
             raise SourceError("schema_change", f"the source has no column {self.origin.routing.field!r}", hint)

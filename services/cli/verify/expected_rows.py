@@ -16,7 +16,8 @@ from shared.contracts.errors import DestinationError, SourceError
 from shared.contracts.messages import SeedMode
 from shared.contracts.ranges import Range
 from shared.lake.catalog import MAINTENANCE, CatalogReader, Column, TableInfo
-from shared.lake.column_history import broken
+from shared.lake.column_history import fields_at, grew_only
+from shared.lake.column_mapping import columns_as_of
 from shared.lake.runs import insertion_runs
 from shared.lake.sql import columns as column_list
 from shared.lake.sql import ident, literal, path
@@ -36,6 +37,8 @@ class Expected:
     """None if the history is gone that could tell a surplus row from a row deleted at the source."""
     required: str
     proven_at: int
+    keys: tuple[str, ...] = ()
+    """The key columns by the names that they have among ``columns``."""
     note: str = ""
 
 
@@ -67,18 +70,18 @@ class SourceSlice:
     # -- a pipeline with keys: the slice
 
     def _slice(self, position: int) -> Expected:
-        since, followed = Range(position, self.head), broken(self.table.versions, position, self.head) is None
+        since, followed = Range(position, self.head), grew_only(self.table.versions, position, self.head)
         if followed and not self._changed_in(since):
             now = self.columns_at(self.head)
             rows = self._rows(now, self.head)
-            return Expected(now, rows, rows, self.head)
+            return Expected(now, rows, rows, self.head, self._keys_at(self.head))
         if not self.catalog.exists(position):
             raise _expired(since)
         self.catalog.require_shown_right(self.table.table_id, position)
         then = self.columns_at(position)
         mixable = self.routing.key_columns and followed
         rows = self._mixed(then, position) if mixable else self._rows(then, position)
-        return Expected(then, rows, rows, position, self._doubt(since))
+        return Expected(then, rows, rows, position, self._keys_at(position), self._doubt(since))
 
     def _doubt(self, since: Range) -> str:
         """What a proof by looking back leaves open: maintenance since may have changed what old snapshots show."""
@@ -102,7 +105,7 @@ class SourceSlice:
     def _mixed(self, columns: Sequence[Column], position: int) -> str:
         """Rows whose key was not touched since from the head, the others by time travel."""
         now, then = self._rows(columns, self.head), self._rows(columns, position)
-        moved = f"EXISTS (SELECT 1 FROM {_memory('moved')} m WHERE {self._same_keys('m', 's')})"
+        moved = f"EXISTS (SELECT 1 FROM {_memory('moved')} m WHERE {self._same_keys('m', 's', position)})"
         return f"SELECT * FROM ({now}) s WHERE NOT {moved} UNION ALL SELECT * FROM ({then}) s WHERE {moved}"
 
     def _touched_part(self, whole: Expected, position: int, seeded_at: int | None) -> Expected:
@@ -113,7 +116,7 @@ class SourceSlice:
             return replace(whole, required=nothing, note="; ".join(filter(None, (whole.note, note))))
         if seeded_at == position or not self._load_touched("since_seed", Range(seeded_at, position)):
             return replace(whole, required=nothing)
-        touched = f"EXISTS (SELECT 1 FROM {_memory('since_seed')} m WHERE {self._same_keys('m', 's')})"
+        touched = f"EXISTS (SELECT 1 FROM {_memory('since_seed')} m WHERE {self._same_keys('m', 's', position)})"
         return replace(whole, required=f"SELECT * FROM ({whole.required}) s WHERE {touched}")
 
     # -- append-only: whatever was ever inserted
@@ -127,13 +130,13 @@ class SourceSlice:
             must = self._rows(columns, position)
             if seed_mode is SeedMode.LATEST:
                 must = f"SELECT * FROM ({must}) s WHERE false"
-            return Expected(columns, None, must, position, note)
+            return Expected(columns, None, must, position, note=note)
         assert seeded_at is not None  # noqa: S101 - as history reaches back to it
-        parts = [] if seed_mode is SeedMode.LATEST else [self._rows_as_of(columns, seeded_at)]
+        parts = [] if seed_mode is SeedMode.LATEST else [self._rows_as_of(position, seeded_at)]
         since = Range(seeded_at, position)
         if not since.is_empty:
             runs = insertion_runs(since, self.catalog.touching(self.table.table_id, since))
-            parts += [self._inserted(columns, run) for run in runs]
+            parts += [self._inserted(position, run) for run in runs]
         rows = " UNION ALL ".join(parts) or f"SELECT * FROM ({self._rows(columns, position)}) s WHERE false"
         return Expected(columns, rows, rows, position)
 
@@ -142,24 +145,24 @@ class SourceSlice:
             return False
         return self.catalog.contiguous(Range(seeded_at, position))
 
-    def _inserted(self, columns: Sequence[Column], run: Range) -> str:
+    def _inserted(self, position: int, run: Range) -> str:
         """The inserted rows of a run. The feed is read whole before it is filtered (H4)."""
         feed = self._feed("ducklake_table_insertions", run)
-        known = self._known_at(columns, run.through)
-        routing = ident(self.routing.field)
+        known = self._mapped(run.through, position)
+        routing = ident(self._named(self.routing.field, run.through).name)
         return (
             f"SELECT {known} FROM (WITH fed AS MATERIALIZED (SELECT * FROM {feed})"
             f" SELECT * FROM fed WHERE {routing} = {self._typed_value(run.through)})"
         )
 
-    def _rows_as_of(self, columns: Sequence[Column], snapshot: int) -> str:
-        known = self._known_at(columns, snapshot)
+    def _rows_as_of(self, position: int, snapshot: int) -> str:
+        known = self._mapped(snapshot, position)
         return f"SELECT {known} FROM ({self._rows(self.columns_at(snapshot), snapshot)})"
 
-    def _known_at(self, columns: Sequence[Column], snapshot: int) -> str:
-        """Columns as of an older snapshot; a column that was added later has its default in every row."""
-        known = {column.name.lower() for column in self.columns_at(snapshot)}
-        return ", ".join(ident(c.name) if c.name.lower() in known else default_of(c) for c in columns)
+    def _mapped(self, snapshot: int, position: int) -> str:
+        """Rows in the columns of a snapshot as they are at a later one."""
+        versions = self.table.versions
+        return columns_as_of(fields_at(versions, snapshot), fields_at(versions, position))
 
     # -- reading
 
@@ -178,20 +181,29 @@ class SourceSlice:
     def _rows(self, columns: Sequence[Column], snapshot: int) -> str:
         names = column_list(tuple(column.name for column in columns))
         at = "" if snapshot == self.head else f" AT (VERSION => {snapshot:d})"
-        return f"SELECT {names} FROM {self._path}{at} WHERE {ident(self.routing.field)} = {self._typed_value(snapshot)}"
+        routing = ident(self._named(self.routing.field, snapshot).name)
+        return f"SELECT {names} FROM {self._path}{at} WHERE {routing} = {self._typed_value(snapshot)}"
 
     def _typed_value(self, snapshot: int) -> str:
-        column = self.table.as_of(snapshot).column(self.routing.field)
-        if column is None:
-            hint = "correct routing.field, or bring the column back"
-            raise SourceError("schema_change", f"the source has no column {self.routing.field!r}", hint)
+        column = self._named(self.routing.field, snapshot)
         return f"CAST({literal(self.value)} AS {column.type})"
+
+    def _named(self, configured: str, snapshot: int) -> Column:
+        """The column that the configuration names, as it is at a snapshot: it may have been renamed."""
+        if (column := self.table.identified_at(configured, snapshot)) is not None:
+            return column
+        hint = "correct routing.field and routing.key_columns, or bring the column back"
+        raise SourceError("schema_change", f"the source has no column {configured!r} at snapshot {snapshot}", hint)
+
+    def _keys_at(self, snapshot: int) -> tuple[str, ...]:
+        return tuple(self._named(key, snapshot).name for key in self.routing.key_columns)
 
     def _load_touched(self, name: str, snapshots: Range) -> bool:
         """The keys of the slice that the range touches into a table in memory; whether there are any."""
-        keys = "".join(f", {ident(key)} AS k{number}" for number, key in enumerate(self.routing.key_columns))
+        routing, end = self._named(self.routing.field, snapshots.through).name, snapshots.through
+        keys = "".join(f", {ident(key)} AS k{number}" for number, key in enumerate(self._keys_at(end)))
         images = " UNION ALL ".join(
-            f"SELECT {ident(self.routing.field)} AS r{keys} FROM {self._feed(f, snapshots)}" for f in FEEDS
+            f"SELECT {ident(routing)} AS r{keys} FROM {self._feed(f, snapshots)}" for f in FEEDS
         )
         wanted = "".join(f", k{number}" for number, _ in enumerate(self.routing.key_columns))
         self.con.execute(
@@ -205,10 +217,11 @@ class SourceSlice:
         where = ", ".join(map(literal, (self.alias, self.table.schema, self.table.name)))
         return f"{function}({where}, {first:d}, {last:d})"
 
-    def _same_keys(self, touched: str, row: str) -> str:
+    def _same_keys(self, touched: str, row: str, snapshot: int) -> str:
+        """``snapshot``: of the columns of ``row``."""
         return " AND ".join(
             f"{touched}.k{number} IS NOT DISTINCT FROM {row}.{ident(key)}"
-            for number, key in enumerate(self.routing.key_columns)
+            for number, key in enumerate(self._keys_at(snapshot))
         )
 
     def _require_history(self, since: Range) -> None:

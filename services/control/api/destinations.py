@@ -40,7 +40,7 @@ LONGEST_HISTORY = 200
 LONGEST_MESSAGE = 1_000
 """Characters of a commit's message, which the lake's owner may have written."""
 
-STAMPED = ("kind", "generation", "after", "through", "item", "deleted", "inserted")
+STAMPED = ("kind", "generation", "after", "through", "item", "deleted", "inserted", "columns")
 UNKNOWN = float("inf")
 """Where a lag is not known yet, it is the worst."""
 

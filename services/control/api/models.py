@@ -19,7 +19,7 @@ from pydantic import (
 
 from services.control.model.declared import OF_A_LAKE, as_put
 from services.control.operations.destination_entry import EXAMPLE as ENTRY
-from services.control.operations.destination_entry import Entry, EntryLayout
+from services.control.operations.destination_entry import Entry, EntryEvolution, EntryLayout
 from services.control.operations.long_operations import Operation
 from services.control.store.audit_log import Entry as TrailEntry
 from services.control.view.destination_status import EXAMPLE, PipelineStatus, Status, View, status
@@ -116,6 +116,8 @@ class Detail(Status):
     seed_mode: SeedMode
     layout: EntryLayout = EntryLayout()
     """As it was put; what is left out is as the pipeline says."""
+    evolution: EntryEvolution = EntryEvolution()
+    """The same."""
     upkeep: UpkeepOverride | None = None
     """As it was put: what of the pipeline's upkeep is otherwise for this one."""
     rewound_to: int | None
@@ -138,6 +140,7 @@ class EntryShown(BaseModel):
     properties: dict[str, str | bool | int | float] = {}
     seed_mode: str | None = None
     layout: EntryLayout = EntryLayout()
+    evolution: EntryEvolution = EntryEvolution()
     upkeep: UpkeepOverride | None = None
 
 
@@ -160,6 +163,7 @@ def detail(view: View, destination: str) -> Detail:
         table=declared.table,
         seed_mode=declared.seed_mode,
         layout=EntryLayout.model_validate(put.get("layout", {})),
+        evolution=EntryEvolution.model_validate(put.get("evolution", {})),
         upkeep=declared.upkeep,
         rewound_to=held.seed_at,
     )
@@ -289,6 +293,8 @@ class Commit(BaseModel):
     item: str
     deleted: int
     inserted: int
+    columns: list[str] = []
+    """What became of the table's columns, such as `rename v to w`."""
     source_at: datetime | None = None
     """When the source committed `through`; null where the source no longer retains it, or does not answer."""
     seconds: float | None = None

@@ -19,6 +19,7 @@ from shared.config.model import Config, Routing
 from shared.config.path_overlap import Claim, claim_of
 from shared.config.upkeep_rules import override_of
 from shared.contracts.errors import ViaduckError
+from shared.contracts.evolution import EvolutionPolicy
 from shared.contracts.layout import NO_LAYOUT
 from shared.contracts.messages import LakeRef
 
@@ -56,6 +57,7 @@ def declarations(
             name=each.name,
             layout=each.layout.over(config.table_layout),
             upkeep=override_of(each),
+            evolution=each.evolution.over(config.evolution),
         )
         for each in config.destinations
     ]
@@ -104,5 +106,10 @@ def _as_read(declared: Declared) -> dict[str, Any]:
         **({"properties": dict(lake.properties)} if lake.properties else {}),
         "seed_mode": declared.seed_mode.value,
         **({"layout": declared.layout.model_dump()} if declared.layout != NO_LAYOUT else {}),
+        **(
+            {"evolution": {"policy": declared.evolution.value}}
+            if declared.evolution is not EvolutionPolicy.FOLLOW
+            else {}
+        ),
         **({} if declared.upkeep is None else {"upkeep": declared.upkeep.model_dump(exclude_none=True)}),
     }

@@ -32,6 +32,7 @@ from typing import Any, Literal
 
 from shared.config.path_overlap import Claim, claim_of, table_names
 from shared.contracts.errors import Error
+from shared.contracts.evolution import EvolutionPolicy
 from shared.contracts.layout import NO_LAYOUT, TableLayout
 from shared.contracts.messages import (
     ADOPTABLE,
@@ -76,6 +77,7 @@ class Declared:
     declaration holds it. None means ``layout``."""
     upkeep: UpkeepOverride | None = None
     """What of the pipeline's upkeep is otherwise for this one."""
+    evolution: EvolutionPolicy = EvolutionPolicy.FOLLOW
 
     def same_lake(self, other: Declared) -> bool:
         """Two names of one catalog are the same lake; where control can't resolve one, only equal names are."""
@@ -175,6 +177,7 @@ class Registered:
             table=declared.table,
             seed_mode=declared.seed_mode,
             layout=declared.layout if declared.says_layout else None,
+            evolution=None if declared.evolution is EvolutionPolicy.FOLLOW else declared.evolution,
             replace=self.replace,
             revision=self.revision.id,
             seed_at=self.seed_at,

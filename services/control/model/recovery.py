@@ -122,6 +122,7 @@ def _declared(said: Destination, slice_of: str, identity: str | None) -> Declare
         slice_of=slice_of,
         layout=said.layout or NO_LAYOUT,
         upkeep=said.upkeep,
+        evolution=said.policy,
     )
 
 

@@ -24,11 +24,12 @@ from shared.config.catalogs import SQLITE, CatalogRefused, has_password, parse_c
 from shared.config.config_errors import UNWRITABLE, Mistakes
 from shared.config.declared import Lakes, entry_lake
 from shared.config.lake_rules import ConfigContext, check_lake, section_of, text_of
-from shared.config.model import Config, OwnLayout
+from shared.config.model import Config, OwnEvolution, OwnLayout
 from shared.config.path_overlap import THE_SOURCES, table_names
 from shared.config.secrets import SECRET_PROPERTIES
 from shared.config.upkeep_rules import faults, least_age_s
 from shared.contracts.errors import DependencyError
+from shared.contracts.evolution import EvolutionPolicy
 from shared.contracts.messages import Name, SeedMode
 from shared.contracts.upkeep import UpkeepOverride
 from shared.lake.catalog import CatalogReader
@@ -64,6 +65,14 @@ class EntryLayout(BaseModel):
     encrypted: bool | None = None
 
 
+class EntryEvolution(BaseModel):
+    """Which changes of the source's columns it follows."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    policy: EvolutionPolicy | None = None
+
+
 class Entry(BaseModel):
     """The keys of a `destinations` entry of the configuration file (docs/reference/configuration.md)."""
 
@@ -82,6 +91,7 @@ class Entry(BaseModel):
     properties: dict[Short, Value] = Field(default={}, max_length=50, repr=False)
     seed_mode: str | None = Field(default=None, pattern="^(scan|cdc_replay|replay|latest)$")
     layout: EntryLayout = EntryLayout()
+    evolution: EntryEvolution = EntryEvolution()
     upkeep: UpkeepOverride | None = None
 
 
@@ -125,6 +135,7 @@ def declare_entry(destination: str, entry: Entry, routing_value: str, lakes: Lak
         layout=OwnLayout.model_validate(entry.layout.model_dump()).over(config.table_layout),
         written=entry.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"id"}),
         upkeep=entry.upkeep,
+        evolution=OwnEvolution(policy=entry.evolution.policy).over(config.evolution),
     )
 
 

@@ -16,8 +16,8 @@ from shared.config.catalogs import CatalogRefused, has_password, parse_catalog
 from shared.config.secrets import scrub
 
 FIRST = ("id", "routing_value", "catalog_env", "catalog", "data_path", "seed_mode")
-MORE = ("name", "postgres_uri_env", "metadata_schema", "schema", "table", "properties", "layout")
-LINES = ("properties", "layout")
+MORE = ("name", "postgres_uri_env", "metadata_schema", "schema", "table", "properties", "layout", "evolution")
+LINES = ("properties", "layout", "evolution")
 """What most destinations do without."""
 FIELDS = (*FIRST, *MORE)
 

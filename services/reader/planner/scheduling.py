@@ -11,7 +11,7 @@ from services.reader.planner.destination_state import DestinationState
 from shared.contracts.messages import ItemKind, SeedMode
 from shared.contracts.ranges import NOT_SEEDED
 from shared.contracts.upkeep import Compaction
-from shared.lake.column_history import Break
+from shared.lake.followed_columns import Break
 
 NEAR_OLDEST = 0.1
 """A quiet position in the oldest tenth of what is retained is moved on before expiry reaches it."""
@@ -36,7 +36,7 @@ class SourceState:
     history: int = 0
     """Counts how often the known history was replaced, as by a restore from a backup."""
     breaks: tuple[Break, ...] = ()
-    """Positions from which the table's columns can't be followed to the head."""
+    """Positions from which the table's columns are not followed to the head, under each policy."""
     notice: str | None = None
     """Why the table is expensive to read, and the statement that corrects it."""
 

@@ -9,7 +9,6 @@ from services.reader.planner.scheduling import SourceState
 from shared.contracts.errors import SourceError
 from shared.contracts.messages import Problem
 from shared.contracts.ranges import NOT_SEEDED
-from shared.lake.column_history import not_followed
 
 RECREATED, MOVED = "source_recreated", "source_moved"
 CUT_OFF = (RECREATED, MOVED, "schema_change")
@@ -28,8 +27,8 @@ def judge(tracked: DestinationState, sight: SourceState, gone: Set[int] = frozen
     if tracked.exact < sight.oldest or tracked.exact in gone:
         return expired(tracked.exact, sight.oldest)
     for broken in sight.breaks:
-        if broken.first <= tracked.position <= broken.last:
-            return not_followed(broken.why, tracked.position).problem()
+        if broken.refuses(tracked.position, tracked.spec.policy):
+            return broken.error(tracked.position).problem()
     return None
 
 

@@ -17,7 +17,8 @@ from shared.contracts.errors import Error, SourceError, ViaduckError
 from shared.contracts.ranges import NOT_SEEDED, Range
 from shared.contracts.reports import LONGEST_OFFERED, MOST_OFFERED, Offered
 from shared.lake.catalog import CatalogReader, Column, Head, TableInfo, Touch
-from shared.lake.column_history import breaks
+from shared.lake.column_identity import Identifying
+from shared.lake.followed_columns import breaks
 from shared.lake.routing_value import not_routed
 from shared.lake.runs import insertion_runs
 from shared.lake.source import AS_SOURCE
@@ -55,6 +56,7 @@ class Source:
         self._schema = config.source.schema_name
         self._name = config.source.table
         self._field = config.routing.field
+        self._identifying = Identifying(config.routing.field, config.routing.key_columns)
         self._append_only = config.routing.append_only
         self._segment_rows = config.reader.segment_rows
         self._catalog = CatalogReader(lake)
@@ -91,7 +93,7 @@ class Source:
             table=table.table_uuid,
             at=head.time,
             history=self._histories,
-            breaks=breaks(table.versions, head.snapshot),
+            breaks=breaks(table.versions, self._identifying, head.snapshot),
             notice=layout.notice(table.schema, table.name),
         )
 
@@ -139,7 +141,7 @@ class Source:
         return offered, len(found) > MOST_OFFERED
 
     def _insertions(self, parts: Sequence[Range], routed: Set[str]) -> Images:
-        return self._counter.changes(self._routing(), [self._readable(part) for part in parts], [], routed)
+        return self._counter.changes(self._routing_at, [self._readable(part) for part in parts], [], routed)
 
     def _changes(self, snapshots: Range, routed: Set[str]) -> Images:
         """What a range inserted and deleted, or more.
@@ -153,7 +155,7 @@ class Source:
                 head if self._maintained(Range(snapshots.through, max(head, snapshots.through))) else snapshots.through
             )
             whole = self._readable(Range(snapshots.after, end))
-            images = self._counter.changes(self._routing(), [whole], [whole], routed)
+            images = self._counter.changes(self._routing_at, [whole], [whole], routed)
             if not self._maintained(Range(end, max(end, self._catalog.head().snapshot))):
                 return images
         raise SourceError(
@@ -203,16 +205,22 @@ class Source:
         """The routing column as it was last seen, or is now."""
         if self._table is None:
             self._table = self._found(self._catalog.table(self._schema, self._name, self._catalog.head().snapshot))
-        column = self._table.column(self._field)
+        column = self._table.identified(self._field)
         if column is None:
             raise RuntimeError("a table without its routing column is no source")
         return column
+
+    def _routing_at(self, snapshot: int) -> Column:
+        """The routing column as it is called, and of which type it is, at a snapshot: so the feed of a range shows it
+        that ends there."""
+        column = self._known().identified_at(self._field, snapshot)
+        return self._routing() if column is None else column
 
     def _found(self, table: TableInfo | None) -> TableInfo:
         where = f"the source has no table {self._schema}.{self._name}"
         if table is None:
             raise SourceError("source_gone", where, "create it again, or correct source.schema and source.table")
-        routing = table.column(self._field)
+        routing = table.identified(self._field)
         if routing is None:
             said = f"the source table no longer has a column {self._field}"
             raise SourceError("schema_change", said, "bring it back, or correct routing.field")

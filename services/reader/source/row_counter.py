@@ -109,19 +109,28 @@ class Counter:
         self._con: duckdb.DuckDBPyConnection | None = None
         self._remembered: AttachedState | None = None
 
-    def changes(self, routing: Column, inserted: Sequence[Range], deleted: Sequence[Range], routed: Set[str]) -> Images:
+    def changes(
+        self,
+        routing: Callable[[int], Column],
+        inserted: Sequence[Range],
+        deleted: Sequence[Range],
+        routed: Set[str],
+    ) -> Images:
         """What the feed shows of these ranges' insertions and deletions, by routing value: all of the ``routed`` ones.
+        ``routing`` tells which column it is at a snapshot.
 
         No filter, no virtual column, ranges by the functions' arguments alone (H4). Raises a ``ViaduckError``.
         """
         relations = [INSERTIONS + FEED] * len(inserted) + [DELETIONS + FEED] * len(deleted)
-        counted = self._counted(routing, relations, [self._arguments(each) for each in (*inserted, *deleted)], routed)
+        ranges = (*inserted, *deleted)
+        columns = [routing(each.through) for each in ranges]
+        counted = self._counted(columns, relations, [self._arguments(each) for each in ranges], routed)
         return Images(_summed(counted[: len(inserted)]), _summed(counted[len(inserted) :]))
 
     def state(self, routing: Column) -> Counts:
         """The table's present rows by routing value. Raises a ``ViaduckError``."""
         everything = path(ALIAS, self._schema, self._table)
-        return _summed(self._counted(routing, [everything], [[]], frozenset(), IMPATIENT))
+        return _summed(self._counted([routing], [everything], [[]], frozenset(), IMPATIENT))
 
     def unknown(self, routing: Column, routed: Collection[str], most: int, longest: int) -> list[Found]:
         """Present values that are not ``routed``, up to ``most``, those with most rows first.
@@ -149,15 +158,18 @@ class Counter:
 
     def _counted(
         self,
-        routing: Column,
+        routing: Sequence[Column],
         relations: Sequence[str],
         bound: Sequence[list[str | int]],
         routed: Set[str],
         patience: Sequence[str] = PATIENT,
     ) -> list[Counts]:
-        """Rows by routing value of each relation, with its bound values. Retried once on a new connection."""
-        column = spelled(ident(routing.name), routing.type)
-        statements = [f"SELECT {column}, count(*) FROM {relation} GROUP BY 1" for relation in relations]
+        """Rows by the routing value of each relation, with its bound values. Retried once on a new connection."""
+        columns = [spelled(ident(column.name), column.type) for column in routing]
+        statements = [
+            f"SELECT {columns[number]}, count(*) FROM {relation} GROUP BY 1"
+            for number, relation in enumerate(relations)
+        ]
         return self._trying(lambda: self._run(statements, bound, routed, patience))
 
     def _trying(self, run: Callable[[], T]) -> T:

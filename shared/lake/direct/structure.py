@@ -98,7 +98,7 @@ def parse_structure(text: str) -> Structure | None:
         cursor_id=int(cursor_id),
         folder=_folder((schema_path, schema_relative), (path, relative)),
         fields=_fields(columns, table_id, at),
-        nullable=all(column[6] for column in columns if column[0] == table_id),
+        nullable=all(column[6] for column in columns if column[0] == table_id and column[2] is None),
         columns=frozenset((int(c[1]), c[3], c[4], int(c[8])) for c in columns if c[0] == table_id),
         inlined=names[table_id],
         cursor_inlined=names[cursor_id],

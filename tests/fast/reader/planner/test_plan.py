@@ -21,7 +21,7 @@ from shared.contracts.errors import MAX_ATTEMPTS
 from shared.contracts.messages import DesiredState, Destination, ItemKind, Outcome, Problem, SeedMode, Seen
 from shared.contracts.ranges import NOT_SEEDED, Range
 from shared.contracts.upkeep import Compaction
-from shared.lake.column_history import Break
+from shared.lake.followed_columns import Break
 from tests.fast.reader.simulation import answer, sight, spec, step
 
 PROBLEM = Problem(type="table_mismatch", message="other columns", hint="", retryable=False)

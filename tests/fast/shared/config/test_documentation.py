@@ -36,6 +36,8 @@ IN_WORDS = {
         for section in ("destinations[]", "template")
         for key in ("partitioned_by", "sorted_by", "encrypted")
     },
+    "destinations[].evolution.policy": "the pipeline's",
+    "template.evolution.policy": "the pipeline's",
     "upkeep.compact_after_applies": "that of `reader.upkeep_after_applies`",
     "template.seed_mode": "the pipeline's",
 }

@@ -1,0 +1,130 @@
+"""Makes the columns of a destination's table what the source's are, in the transaction that brings their rows.
+
+The order is DuckLake's: touched keys are deleted before, by the names that were, and rows are inserted after. Nothing
+is updated or merged once a column is wider, and a struct that is added is added in its final form
+(docs/explanation/hazards.md, H26).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import duckdb
+
+from services.applier.apply.table_schema import columns_of, differs, table_path
+from shared.contracts.errors import DestinationError
+from shared.contracts.messages import Destination
+from shared.lake.catalog import Column
+from shared.lake.column_history import Field
+from shared.lake.direct.files import duckdb_types
+from shared.lake.evolution import Kind, NotFollowed, Step, steps_between
+from shared.lake.failure import classify
+from shared.lake.followed_columns import Evolution
+from shared.lake.sql import ident, literal, path
+
+REFUSED = (
+    duckdb.CatalogException, duckdb.BinderException, duckdb.NotImplementedException, duckdb.InvalidInputException,
+)  # fmt: skip
+
+
+def pending_steps(
+    con: duckdb.DuckDBPyConnection,
+    alias: str,
+    destination: Destination,
+    wanted: Sequence[Column],
+    evolution: Evolution | None,
+) -> tuple[Step, ...]:
+    """What the table still lacks of ``wanted``, the source's columns at the range's end; in one statement where nothing
+    has changed.
+
+    Raises ``table_mismatch`` unless the table has the columns that the source had at the destination's position: then
+    whose is whose is known by their order. Columns that were added there without a row may still be missing.
+    """
+    have = columns_of(con, table_path(alias, destination))
+    if have is None:
+        raise DestinationError(
+            "table_mismatch",
+            f"the table {destination.schema_name}.{destination.table} is gone from the destination",
+            "reseed the destination, which creates the table again",
+        )
+    if evolution is None:
+        return _added(destination, have, wanted)
+    then = evolution.then[: len(have)]
+    spelled = duckdb_types(con, then) if then else ()
+    if [(c.name, c.type) for c in have] == list(zip((field.name for field in then), spelled, strict=True)):
+        return _steps(then, evolution)
+    if _shapes(have) == _shapes(wanted):
+        return ()  # the owner of the lake has done it
+    before = [Column(field.name, declared) for field, declared in zip(then, spelled, strict=True)]
+    raise differs("table_mismatch", destination, have, before)
+
+
+def evolve(con: duckdb.DuckDBPyConnection, alias: str, destination: Destination, steps: Sequence[Step]) -> None:
+    """Take the steps. Raises ``schema_change`` for a step that DuckLake refuses, with the statement."""
+    for step in steps:
+        statement = _statement(step, table_path(alias, destination))
+        try:
+            con.execute(statement)
+        except REFUSED as error:
+            raise _refused(destination, step, error) from None
+
+
+def shown(steps: Sequence[Step]) -> list[str]:
+    """What a stamp says of them."""
+    return [step.said for step in steps if step.said]
+
+
+def names_before(evolution: Evolution | None, names: Sequence[str]) -> tuple[str, ...]:
+    """What columns were called at the destination's position that have these names now."""
+    if evolution is None:
+        return tuple(names)
+    ids = {field.name.lower(): field.id for field in evolution.now}
+    former = {field.id: field.name for field in evolution.then}
+    return tuple(former.get(ids[name.lower()], name) for name in names)
+
+
+def _added(destination: Destination, have: Sequence[Column], wanted: Sequence[Column]) -> tuple[Step, ...]:
+    if _shapes(have) != _shapes(wanted[: len(have)]):
+        raise differs("table_mismatch", destination, have, wanted)
+    missing = wanted[len(have) :]
+    return tuple(
+        Step(Kind.ADD, (each.name,), 0, type=each.type, default=each.default, said=f"add {each.name} {each.type}")
+        for each in missing
+    )
+
+
+def _steps(then: Sequence[Field], evolution: Evolution) -> tuple[Step, ...]:
+    try:
+        return steps_between(then, evolution.now)
+    except NotFollowed as why:
+        raise DestinationError("schema_change", str(why), "reseed the destination") from None
+
+
+def _statement(step: Step, table: str) -> str:
+    column = path(*step.path)
+    match step.kind:
+        case Kind.DROP:
+            return f"ALTER TABLE {table} DROP COLUMN {column}"
+        case Kind.RENAME:
+            return f"ALTER TABLE {table} RENAME COLUMN {column} TO {ident(step.name)}"
+        case Kind.WIDEN:
+            return f"ALTER TABLE {table} ALTER COLUMN {column} SET DATA TYPE {step.type}"
+        case Kind.ADD:
+            default = "" if step.default is None else f" DEFAULT {literal(step.default)}"
+            return f"ALTER TABLE {table} ADD COLUMN {column} {step.type}{default}"
+
+
+def _refused(destination: Destination, step: Step, error: duckdb.Error) -> DestinationError:
+    """By what DuckLake says of it. A column that a table is partitioned or sorted by can't be dropped."""
+    table = path(destination.schema_name, destination.table)
+    said = classify(error, f"{step.said or step.kind} of {destination.key}").message
+    hint = "reseed the destination"
+    if "partition" in str(error).lower():
+        hint = f"in the destination's lake: ALTER TABLE {table} RESET PARTITIONED BY; then resume"
+    elif "sort" in str(error).lower():
+        hint = f"in the destination's lake: ALTER TABLE {table} RESET SORTED BY; then resume"
+    return DestinationError("schema_change", said, hint)
+
+
+def _shapes(columns: Sequence[Column]) -> list[tuple[str, str]]:
+    return [(column.name, column.type) for column in columns]

@@ -1,0 +1,87 @@
+"""Which column a configured name means. A column is its field id, so it keeps its meaning when it is renamed.
+
+A name means the column that has it; where none has it, the column that had it last and is still there under another
+name.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from shared.lake.column_history import Field, Versions, fields_at, what_became_of
+
+INTEGERS = re.compile(r"u?int(8|16|32|64)")
+DECIMALS = re.compile(r"decimal\(\d{1,2}, ?(\d{1,2})\)")
+
+
+@dataclass(frozen=True)
+class Identifying:
+    """The configured names of the routing column and the key columns."""
+
+    routing: str
+    keys: tuple[str, ...] = ()
+
+    def ids(self, versions: Versions, at: int) -> frozenset[int]:
+        found = (identified(versions, name, at) for name in (self.routing, *self.keys))
+        return frozenset(field.id for field in found if field is not None)
+
+
+def identified(versions: Versions, name: str, at: int) -> Field | None:
+    """The column that a configured name means at a snapshot; None where there is none."""
+    now = fields_at(versions, at)
+    named = next((field for field in now if _is(field.name, name)), None)
+    if named is not None:
+        return named
+    former = [each for each in versions if each.parent is None and _is(each.name, name) and each.begin <= at]
+    there = {field.id: field for field in now}
+    return next((there[each.id] for each in sorted(former, key=lambda v: -v.begin) if each.id in there), None)
+
+
+def identified_before(versions: Versions, name: str, at: int, later: int) -> Field | None:
+    """The column as it was at snapshot ``at``, of which the name may only be what it is called ``later``."""
+    found = identified(versions, name, at)
+    if found is not None:
+        return found
+    known = identified(versions, name, later)
+    return next((field for field in fields_at(versions, at) if known is not None and field.id == known.id), None)
+
+
+def former_names(versions: Versions, column: int) -> frozenset[str]:
+    """All names, in small letters, that a column ever had."""
+    return frozenset(each.name.lower() for each in versions if each.id == column and each.parent is None)
+
+
+def replaced(versions: Versions, identifying: Identifying, since: int, at: int) -> str | None:
+    """Why rows can't be told by the same columns as at snapshot ``since``; None if they can."""
+    found = [_replaced(versions, name, since, at) for name in (identifying.routing, *identifying.keys)]
+    found.append(_respelled(versions, identifying.routing, since, at))
+    return next((why for why in found if why is not None), None)
+
+
+def _replaced(versions: Versions, name: str, since: int, at: int) -> str | None:
+    then, now = identified_before(versions, name, since, at), identified(versions, name, at)
+    if then is None:
+        return f"there is no column {name}" if now is None else f"the column {name} was added"
+    if now is None or now.id != then.id:
+        return what_became_of(then, fields_at(versions, at)) or f"the column {name} is another one now"
+    return None
+
+
+def _respelled(versions: Versions, routing: str, since: int, at: int) -> str | None:
+    then, now = identified_before(versions, routing, since, at), identified(versions, routing, at)
+    if then is None or now is None or keeps_texts(then.type, now.type):
+        return None
+    return f"the routing column {now.name} was {then.declared} and is {now.declared} now, which spells values otherwise"
+
+
+def keeps_texts(before: str, now: str) -> bool:
+    """Whether all values of a type, in DuckLake's words, are spelled as before once they are of another."""
+    if before == now or (INTEGERS.fullmatch(before) and INTEGERS.fullmatch(now)):
+        return True
+    then, after = DECIMALS.fullmatch(before), DECIMALS.fullmatch(now)
+    return then is not None and after is not None and then[1] == after[1]
+
+
+def _is(one: str, other: str) -> bool:
+    return one.lower() == other.lower()
