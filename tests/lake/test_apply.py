@@ -312,14 +312,6 @@ def test_an_added_column_arrives_with_the_next_changes_and_its_default_for_older
         assert rig.rows(name) == rig.expected(name)
 
 
-def test_any_other_change_of_columns_parks_until_schema_evolution_is_there(rig: ApplyRig) -> None:
-    rig.seed()
-    before = rig.head
-    rig.sql("ALTER TABLE src.main.t DROP COLUMN v", "UPDATE src.main.t SET tenant = 'b' WHERE id = 0")
-    answered = rig.changes(before)
-    assert [problem(each) for each in answered] == ["schema_change"] * 2
-
-
 def test_a_key_that_names_two_rows_parks_that_tenant_and_shows_the_key(rig: ApplyRig) -> None:
     rig.seed()
     before = rig.head

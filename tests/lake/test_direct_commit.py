@@ -442,7 +442,7 @@ def test_a_restored_lake_with_the_same_schema_version_is_looked_at_anew(rig: App
     if rig.lake("a").sqlite_file is not None:
         assert (progress.commit, progress.commit_reason) == (CommitPath.EXTENSION, "schema_change")
     else:
-        assert (progress.outcome, progress.error and progress.error.type) == (Outcome.PARKED, "schema_change")
+        assert (progress.outcome, progress.error and progress.error.type) == (Outcome.PARKED, "table_mismatch")
 
 
 def test_two_lakes_never_have_keys_for_the_same_files_at_once() -> None:

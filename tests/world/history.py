@@ -17,9 +17,12 @@ from tests.world.rows import Cell, Column, Row
 from tests.world.shape import Shape, random_shape, strange_shape
 from tests.world.statements import (
     AddColumn,
+    ColumnChange,
     Delete,
+    DropColumn,
     Insert,
     Merge,
+    RenameColumn,
     ReplaceColumn,
     Shift,
     Statement,
@@ -27,6 +30,7 @@ from tests.world.statements import (
     Transaction,
     Truncate,
     Update,
+    WidenColumn,
 )
 from tests.world.upkeep import Chore, Upkeep
 
@@ -34,10 +38,11 @@ Step = Transaction | Upkeep | Recovery
 Statements = list[Statement]
 
 TRIES = 20
-ALONE = (AddColumn, ReplaceColumn)
 FEW = (1, 3)
 """Rows of a small insert."""
 MOST_ADDED = 2
+WIDER = {"INTEGER": "BIGINT", "DECIMAL(10,2)": "DECIMAL(18,2)"}
+"""Types, and those that spell their values alike."""
 WORDY = 0.01
 """How often a text is one that no destination can hold."""
 
@@ -56,7 +61,7 @@ class History:
 def random_history(
     rng: Random, *, steps: int, append_only: bool = False, expire: bool = False, replaces: bool = False
 ) -> History:
-    """``replaces``: columns are dropped and added again under their name, which parks whoever stands before that."""
+    """``replaces``: columns are also dropped, replaced by others of their name, renamed and widened."""
     shape = random_shape(rng, append_only=append_only)
     generator = Generator(rng, shape, expire=expire, replaces=replaces)
     return History(shape, tuple(generator.step() for _ in range(steps)))
@@ -71,9 +76,8 @@ def strange_history(
     recovers: bool = False,
     recovery_rate: float = RECOVERY_RATE,
 ) -> History:
-    """A history in which destinations may park: columns are dropped and added again under their name, texts come that
-    can't be carried, and with ``recovers`` the source is restored from a backup or replaced by another lake, in so
-    many of its steps as ``recovery_rate`` says."""
+    """A history in which destinations may park: texts come that can't be carried, and with ``recovers`` the source is
+    restored from a backup or replaced by another lake, in so many of its steps as ``recovery_rate`` says."""
     shape = strange_shape(rng, append_only=append_only)
     rate = recovery_rate if recovers else 0.0
     generator = Generator(rng, shape, expire=expire, replaces=True, recovery_rate=rate)
@@ -93,7 +97,7 @@ class Generator:
         self.backup: Model | None = None
         self.last: Step | None = None
         self.sorts = self.replaced = False
-        """Whether the table was ever sorted, or a column of it replaced: after both, DuckLake can't flush (H19)."""
+        """Whether the table was ever sorted, or a column of it dropped: after both, DuckLake can't flush (H19)."""
 
     def step(self) -> Step:
         self.last = self._step()
@@ -174,7 +178,13 @@ class Generator:
 
     def _moves(self) -> dict[Callable[[], Statements], int]:
         if self.shape.append_only:
-            return {self._insert: 10, self._delete: 2, self._delete_all: 1, self._add_column: 1}
+            return {
+                self._insert: 10,
+                self._delete: 2,
+                self._delete_all: 1,
+                self._add_column: 1,
+                self._change_columns: 1 if self.replaces else 0,
+            }
         return {
             self._insert: 10,
             self._update: 8,
@@ -190,7 +200,7 @@ class Generator:
             self._insert_and_update: 2,
             self._merge: 3,
             self._add_column: 1,
-            self._replace_column: 1 if self.replaces else 0,
+            self._change_columns: 2 if self.replaces else 0,
             self._mend: 4 if self.shape.words else 0,
         }
 
@@ -262,19 +272,77 @@ class Generator:
         return [Merge(self._identity(), tuple((new | old).values()))]
 
     def _add_column(self) -> Statements:
-        added = len(self.model.columns) - len(self.shape.columns)
-        if added == MOST_ADDED:
-            return self._insert()
-        column = Column(f"added {added}", self.rng.choice(["INTEGER", "BIGINT"]))
-        return [AddColumn(column, self.rng.choice([None, "5"]))]
+        change = self._added(self.model)
+        return self._insert() if change is None else [change]
 
-    def _replace_column(self) -> Statements:
-        column = self.rng.choice([c for c in self.model.columns if c.name in self.shape.replaceable])
-        return [ReplaceColumn(column, self.rng.choice([None, *filter(None, self.shape.cells(column.name))][:2]))]
+    def _change_columns(self) -> Statements:
+        """One or more changes of columns, which commit together."""
+        model, changes = self.model.copy(), list[Statement]()
+        for _ in range(self.rng.choice([1, 1, 2, 3])):
+            makers = [self._added, self._dropped, self._replaced, self._renamed, self._renamed, self._wider]
+            change = self.rng.choice(makers)(model)
+            if change is not None:
+                change.apply(model)
+                changes.append(change)
+        return changes or self._insert()
+
+    def _added(self, model: Model) -> ColumnChange | None:
+        number = model.added
+        if sum(origin.startswith("added ") for origin, _ in model.ids) == MOST_ADDED:
+            return None
+        column = Column(self._free_name(model, f"added {number}"), self.rng.choice(["INTEGER", "BIGINT"]))
+        return AddColumn(column, self.rng.choice([None, "5"]), f"added {number}")
+
+    def _dropped(self, model: Model) -> ColumnChange | None:
+        """Value columns always stay that the rest of a history can update."""
+        there = self._replaceable(model)
+        return DropColumn(self.rng.choice(there)) if len(self._values_of(model)) > 2 and there else None
+
+    def _replaced(self, model: Model) -> ColumnChange | None:
+        there = [origin for origin in self._replaceable(model) if not origin.startswith("added ")]
+        if not there:
+            return None
+        origin = self.rng.choice(there)
+        type = model.columns[model.index(origin)].type  # noqa: A001
+        wide = type in WIDER.values()
+        cells = [None, *filter(None, self.shape.cells(origin))][:2]
+        return None if wide else ReplaceColumn(origin, self.rng.choice(cells))
+
+    def _renamed(self, model: Model) -> ColumnChange | None:
+        """Columns that tables are laid out by keep their names, which layouts name."""
+        there = self._replaceable(model) if self.shape.layouts else [origin for origin, _ in model.ids]
+        if not there:
+            return None
+        origin = self.rng.choice(there)
+        return RenameColumn(origin, self._free_name(model, self.rng.choice(["w", "Renamed to", origin])))
+
+    def _wider(self, model: Model) -> ColumnChange | None:
+        types = {origin: column.type for (origin, _), column in zip(model.ids, model.columns, strict=True)}
+        may = self._replaceable(model) if self.shape.layouts else list(types)
+        free = [origin for origin in may if types[origin] in WIDER]
+        if not free:
+            return None
+        origin = self.rng.choice(free)
+        return WidenColumn(origin, WIDER[types[origin]])
+
+    def _free_name(self, model: Model, wanted: str) -> str:
+        """A name that no column has, in whatever case, nor any that the pipeline's configuration gives to another."""
+        taken = {column.name.lower() for column in model.columns} | {each.lower() for each in self._identity()}
+        return next(free for n in range(99) if (free := f"{wanted} {n}" if n else wanted).lower() not in taken)
+
+    def _replaceable(self, model: Model) -> list[str]:
+        known = {*self.shape.replaceable}
+        return [origin for origin, _ in model.ids if origin in known or origin.startswith("added ")]
+
+    def _values_of(self, model: Model) -> list[str]:
+        return [origin for origin, _ in model.ids if origin not in self._identity()]
 
     def _mend(self) -> Statements:
         """Texts that can't be carried become others, as an operator has them changed at the source."""
-        texts = [c.name for c in self.model.columns if c.type == "VARCHAR" and c.name not in self._identity()]
+        named = zip(self.model.ids, self.model.columns, strict=True)
+        texts = [origin for (origin, _), c in named if c.type == "VARCHAR" and origin not in self._identity()]
+        if not texts:
+            return self._insert()
         column = self.rng.choice(texts)
         return [Update(Where(((column, frozenset(self.shape.words)),)), ((column, "mended"),))]
 
@@ -315,7 +383,7 @@ class Generator:
         return EVERY_ROW if kind < 0.7 else self._one()
 
     def _value_columns(self) -> Sequence[str]:
-        return [column.name for column in self.model.columns if column.name not in self._identity()]
+        return self._values_of(self.model)
 
     def _sets(self) -> tuple[tuple[str, Cell], ...]:
         columns = self.rng.sample(self._value_columns(), self.rng.randint(1, 2))
@@ -343,9 +411,7 @@ class Generator:
 
     def _row(self, identity: Sequence[Cell]) -> Row:
         known = dict(zip(self._identity(), identity, strict=True))
-        return tuple(
-            known[column.name] if column.name in known else self._cell(column.name) for column in self.model.columns
-        )
+        return tuple(known[origin] if origin in known else self._cell(origin) for origin, _ in self.model.ids)
 
     def _cell(self, column: str) -> Cell:
         cells = self.shape.cells(column)
@@ -374,12 +440,12 @@ def _deletes(step: Step | None) -> bool:
 
 def _column_alone(statements: Statements) -> Statements:
     """DuckLake can't commit a new column together with inlined rows, so a column comes in a transaction of its own."""
-    added: Statements = [statement for statement in statements if isinstance(statement, ALONE)]
-    return added[:1] or statements
+    changes: Statements = [statement for statement in statements if isinstance(statement, ColumnChange)]
+    return changes or statements
 
 
 def _replaces(made: Transaction) -> bool:
-    return any(isinstance(one, ReplaceColumn) for one in made.statements)
+    return any(isinstance(one, ReplaceColumn | DropColumn) for one in made.statements)
 
 
 def _loses_rows(made: Transaction) -> bool:

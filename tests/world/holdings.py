@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from shared.contracts.messages import ItemKind, SeedMode, WorkItem
 from tests.world.destination import Destination, Promise
 from tests.world.hostile import holds_uncarried
+from tests.world.model import ColumnId
 from tests.world.rows import Row, Rows, minus
 from tests.world.stamps import Stamp
 from tests.world.truth import Truth
@@ -19,14 +20,6 @@ class Holdings:
     def __init__(self, destination: Destination, truth: Truth) -> None:
         self.destination = destination
         self.truth = truth
-
-    def required(self, seed: Stamp, stamp: Stamp, width: int) -> Rows:
-        """Rows that must be there, cut to their first ``width`` columns."""
-        return narrow(self._required(seed, stamp), width)
-
-    def allowed(self, seed: Stamp, stamp: Stamp, width: int) -> Rows:
-        """Rows that may be there, cut to their first ``width`` columns."""
-        return narrow(self._allowed(seed, stamp), width)
 
     def first_change(self, after: int, through: int) -> int | None:
         """The first snapshot of ``(after, through]`` that changed something of this destination."""
@@ -41,12 +34,12 @@ class Holdings:
         if not self.truth.knows(item.after) or end <= item.after:
             return False, holds_uncarried(self.truth.slice(end, value))
         rows_at = self.truth.appended if self.destination.promise is Promise.APPEND_ONLY else self.truth.slice
-        width = len(self.truth.columns(item.after))
-        was, now = rows_at(item.after, value), narrow(rows_at(end, value), width)
+        was, now = self._shared(rows_at(item.after, value), item.after, rows_at(end, value), end)
         passing = self.truth.passing(end, value) if self.destination.promise is Promise.APPEND_ONLY else ()
         return holds_uncarried(minus(now, was)), holds_uncarried((*now, *passing))
 
-    def _required(self, seed: Stamp, stamp: Stamp) -> Rows:
+    def required(self, seed: Stamp, stamp: Stamp) -> Rows:
+        """Rows that must be there."""
         if self.destination.promise is Promise.APPEND_ONLY:
             return self._appended(seed, stamp)
         rows = self.truth.slice(stamp.through, self.destination.value)
@@ -55,7 +48,8 @@ class Holdings:
             return {row: times for row, times in rows.items() if self._key(row, stamp.through) in touched}
         return rows
 
-    def _allowed(self, seed: Stamp, stamp: Stamp) -> Rows:
+    def allowed(self, seed: Stamp, stamp: Stamp) -> Rows:
+        """Rows that may be there."""
         if self.destination.promise is Promise.APPEND_ONLY:
             passing = self.truth.passing(stamp.through, self.destination.value)
             return Counter(self._appended(seed, stamp)) + Counter(passing)
@@ -66,36 +60,56 @@ class Holdings:
     def _appended(self, seed: Stamp, stamp: Stamp) -> Rows:
         """What the seed found, and every row that was inserted since."""
         value = self.destination.value
-        before = self._widened(self.truth.appended(seed.through, value), stamp.through)
+        before = self._widened(self.truth.appended(seed.through, value), seed.through, stamp.through)
         since = minus(self.truth.appended(stamp.through, value), before)
-        return Counter(since) + Counter(self._widened(self.truth.slice(seed.through, value), stamp.through))
+        return Counter(since) + Counter(
+            self._widened(self.truth.slice(seed.through, value), seed.through, stamp.through)
+        )
 
-    def _widened(self, rows: Rows, snapshot: int) -> Rows:
-        """Older rows with the columns that they have at ``snapshot``."""
-        wide, defaults = len(self.truth.columns(snapshot)), self.truth.defaults(snapshot)
-        return {row + defaults[len(defaults) - wide + len(row) :]: times for row, times in rows.items()}
+    def _widened(self, rows: Rows, since: int, snapshot: int) -> Rows:
+        """Rows of an older snapshot with the columns that they have at ``snapshot``."""
+        before, now, defaults = self.truth.ids(since), self.truth.ids(snapshot), self.truth.defaults(snapshot)
+        if before == now:
+            return rows
+        places = [(before.index(each), None) if each in before else (None, defaults[each]) for each in now]
+        wide = Counter[Row]()
+        for row, times in rows.items():
+            wide[tuple(default if place is None else row[place] for place, default in places)] += times
+        return wide
+
+    def _shared(self, was: Rows, then: int, now: Rows, later: int) -> tuple[Rows, Rows]:
+        """Rows of two snapshots in the columns that are there at both."""
+        before, after = self.truth.ids(then), self.truth.ids(later)
+        shared = [each for each in before if each in after]
+        return _projected(was, before, shared), _projected(now, after, shared)
 
     def _changes(self, after: int, through: int) -> Iterator[tuple[int, set[Row]]]:
-        """Snapshots that changed rows of this destination, with the keys. A new column alone changes none."""
+        """Snapshots that changed rows of this destination, with the keys. Another column alone changes none."""
         append_only = self.destination.promise is Promise.APPEND_ONLY
         rows_at = self.truth.appended if append_only else self.truth.slice
         for snapshot in range(after + 1, through + 1):
             was, now = (rows_at(at, self.destination.value) for at in (snapshot - 1, snapshot))
             if was is not now:
-                now = narrow(now, len(self.truth.columns(snapshot - 1)))
+                was, now = self._shared(was, snapshot - 1, now, snapshot)
                 changed = (*minus(was, now), *minus(now, was))
                 if changed:
-                    yield snapshot, {self._key(row, snapshot) for row in changed}
+                    before, after_it = self.truth.ids(snapshot - 1), self.truth.ids(snapshot)
+                    shared = [each for each in before if each in after_it]
+                    yield snapshot, {self._key_of(row, shared) for row in changed}
 
     def _key(self, row: Row, snapshot: int) -> Row:
-        names = [column.name for column in self.truth.columns(snapshot)]
-        return tuple(row[names.index(key)] for key in self.destination.keys)
+        return self._key_of(row, self.truth.ids(snapshot))
+
+    def _key_of(self, row: Row, ids: Sequence[ColumnId]) -> Row:
+        origins = [origin for origin, _ in ids]
+        return tuple(row[origins.index(key)] for key in self.destination.keys)
 
 
-def narrow(rows: Rows, width: int) -> Rows:
-    if all(len(row) == width for row in rows):
+def _projected(rows: Rows, ids: Sequence[ColumnId], shared: Sequence[ColumnId]) -> Rows:
+    if [*ids] == [*shared]:
         return rows
-    cut: dict[Row, int] = {}
+    places = [ids.index(each) for each in shared]
+    cut = Counter[Row]()
     for row, times in rows.items():
-        cut[row[:width]] = cut.get(row[:width], 0) + times
+        cut[tuple(row[place] for place in places)] += times
     return cut

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from tests.world.rows import Cell, Column, Row
+
+T = TypeVar("T")
+
+ColumnId = tuple[str, int]
+"""The name that a column had first, and a number that no other one of that name has."""
 
 
 @dataclass
@@ -18,18 +24,28 @@ class Model:
     """
 
     columns: tuple[Column, ...]
-    defaults: tuple[Cell, ...] = ()
-    """What older rows show in the columns that were added later, by the order of their coming."""
+    ids: tuple[ColumnId, ...] = ()
+    """Which column each of them is, whatever it is called."""
+    defaults: Mapping[ColumnId, Cell] = field(default_factory=dict)
+    """What older rows show in the columns that were added later."""
     rows: dict[int, Row] = field(default_factory=dict)
     appended: Counter[Row] = field(default_factory=Counter)
     passing: Counter[Row] = field(default_factory=Counter)
     fresh: dict[int, Row] = field(default_factory=dict)
     next_id: int = 0
-    replaced: int = 0
-    """How often a column was dropped and another one of its name added."""
+    added: int = 0
+    """How many columns were ever added."""
 
-    def index(self, column: str) -> int:
-        return next(number for number, known in enumerate(self.columns) if known.name == column)
+    def __post_init__(self) -> None:
+        self.ids = self.ids or tuple((column.name, 0) for column in self.columns)
+
+    def index(self, origin: str) -> int:
+        """The place of a column by the name that it had first, which it is known by here."""
+        return next(number for number, known in enumerate(self.ids) if known[0] == origin)
+
+    def called(self, origin: str) -> str:
+        """What a column is called now."""
+        return self.columns[self.index(origin)].name
 
     def copy(self) -> Model:
         return replace(
@@ -50,26 +66,33 @@ class Model:
     def replace(self, number: int, row: Row) -> None:
         self.rows[number] = row
 
-    def add_column(self, column: Column, default: Cell) -> None:
-        self.columns = (*self.columns, column)
-        self.defaults = (*self.defaults, default)
+    def add_column(self, column: Column, default: Cell, origin: str | None = None) -> None:
+        self.added += 1
+        known: ColumnId = (origin or column.name, self.added)
+        self.columns, self.ids = (*self.columns, column), (*self.ids, known)
+        self.defaults = {**self.defaults, known: default}
         self.rows = {number: (*row, default) for number, row in self.rows.items()}
         self.fresh = {number: (*row, default) for number, row in self.fresh.items()}
         self.appended = Counter({(*row, default): times for row, times in self.appended.items()})
         self.passing = Counter({(*row, default): times for row, times in self.passing.items()})
 
-    def replace_column(self, name: str, default: Cell) -> None:
-        """Another column of that name, at the end; every row that is there shows its default."""
-        at = self.index(name)
-        column, came_later = self.columns[at], at - (len(self.columns) - len(self.defaults))
-        if came_later >= 0:
-            self.defaults = (*self.defaults[:came_later], *self.defaults[came_later + 1 :])
-        self.columns = (*self.columns[:at], *self.columns[at + 1 :])
+    def drop_column(self, origin: str) -> None:
+        at = self.index(origin)
+        self.columns, self.ids = _cut(self.columns, at), _cut(self.ids, at)
         for rows in (self.rows, self.fresh):
-            rows.update({number: (*row[:at], *row[at + 1 :]) for number, row in rows.items()})
+            rows.update({number: _cut(row, at) for number, row in rows.items()})
         self.appended, self.passing = (_without(rows, at) for rows in (self.appended, self.passing))
-        self.add_column(column, default)
-        self.replaced += 1
+
+    def replace_column(self, origin: str, default: Cell) -> None:
+        """Another column of that name, at the end; every row that is there shows its default."""
+        column = self.columns[self.index(origin)]
+        self.drop_column(origin)
+        self.add_column(column, default, origin)
+
+    def change_column(self, origin: str, column: Column) -> None:
+        """Another name or a wider type, of which every value has the same text."""
+        at = self.index(origin)
+        self.columns = (*self.columns[:at], column, *self.columns[at + 1 :])
 
     def commit(self) -> None:
         """End a transaction: what it inserted and left there has been appended."""
@@ -88,10 +111,14 @@ class Model:
         return iter(self.rows.values())
 
 
+def _cut(parts: tuple[T, ...], at: int) -> tuple[T, ...]:
+    return (*parts[:at], *parts[at + 1 :])
+
+
 def _without(rows: Counter[Row], at: int) -> Counter[Row]:
     cut: Counter[Row] = Counter()
     for row, times in rows.items():
-        cut[(*row[:at], *row[at + 1 :])] += times
+        cut[_cut(row, at)] += times
     return cut
 
 

@@ -25,16 +25,13 @@ class Seen:
 class Circumstances:
     """What is known of the source when an item is answered.
 
-    ``expired``: it no longer keeps the snapshot that the item reads from. ``broken``: the item's range replaces a
-    column by another one of its name; ``may_break``: what follows it does, and a range of keys is read to the head even
-    where its end is pinned. ``must_refuse``, ``may_refuse``: it brings rows that can't be carried, or such
-    rows that were there before. ``unplanned``: it was planned by a history of the source that is no more. ``behind``:
-    an item of the same job ends beyond the source's head, ``ahead``: the cursor stands there.
+    ``expired``: it no longer keeps the snapshot that the item reads from. ``must_refuse``, ``may_refuse``: it brings
+    rows that can't be carried, or such rows that were there before. ``unplanned``: it was planned by a history of the
+    source that is no more. ``behind``: an item of the same job ends beyond the source's head, ``ahead``: the cursor
+    stands there.
     """
 
     expired: bool = False
-    broken: bool = False
-    may_break: bool = False
     must_refuse: bool = False
     may_refuse: bool = False
     unplanned: bool = False
@@ -62,7 +59,7 @@ def _allowed(seen: Seen, item: WorkItem, at: Circumstances) -> frozenset[Outcome
         return _allowed_seed(seen, item, at)
     if item.kind is ItemKind.PROBE and not seen.generation:
         return frozenset({Outcome.ALREADY_APPLIED})
-    if (item.kind is ItemKind.CHANGES and at.expired) or at.broken:
+    if item.kind is ItemKind.CHANGES and at.expired:
         # The source is read before the destination is asked, so this comes first, whatever the cursor would say.
         return frozenset({Outcome.PARKED})
     if at.unplanned and item.kind in READING:
@@ -72,7 +69,7 @@ def _allowed(seen: Seen, item: WorkItem, at: Circumstances) -> frozenset[Outcome
     judged = _judge(seen, item)
     if seen.lost and judged is not Outcome.FENCED and item.kind is not ItemKind.UPKEEP:
         judged = Outcome.ALREADY_APPLIED if at.ahead and not seen.replaced else Outcome.PARKED
-    more = {Outcome.PARKED} if at.may_refuse or at.may_break else set()
+    more = {Outcome.PARKED} if at.may_refuse else set()
     if item.kind is ItemKind.CHANGES:
         # Nor is the destination asked where the range holds nothing of it.
         more.add(Outcome.EMPTY)
@@ -122,7 +119,6 @@ def _reasons(seen: Seen, at: Circumstances) -> frozenset[str]:
     """The types of error for which a destination may be parked."""
     reasons = {
         "history_expired": at.expired,
-        "schema_change": at.broken or at.may_break,
         "value_not_carried": at.must_refuse or at.may_refuse,
     }
     return frozenset(reason for reason, holds in reasons.items() if holds) | (PARKS_FOR if seen.lost else frozenset())

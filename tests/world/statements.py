@@ -15,8 +15,8 @@ def sql_cell(cell: Cell) -> str:
     return "NULL" if cell is None else quote(cell)
 
 
-def sql_where(where: Where) -> str:
-    return " AND ".join(_sql_test(column, values) for column, values in where.tests) or "true"
+def sql_where(where: Where, model: Model) -> str:
+    return " AND ".join(_sql_test(model.called(column), values) for column, values in where.tests) or "true"
 
 
 def _sql_test(column: str, values: frozenset[Cell]) -> str:
@@ -48,7 +48,9 @@ class Delete:
     where: Where
 
     def sql(self, table: str, model: Model) -> str:
-        return f"DELETE FROM {table} WHERE {sql_where(self.where)}" if self.where.tests else f"DELETE FROM {table}"
+        return (
+            f"DELETE FROM {table} WHERE {sql_where(self.where, model)}" if self.where.tests else f"DELETE FROM {table}"
+        )
 
     def apply(self, model: Model) -> None:
         for number in model.matching(self.where):
@@ -73,8 +75,8 @@ class Update:
     sets: tuple[tuple[str, Cell], ...]
 
     def sql(self, table: str, model: Model) -> str:
-        sets = ", ".join(f"{name(column)} = {sql_cell(cell)}" for column, cell in self.sets)
-        return f"UPDATE {table} SET {sets} WHERE {sql_where(self.where)}"
+        sets = ", ".join(f"{name(model.called(column))} = {sql_cell(cell)}" for column, cell in self.sets)
+        return f"UPDATE {table} SET {sets} WHERE {sql_where(self.where, model)}"
 
     def apply(self, model: Model) -> None:
         sets = {model.index(column): cell for column, cell in self.sets}
@@ -90,7 +92,8 @@ class Touch:
     column: str
 
     def sql(self, table: str, model: Model) -> str:
-        return f"UPDATE {table} SET {name(self.column)} = {name(self.column)} WHERE {sql_where(self.where)}"
+        column = name(model.called(self.column))
+        return f"UPDATE {table} SET {column} = {column} WHERE {sql_where(self.where, model)}"
 
     def apply(self, model: Model) -> None:
         pass
@@ -105,7 +108,8 @@ class Shift:
     by: int
 
     def sql(self, table: str, model: Model) -> str:
-        return f"UPDATE {table} SET {name(self.column)} = {name(self.column)} + {self.by} WHERE {sql_where(self.where)}"
+        column = name(model.called(self.column))
+        return f"UPDATE {table} SET {column} = {column} + {self.by} WHERE {sql_where(self.where, model)}"
 
     def apply(self, model: Model) -> None:
         at = model.index(self.column)
@@ -127,8 +131,9 @@ class Merge:
         names = [column.name for column in model.columns]
         cast = ", ".join(f"CAST({name(c.name)} AS {c.type}) AS {name(c.name)}" for c in model.columns)
         given = f"(SELECT {cast} FROM (VALUES {sql_rows(self.rows)}) v({', '.join(map(name, names))})) s"
-        same = " AND ".join(f"t.{name(key)} IS NOT DISTINCT FROM s.{name(key)}" for key in self.by)
-        sets = ", ".join(f"{name(c)} = s.{name(c)}" for c in names if c not in self.by)
+        by = [model.called(key) for key in self.by]
+        same = " AND ".join(f"t.{name(key)} IS NOT DISTINCT FROM s.{name(key)}" for key in by)
+        sets = ", ".join(f"{name(c)} = s.{name(c)}" for c in names if c not in by)
         values = ", ".join(f"s.{name(c)}" for c in names)
         return (
             f"MERGE INTO {table} t USING {given} ON {same} WHEN MATCHED THEN UPDATE SET {sets}"
@@ -146,38 +151,73 @@ class Merge:
 
 @dataclass(frozen=True)
 class AddColumn:
-    """A new column at the end; rows that are there show its default."""
+    """A new column at the end; rows that are there show its default. ``origin`` is what it is known by."""
 
     column: Column
     default: Cell = None
+    origin: str | None = None
 
     def sql(self, table: str, model: Model) -> str:
         default = "" if self.default is None else f" DEFAULT {quote(self.default)}"
         return f"ALTER TABLE {table} ADD COLUMN {name(self.column.name)} {self.column.type}{default}"
 
     def apply(self, model: Model) -> None:
-        model.add_column(self.column, self.default)
+        model.add_column(self.column, self.default, self.origin)
+
+
+@dataclass(frozen=True)
+class DropColumn:
+    column: str
+
+    def sql(self, table: str, model: Model) -> str:
+        return f"ALTER TABLE {table} DROP COLUMN {name(model.called(self.column))}"
+
+    def apply(self, model: Model) -> None:
+        model.drop_column(self.column)
 
 
 @dataclass(frozen=True)
 class ReplaceColumn:
     """A column dropped and another one of its name added: what it held is gone."""
 
-    column: Column
+    column: str
     default: Cell = None
 
     def sql(self, table: str, model: Model) -> str:
         """Both statements, of one transaction."""
-        return f"ALTER TABLE {table} DROP COLUMN {name(self.column.name)};{self._added().sql(table, model)}"
+        added = AddColumn(model.columns[model.index(self.column)], self.default)
+        return f"{DropColumn(self.column).sql(table, model)};{added.sql(table, model)}"
 
     def apply(self, model: Model) -> None:
-        model.replace_column(self.column.name, self.default)
-
-    def _added(self) -> AddColumn:
-        return AddColumn(self.column, self.default)
+        model.replace_column(self.column, self.default)
 
 
-Statement = Insert | Delete | Truncate | Update | Touch | Shift | Merge | AddColumn | ReplaceColumn
+@dataclass(frozen=True)
+class RenameColumn:
+    column: str
+    to: str
+
+    def sql(self, table: str, model: Model) -> str:
+        return f"ALTER TABLE {table} RENAME COLUMN {name(model.called(self.column))} TO {name(self.to)}"
+
+    def apply(self, model: Model) -> None:
+        model.change_column(self.column, Column(self.to, model.columns[model.index(self.column)].type))
+
+
+@dataclass(frozen=True)
+class WidenColumn:
+    column: str
+    type: str
+
+    def sql(self, table: str, model: Model) -> str:
+        return f"ALTER TABLE {table} ALTER COLUMN {name(model.called(self.column))} SET DATA TYPE {self.type}"
+
+    def apply(self, model: Model) -> None:
+        model.change_column(self.column, Column(model.called(self.column), self.type))
+
+
+ColumnChange = AddColumn | DropColumn | ReplaceColumn | RenameColumn | WidenColumn
+Statement = Insert | Delete | Truncate | Update | Touch | Shift | Merge | ColumnChange
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Protocol
 import duckdb
 
 from tests.world.duck import name, quote
-from tests.world.model import Model
+from tests.world.model import ColumnId, Model
 from tests.world.rows import Cell, Column, Row, Rows, plain, rows_of
 from tests.world.rows import columns_of as columns_of_table
 
@@ -28,8 +28,11 @@ class Truth(Protocol):
 
     def columns(self, snapshot: int) -> tuple[Column, ...]: ...
 
-    def defaults(self, snapshot: int) -> tuple[Cell, ...]:
-        """What older rows show in the columns that came later than the table, oldest column first."""
+    def ids(self, snapshot: int) -> tuple[ColumnId, ...]:
+        """Which column each of them is, whatever it is called."""
+
+    def defaults(self, snapshot: int) -> Mapping[ColumnId, Cell]:
+        """What older rows show in the columns that came later than the table."""
 
     def slice(self, snapshot: int, value: str) -> Rows:
         """The rows that are routed by ``value``."""
@@ -44,7 +47,8 @@ class Truth(Protocol):
 @dataclass(frozen=True)
 class _State:
     columns: tuple[Column, ...]
-    defaults: tuple[Cell, ...]
+    ids: tuple[ColumnId, ...]
+    defaults: Mapping[ColumnId, Cell]
     slices: Mapping[str | None, Rows]
     appended: Mapping[str | None, Rows]
     passing: Mapping[str | None, Rows]
@@ -57,20 +61,15 @@ class RecordedTruth:
     routing: str
     _states: dict[int, _State] = field(default_factory=dict)
     head: int = -1
-    breaks: list[int] = field(default_factory=list)
-    """Snapshots in which a column was replaced by another one of its name."""
-    _replaced: int = 0
 
     def record(self, snapshot: int, model: Model) -> None:
         if snapshot <= self.head:
             raise ValueError(f"snapshot {snapshot} is not after {self.head}")
         last = self._states.get(self.head)
-        if model.replaced != self._replaced:
-            self.breaks.append(snapshot)
-            self._replaced = model.replaced
         at = model.index(self.routing)
         self._states[snapshot] = _State(
             model.columns,
+            model.ids,
             model.defaults,
             _by_value(Counter(model.live()), at, last.slices if last else {}),
             _by_value(model.appended, at, last.appended if last else {}),
@@ -79,13 +78,12 @@ class RecordedTruth:
         self.head = snapshot
 
     def copy(self) -> RecordedTruth:
-        return replace(self, _states=dict(self._states), breaks=list(self.breaks))
+        return replace(self, _states=dict(self._states))
 
     def rewind(self, kept: int) -> None:
         """Forget what came after a snapshot, which is no more; -1 forgets all."""
         self._states = {snapshot: state for snapshot, state in self._states.items() if snapshot <= kept}
-        self.breaks = [snapshot for snapshot in self.breaks if snapshot <= kept]
-        self.head, self._replaced = max(self._states, default=-1), len(self.breaks)
+        self.head = max(self._states, default=-1)
 
     def record_same(self, snapshot: int) -> None:
         """A snapshot that changed no row."""
@@ -98,7 +96,10 @@ class RecordedTruth:
     def columns(self, snapshot: int) -> tuple[Column, ...]:
         return self._states[snapshot].columns
 
-    def defaults(self, snapshot: int) -> tuple[Cell, ...]:
+    def ids(self, snapshot: int) -> tuple[ColumnId, ...]:
+        return self._states[snapshot].ids
+
+    def defaults(self, snapshot: int) -> Mapping[ColumnId, Cell]:
         return self._states[snapshot].defaults
 
     def slice(self, snapshot: int, value: str) -> Rows:
@@ -143,7 +144,11 @@ class LakeTruth:
     def columns(self, snapshot: int) -> tuple[Column, ...]:
         return columns_of_table(self.con, self._at(snapshot))
 
-    def defaults(self, snapshot: int) -> tuple[Cell, ...]:
+    def ids(self, snapshot: int) -> tuple[ColumnId, ...]:
+        """By their names: of a source alone nothing else is known here."""
+        return tuple((column.name, 0) for column in self.columns(snapshot))
+
+    def defaults(self, snapshot: int) -> Mapping[ColumnId, Cell]:
         raise LookupError("a source does not tell which columns came later")
 
     def slice(self, snapshot: int, value: str) -> Rows:

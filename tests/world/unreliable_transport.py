@@ -25,7 +25,7 @@ LOST = 0.1
 """Share of answers that the transport never hears of."""
 ROUNDS = 8
 
-NO_REPLAY = ("schema_change", "history_damaged")
+NO_REPLAY = ("history_damaged",)
 """What a replay would only meet again: then an operator seeds by scan."""
 BEGINS_ANEW = {SeedMode.SCAN: SeedMode.SCAN, SeedMode.REPLAY: SeedMode.SCAN, SeedMode.LATEST: SeedMode.LATEST}
 
@@ -223,8 +223,6 @@ class UnreliableTransport:
         must, may = self._refuses(receiver, item)
         return Circumstances(
             expired=0 <= begin < self.source.oldest(),
-            broken=self._is_broken(item, item.through if item.pinned else self.head),
-            may_break=self._is_broken(item, self.head),
             must_refuse=must,
             may_refuse=may,
             unplanned=planned_before and item.seen is not None and not self._is_still_there(item.seen),
@@ -242,13 +240,6 @@ class UnreliableTransport:
         ends = {item.through if item.pinned else self.head, *([self.head] if item.kind is ItemKind.CHANGES else ())}
         found = [receiver.holdings.uncarried(item, receiver.desired.seed_mode, end) for end in ends if end <= self.head]
         return bool(found) and all(must for must, _ in found), any(may for _, may in found)
-
-    def _is_broken(self, item: WorkItem, read_to: int) -> bool:
-        """Whether the columns at the stored position can't be followed to where the item's changes are read."""
-        if item.kind not in (ItemKind.CHANGES, ItemKind.ADVANCE):
-            return False
-        end = read_to if item.kind is ItemKind.CHANGES else item.through
-        return any(item.expected < snapshot <= end for snapshot in self.source.truth.breaks)
 
     # -- the end ------------------------------------------------------------------------------------------------------
 

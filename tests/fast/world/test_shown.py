@@ -26,10 +26,10 @@ def truth(*changed: bool) -> RecordedTruth:
     """A source whose snapshots 1, 2, … change the tenant's rows or not; each is made a second after the one before."""
     made = RecordedTruth("company")
     rows: Rows = Counter()
-    made._states[0], made.head = _State((), (), {"a": rows}, {}, {}), 0
+    made._states[0], made.head = _State((), (), {}, {"a": rows}, {}, {}), 0
     for snapshot, changes in enumerate(changed, 1):
         rows = Counter({(str(snapshot),): 1}) if changes else rows
-        made._states[snapshot], made.head = _State((), (), {"a": rows}, {}, {}), snapshot
+        made._states[snapshot], made.head = _State((), (), {}, {"a": rows}, {}, {}), snapshot
     return made
 
 

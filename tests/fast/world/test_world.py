@@ -28,7 +28,10 @@ def test_one_seed_is_one_history() -> None:
 def test_histories_hold_every_kind_of_step() -> None:
     steps = [step for seed in range(60) for step in strange_history(Random(seed), steps=20, expire=True).steps]
     made = [statement for step in steps if isinstance(step, Transaction) for statement in step.statements]
-    kinds = {"Insert", "Delete", "Truncate", "Update", "Touch", "Shift", "Merge", "AddColumn", "ReplaceColumn"}
+    kinds = {
+        "Insert", "Delete", "Truncate", "Update", "Touch", "Shift", "Merge",
+        "AddColumn", "DropColumn", "ReplaceColumn", "RenameColumn", "WidenColumn",
+    }  # fmt: skip
     assert {type(statement).__name__ for statement in made} == kinds
     assert {step.chore for step in steps if isinstance(step, Upkeep)} == set(Chore)
     assert any(step.rollback for step in steps if isinstance(step, Transaction))

@@ -17,6 +17,7 @@ from services.reader.source.row_counter import MOST_UNROUTED, OLD_FILE_WITHIN_S
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.digest import value_digest
 from shared.contracts.errors import SourceError
+from shared.contracts.evolution import EvolutionPolicy
 from shared.contracts.ranges import Range
 from shared.contracts.reports import LONGEST_OFFERED, MOST_OFFERED
 from tests.fast.reader.lakes import COLUMNS, Lake, config
@@ -259,15 +260,39 @@ def test_expiry_undoes_no_history(lake: Lake, open_source: MakeSource) -> None:
     assert source.sight(source.head()).history == before.history
 
 
-def test_columns_that_can_not_be_followed_are_told_by_position(lake: Lake, open_source: MakeSource) -> None:
+def test_columns_that_a_policy_does_not_follow_are_told_by_position(lake: Lake, open_source: MakeSource) -> None:
     source = open_source()
     before = lake.sql("ALTER TABLE lake.t ADD COLUMN n INTEGER")
-    assert source.sight(source.head()).breaks == ()
+    assert {broken.policy for broken in source.sight(source.head()).breaks} == {EvolutionPolicy.FREEZE}
     lake.sql("ALTER TABLE lake.t DROP COLUMN n")
     head = lake.sql("ALTER TABLE lake.t ADD COLUMN n INTEGER")
-    (broken,) = source.sight(source.head()).breaks
-    assert (broken.first, broken.last) == (before, head - 2), "who has never seen the first n is not concerned"
-    assert "column n was dropped and another one" in broken.why
+    additive = [each for each in source.sight(source.head()).breaks if each.policy is EvolutionPolicy.ADDITIVE]
+    assert [(each.first, each.last) for each in additive] == [(before, head - 2)], "no other position has the first n"
+    assert "drop n" in additive[0].why
+    assert all(each.by_policy for each in additive)
+    assert source.sight(source.head()).breaks == source.sight(source.head()).breaks, "a poll tells nothing new"
+
+
+def test_a_routing_column_that_is_another_one_is_followed_under_no_policy(lake: Lake, open_source: MakeSource) -> None:
+    before = lake.insert("a", 0, 3)
+    lake.sql("ALTER TABLE lake.t DROP COLUMN tenant")
+    lake.sql("ALTER TABLE lake.t ADD COLUMN tenant VARCHAR")
+    source = open_source()
+    broken = [each for each in source.sight(source.head()).breaks if each.first <= before <= each.last]
+    assert {each.policy for each in broken} == {*EvolutionPolicy}
+    assert all("tenant was dropped and another one" in each.why for each in broken)
+    assert not any(each.by_policy for each in broken)
+
+
+def test_ranges_are_counted_by_the_name_that_the_routing_column_had(lake: Lake, open_source: MakeSource) -> None:
+    source = open_source()
+    before = source.head().snapshot
+    middle = lake.insert("a", 0, 3)
+    lake.sql("ALTER TABLE lake.t RENAME COLUMN tenant TO customer")
+    head = lake.sql("INSERT INTO lake.t (id, customer) VALUES (100, 'b')")
+    source.sight(source.head())
+    assert [step.rows for step in counted(source, Range(before, middle))] == [{"a": 3}]
+    assert [step.rows for step in counted(source, Range(middle, head))] == [{"b": 1}]
 
 
 def test_a_source_that_is_read_whole_is_told_with_what_mends_it(lake: Lake, open_source: MakeSource) -> None:
@@ -284,7 +309,7 @@ def test_a_source_that_is_read_whole_is_told_with_what_mends_it(lake: Lake, open
 
 
 def test_a_routing_column_that_is_gone_is_told_by_its_name(lake: Lake, open_source: MakeSource) -> None:
-    lake.sql("ALTER TABLE lake.t RENAME COLUMN tenant TO customer")
+    lake.sql("ALTER TABLE lake.t DROP COLUMN tenant")
     source = open_source()
     with pytest.raises(SourceError, match="tenant"):
         source.sight(source.head())
