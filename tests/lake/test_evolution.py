@@ -163,6 +163,9 @@ def test_columns_are_followed_together_with_rows(shaped: ApplyRig, what: str) ->
 @pytest.mark.parametrize("what", CHANGES)
 def test_commits_after_that_are_direct_and_right(shaped: ApplyRig, what: str) -> None:
     position = shaped.head
+    shaped.sql(f"UPDATE {T} SET n = 0 WHERE id IN (2, 3, 30, 31)")
+    assert {each.commit for each in shaped.changes(position)} == {CommitPath.DIRECT}, "what is remembered of files"
+    position = shaped.head
     shaped.sql(*CHANGES[what])
     key = key_of(shaped)
     shaped.changes(position)

@@ -22,7 +22,6 @@ from services.applier.apply import (
     in_doubt,
     maintenance,
     row_counts,
-    source_identity,
     table_schema,
     transaction,
 )
@@ -66,7 +65,7 @@ from shared.lake.health import HealthReader, TableHealth
 from shared.lake.pool import OpenLake
 from shared.lake.pruning import Layout
 from shared.lake.sql import ident
-from tests.mutants import counting, direct, layouts, past, replayed, upkeep, values
+from tests.mutants import counting, direct, evolution, layouts, past, replayed, upkeep, values
 from tests.mutants.mistake import Mistake
 from tests.mutants.mistake import put as _put
 
@@ -317,10 +316,6 @@ def _marks_prove_nothing() -> None:
     _put(catalog, "APPENDING", catalog.APPENDING | {"rewrite_delete", "deleted_from_table", "inlined_delete"})
 
 
-def _columns_by_name() -> None:
-    _put(source_identity, "broken", lambda *_: None)
-
-
 def _any_history() -> None:
     _put(fence, "origin", lambda lake_uuid, _: lake_uuid)
 
@@ -349,7 +344,7 @@ def _prove_as_it_was_made() -> None:
 
 
 def _prove_by_name() -> None:
-    _put(expected_rows, "broken", lambda *_: None)
+    _put(expected_rows, "grew_only", lambda *_: True)
 
 
 def _eager_groups() -> None:
@@ -575,8 +570,6 @@ MISTAKES = (
             _believe_options_of_an_earlier_life, ("tests/lake/test_lives.py", "-k", "earlier_life and sqlite")),
     Mistake("marks-prove-nothing", "any range counts as appended", _marks_prove_nothing,
             ("tests/lake/test_hazards.py", "-k", "h9")),
-    Mistake("columns-by-name", "a column is its name and type", _columns_by_name,
-            ("tests/lake/test_identity.py", "-k", "another_one and sqlite")),
     Mistake("any-history", "a snapshot is its number", _any_history,
             ("tests/lake/test_identity.py", "-k", "written_anew and sqlite")),
     Mistake("remember-by-numbers", "what is attached knows a history by its snapshots' numbers", _remember_by_numbers,
@@ -624,6 +617,7 @@ MISTAKES = (
     *past.MISTAKES,
     *upkeep.MISTAKES,
     *layouts.MISTAKES,
+    *evolution.MISTAKES,
     Mistake("believe-what-was-forgotten", "counts that were forgotten prove that nothing changed",
             _believe_what_was_forgotten, ("tests/fast/reader/planner/test_plan.py", "-k", "counted_for_again")),
     Mistake("old-looks-are-news", "who was exact at the last look is exact now", _old_looks_are_news,

@@ -1,0 +1,65 @@
+"""Random histories of tables with nested columns, whose columns and fields change two deep while rows do."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from services.applier.worker import worker_state
+from shared.config.model import Routing
+from shared.contracts.messages import Outcome
+from tests.lake.conftest import MakeRig
+from tests.lake.rig import ApplyRig
+from tests.world.nested import NestedTable
+
+STEPS = 12
+TABLE = "src.main.t"
+MAINTENANCE = (
+    "CALL ducklake_flush_inlined_data('src')",
+    "CALL ducklake_merge_adjacent_files('src')",
+    "CALL ducklake_rewrite_data_files('src', delete_threshold => 0)",
+    "CHECKPOINT src",
+)
+
+
+def step(rig: ApplyRig, rng: Random, table: NestedTable, number: int) -> None:
+    kind = rng.random()
+    if kind < 0.15:
+        rig.sql("CALL ducklake_flush_inlined_data('src')", rng.choice(MAINTENANCE))
+    elif kind < 0.6:
+        changes = [table.change() for _ in range(rng.choice([1, 1, 2, 4]))]
+        rig.sql("BEGIN", *changes, "COMMIT")
+    elif kind < 0.75:
+        rig.sql(table.insert(range(100 * number, 100 * number + rng.choice([2, 15]))))
+    else:
+        rig.sql(table.delete() if kind < 0.85 else table.update())
+
+
+@pytest.mark.parametrize("part", range(10))
+@pytest.mark.parametrize("inlined", [0, 10])
+def test_every_snapshot_of_a_destination_is_the_source_s_slice(make_rig: MakeRig, part: int, inlined: int) -> None:
+    rng = Random(f"{part} {inlined}")
+    rig = make_rig(routing=Routing(field="tenant", key_columns=("id",)))
+    table = NestedTable(rng, TABLE)
+    rig.sql(f"CALL src.set_option('data_inlining_row_limit', {inlined})", table.create(), table.insert(range(30)))
+    positions, shown = dict.fromkeys(("a", "b"), rig.head), dict[tuple[str, int], list[tuple[object, ...]]]()
+    for name in positions:
+        rig.add(name)
+    rig.seed()
+    for number in range(1, STEPS + 1):
+        step(rig, rng, table, number)
+        name, position = rng.choice(list(positions.items()))
+        if rig.head > position and (rng.random() < 0.5 or number == STEPS):
+            (answer,) = rig.changes(position, name)
+            assert answer.outcome in (Outcome.APPLIED, Outcome.EMPTY), answer.error
+            if answer.outcome is Outcome.APPLIED:
+                positions[name] = rig.head
+                ((newest,),) = rig.look(name, "SELECT max(snapshot_id) FROM dst.snapshots()")
+                shown[name, newest] = rig.expected(name)
+            assert rig.rows(name) == rig.expected(name)
+        if rng.random() < 0.2:
+            worker_state.forget()
+    for (name, snapshot), expected in shown.items():
+        found = rig.look(name, f"SELECT * FROM dst.main.t AT (VERSION => {snapshot})")
+        assert sorted(found, key=repr) == expected
