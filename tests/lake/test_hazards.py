@@ -293,6 +293,30 @@ def test_h25_a_scan_of_parquet_files_misses_blobs_that_it_is_asked_for(tmp_path:
         assert con.execute(f"{asked} WHERE f.v = '\\x00\\xFF'::BLOB").fetchall() == [(0,)], "H25 is fixed upstream"
 
 
+def test_h26_a_default_that_was_made_wider_is_null_for_the_rest_of_its_transaction(
+    con: duckdb.DuckDBPyConnection,
+) -> None:
+    con.execute("CALL l.set_option('data_inlining_row_limit', 0)")
+    con.execute("CREATE TABLE l.main.w (k INTEGER)")
+    con.execute("INSERT INTO l.main.w VALUES (1), (2)")
+    con.execute("ALTER TABLE l.main.w ADD COLUMN d INTEGER DEFAULT 5")
+    con.execute("BEGIN")
+    con.execute("ALTER TABLE l.main.w ALTER COLUMN d SET DATA TYPE BIGINT")
+    assert con.execute("SELECT d FROM l.main.w").fetchall() == [(None,)] * 2, "H26 is fixed upstream"
+    con.execute("COMMIT")
+    assert con.execute("SELECT d FROM l.main.w").fetchall() == [(5,)] * 2
+
+
+def test_h26_a_struct_can_not_be_changed_in_the_transaction_that_adds_it(con: duckdb.DuckDBPyConnection) -> None:
+    con.execute("CREATE TABLE l.main.w (k INTEGER)")
+    con.execute("BEGIN")
+    con.execute("ALTER TABLE l.main.w ADD COLUMN s STRUCT(a INTEGER, b INTEGER)")
+    con.execute("ALTER TABLE l.main.w DROP COLUMN s.b")
+    con.execute("COMMIT")
+    ((declared,),) = con.execute("SELECT column_type FROM (DESCRIBE l.main.w) WHERE column_name = 's'").fetchall()
+    assert declared == "STRUCT(a INTEGER, b INTEGER)", "H26 is fixed upstream"
+
+
 def test_rows_are_counted_from_metadata_alone_wherever_they_lie(
     lake: ResolvedLake, con: duckdb.DuckDBPyConnection
 ) -> None:
