@@ -47,11 +47,6 @@ def identified_before(versions: Versions, name: str, at: int, later: int) -> Fie
     return next((field for field in fields_at(versions, at) if known is not None and field.id == known.id), None)
 
 
-def former_names(versions: Versions, column: int) -> frozenset[str]:
-    """All names, in small letters, that a column ever had."""
-    return frozenset(each.name.lower() for each in versions if each.id == column and each.parent is None)
-
-
 def replaced(versions: Versions, identifying: Identifying, since: int, at: int) -> str | None:
     """Why rows can't be told by the same columns as at snapshot ``since``; None if they can."""
     found = [_replaced(versions, name, since, at) for name in (identifying.routing, *identifying.keys)]

@@ -49,9 +49,11 @@ def evolution(
     can't."""
     if not changed(versions, since, at):
         return None
+    then, now = fields_at(versions, since), fields_at(versions, at)
+    if not then:
+        return None  # a table that was not there yet is another one, which the cursor tells
     if (why := replaced(versions, identifying, since, at)) is not None:
         raise NotFollowed(why)
-    then, now = fields_at(versions, since), fields_at(versions, at)
     steps = steps_between(then, now)
     refused = first_not_allowed(steps, policy, identifying.ids(versions, at))
     if refused is not None:
