@@ -19,6 +19,7 @@ from shared.lake.direct.catalogs import Catalog, PostgresCatalog, RivalCommitted
 from shared.lake.direct.file_memory import FileMemory, LakeMemory
 from shared.lake.direct.structure import Structure
 from shared.lake.engine import SQLITE, connect, is_lost, release
+from shared.lake.new_catalog import create_catalog
 from shared.lake.postgres_connections import PostgresConnections
 from shared.lake.sql import ident, literal
 
@@ -191,6 +192,10 @@ class DirectLakes:
             if is_lost(instance.con):
                 self._give_up(instance)
             raise
+
+    def create(self, lake: ResolvedLake) -> bool:
+        """Create the lake's catalog where its database holds none; whether it is there then."""
+        return create_catalog(self._connections, lake)
 
     @contextlib.contextmanager
     def _catalog(self, lake: ResolvedLake, instance: Instance, con: duckdb.DuckDBPyConnection) -> Iterator[Catalog]:

@@ -7,7 +7,7 @@ import pytest
 from services.applier.apply.maintenance import SMALL_BYTES
 from services.applier.apply.table_wear import wear_of
 from shared.contracts.upkeep import TableWear
-from shared.lake.direct.batch import NewDataFile, NewDeleteFile, Written
+from shared.lake.direct.written import NewDataFile, NewDeleteFile, Written
 from shared.lake.direct.state import DataFile, DeleteFile
 
 NOTHING = Written()
