@@ -145,8 +145,8 @@ class FirstCommit:
         lines = [*self._columns_of(self.tables.table), *self._columns_of(self.tables.cursor)]
         yield (
             "INSERT INTO {}ducklake_column (column_id, begin_snapshot, table_id, column_order, column_name,"
-            " column_type, default_value, nulls_allowed, parent_column, default_value_type, default_value_dialect) VALUES "
-            + places_of(COLUMN, len(lines)),
+            " column_type, default_value, nulls_allowed, parent_column, default_value_type, default_value_dialect)"
+            " VALUES " + places_of(COLUMN, len(lines)),
             values_of(lines),
         )
 

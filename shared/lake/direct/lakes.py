@@ -15,7 +15,7 @@ import duckdb
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.errors import Error
 from shared.lake.attach import forget_keys, use_keys
-from shared.lake.direct.catalogs import Catalog, PostgresCatalog, RivalCommitted, SqliteCatalog
+from shared.lake.direct.catalogs import Catalog, PostgresCatalog, SqliteCatalog
 from shared.lake.direct.file_memory import FileMemory, LakeMemory
 from shared.lake.direct.structure import Structure
 from shared.lake.engine import SQLITE, connect, is_lost, release
@@ -200,7 +200,7 @@ class DirectLakes:
     @contextlib.contextmanager
     def _catalog(self, lake: ResolvedLake, instance: Instance, con: duckdb.DuckDBPyConnection) -> Iterator[Catalog]:
         if lake.sqlite_file is None:
-            with self._connections.use(lake.conninfo, RivalCommitted) as connection:
+            with self._connections.use(lake.conninfo, Error) as connection:  # an error of ours is none of the server's
                 yield PostgresCatalog(connection, lake.schema)
         else:
             with instance.catalog(lake) as name:
