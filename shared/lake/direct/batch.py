@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 from shared.lake.catalog_query import Question, Value
@@ -12,6 +13,7 @@ from shared.lake.direct.dialect import Dialect, timestamptz
 from shared.lake.direct.rows import (
     FLAG,
     PLAIN,
+    Names,
     Stamp,
     changes,
     claim,
@@ -90,16 +92,19 @@ class _Batch:
     def seen_cursor(self) -> CursorRow:
         return self.state.cursors[0]
 
+    @cached_property
+    def _names(self) -> Names:
+        return {"": self.prefix, **self.dialect.functions, "cursor_rows": ident(self.structure.cursor_inlined[0])}
+
     def _question(self, sql: str, values: Mapping[str, Value]) -> Question:
-        names = {"": self.prefix, **self.dialect.functions, "cursor_rows": ident(self.structure.cursor_inlined[0])}
-        return Question(sql, names, values)
+        return Question(sql, self._names, values)
 
     # -- the snapshot -------------------------------------------------------------------------------------------------
 
     def _claim(self) -> Question:
         seen = self.state.snapshot
         new = replace(seen, id=self.snapshot, next_file_id=seen.next_file_id + len(self.written.names))
-        return self._question(*claim(self.dialect, new, self.now))
+        return claim(self._names, self.dialect, new, self.now)
 
     def _condition(self) -> Question:
         """Neither the newest snapshot before the claimed one nor the cursor's row has changed since the look.
@@ -124,7 +129,7 @@ class _Batch:
         inserted = f"inserted_into_table:{table:d}," if self.written.data is not None else ""
         deleted = f"deleted_from_table:{table:d}," if self.written.deletes or self.written.ended else ""
         made = f"{inserted}{deleted}inlined_insert:{cursor:d},inlined_delete:{cursor:d}"
-        yield self._question(*changes(self.snapshot, made, self.stamp))
+        yield changes(self._names, self.snapshot, made, self.stamp)
 
     # -- files --------------------------------------------------------------------------------------------------------
 
@@ -134,8 +139,7 @@ class _Batch:
             return
         file_id = self.state.snapshot.next_file_id
         row = 0 if self.state.stats is None else self.state.stats.next_row_id
-        for text, own in data_file(file_id, self.structure.table_id, self.snapshot, row, data):
-            yield self._question(text, own)
+        yield from data_file(self._names, file_id, self.structure.table_id, self.snapshot, row, data)
 
     def _deletes(self) -> Iterable[Question]:
         replaced = [each.replaces for each in self.written.deletes if each.replaces is not None]
@@ -197,7 +201,7 @@ class _Batch:
                 old.bytes + data.bytes,
             )
             return
-        yield self._question(*new_table_stats(self.structure.table_id, data.records, data.bytes))
+        yield new_table_stats(self._names, self.structure.table_id, data.records, data.bytes)
 
     def _stats_of(self, table: int, records: int, row: int, size: int) -> Question:
         return self._question(
@@ -223,7 +227,7 @@ class _Batch:
                 values_of([stats_row(key, stats) for key, stats in changed.items()]),
             )
         if new:
-            yield self._question(*new_column_stats(new))
+            yield new_column_stats(self._names, new)
 
     def _of_data(self) -> Iterable[tuple[tuple[int, int], ColumnStats]]:
         data = self.written.data
@@ -259,4 +263,4 @@ class _Batch:
             " AND end_snapshot IS NULL",
             {"new": self.snapshot, "row": row.row_id, "begin": row.begin_snapshot},
         )
-        yield self._question(*cursor_row(self.dialect, row.row_id, self.snapshot, self.cursor))
+        yield cursor_row(self._names, self.dialect, row.row_id, self.snapshot, self.cursor)

@@ -17,7 +17,7 @@ from shared.lake.direct.state import CURSOR_TYPES, Option, Snapshot
 from shared.lake.direct.structure import Structure, folder_of
 
 SAFE_IN_PATHS = re.compile(r"[A-Za-z0-9_-]+")
-"""Names that DuckLake makes folders of; any other has one that is called by chance."""
+"""Names that DuckLake makes folders of; other names get a random one."""
 
 _LIVE = " JOIN {}ducklake_schema s ON s.schema_id = o.schema_id WHERE o.end_snapshot IS NULL AND s.end_snapshot IS NULL"
 

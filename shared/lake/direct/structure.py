@@ -107,8 +107,8 @@ def parse_structure(text: str) -> Structure | None:
 
 
 def folder_of(schema: tuple[str, Any], table: tuple[str, Any]) -> tuple[str, ...]:
-    """The folder of a table's files; each path is (text, whether it is relative), and one that is not replaces what
-    stands before it."""
+    """The folder of a table's files; each path is (text, whether it is relative). An absolute path replaces what stands
+    before it."""
     if not isinstance(table[0], str) or not isinstance(schema[0], str):
         raise ValueError("a path is no text")
     if not table[1]:
