@@ -44,6 +44,13 @@ def test_direct_commits_and_those_of_the_extension_keep_every_promise_in_one_lak
     assert verdict.distinct >= 30_000
 
 
+def test_a_first_seed_by_either_path_keeps_every_promise_in_a_lake_without_the_table(tmp_path: Path) -> None:
+    verdict = check(module_of("direct-first"), configured("direct-first"), tmp_path / "tlc", within_s=WITHIN_S)
+    assert verdict.holds, verdict.output[-8000:]
+    assert verdict.left == 0
+    assert verdict.distinct >= 10_000
+
+
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
 def test_a_mistake_in_the_specification_is_found(mistake: Mistake, tmp_path: Path) -> None:
     config = configured(mistake.model, Mutant=f'"{mistake.name}"', **mistake.given)

@@ -12,21 +12,24 @@ from shared.lake.direct.dialect import Dialect
 from shared.lake.direct.structure import Structure
 from shared.lake.sql import ident
 
-CURSOR_COLUMNS = (
-    "pipeline",
-    "destination",
-    "generation",
-    "position",
-    "source_lake",
-    "source_table_id",
-    "source_table_uuid",
-    "routing_value",
-    "item",
-    "rows_applied",
-    "updated_at",
-)
+CURSOR_TYPES = {
+    "pipeline": "varchar",
+    "destination": "varchar",
+    "generation": "int64",
+    "position": "int64",
+    "source_lake": "varchar",
+    "source_table_id": "int64",
+    "source_table_uuid": "varchar",
+    "routing_value": "varchar",
+    "item": "varchar",
+    "rows_applied": "int64",
+    "updated_at": "timestamptz",
+}
+"""A cursor table's columns, in their order, with DuckLake's types."""
 
-CURSOR_TEXTS = frozenset({"pipeline", "destination", "source_lake", "source_table_uuid", "routing_value", "item"})
+CURSOR_COLUMNS = tuple(CURSOR_TYPES)
+
+CURSOR_TEXTS = frozenset(name for name, kind in CURSOR_TYPES.items() if kind == "varchar")
 """Cursor columns whose inlined texts a Postgres catalog keeps as bytes."""
 
 
@@ -133,9 +136,10 @@ class State:
     partitioned: bool
     sorted: bool
 
-    def option(self, key: str) -> str | None:
-        """The lake's own value of an option."""
-        return next((option.value for option in self.options if option.key == key and option.scope is None), None)
+
+def lake_option(options: Sequence[Option], key: str) -> str | None:
+    """The lake's own value of an option, which is none of a schema's or a table's."""
+    return next((option.value for option in options if option.key == key and option.scope is None), None)
 
 
 def state_question(dialect: Dialect, prefix: str, structure: Structure, keys: Sequence[int]) -> Question:

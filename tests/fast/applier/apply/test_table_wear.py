@@ -7,8 +7,8 @@ import pytest
 from services.applier.apply.maintenance import SMALL_BYTES
 from services.applier.apply.table_wear import wear_of
 from shared.contracts.upkeep import TableWear
-from shared.lake.direct.batch import NewDataFile, NewDeleteFile, Written
 from shared.lake.direct.state import DataFile, DeleteFile
+from shared.lake.direct.written import NewDataFile, NewDeleteFile, Written
 
 NOTHING = Written()
 
