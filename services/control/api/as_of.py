@@ -13,6 +13,7 @@ from services.control.operations.destination_past import AsOf, Past
 from services.control.web.context import CurrentPast, PipelineView
 from services.control.web.problems import Problem, declared
 from shared.contracts.messages import MOST
+from shared.contracts.projection import project
 
 router = APIRouter(prefix="/v1/pipelines/{pipeline}/destinations", tags=["destinations"])
 
@@ -75,17 +76,5 @@ def show_as_of(
 
 def _shown(found: AsOf) -> SnapshotAsOf:
     past: Past = found.past
-    stamp = past.applied.stamp
-    return SnapshotAsOf(
-        snapshot=past.applied.snapshot,
-        at=past.applied.at,
-        kind=stamp.kind,
-        generation=stamp.generation,
-        after=stamp.after,
-        through=stamp.through,
-        source_at=found.source_at,
-        exact_through=past.exact_through,
-        columns=[ColumnThen(name=each.name, type=each.type) for each in found.columns],
-        select=found.select,
-        note=found.note,
-    )
+    columns = [project(ColumnThen, each) for each in found.columns]
+    return project(SnapshotAsOf, past.applied, past.applied.stamp, past, found, columns=columns)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from fastapi import Path, Query
+from fastapi import Path
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -21,12 +21,12 @@ from services.control.model.declared import OF_A_LAKE, as_put
 from services.control.operations.destination_entry import EXAMPLE as ENTRY
 from services.control.operations.destination_entry import Entry, EntryLayout
 from services.control.operations.long_operations import Operation
-from services.control.store.audit_log import Entry as TrailEntry
+from services.control.store.audit_log import RegistryRebuilt
 from services.control.view.destination_status import EXAMPLE, PipelineStatus, Status, View, status
 from services.control.web import problems
-from services.control.web.paging import MAX_LIMIT
 from services.control.web.problems import FieldProblem
 from shared.contracts.messages import LakeRef, Problem, SeedMode
+from shared.contracts.projection import project
 from shared.contracts.upkeep import UpkeepOrder, UpkeepOverride, UpkeepResult, UpkeepStep
 
 T = TypeVar("T")
@@ -34,10 +34,6 @@ T = TypeVar("T")
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._:@+-]{0,199}$"
 PipelineName = Annotated[str, Path(pattern=NAME, description="The pipeline's name", examples=["events"])]
 DestinationId = Annotated[str, Path(pattern=NAME, description="The destination's id", examples=["quacksworth-lake"])]
-Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="How many at most")]
-After = Annotated[
-    str | None, Query(max_length=1_000, description="`next` of the previous page, unchanged", examples=[None])
-]
 
 
 class Page(BaseModel, Generic[T]):
@@ -51,18 +47,6 @@ class PipelineListed(PipelineStatus):
     """A pipeline, and who may change it: ``file`` where a file declares it, ``api`` where it came over REST."""
 
     managed_by: Literal["file", "api"]
-
-
-class RegistryRebuilt(BaseModel):
-    """The registry was lost, and put together again from the topics. The audit trail holds this, too."""
-
-    at: datetime
-    destinations: int
-    """How many are back."""
-    unreadable: list[str]
-    """Those of which the topic's last word could not be read: put them again, or look at them at least."""
-    not_recovered: str
-    """What no topic holds, of any of them."""
 
 
 class PipelineDetail(PipelineListed):
@@ -147,20 +131,16 @@ def detail(view: View, destination: str) -> Detail:
     declared = held.declared
     put = as_put(declared)
     as_it_was_put: dict[str, Any] = {name: put.get(name) for name in OF_A_LAKE}
-    return Detail(
-        **status(view, destination).model_dump(),
+    return project(
+        Detail,
+        status(view, destination),
+        declared,
+        held,
         **as_it_was_put,
         properties=put.get("properties", {}),
-        version=held.version,
         author=held.revision.author,
         updated_at=held.revision.at,
-        name=declared.name,
-        lake=declared.lake,
-        schema_name=declared.schema_name,
-        table=declared.table,
-        seed_mode=declared.seed_mode,
         layout=EntryLayout.model_validate(put.get("layout", {})),
-        upkeep=declared.upkeep,
         rewound_to=held.seed_at,
     )
 
@@ -243,37 +223,7 @@ class OperationStatus(BaseModel):
 
 
 def operation_status(pipeline: str, operation: Operation) -> OperationStatus:
-    return OperationStatus(
-        id=operation.id,
-        pipeline=pipeline,
-        destination=operation.destination,
-        kind=operation.kind,
-        state=operation.state,
-        generation=operation.generation,
-        to=operation.seed_at,
-        author=operation.author,
-        created_at=operation.created_at,
-        finished_at=operation.finished_at,
-        error=operation.error,
-        upkeep=operation.result,
-    )
-
-
-class Change(BaseModel):
-    """An entry of the audit trail. ``changes``: what it was and what it is, by name."""
-
-    id: int
-    destination: str
-    deed: str
-    version: int
-    generation: int
-    at: datetime
-    author: str | None
-    changes: dict[str, Any]
-
-
-def change(entry: TrailEntry) -> Change:
-    return Change(**vars(entry))
+    return project(OperationStatus, operation, pipeline=pipeline, to=operation.seed_at, upkeep=operation.result)
 
 
 class Commit(BaseModel):

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import base64
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool
 
-from services.control.api.models import Limit, Page, PipelineName
+from services.control.api.models import Page, PipelineName
 from services.control.operations.replay_pacing import HIGHEST_RATE, USUAL_RATE
 from services.control.operations.work_items import MAX_SENT, Call, Found, Sent, State, Which
 from services.control.web.context import CurrentCaller, CurrentWork
 from services.control.web.idempotency import IDEMPOTENT
 from services.control.web.json_bodies import StrictRoute
-from services.control.web.paging import DEFAULT_LIMIT, Offset, read_spans, write_spans
+from services.control.web.paging import DEFAULT_LIMIT, Limit, Offset, read_spans, write_spans
 from services.control.web.problems import declared
 from shared.config.secrets import LONGEST, told
-from shared.contracts.messages import DeadLetter, ItemKind, WorkItem
+from shared.contracts.messages import DeadLetter, ItemKind
+from shared.contracts.projection import project
 from shared.kafka.record import Record
 
 router = APIRouter(prefix="/v1/pipelines/{pipeline}", tags=["work"], route_class=StrictRoute)
@@ -190,9 +191,7 @@ def redrive_dead_letters(
 
 
 def _shown(found: Found) -> ItemShown:
-    item: WorkItem = found.item
-    fields: dict[str, Any] = {name: getattr(item, name) for name in ItemShown.model_fields if hasattr(item, name)}
-    return ItemShown(**fields, partition=found.record.partition, offset=found.record.offset, state=found.state)
+    return project(ItemShown, found.item, found.record, found)
 
 
 def _sent(sent: Sent) -> SentAgain:
@@ -204,13 +203,7 @@ def _sent(sent: Sent) -> SentAgain:
 
 def _letter(record: Record, letter: DeadLetter) -> Letter:
     payload = base64.b64decode(letter.payload)[: 4 * LONGEST].decode(errors="backslashreplace")
-    return Letter(
-        partition=record.partition,
-        offset=record.offset,
-        topic=letter.topic,
-        key=letter.key,
-        reason=told(letter.reason),
-        by=letter.by,
-        at=letter.at,
-        payload=told(payload, SHOWN_PAYLOAD),
-    )
+    return project(
+        Letter, letter, partition=record.partition, offset=record.offset,
+        reason=told(letter.reason), payload=told(payload, SHOWN_PAYLOAD),
+    )  # fmt: skip

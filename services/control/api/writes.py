@@ -46,6 +46,7 @@ from services.control.web.idempotency import IDEMPOTENT
 from services.control.web.json_bodies import StrictRoute, members, strictly
 from services.control.web.middleware import MAX_BODY
 from services.control.web.problems import FieldProblem, Problem, declared, problem_of, said
+from shared.contracts.projection import project
 
 PREFIX = "/v1/pipelines/{pipeline}/destinations"
 router = APIRouter(prefix="/v1/pipelines/{pipeline}", tags=["destinations"], route_class=StrictRoute)
@@ -296,16 +297,7 @@ def _held_back(line: Line) -> Line:
 
 
 def _failed(number: int, destination: str | None, problem: Problem) -> Line:
-    told = problem.document
-    return Line(
-        line=number,
-        id=destination,
-        status=told.status,
-        type=told.type,
-        detail=told.detail,
-        hint=told.hint,
-        fields=told.fields,
-    )
+    return project(Line, problem.document, line=number, id=destination)
 
 
 def _invalid(*fields: FieldProblem) -> Problem:
