@@ -21,7 +21,7 @@ from shared.contracts.projection import project
 from shared.contracts.reports import LakeFigures, LakeHealth
 from shared.kafka.sender import Sender
 from shared.lake.health import HealthReader, TableHealth
-from shared.runtime.background import Background
+from shared.runtime.background import Background, Threaded
 
 log = structlog.get_logger(__name__)
 
@@ -54,7 +54,7 @@ class Reader(Protocol):
     def look(self, lake: ResolvedLake, tables: list[tuple[str, str]]) -> list[TableHealth]: ...
 
 
-class HealthSweep:
+class HealthSweep(Threaded):
     """``start`` once; ``stop`` waits for the look in hand."""
 
     def __init__(
@@ -77,12 +77,6 @@ class HealthSweep:
         self._clock = clock
         self._asked_at: dict[LakeKey, float] = {}
         self._loop = Background("health sweep", self._run, turns_within_s=TURNS_WITHIN_S)
-
-    def start(self) -> None:
-        self._loop.start()
-
-    def stop(self, timeout_s: float) -> None:
-        self._loop.stop(timeout_s)
 
     def _run(self, loop: Background) -> None:
         due_s = self._clock() + min(FIRST_AFTER_S, self._every_s())

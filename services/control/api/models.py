@@ -125,19 +125,21 @@ class EntryShown(BaseModel):
     upkeep: UpkeepOverride | None = None
 
 
+AS_DECLARED = ("name", "lake", "schema_name", "table", "seed_mode", "upkeep")
+
+
 def detail(view: View, destination: str) -> Detail:
     """A destination as it is shown. Raises ``Problem`` where there is none of that id."""
     held = view.destinations[require_known(view, destination)]
     declared = held.declared
     put = as_put(declared)
     as_it_was_put: dict[str, Any] = {name: put.get(name) for name in OF_A_LAKE}
-    return project(
-        Detail,
-        status(view, destination),
-        declared,
-        held,
+    return Detail(
+        **status(view, destination).model_dump(),
         **as_it_was_put,
+        **{name: getattr(declared, name) for name in AS_DECLARED},
         properties=put.get("properties", {}),
+        version=held.version,
         author=held.revision.author,
         updated_at=held.revision.at,
         layout=EntryLayout.model_validate(put.get("layout", {})),

@@ -33,13 +33,11 @@ MOVING: frozenset[State] = frozenset({"seeding", "running"})
 """Those are tried again by themselves."""
 
 
-class Error(BaseModel):
+class Error(Problem):
     """Why a destination does not go on. ``since``: when it was met first, in a row."""
 
-    type: str
-    message: str
-    hint: str
-    retryable: bool
+    model_config = ConfigDict(extra="ignore")
+
     since: datetime
     attempts: int | None = None
     """Failed tries in a row, as its reader counts them; null where no reader says."""
