@@ -26,6 +26,7 @@ from services.control.web.conditions import etag, sends
 from services.control.web.context import CurrentDestinations, CurrentPipeline, PipelineView
 from services.control.web.paging import After, AskedPage, cut, page, read_number, write_number
 from services.control.web.problems import declared
+from shared.contracts.projection import project
 from shared.lake.catalog_stamps import Stamped
 from shared.lake.stamp import read_stamp
 
@@ -38,7 +39,6 @@ LONGEST_HISTORY = 200
 LONGEST_MESSAGE = 1_000
 """Characters of a commit's message, which the lake's owner may have written."""
 
-STAMPED = ("kind", "generation", "after", "through", "item", "deleted", "inserted")
 UNKNOWN = float("inf")
 """Where a lag is not known yet, it is the worst."""
 
@@ -185,4 +185,4 @@ def _commit(stamped: Stamped, pipeline: str, destination: str) -> Commit | None:
     if said is None or not said.speaks_of(pipeline, destination):
         return None
     message = (stamped.message or "")[:LONGEST_MESSAGE]
-    return Commit(snapshot=stamped.snapshot, at=stamped.time, message=message, **said.model_dump(include={*STAMPED}))
+    return project(Commit, said, snapshot=stamped.snapshot, at=stamped.time, message=message)

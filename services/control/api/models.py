@@ -76,7 +76,17 @@ DETAIL: dict[str, Any] = {
 """A destination, for OpenAPI, where FastAPI leaves out whatever is null."""
 
 
-class Detail(Status):
+class LakeAsPut(BaseModel):
+    """Where an entry says that its lake is."""
+
+    catalog: str | None = None
+    catalog_env: str | None = None
+    postgres_uri_env: str | None = None
+    metadata_schema: str | None = None
+    data_path: str | None = None
+
+
+class Detail(LakeAsPut, Status):
     """A destination's status, and what is registered of it. ``version`` is the ETag."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [DETAIL]})
@@ -86,13 +96,8 @@ class Detail(Status):
     """Who changed it last."""
     updated_at: datetime
     name: str
-    catalog: str | None = None
-    """This and what follows up to `properties`: as it was put, so that what GET answers can be changed and put."""
-    catalog_env: str | None = None
-    postgres_uri_env: str | None = None
-    metadata_schema: str | None = None
-    data_path: str | None = None
     properties: dict[str, str | bool | int | float] = Field(default_factory=dict)
+    """This and the keys of ``LakeAsPut``: as they were put, so that what GET answers can be changed and put."""
     lake: LakeRef
     """Where its lake is, with what the pipeline's defaults add."""
     schema_name: str = Field(serialization_alias="schema")
@@ -105,18 +110,13 @@ class Detail(Status):
     rewound_to: int | None
 
 
-class EntryShown(BaseModel):
+class EntryShown(LakeAsPut):
     """The keys of a `destinations` entry as they were put. Those that were not are left out."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [ENTRY]})
 
     routing_value: str | bool | int | float
     name: str = ""
-    catalog: str | None = None
-    catalog_env: str | None = None
-    postgres_uri_env: str | None = None
-    metadata_schema: str | None = None
-    data_path: str | None = None
     schema_name: str = Field(default="main", alias="schema")
     table: str | None = None
     properties: dict[str, str | bool | int | float] = {}
@@ -228,16 +228,23 @@ def operation_status(pipeline: str, operation: Operation) -> OperationStatus:
     return project(OperationStatus, operation, pipeline=pipeline, to=operation.seed_at, upkeep=operation.result)
 
 
-class Commit(BaseModel):
-    """A snapshot of a destination, with what Viaduck wrote on it: an apply of `(after, through]`, or a seed."""
+class StampedSnapshot(BaseModel):
+    """A snapshot of a destination's lake, and the range of the source whose apply made it."""
 
     snapshot: int
     at: datetime
-    message: str
+    """When it was committed, by the destination's catalog."""
     kind: str
     generation: int
     after: int
     through: int
+    """Its position: it shows the source as of this snapshot."""
+
+
+class Commit(StampedSnapshot):
+    """A snapshot of a destination, with what Viaduck wrote on it: an apply of `(after, through]`, or a seed."""
+
+    message: str
     item: str
     deleted: int
     inserted: int

@@ -19,7 +19,7 @@ from services.control.operations.pipeline_service import PipelineService
 from services.control.store.audit_log import Change
 from services.control.store.pipeline_store import Document
 from services.control.view.destination_status import PipelineStatus, View, pipeline_status
-from services.control.web.conditions import IfMatch, IfNoneMatch, etag, matching, put_answers, sends
+from services.control.web.conditions import GivenConditions, IfMatch, etag, matching, put_answers, sends
 from services.control.web.context import (
     CurrentCaller,
     CurrentDestinations,
@@ -88,18 +88,17 @@ def put_pipeline(
     caller: CurrentCaller,
     request: Request,
     response: Response,
+    given: GivenConditions,
     check: Annotated[bool, Query(description="Check its source first")] = True,
-    if_match: IfMatch = None,
-    if_none_match: IfNoneMatch = None,
 ) -> PipelineDetail:
     """Create or change a pipeline. The same again changes nothing; what GET answers may be sent back."""
-    same, new = matching(if_match), if_none_match is not None
+    same = matching(given.if_match)
     kept = service.find(pipeline)
     present = None if kept is None else _detail(pipeline, request, kept)
     content = document_of(pipeline, document, present)
     if same is None and content is not document and isinstance(seen := document.get("version"), int):
         same = seen.__eq__
-    done = service.put(pipeline, content, caller.name, same, check=check, new=new)
+    done = service.put(pipeline, content, caller.name, same, check=check, new=given.new)
     if done.created:
         response.status_code = 201
         response.headers["Location"] = f"/v1/pipelines/{pipeline}"

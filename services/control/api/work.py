@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool
 
 from services.control.api.models import Page, PipelineName
@@ -51,6 +52,14 @@ Rest = Annotated[
 Rate = Annotated[int, Field(strict=True, ge=1, le=HIGHEST_RATE, description="Messages a second")]
 Moment = Annotated[AwareDatetime, BeforeValidator(_text)]
 Snapshot = Annotated[int, Field(strict=True, ge=-1, le=2**62)]
+
+
+def _portion(limit: Most = MAX_SENT, after: Rest = None) -> Call:
+    return Call(most=limit, rest=read_spans(after))
+
+
+Portion = Annotated[Call, Depends(_portion)]
+"""How much one call sends at most, and from where on."""
 
 
 class ItemShown(BaseModel):
@@ -151,8 +160,7 @@ def replay_work(
     which: Replay,
     work: CurrentWork,
     caller: CurrentCaller,
-    limit: Most = MAX_SENT,
-    after: Rest = None,
+    portion: Portion,
 ) -> SentAgain:
     """Send work items again. Harmless: each destination's fence refuses what it has already.
 
@@ -160,7 +168,7 @@ def replay_work(
     within five seconds at its `rate`, and while one does no other may.
     """
     wanted = Which(**which.model_dump(exclude={"dry_run", "rate"}))
-    return _sent(work.replay(wanted, caller.name, Call(which.dry_run, limit, read_spans(after), which.rate)))
+    return _sent(work.replay(wanted, caller.name, replace(portion, dry_run=which.dry_run, rate=which.rate)))
 
 
 @router.get("/dead-letters", responses=declared("not_found"))
@@ -179,14 +187,13 @@ def redrive_dead_letters(
     which: Redrive,
     work: CurrentWork,
     caller: CurrentCaller,
-    limit: Most = MAX_SENT,
-    after: Rest = None,
+    portion: Portion,
 ) -> SentAgain:
     """Send dead letters to where they came from; a letter that still cannot be read comes back.
 
     A letter that has come back before is left out unless it is named, because its first copy is there, too.
     """
-    call = Call(which.dry_run, limit, read_spans(after), which.rate)
+    call = replace(portion, dry_run=which.dry_run, rate=which.rate)
     return _sent(work.redrive(which.partition, which.offset, caller.name, call))
 
 

@@ -32,7 +32,7 @@ from services.control.model.lifecycle import Refused, Registered
 from services.control.model.problems import InvalidEntry
 from services.control.operations.destination_entry import Entry
 from services.control.operations.destination_service import DestinationService, Done, Same, anything
-from services.control.web.conditions import IfMatch, IfNoneMatch, etag, matching, put_answers, sends
+from services.control.web.conditions import GivenConditions, IfMatch, etag, matching, put_answers, sends
 from services.control.web.context import (
     CurrentCaller,
     CurrentDestinations,
@@ -77,16 +77,15 @@ def put_destination(
     caller: CurrentCaller,
     handle: CurrentPipeline,
     response: Response,
+    given: GivenConditions,
     check: Annotated[bool, Query(description="Check its lake first")] = True,
-    if_match: IfMatch = None,
-    if_none_match: IfNoneMatch = None,
 ) -> Detail:
     """Create or change a destination. The same again changes nothing; what GET answers may be sent back."""
     if entry.shown:
         view = handle.view()
         present = detail(view, destination) if destination in view.destinations else None
-        require_unchanged(entry.shown, pipeline, present, conditional=if_match is not None)
-    done = service.put(destination, entry, caller.name, _same(if_match), check=check, new=if_none_match is not None)
+        require_unchanged(entry.shown, pipeline, present, conditional=given.if_match is not None)
+    done = service.put(destination, entry, caller.name, _same(given.if_match), check=check, new=given.new)
     if done.created:
         response.status_code = 201
         response.headers["Location"] = f"/v1/pipelines/{pipeline}/destinations/{destination}"
