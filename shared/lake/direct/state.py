@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from shared.lake.catalog_query import Question, Value
 from shared.lake.direct.dialect import Dialect
@@ -43,8 +43,7 @@ class Snapshot:
     next_file_id: int
 
 
-@dataclass(frozen=True)
-class Option:
+class Option(NamedTuple):
     """A line of ``ducklake_metadata``; without ``scope`` it is the whole lake's."""
 
     key: str
@@ -68,7 +67,6 @@ class DeleteFile:
 
     id: int
     path: str
-    relative: bool
     format: str
     count: int
     begin: int
@@ -81,7 +79,6 @@ class DataFile:
 
     id: int
     path: str
-    relative: bool
     records: int
     bytes: int
     plain: bool
@@ -94,8 +91,7 @@ class DataFile:
         return sum(each.count for each in self.deletes)
 
 
-@dataclass(frozen=True)
-class TableStats:
+class TableStats(NamedTuple):
     """What the catalog keeps of all rows that a table ever had, in how many bytes of files."""
 
     records: int
@@ -201,7 +197,7 @@ _INLINED_DELETES = (
 )
 
 _DELETE_FILES = (
-    "SELECT {collect}({array}(d.data_file_id, d.delete_file_id, d.path, d.path_is_relative, d.format, d.delete_count,"
+    "SELECT {collect}({array}(d.data_file_id, d.delete_file_id, d.path, d.format, d.delete_count,"
     " d.begin_snapshot, d.partial_max, d.encryption_key)) FROM {}ducklake_delete_file d"
     " WHERE d.table_id = :table AND d.end_snapshot IS NULL"
 )
@@ -264,7 +260,7 @@ def _files(keys: int) -> str:
         for number in range(keys)
     )
     return (
-        "SELECT {collect}({array}(f.data_file_id, f.path, f.path_is_relative, f.record_count, f.encryption_key,"
+        "SELECT {collect}({array}(f.data_file_id, f.path, f.record_count, f.encryption_key,"
         f" f.partition_id, f.mapping_id, f.file_format, f.file_size_bytes{bounds}))"
         f" FROM {{}}ducklake_data_file f{joins}"
         " WHERE f.table_id = :table AND f.end_snapshot IS NULL"
@@ -312,8 +308,8 @@ def _data_files(files: Sequence[Sequence[Any]], deletes: Sequence[Sequence[Any]]
     locked = set[int]()
     if not all(isinstance(row[1], str) for row in files) or not all(isinstance(row[2], str) for row in deletes):
         raise ValueError("a path is no text")
-    for data_id, delete_id, path, relative, kind, count, begin, through, key in deletes:
-        known = DeleteFile(int(delete_id), path, bool(relative), kind, int(count), int(begin), through)
+    for data_id, delete_id, path, kind, count, begin, through, key in deletes:
+        known = DeleteFile(int(delete_id), path, kind, int(count), int(begin), through)
         of.setdefault(int(data_id), []).append(known)
         if key is not None:
             locked.add(int(data_id))
@@ -321,12 +317,11 @@ def _data_files(files: Sequence[Sequence[Any]], deletes: Sequence[Sequence[Any]]
         DataFile(
             id=int(row[0]),
             path=row[1],
-            relative=bool(row[2]),
-            records=int(row[3]),
-            bytes=int(row[8]),
-            plain=row[4] is row[5] is row[6] is None and row[7] == "parquet" and int(row[0]) not in locked,
+            records=int(row[2]),
+            bytes=int(row[7]),
+            plain=row[3] is row[4] is row[5] is None and row[6] == "parquet" and int(row[0]) not in locked,
             deletes=tuple(of.get(int(row[0]), ())),
-            bounds=tuple((row[i], row[i + 1]) for i in range(9, len(row), 2)),
+            bounds=tuple((row[i], row[i + 1]) for i in range(8, len(row), 2)),
         )
         for row in files
     )

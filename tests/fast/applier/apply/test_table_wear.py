@@ -14,8 +14,8 @@ NOTHING = Written()
 
 
 def file(number: int, *, rows: int = 100, size: int = 1_000, dead: int = 0) -> DataFile:
-    deletes = (DeleteFile(100 + number, f"{number}-delete", True, "parquet", dead, 1, None),) if dead else ()
-    return DataFile(number, f"{number}", True, rows, size, True, deletes, ())
+    deletes = (DeleteFile(100 + number, f"{number}-delete", "parquet", dead, 1, None),) if dead else ()
+    return DataFile(number, f"{number}", rows, size, True, deletes, ())
 
 
 def data(rows: int, size: int = 1_000) -> NewDataFile:
