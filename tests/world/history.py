@@ -172,7 +172,7 @@ class Generator:
         chosen = self.rng.choices(list(moves), list(moves.values()), k=self.rng.randint(2, 3) if several else 1)
         if self.shape.append_only and several:
             chosen = [self._insert for _ in chosen]  # more than one kind of mark may be an update, which parks
-        statements = _column_alone([statement for move in chosen for statement in move()])
+        statements = _columns_alone([move() for move in chosen])
         bare = len(statements) == 1 and not isinstance(statements[0], ReplaceColumn) and self.rng.random() < 0.5
         return Transaction(tuple(statements), rollback=not bare and self.rng.random() < 0.05, bare=bare)
 
@@ -438,10 +438,10 @@ def _deletes(step: Step | None) -> bool:
     return isinstance(step, Transaction) and any(isinstance(one, Delete | Truncate) for one in step.statements)
 
 
-def _column_alone(statements: Statements) -> Statements:
-    """DuckLake can't commit a new column together with inlined rows, so a column comes in a transaction of its own."""
-    changes: Statements = [statement for statement in statements if isinstance(statement, ColumnChange)]
-    return changes or statements
+def _columns_alone(moves: Sequence[Statements]) -> Statements:
+    """DuckLake can't commit a new column together with inlined rows: columns change in a transaction of their own."""
+    columns = next((move for move in moves if any(isinstance(one, ColumnChange) for one in move)), None)
+    return columns or [statement for move in moves for statement in move]
 
 
 def _replaces(made: Transaction) -> bool:
