@@ -19,14 +19,9 @@ from shared.contracts.messages import ADOPTABLE, MOST, CommitPath, Destination, 
 from shared.contracts.ranges import NOT_SEEDED
 from shared.lake.catalog import CatalogReader, TableInfo
 from shared.lake.cursor import SCHEMA, cursor_name, kept, origin, require_intact, told
-<<<<<<< HEAD
-from shared.lake.sql import path
-from shared.lake.stamp import read_stamp, short_list
-=======
 from shared.lake.direct.state import CURSOR_TYPES
 from shared.lake.sql import ident, path
-from shared.lake.stamp import read_stamp
->>>>>>> main
+from shared.lake.stamp import read_stamp, short_list
 from shared.lake.table import require_table
 from shared.lake.types import duckdb_type
 

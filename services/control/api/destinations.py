@@ -39,10 +39,6 @@ LONGEST_HISTORY = 200
 LONGEST_MESSAGE = 1_000
 """Characters of a commit's message, which the lake's owner may have written."""
 
-<<<<<<< HEAD
-STAMPED = ("kind", "generation", "after", "through", "item", "deleted", "inserted", "columns")
-=======
->>>>>>> main
 UNKNOWN = float("inf")
 """Where a lag is not known yet, it is the worst."""
 

@@ -146,11 +146,7 @@ def detail(view: View, destination: str) -> Detail:
         author=held.revision.author,
         updated_at=held.revision.at,
         layout=EntryLayout.model_validate(put.get("layout", {})),
-<<<<<<< HEAD
         evolution=EntryEvolution.model_validate(put.get("evolution", {})),
-        upkeep=declared.upkeep,
-=======
->>>>>>> main
         rewound_to=held.seed_at,
     )
 
@@ -256,7 +252,7 @@ class Commit(StampedSnapshot):
     item: str
     deleted: int
     inserted: int
-    columns: list[str] = []
+    columns: tuple[str, ...] = ()
     """What became of the table's columns, such as `rename v to w`."""
     source_at: datetime | None = None
     """When the source committed `through`; null where the source no longer retains it, or does not answer."""
