@@ -71,7 +71,7 @@ DETAIL: dict[str, Any] = {
         "properties": {"s3_region": "eu-central-1"}, "from_file": False, "from_defaults": False,
     },
     "schema": "main", "table": "events", "seed_mode": "scan", "rewound_to": 12,
-    "layout": {"partitioned_by": "year(ts)"},
+    "layout": {"partitioned_by": "year(ts)"}, "evolution": {"policy": "additive"},
 }  # fmt: skip
 """A destination, for OpenAPI, where FastAPI leaves out whatever is null."""
 
