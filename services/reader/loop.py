@@ -31,7 +31,8 @@ from services.reader.planner.frontier import Look
 from services.reader.planner.plan import Planner
 from services.reader.planner.scheduling import Rules
 from services.reader.planner.sharing import Sharing
-from services.reader.source.source_poller import COUNT_WITHIN_S, SourceLike, SourcePoller
+from services.reader.source.source_poller import COUNT_WITHIN_S, SourcePoller
+from services.reader.source.source_reader import SourceReader
 from services.reader.source.unrouted_values import UnroutedValues
 from shared.config.model import Config
 from shared.config.partition import assigned
@@ -62,7 +63,7 @@ class Loop:
     def __init__(
         self,
         config: Config,
-        source: SourceLike,
+        source: SourceReader,
         events: EventQueue,
         outlet: WorkPublisher,
         partitioner: Partitioner,

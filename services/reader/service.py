@@ -13,7 +13,7 @@ from services.reader.loop import Loop
 from services.reader.messaging.message_decoder import EventQueue, Intake, Renewed, Woken
 from services.reader.messaging.partitioner import Partitioner
 from services.reader.messaging.work_publisher import WorkPublisher
-from services.reader.source.lake_source import Source
+from services.reader.source.lake_source import LakeSource
 from shared.config.catalogs import ResolvedLake
 from shared.config.declared import Lakes
 from shared.config.model import Config
@@ -76,7 +76,7 @@ class Service:
         closing.callback(self._publisher.close, END_WITHIN_S)
         self._follower = Follower(settings, client, [self._topics.destinations, self._topics.progress])
         closing.callback(self._follower.stop, END_WITHIN_S)
-        source = Source(config, source_lake(config, environ))
+        source = LakeSource(config, source_lake(config, environ))
         closing.callback(source.close)
         self._intake = Intake(config.pipeline, self._topics, self._events, self._unreadable)
         outlet = self._outlet(config)

@@ -17,7 +17,6 @@ import duckdb
 from services.applier.apply.change import Applied, Change
 from services.applier.apply.decide import Decision, decide
 from services.applier.apply.drop import drop
-from services.applier.apply.feed import Feed
 from services.applier.apply.reading import Counts, Reading
 from services.applier.apply.row_counts import came_and_went, matched_rows
 from services.applier.model.grouping import groups_of
@@ -26,13 +25,12 @@ from services.applier.model.task import Target, TargetResult, Task, TaskResult
 from services.applier.worker.answer_files import AnswerFiles
 from services.applier.worker.explanation import explain
 from services.applier.worker.in_flight import InFlight, Numbered, crowded_out, unanswered
+from services.applier.worker.source_reader import LakeReader, SourceReader
 from services.applier.worker.tally import Tally
 from services.applier.worker.worker_state import Worker, worker
 from shared.contracts.errors import ViaduckError
 from shared.contracts.messages import ItemKind, Outcome
 from shared.lake.catalog import TableInfo
-from shared.lake.engine import release
-from shared.lake.pool import OpenLake
 
 OF_ONE = frozenset({"internal", "value_refused"})
 """The types of errors that a row or a routing value of a single destination may cause in a shared read."""
@@ -77,8 +75,10 @@ class Run:
     _read_s: float = 0.0
     _times: dict[int, datetime | None] = field(default_factory=dict)
     _files: AnswerFiles = field(init=False)
+    _source: SourceReader = field(init=False)
 
     def __post_init__(self) -> None:
+        self._source = LakeReader(self.me.pool, self.me.wide, self.task.source)
         self._files = AnswerFiles(self.task.answers)
 
     def results(self) -> list[TargetResult]:
@@ -109,10 +109,8 @@ class Run:
 
     def _present_table(self) -> TableInfo | None:
         """The source table as it is now; None where there is none, which is the reader's business."""
-        source = self.task.source
         try:
-            with self.me.pool.use(source.lake, read_only=True) as lake:
-                return lake.catalog.table(source.schema, source.table, lake.catalog.head().snapshot)
+            return self._source.table()
         except Exception as error:
             raise explain(error, "reading the source", source=True) from error
 
@@ -120,8 +118,7 @@ class Run:
         """When a snapshot of the source was committed, asked for once: many destinations stand at the same."""
         if snapshot not in self._times:
             try:
-                with self.me.pool.use(self.task.source.lake, read_only=True) as lake:
-                    self._times[snapshot] = lake.catalog.time_of(snapshot)
+                self._times[snapshot] = self._source.time_of(snapshot)
             except Exception as error:
                 raise explain(error, "reading the source", source=True) from error
         return self._times[snapshot]
@@ -170,7 +167,7 @@ class Run:
         return sorted(waiting, key=lambda numbered: numbered[0])
 
     def _change_fitting(self, group: Sequence[Numbered]) -> None:
-        parts = self.me.wide.parts(self.task.source, group)
+        parts = self._source.parts(group)
         for part in parts or [group]:
             self._change(part, sparing=parts is not None)
 
@@ -202,7 +199,7 @@ class Run:
         try:
             self._apply_all(reading, group)
         finally:
-            self._forget(reading)
+            self._source.forget(reading)
 
     def _part(self, group: Sequence[Numbered], error: ViaduckError, *, sparing: bool) -> None:
         """A reading failed: halve the group until who is to blame stands alone, where it may be one of them."""
@@ -237,10 +234,8 @@ class Run:
 
     def _read(self, group: Sequence[Numbered], *, sparing: bool) -> Reading:
         began = time.perf_counter()
-        source = self.task.source
         try:
-            with self.me.pool.use(source.lake, read_only=True) as lake:
-                reading = self._read_from(lake, group, sparing=sparing)
+            reading = self._source.read(self.task.kind, group, sparing=sparing)
         finally:
             self._read_s += time.perf_counter() - began
         self._tell_layout(reading)
@@ -249,19 +244,6 @@ class Run:
             self.tally.read_seconds += time.perf_counter() - began
             self.tally.routing_mutations += reading.routing_mutations
         return reading
-
-    def _read_from(self, lake: OpenLake, group: Sequence[Numbered], *, sparing: bool) -> Reading:
-        con = lake.cursor()
-        try:
-            reading = Feed(con, lake, self.task.source).read(self.task.kind, group, sparing=sparing)
-            if self.task.kind is not ItemKind.ADVANCE:
-                self.me.wide.weigh(self.task.source, reading)
-            return reading
-        except BaseException as error:
-            release(con)
-            if isinstance(error, duckdb.Error):
-                self.me.pool.evict(lake)
-            raise
 
     def _tell_layout(self, reading: Reading) -> None:
         """Say once for each worker and table that files can't be left out, and what ends that (H17)."""
@@ -379,9 +361,3 @@ class Run:
         self.tally.conflicts_resolved += came_and_went(counts, applied.deleted)
         gone = max(0, counts.touched - counts.upserts)
         return TargetResult(progress, matched, gone, seconds if wrote else None, applied.upkeep)
-
-    def _forget(self, reading: Reading) -> None:
-        try:
-            reading.drop()
-        except duckdb.Error:
-            self.me.pool.evict_of(self.task.source.lake, read_only=True)

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from services.reader.planner.counted_changes import Step
 from services.reader.planner.scheduling import SourceState
-from services.reader.source.lake_source import Cut, Expired
+from services.reader.source.source_reader import Cut, Expired
 from shared.contracts.digest import value_digest
 from shared.contracts.errors import SourceError, ViaduckError
 from shared.contracts.messages import Progress, WorkItem
@@ -43,6 +43,9 @@ class FakeSource:
     def commit(self, **rows: int) -> int:
         self.history.append(rows)
         return len(self.history) - 1
+
+    def close(self) -> None:
+        """It holds nothing."""
 
     def head(self) -> Head:
         self._called("head")
