@@ -10,6 +10,7 @@ from services.applier.apply.reading import Counts, Reading
 from services.applier.model.task import Target
 from shared.contracts.layout import TableLayout
 from shared.contracts.messages import CommitPath, ItemKind, Outcome
+from shared.contracts.positions import UNSPELLED
 from shared.contracts.upkeep import TableWear, UpkeepResult
 from shared.lake.catalog import TableInfo
 from shared.lake.direct.eligibility import Reason
@@ -26,6 +27,8 @@ class Applied:
     inserted: int = 0
     rows_applied: int | None = None
     generation: int | None = None
+    position_at: str = UNSPELLED
+    """The source's own spelling of ``position``."""
     commit: CommitPath | None = None
     reason: Reason | None = None
     layout: TableLayout | None = None
@@ -44,6 +47,8 @@ class Change:
     number: int = 0
     reading: Reading | None = None
     counts: Counts = field(default_factory=Counts)
+    through_at: str = UNSPELLED
+    """The source's own spelling of ``through``."""
     pinned: int | None = None
     """The destination's snapshot that the transaction began with, once it was asked for."""
 
@@ -53,7 +58,9 @@ class Change:
 
     def move(self, rows: int) -> fence.Move:
         item = self.target.item
-        return fence.Move(self.target.destination, item, self.through, self.table, rows, self.time_of(item.expected))
+        return fence.Move(
+            self.target.destination, item, self.through, self.table, rows, self.time_of(item.expected), self.through_at
+        )
 
     def time_of(self, snapshot: int) -> datetime | None:
         """When a snapshot of the source was committed; None where that was not asked for, or it is gone."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
 from services.applier.apply.change import Applied
@@ -34,7 +35,7 @@ class CursorAnswers:
 
     def cursor(self, target: Target) -> Cursor | None:
         """The stored cursor; None where there is none, for example because the lake does not exist yet."""
-        if self._direct is not None and (seen := self._direct.cursor(target)) is not None:
+        if self._direct is not None and not target.is_spelled and (seen := self._direct.cursor(target)) is not None:
             return seen
         try:
             with self._lakes.use(target, sure=False) as lake:
@@ -79,7 +80,7 @@ class CursorAnswers:
 
     def _stored(self, lake: OpenLake, target: Target) -> Cursor | None:
         doing = "reading the cursor"
-        return self._lakes.read(lake, doing, lambda con: stored_cursor(con, lake, target.destination))
+        return self._lakes.read(lake, doing, lambda con: stored_cursor(con, lake, target))
 
     def _of_none(self, lake: OpenLake, target: Target) -> Applied:
         """Of a destination without a cursor. After a drop: the first generation that may begin, for a control that does
@@ -110,7 +111,7 @@ class CursorAnswers:
 
         The catalog gets the same checks as before an attach: a later statement may bind SQL that it holds.
         """
-        if target.lake.sqlite_file is not None or self._direct is None:
+        if target.lake.sqlite_file is not None or target.is_spelled or self._direct is None:
             return None
         cursor = self._direct.cursor(target)
         if cursor is None:
@@ -142,12 +143,13 @@ class CursorAnswers:
 def _judged(cursor: Cursor, target: Target, source: TableInfo | None, time_of: TimeOf) -> Applied | None:
     """What a stored cursor means for the item; None for what may be applied on top of it."""
     decision = decide(cursor, target.item)
+    at = Applied(Outcome.GAP, cursor.position, position_at=cursor.source_position)
     if decision is Decision.FENCED:
-        return Applied(Outcome.FENCED, cursor.position, generation=cursor.generation)
+        return replace(at, outcome=Outcome.FENCED, generation=cursor.generation)
     require_same(cursor, target, source, time_of)
     if decision is Decision.ALREADY_APPLIED:
-        return Applied(Outcome.ALREADY_APPLIED, cursor.position, rows_applied=cursor.rows_applied)
-    return Applied(Outcome.GAP, cursor.position) if decision is Decision.GAP else None
+        return replace(at, outcome=Outcome.ALREADY_APPLIED, rows_applied=cursor.rows_applied)
+    return at if decision is Decision.GAP else None
 
 
 def _moved(target: Target) -> DestinationError:

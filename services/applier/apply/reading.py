@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -13,6 +13,7 @@ import duckdb
 
 from services.applier.apply.parcels import Fetched
 from shared.contracts.errors import DestinationError, ViaduckError
+from shared.contracts.positions import UNSPELLED
 from shared.lake.arrangement import Arrangement
 from shared.lake.catalog import Column, TableInfo
 from shared.lake.engine import release
@@ -60,6 +61,10 @@ class Reading:
     null_keys: bool = False
     row_bytes: float = 0.0
     """Of a row, on average."""
+    through_at: str = UNSPELLED
+    """The source's own spelling of ``through``."""
+    before_commit: Callable[[], None] | None = None
+    """What has to be done of it outside of the destination before the transaction commits."""
     rows_read: int = 0
     routing_mutations: int = 0
     seconds: dict[str, float] = field(default_factory=dict)

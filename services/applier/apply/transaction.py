@@ -98,7 +98,7 @@ class Applier:
 
     def _apply_directly(self, change: Change) -> Applied | Reason | None:
         """Raises ``not_direct`` where the extension would have to commit, and was told not to."""
-        if change.is_seed or self._limits.commit == "extension":
+        if change.is_seed or change.target.is_spelled or self._limits.commit == "extension":
             return None
         done = self._direct.apply(change)
         if isinstance(done, Reason) and done not in ALWAYS_BY_EXTENSION and self._limits.commit == "direct":
@@ -196,13 +196,13 @@ class Applier:
             inserted = self._insert(con, lake, change, change.reading)
         self._stamp(con, lake, change, token, item.after, deleted, inserted)
         counted = None if item.rows_applied is None else item.rows_applied + net
-        return Applied(Outcome.APPLIED, change.through, change.through, deleted, inserted, rows_applied=counted)
+        return replace(_applied(change, deleted, inserted), rows_applied=counted)
 
     def _seed(self, con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change, token: str) -> Applied:
         """Replace the table's content and begin a generation, in one transaction."""
         item, destination, reading = change.target.item, change.target.destination, change.reading
         assert reading is not None  # noqa: S101 - a seed always carries the rows that it found, if only none
-        seen = stored_cursor(con, lake, destination)
+        seen = stored_cursor(con, lake, change.target)
         if decide(seen, item, dropped_generation_in(lake, destination, seen)) is not Decision.APPLY:
             raise fence.CursorMoved
         rows = change.counts.upserts
@@ -221,8 +221,7 @@ class Applier:
         deleted = held or 0
         inserted = self._insert(con, lake, change, reading, first)
         self._stamp(con, lake, change, token, NOT_SEEDED if seen is None else seen.position, deleted, inserted)
-        done = Applied(Outcome.APPLIED, change.through, change.through, deleted, inserted, rows_applied=rows)
-        return replace(done, layout=laid_out)
+        return replace(_applied(change, deleted, inserted), rows_applied=rows, layout=laid_out)
 
     def _delete(
         self, con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change, reading: Reading, layout: Layout
@@ -325,6 +324,11 @@ class Applier:
                 )
             self.answers.look_at_files(lake, change.target.destination, snapshot)
             return applied
+
+
+def _applied(change: Change, deleted: int, inserted: int) -> Applied:
+    through = change.through
+    return Applied(Outcome.APPLIED, through, through, deleted, inserted, position_at=change.through_at)
 
 
 def wait_for_rival(attempt: int) -> None:

@@ -48,6 +48,8 @@ class Target:
     """It is unknown whether the cursor is where the item expects it: it is read before the source is."""
     upkeep: UpkeepTask = field(default_factory=UpkeepTask)
     """Of an item of kind ``upkeep``."""
+    is_spelled: bool = False
+    """Whether its source spells positions, so that its cursor holds a spelling too."""
 
 
 @dataclass(frozen=True)

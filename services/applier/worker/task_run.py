@@ -78,11 +78,11 @@ class Run:
     _source: SourceReader = field(init=False)
 
     def __post_init__(self) -> None:
-        self._source = LakeReader(self.me.pool, self.me.wide, self.task.source)
         self._files = AnswerFiles(self.task.answers)
 
     def results(self) -> list[TargetResult]:
         targets = list(enumerate(self.task.targets))
+        self._source = LakeReader(self.me.pool, self.me.wide, self.task.source)
         try:
             self._do(targets)
         except Exception as error:
@@ -225,7 +225,8 @@ class Run:
         self._each(ready, lambda number, target: (self._apply(reading, number, target), reading))
 
     def _apply(self, reading: Reading, number: int, target: Target) -> Applied:
-        change = Change(target, reading.through, reading.table, number, reading, reading.counts[number])
+        counts = reading.counts[number]
+        change = Change(target, reading.through, reading.table, number, reading, counts, reading.through_at)
         return self.me.applier.apply(change)
 
     def _nothing_changed(self, reading: Reading, number: int) -> bool:
@@ -344,6 +345,7 @@ class Run:
             update={
                 "generation": applied.generation or target.item.generation,
                 "position": applied.position,
+                "position_at": applied.position_at or None,
                 "through": applied.through,
                 "deleted": applied.deleted,
                 "upserted": counts.upserts,
