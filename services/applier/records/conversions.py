@@ -39,6 +39,9 @@ WIDER = {
 }
 """What DuckLake promotes without loss, to the widest at once: the next value may need it."""
 
+LARGEST_SURE = "9007199254740991"
+"""2**53 - 1: a double that is not greater is that of one integer alone."""
+
 TIME = "'^[0-9]+:[0-9]+(:[0-9]+([.][0-9]{0,6}0*)?)?$'"
 STRINGS = r'''"(?:[^"\\]|\\.)*"'''
 """A string in JSON, as a regular expression."""
@@ -55,18 +58,23 @@ def duckdb_spelling(type: str) -> str:  # noqa: A002
     return ALIASES.get(upper, upper)
 
 
-def converted(raw: str, type: str, *, rounds: bool = True) -> str:  # noqa: A002
+def as_double(raw: str) -> str:
+    """The double nearest to a raw text; NULL for what is no number."""
+    return f"try_cast({raw} AS DOUBLE)"
+
+
+def converted(raw: str, type: str, double: str = "", *, rounds: bool = True) -> str:  # noqa: A002
     """The expression of a column's value; ``raw`` is one of its field's raw JSON text, NULL where there is none.
 
-    ``rounds`` lets FLOAT take what it can't hold exactly, which a declaration of that type asks for. A type that is
-    not supported takes nothing.
+    ``double`` is a column that holds ``as_double(raw)``, if there is one. ``rounds`` lets FLOAT take what it can't hold
+    exactly, which a declaration of that type asks for. A type that is not supported takes nothing.
     """
     if type in INTEGERS:
         return _integer(raw, type)
     if type == "FLOAT":
         return _float(raw) if rounds else _exact_float(raw)
     if type == "DOUBLE":
-        return _double(raw)
+        return _double(raw, double or as_double(raw))
     if found := DECIMAL.fullmatch(type):
         return _decimal(raw, type, int(found[2]))
     if type == "BOOLEAN":
@@ -108,25 +116,21 @@ def _boolean(raw: str) -> str:
     return f"CASE {raw} WHEN 'true' THEN true WHEN 'false' THEN false END"
 
 
-def _double(raw: str) -> str:
+def _double(raw: str, double: str) -> str:
     """Integers beyond 2**53 only if a double holds them; nothing infinite."""
-    value = f"try_cast({raw} AS DOUBLE)"
     return (
-        f"CASE WHEN ascii({raw}) BETWEEN 45 AND 57 THEN CASE"
-        f" WHEN strlen({raw}) < 16 AND {integer_form(raw)} AND NOT contains({raw}, 'E') THEN {value}"
-        f" WHEN NOT coalesce(isfinite({value}), false) THEN NULL"
-        f" WHEN contains({raw}, '.') OR contains({raw}, 'e') OR CAST({value} AS HUGEINT) = try_cast({raw} AS HUGEINT)"
-        f" THEN {value} END END"
+        f"CASE WHEN abs({double}) <= {LARGEST_SURE} THEN {double} WHEN isfinite({double}) AND"
+        f" (NOT ({integer_form(raw)}) OR CAST({double} AS HUGEINT) = try_cast({raw} AS HUGEINT)) THEN {double} END"
     )
 
 
 def _float(raw: str) -> str:
-    value = f"try_cast({_double(raw)} AS FLOAT)"
+    value = f"try_cast({_double(raw, as_double(raw))} AS FLOAT)"
     return f"CASE WHEN isfinite({value}) THEN {value} END"
 
 
 def _exact_float(raw: str) -> str:
-    return f"CASE WHEN CAST({_float(raw)} AS DOUBLE) = {_double(raw)} THEN {_float(raw)} END"
+    return f"CASE WHEN CAST({_float(raw)} AS DOUBLE) = {as_double(raw)} THEN {_float(raw)} END"
 
 
 def _text(raw: str) -> str:

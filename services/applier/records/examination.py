@@ -19,6 +19,14 @@ Refusals = dict[int, tuple[Reason, str]]
 """By the place of a record: the reason, and the column at fault, if it is one."""
 
 
+def usual_fields(con: duckdb.DuckDBPyConnection, staging: Staging) -> tuple[str, ...]:
+    """The fields of the batch's first record, which most records have if they are made by one program."""
+    if not staging.reads_fields:
+        return ()
+    first = f"SELECT json_keys(v) FROM (SELECT v FROM {staging.scanned} WHERE v IS NOT NULL LIMIT 1)"
+    return tuple(name for (names,) in con.execute(first).fetchall() for name in names)
+
+
 def not_json(con: duckdb.DuckDBPyConnection, staging: Staging) -> Refusals:
     """Records of the batch that the parser refuses: for one of them the whole statement failed."""
     found: Refusals = {}

@@ -94,11 +94,12 @@ class _Parsing:
     """By the place of a record: why it is rejected, and the column at fault."""
 
     def __post_init__(self) -> None:
+        self.usual: tuple[str, ...] = ()
         self.targets = targets_of(self.form, self.present)
 
     @property
     def staging(self) -> Staging:
-        return Staging(self.memory.staged, self.memory.scanned, self.form, self.targets, self.inserted_at)
+        return Staging(self.memory.staged, self.memory.scanned, self.form, self.targets, self.inserted_at, self.usual)
 
     def run(self) -> ParsedRecords:
         self.bad.update(readable.unreadable(self.batch, self.form))
@@ -113,6 +114,7 @@ class _Parsing:
         while True:
             self.con.register(self.memory.registered, readable.arrow_table(self.batch, self.form, self.bad))
             try:
+                self.usual = examination.usual_fields(self.con, self.staging)
                 self.con.execute(self.staging.statement(), self.staging.parameters())
                 break
             except duckdb.InvalidInputException:

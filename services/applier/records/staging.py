@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from services.applier.records.conversions import INTEGERS, converted
+from services.applier.records.conversions import INTEGERS, as_double, converted
 from services.applier.records.record_format import KeyFormat, Metadata, RecordFormat, ValueFormat
 
 SHAPE = "'\"MAP(VARCHAR,JSON)\"'"
@@ -54,6 +54,8 @@ class Staging:
     format: RecordFormat
     targets: tuple[Target, ...]
     inserted_at: datetime
+    usual: tuple[str, ...] = ()
+    """The fields of some record of the batch, in their order."""
 
     def statement(self) -> str:
         return (
@@ -61,13 +63,13 @@ class Staging:
             f" SELECT i, p, o, nothing, NOT nothing AND m IS NULL AND {self._is_read} AS unread, {self._values()}"
             f" CASE WHEN {self._has_rest()} THEN m END AS rest, CAST(NULL AS VARCHAR) AS rescued"
             f" FROM (SELECT i, p, o, nothing, m, {self._converted()} {self._misfits()} 0 AS z"
-            f" FROM (SELECT *, v IS NULL AS nothing, {self._raw()} 0 AS y"
-            f" FROM (SELECT *, {self._fields()} FROM {self.scanned})))"
+            f" FROM (SELECT *, {self._doubles()} 0 AS y FROM (SELECT *, v IS NULL AS nothing, {self._raw()} 0 AS x"
+            f" FROM (SELECT *, {self._alike()} FROM (SELECT *, {self._fields()} FROM {self.scanned})))))"
         )
 
     def parameters(self) -> dict[str, Any]:
         """What ``statement`` binds: names of fields, paths within fields, the time of the insertion."""
-        found: dict[str, Any] = {}
+        found: dict[str, Any] = {"usual": list(self.usual)}
         for number, target in enumerate(self.targets):
             if target.path and self.reads_fields:
                 found[f"n{number}"] = target.path[0]
@@ -103,6 +105,10 @@ class Staging:
             return f"{values} AS m, from_json(CASE WHEN v IS NULL THEN k END, {SHAPE}) AS key_m"
         return f"{values} AS m"
 
+    def _alike(self) -> str:
+        """Whether a record's fields are the usual ones in their order, so that a field's place tells its value."""
+        return "map_values(m) AS at_places, map_keys(m) = CAST($usual AS VARCHAR[]) AS alike"
+
     def _raw(self) -> str:
         """``r0``, …: the raw texts of fields."""
         if not self.reads_fields:
@@ -114,12 +120,29 @@ class Staging:
         )
 
     def _raw_field(self, number: int, target: Target) -> str:
-        found = f"map_extract_value(m, $n{number:d})"
+        found = self._field(number, target)
         if not target.is_field:
             found = f"nullif(CAST(json_extract({found}, $within{number:d}) AS VARCHAR), 'null')"
         if target.is_key and self.reads_keys:
             found = f"CASE WHEN v IS NULL THEN {self._raw_key(number, target)} ELSE CAST({found} AS VARCHAR) END"
         return f"CAST({found} AS VARCHAR)"
+
+    def _field(self, number: int, target: Target) -> str:
+        by_name = f"map_extract_value(m, $n{number:d})"
+        if target.path[0] not in self.usual:
+            return by_name
+        place = self.usual.index(target.path[0]) + 1
+        return f"CASE WHEN alike THEN list_extract(at_places, {place:d}) ELSE {by_name} END"
+
+    def _doubles(self) -> str:
+        return "".join(
+            f"{as_double(f'r{number:d}')} AS d{number:d}, "
+            for number, target in enumerate(self.targets)
+            if self._has_double(target)
+        )
+
+    def _has_double(self, target: Target) -> bool:
+        return self.reads_fields and bool(target.path) and target.type == "DOUBLE"
 
     def _raw_key(self, number: int, target: Target) -> str:
         """The raw text of a key column where there is no value: a field of the key, or a text as a whole."""
@@ -141,7 +164,8 @@ class Staging:
             return "NULL"
         if not self.reads_fields:
             return "v"
-        return converted(f"r{number:d}", target.type, rounds=target.declared)
+        double = f"d{number:d}" if self._has_double(target) else ""
+        return converted(f"r{number:d}", target.type, double, rounds=target.declared)
 
     def _misfits(self) -> str:
         """``x0``, …: whether a field within a field does not fit; that of a record's own field shows in ``rest``."""
