@@ -14,6 +14,7 @@ from services.applier.records.inference import Kind, join
 from services.applier.records.record_format import KeyFormat, Metadata
 from services.applier.records.rejection import Reason
 from services.applier.records.staging import Staging, Target
+from shared.lake.pruning import holds_text, is_uncarried
 
 Refusals = dict[int, tuple[Reason, str]]
 """By the place of a record: the reason, and the column at fault, if it is one."""
@@ -40,11 +41,14 @@ def not_json(con: duckdb.DuckDBPyConnection, staging: Staging) -> Refusals:
 
 def refused(con: duckdb.DuckDBPyConnection, staging: Staging) -> Refusals:
     """Staged records that have no row, by what only their values show."""
-    names = staging.field_names() if staging.reads_fields else {}
     rows = con.execute(
         f"SELECT i, reason, fault FROM (SELECT i, {_reason(staging)} AS reason, {_fault(staging)} AS fault"
         f" FROM {staging.staged}) WHERE reason IS NOT NULL",
-        {name: field for name, field in names.items() if staging.targets[int(name[1:])].required},
+        {
+            f"n{number}": target.path[0]
+            for number, target in enumerate(staging.targets)
+            if _is_only_required(target) and target.is_field
+        },
     ).fetchall()
     found = ((place, Reason(reason), fault) for place, reason, fault in rows)
     return {
@@ -58,12 +62,40 @@ ABOUT_COLUMNS = (Reason.KEY_MISSING, Reason.REQUIRED_MISSING, Reason.TYPE_MISMAT
 
 def _reason(staging: Staging) -> str:
     any_nan = f"len(list_filter(map_values(rest), lambda x: NOT ({is_json('x')}))) > 0"
-    names = "list_transform(list_filter(map_entries(rest), lambda e: e.value IS NOT NULL), lambda e: e.key)"
     return (
         f"CASE WHEN unread THEN 'not_object' WHEN rest IS NOT NULL AND {any_nan} THEN 'not_json'"
-        f" WHEN rest IS NOT NULL AND len(list_distinct({names})) < len({names}) THEN 'duplicate_field'"
+        f" WHEN rest IS NOT NULL AND len(list_distinct({NAMES})) < len({NAMES}) THEN 'duplicate_field'"
+        f" WHEN {_is_uncarried(staging)} THEN 'not_carried'"
         f"{_invalid_keys(staging)}{_missing_keys(staging)}{_missing(staging)} END"
     )
+
+
+NAMES = "list_transform(list_filter(map_entries(rest), lambda e: e.value IS NOT NULL), lambda e: e.key)"
+"""Those of the fields of a rest that have a value."""
+
+
+def _is_uncarried(staging: Staging) -> str:
+    """Whether a text, of a column or of what is to be rescued, holds a word that DuckLake replaces (H16)."""
+    columns = "".join(
+        f" OR {_holds_word(f'c{number:d}', target.type)}"
+        for number, target in enumerate(staging.targets)
+        if holds_text(target.type)
+    )
+    values = f"list_filter(map_values(rest), lambda x: {_holds_word('CAST(x AS VARCHAR)', 'JSON')})"
+    names = f"list_filter({NAMES}, lambda x: {_holds_word('x', 'VARCHAR')})"
+    return f"rest IS NOT NULL AND len({values}) + len({names}) > 0{columns}"
+
+
+def _holds_word(text: str, type: str) -> str:  # noqa: A002 - the word of a column
+    """Of JSON it is told first whether there is more in its braces than its own quotes."""
+    if type != "JSON":
+        return is_uncarried(text, type)
+    begins = " OR ".join(f"contains({text}, '{{{letter}')" for letter in INITIALS)
+    return f"(({begins}) AND {is_uncarried(text, type)})"
+
+
+INITIALS = "SNACMD"
+"""With which the words begin (``SUBSTITUTED``)."""
 
 
 def _fault(staging: Staging) -> str:
@@ -88,8 +120,13 @@ def _missing(staging: Staging) -> str:
         f" WHEN c{number:d} IS NULL AND NOT {deletes}"
         f" THEN CASE WHEN {_is_there(number, target)} THEN 'type_mismatch' ELSE 'required_missing' END"
         for number, target in enumerate(staging.targets)
-        if target.required and not target.is_key
+        if _is_only_required(target)
     )
+
+
+def _is_only_required(target: Target) -> bool:
+    """Whether a column has to have a value, and is none of the key."""
+    return target.required and not target.is_key
 
 
 def _is_there(number: int, target: Target) -> str:

@@ -19,6 +19,7 @@ class Reason(StrEnum):
     TYPE_MISMATCH = "type_mismatch"
     KEY_MISSING = "key_missing"
     KEY_INVALID = "key_invalid"
+    NOT_CARRIED = "not_carried"
 
 
 TEXTS = {
@@ -31,6 +32,7 @@ TEXTS = {
     Reason.TYPE_MISMATCH: "the value of a required column is not of its type",
     Reason.KEY_MISSING: "a key column has no value of its type",
     Reason.KEY_INVALID: "the key is not of the declared format",
+    Reason.NOT_CARRIED: "a text holds a word in braces, such as {AUTHOR}, which DuckLake replaces",
 }
 
 

@@ -9,8 +9,10 @@ from typing import Any
 import duckdb
 import pytest
 
+from services.applier.records.examination import INITIALS
 from services.applier.records.record_format import DeclaredColumn, RecordFormat
 from services.applier.records.rejection import Reason
+from shared.config.substituted_words import SUBSTITUTED
 from tests.fast.applier.records.records import BARE, Table, batch_from
 
 DEEP = 1_000
@@ -177,7 +179,7 @@ def test_numbers_that_no_type_holds_make_no_column(table: Table) -> None:
 @pytest.mark.parametrize(
     "name",
     ["", "n" * 300, "é" * 128, "rowid", "SNAPSHOT_ID", "change_type", "row_id", "_ducklake_x", "_kafka_offset",
-     "_rescued", "_Rescued", "_viaduck_d", "nul\x00", "{DATA_PATH}"],
+     "_rescued", "_Rescued", "_viaduck_d", "nul\x00"],
 )  # fmt: skip
 def test_fields_whose_names_no_column_may_have_are_rescued(table: Table, name: str) -> None:
     (row,) = table.take([{name: 1, "a": 2}])
@@ -240,3 +242,28 @@ def test_a_batch_of_nothing_is_nothing(table: Table) -> None:
     assert table.take_batch(batch_from([])) == []
     assert table.types == {}
     assert table.last.landed == 0
+
+
+@pytest.mark.parametrize("word", SUBSTITUTED)
+@pytest.mark.parametrize("end", "|}")
+def test_a_word_that_ducklake_replaces_is_rejected_wherever_it_is(table: Table, word: str, end: str) -> None:
+    text = "x{" + word + end
+    table.take([{"t": "x", "j": {}, "n": 1}])
+    values: list[Any] = [
+        {"t": text},
+        {"j": {"a": text}},
+        {"j": {text: 1}},
+        {"n": text},
+        {"new": text},
+        {"new": [text]},
+        {text: 1},
+        f'{{"t": "\\u007b{word}{end}"}}',
+    ]
+    good = [{"t": "{" + word, "n": 2}, {"t": word + end, "new": 1}]
+    assert table.take([*values, *good]) == good
+    assert set(table.reasons.values()) == {"not_carried"}
+    assert len(table.reasons) == len(values)
+
+
+def test_every_word_begins_with_a_letter_that_is_looked_for() -> None:
+    assert {word[0] for word in SUBSTITUTED} == set(INITIALS)

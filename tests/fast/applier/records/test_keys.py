@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 from services.applier.records.record_format import DeclaredColumn, KeyFormat, Metadata, RecordFormat, ValueFormat
-from tests.fast.applier.records.records import BARE, Table
+from tests.fast.applier.records.records import BARE, Table, batch_from
 
 ID = DeclaredColumn("id", "$.id", "BIGINT")
 BY_ID = replace(BARE, columns=(ID,), key_columns=("id",))
@@ -49,6 +49,20 @@ def test_a_record_without_a_value_deletes_the_row_that_its_key_names(
     assert rows == [{"id": 2}]
     assert {each["id"] for each in table.touched or ()} == {2} | deleted
     assert (table.last.tombstones, table.last.landed) == (2, 4)
+
+
+def test_a_key_may_be_called_required_too(con: duckdb.DuckDBPyConnection) -> None:
+    table = Table(con, replace(BY_ID, columns=(replace(ID, required=True),)))
+    assert table.take_batch(batch_from([])) == []
+    assert table.take([{"id": 1}, {}]) == [{"id": 1}]
+    assert table.reasons == {1: "key_missing"}
+
+
+def test_a_word_that_ducklake_replaces_is_no_key(con: duckdb.DuckDBPyConnection) -> None:
+    table = Table(con, BY_ITS_KEY)
+    assert table.take(["a", None], keys=["{AUTHOR}", "{DATA_PATH|"]) == []
+    assert table.touched == []
+    assert table.reasons == {0: "not_carried", 1: "not_carried"}
 
 
 def test_a_row_comes_back_after_it_was_deleted(con: duckdb.DuckDBPyConnection) -> None:
