@@ -9,6 +9,7 @@ fills a list for each column itself.
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib.util
 import json
 import random
@@ -19,6 +20,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
+from confluent_kafka import Message
 from rich.console import Console
 from rich.table import Table
 
@@ -32,6 +34,9 @@ FETCH = 8_192
 
 SCHEMA = pa.schema(
     [
+        ("_kafka_partition", pa.int32()),
+        ("_kafka_offset", pa.int64()),
+        ("_kafka_timestamp", pa.timestamp("ms", "UTC")),
         ("event_id", pa.int64()),
         ("user_id", pa.int64()),
         ("session", pa.string()),
@@ -67,34 +72,8 @@ def record(number: int, rng: random.Random) -> dict[str, Any]:
     }
 
 
-class Message:
-    """A record as librdkafka hands it over."""
-
-    def __init__(self, offset: int, value: bytes) -> None:
-        self._offset = offset
-        self._value = value
-
-    def partition(self) -> int:
-        return 0
-
-    def offset(self) -> int:
-        return self._offset
-
-    def timestamp(self) -> tuple[int, int]:
-        return (1, 1_764_000_000_000)
-
-    def key(self) -> bytes | None:
-        return None
-
-    def value(self) -> bytes:
-        return self._value
-
-    def headers(self) -> None:
-        return None
-
-
 class Ours:
-    """Batch after batch of a table that has its columns."""
+    """Batch after batch of a table that has its columns; the same rows as those of the plain loops."""
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self._con = connect(catalogs=())
@@ -116,11 +95,16 @@ def pylist(messages: Sequence[Message]) -> int:
     orjson = importlib.import_module("orjson")
     chunks = []
     for first in range(0, len(messages), FETCH):
-        rows = [orjson.loads(message.value()) for message in messages[first : first + FETCH]]
-        for row in rows:
+        rows = []
+        for message in messages[first : first + FETCH]:
+            row = orjson.loads(message.value())
             for name, value in row.items():
                 if isinstance(value, dict | list):
                     row[name] = orjson.dumps(value).decode()
+            row["_kafka_partition"] = message.partition()
+            row["_kafka_offset"] = message.offset()
+            row["_kafka_timestamp"] = message.timestamp()[1]
+            rows.append(row)
         chunks.append(pa.Table.from_pylist(rows, schema=SCHEMA))
     return int(pa.concat_tables(chunks).num_rows)
 
@@ -129,13 +113,19 @@ def columns(messages: Sequence[Message]) -> int:
     orjson = importlib.import_module("orjson")
     chunks = []
     for first in range(0, len(messages), FETCH):
-        found: dict[str, list[Any]] = {name: [] for name in SCHEMA.names}
-        for message in messages[first : first + FETCH]:
+        fetched = messages[first : first + FETCH]
+        found: dict[str, list[Any]] = {name: [] for name in SCHEMA.names[3:]}
+        for message in fetched:
             row = orjson.loads(message.value())
             for name, values in found.items():
                 value = row.get(name)
                 values.append(orjson.dumps(value).decode() if type(value) in (dict, list) else value)
-        chunks.append(pa.table(found, schema=SCHEMA))
+        metadata = {
+            "_kafka_partition": [message.partition() for message in fetched],
+            "_kafka_offset": [message.offset() for message in fetched],
+            "_kafka_timestamp": [message.timestamp()[1] for message in fetched],
+        }
+        chunks.append(pa.table(metadata | found, schema=SCHEMA))
     return int(pa.concat_tables(chunks).num_rows)
 
 
@@ -152,7 +142,17 @@ def main() -> int:
     words.add_argument("--runs", type=int, default=5)
     asked = words.parse_args()
     rng = random.Random(1)
-    messages = [Message(number, json.dumps(record(number, rng)).encode()) for number in range(asked.records)]
+    messages = [
+        Message(
+            topic="t",
+            partition=0,
+            offset=n,
+            value=json.dumps(record(n, rng)).encode(),
+            timestamp=(1, 1_764_000_000_000),
+        )
+        for n in range(asked.records)
+    ]
+    gc.freeze()  # a consumer holds those of one fetch alone
     works: dict[str, Callable[[Sequence[Message]], int]] = {"Viaduck": Ours(messages)}
     if importlib.util.find_spec("orjson") is not None:
         works |= {"plain loop, pylist": pylist, "plain loop, columns": columns}

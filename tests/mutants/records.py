@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from services.applier.records import conversions, examination, parse
+from services.applier.records.inference import Kind
 from services.applier.records.staging import Staging
 from tests.mutants.mistake import Mistake, put
 
@@ -14,8 +17,8 @@ def _rescue_nothing() -> None:
     put(examination, "rescue", lambda *_: {})
 
 
-def _any_place() -> None:
-    put(Staging, "_alike", lambda _: "map_values(m) AS at_places, true AS alike")
+def _by_place() -> None:
+    put(Staging, "_alike", lambda _: "map_values(m) AS at_places, map_keys(m) = $usual OR true AS alike")
 
 
 def _whatever_casts() -> None:
@@ -45,15 +48,17 @@ def _bad_ones_stay() -> None:
 
 
 def _case_tells_columns_apart() -> None:
-    from services.applier.records import inference
+    def new_columns(found: Iterable[tuple[str, Kind]], taken: Iterable[str], room: int) -> list[tuple[str, Kind]]:
+        names = set(taken)
+        chosen: list[tuple[str, Kind]] = [(n, kind) for n, kind in found if kind is not Kind.NOTHING and n not in names]
+        return chosen[:room]
 
-    right = inference.new_columns
-    put(parse, "new_columns", lambda found, taken, room: right(found, [name.swapcase() for name in taken], room))
+    put(parse, "new_columns", new_columns)
 
 
 MISTAKES = (
     Mistake("rescue-nothing", "what fits no column is dropped", _rescue_nothing, (ANY, "-k", "its_record")),
-    Mistake("any-place", "every record has the first one's fields in its order", _any_place,
+    Mistake("by-place", "every record has the first one's fields in its order", _by_place,
             (ANY, "-k", "its_record")),
     Mistake("whatever-casts", "a fraction becomes an integer", _whatever_casts, (ANY, "-k", "its_record")),
     Mistake("any-double", "an integer becomes the double beside it", _any_double, (ANY, "-k", "its_record")),

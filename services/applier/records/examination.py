@@ -1,6 +1,6 @@
 """What is wrong with staged records, what is new in them, and where the rest of them goes.
 
-All but the first look at rows that have a rest alone, of which an ordinary batch has none.
+An ordinary batch has no row with a rest, and so nothing new and nothing to rescue.
 """
 
 from __future__ import annotations
@@ -20,12 +20,15 @@ Refusals = dict[int, tuple[Reason, str]]
 """By the place of a record: the reason, and the column at fault, if it is one."""
 
 
-def usual_fields(con: duckdb.DuckDBPyConnection, staging: Staging) -> tuple[str, ...]:
-    """The fields of the batch's first record, which most records have if they are made by one program."""
-    if not staging.reads_fields:
-        return ()
-    first = f"SELECT json_keys(v) FROM (SELECT v FROM {staging.scanned} WHERE v IS NOT NULL LIMIT 1)"
-    return tuple(name for (names,) in con.execute(first).fetchall() for name in names)
+def fields(con: duckdb.DuckDBPyConnection, staging: Staging) -> frozenset[str]:
+    """All fields of a batch. Raises ``duckdb.InvalidInputException`` for a record that is not JSON."""
+    names = f"SELECT DISTINCT unnest(json_keys(v)) FROM {staging.scanned} WHERE v IS NOT NULL"
+    return frozenset(name for (name,) in con.execute(names).fetchall())
+
+
+def has_rest(con: duckdb.DuckDBPyConnection, staging: Staging) -> bool:
+    """Whether anything is left to be done about a staged record."""
+    return bool(con.execute(f"SELECT count(rest) FROM {staging.staged}").fetchall()[0][0])
 
 
 def not_json(con: duckdb.DuckDBPyConnection, staging: Staging) -> Refusals:
@@ -169,8 +172,6 @@ def _kind(raw: str) -> str:
 
 def rescue(con: duckdb.DuckDBPyConnection, staging: Staging) -> dict[str, int]:
     """Puts what found no place into ``rescued``; the number of values by column, "" for fields that have none."""
-    if not staging.reads_fields:
-        return {}
     rest = f"lambda e: e.value IS NOT NULL AND NOT list_contains({staging.landed()}, e.key)"
     con.execute(
         f"UPDATE {staging.staged} SET rescued = to_json(map_from_entries(list_filter(map_entries(rest), {rest})))"

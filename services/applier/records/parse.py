@@ -26,6 +26,9 @@ from services.applier.records.targets import targets_of
 from shared.lake.catalog import Column
 from shared.lake.sql import ident
 
+WIDE = 30
+"""So many fields are looked for without asking first which of them a batch has."""
+
 RESCUED_VALUE = "CAST(rescued AS JSON)"
 
 
@@ -71,7 +74,10 @@ def parse(
     present: Sequence[Column],
     inserted_at: datetime,
 ) -> ParsedRecords:
-    """``present`` are the destination's columns, none where its table is still to be made."""
+    """``present`` are the destination's columns, none where its table is still to be made.
+
+    ``con`` is in no transaction, which a record that is not JSON would end.
+    """
     parsing = _Parsing(con, batch, form, tuple(present), inserted_at)
     try:
         return parsing.run()
@@ -94,19 +100,28 @@ class _Parsing:
     """By the place of a record: why it is rejected, and the column at fault."""
 
     def __post_init__(self) -> None:
-        self.usual: tuple[str, ...] = ()
+        self.usual = readable.usual_fields(self.batch) if self.form.value is ValueFormat.JSON else ()
+        self.absent: frozenset[str] = frozenset()
         self.targets = targets_of(self.form, self.present)
 
     @property
     def staging(self) -> Staging:
-        return Staging(self.memory.staged, self.memory.scanned, self.form, self.targets, self.inserted_at, self.usual)
+        return Staging(
+            self.memory.staged,
+            self.memory.scanned,
+            self.form,
+            self.targets,
+            self.inserted_at,
+            self.usual,
+            self.absent,
+        )
 
     def run(self) -> ParsedRecords:
         self.bad.update(readable.unreadable(self.batch, self.form))
         self._stage()
-        while self._adopt():
+        while (rest := examination.has_rest(self.con, self.staging)) and self._adopt():
             self._stage()
-        rescued = examination.rescue(self.con, self.staging)
+        rescued = examination.rescue(self.con, self.staging) if rest else {}
         return self._parsed(rescued)
 
     def _stage(self) -> None:
@@ -114,7 +129,7 @@ class _Parsing:
         while True:
             self.con.register(self.memory.registered, readable.arrow_table(self.batch, self.form, self.bad))
             try:
-                self.usual = examination.usual_fields(self.con, self.staging)
+                self.absent = self._absent()
                 self.con.execute(self.staging.statement(), self.staging.parameters())
                 break
             except duckdb.InvalidInputException:
@@ -129,9 +144,16 @@ class _Parsing:
                 f"DELETE FROM {self.memory.staged} WHERE i IN (SELECT unnest($places))", {"places": list(found)}
             )
 
+    def _absent(self) -> frozenset[str]:
+        """Of a wide table most columns have nothing in a batch, and those that are left out cost nothing."""
+        names = {target.path[0] for target in self.targets if target.path}
+        if self.form.value is not ValueFormat.JSON or len(names) <= WIDE:
+            return frozenset()
+        return frozenset(names - examination.fields(self.con, self.staging))
+
     def _adopt(self) -> bool:
         """Gives columns to fields that have none, and wider types to columns that have met one; whether it did."""
-        if self.form.value is not ValueFormat.JSON or self.form.infer is Infer.FREEZE:
+        if self.form.infer is Infer.FREEZE:
             return False
         before = self.targets
         self._widen()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator
 
 import pyarrow as pa
@@ -23,6 +24,17 @@ def unreadable(batch: RecordBatch, form: RecordFormat) -> dict[int, tuple[Reason
     for place in pc.indices_nonzero(pc.greater(lengths, form.max_record_bytes)).to_pylist():
         found[place] = (Reason.TOO_LARGE, "")
     return found
+
+
+def usual_fields(batch: RecordBatch) -> tuple[str, ...]:
+    """The fields of a batch's first value, which most records have if they are made by one program."""
+    first = next((value.as_py() for value in batch.values if value.is_valid), b"")
+    try:
+        found = json.loads(first)
+        "".join(found).encode()
+    except (ValueError, RecursionError, TypeError):
+        return ()
+    return tuple(found) if isinstance(found, dict) else ()
 
 
 def arrow_table(batch: RecordBatch, form: RecordFormat, without: Collection[int]) -> pa.Table:

@@ -56,6 +56,8 @@ class Staging:
     inserted_at: datetime
     usual: tuple[str, ...] = ()
     """The fields of some record of the batch, in their order."""
+    absent: frozenset[str] = frozenset()
+    """Fields that no record of the batch has, as far as that is known."""
 
     def statement(self) -> str:
         return (
@@ -71,9 +73,9 @@ class Staging:
         """What ``statement`` binds: names of fields, paths within fields, the time of the insertion."""
         found: dict[str, Any] = {"usual": list(self.usual)}
         for number, target in enumerate(self.targets):
-            if target.path and self.reads_fields:
+            if self._reads(target):
                 found[f"n{number}"] = target.path[0]
-            if len(target.path) > 1:
+            if self._reads(target) and not target.is_field:
                 found[f"within{number}"] = pointer(target.path[1:])
             if target.is_key and self.reads_keys and self.format.key is KeyFormat.JSON:
                 found[f"key{number}"] = target.path[-1]
@@ -88,6 +90,10 @@ class Staging:
     @property
     def reads_fields(self) -> bool:
         return self.format.value is ValueFormat.JSON
+
+    def _reads(self, target: Target) -> bool:
+        """Whether records of the batch can have a value for the target. Keys may come from where no value is."""
+        return self.reads_fields and bool(target.path) and (target.is_key or target.path[0] not in self.absent)
 
     @property
     def _is_read(self) -> str:
@@ -111,12 +117,10 @@ class Staging:
 
     def _raw(self) -> str:
         """``r0``, …: the raw texts of fields."""
-        if not self.reads_fields:
-            return ""
         return "".join(
             f"{self._raw_field(number, target)} AS r{number:d}, "
             for number, target in enumerate(self.targets)
-            if target.path
+            if self._reads(target)
         )
 
     def _raw_field(self, number: int, target: Target) -> str:
@@ -142,7 +146,7 @@ class Staging:
         )
 
     def _has_double(self, target: Target) -> bool:
-        return self.reads_fields and bool(target.path) and target.type == "DOUBLE"
+        return self._reads(target) and target.type == "DOUBLE"
 
     def _raw_key(self, number: int, target: Target) -> str:
         """The raw text of a key column where there is no value: a field of the key, or a text as a whole."""
@@ -164,6 +168,8 @@ class Staging:
             return "NULL"
         if not self.reads_fields:
             return "v"
+        if not self._reads(target):
+            return f"CAST(NULL AS {target.type})"
         double = f"d{number:d}" if self._has_double(target) else ""
         return converted(f"r{number:d}", target.type, double, rounds=target.declared)
 
@@ -171,6 +177,8 @@ class Staging:
         """``x0``, …: whether a field within a field does not fit; that of a record's own field shows in ``rest``."""
         return "".join(
             f"r{number:d} IS NOT NULL AND {self._value(number, self.targets[number])} IS NULL AS x{number:d}, "
+            if self._reads(self.targets[number])
+            else f"false AS x{number:d}, "
             for number in self._within
         )
 

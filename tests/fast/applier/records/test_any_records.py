@@ -57,7 +57,8 @@ def landed(table: Table, rows: Sequence[dict[str, Any]]) -> list[Any]:
 @RELAXED
 @given(BATCHES)
 @example([[{"a": True}], [{"a": 1}, {"a": "1"}, {"a": "true"}]])
-@example([[{"a": 1}], [{"a": 1.0}, {"a": "1"}, {"a": True}]])
+@example([[{"a": 1, "b": 2}], [{"b": 3}, {"b": 4, "a": 5}, {"c d": 6, "b": 7}]])
+@example([[{"a": 1}], [{"a": 1.0}, {"a": 1.5}, {"a": "1"}, {"a": True}]])
 @example([[{"a": 1.5}], [{"a": 2**53 + 1}, {"a": 1}, {"a": "1.5"}]])
 @example([[{"a": "1"}], [{"a": 1}, {"a": None}, {"a": {"b": None}}]])
 def test_a_row_and_what_it_rescued_are_its_record(con: duckdb.DuckDBPyConnection, batches: list[list[Any]]) -> None:

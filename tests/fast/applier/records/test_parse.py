@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import duckdb
 import pytest
 
+from services.applier.records.parse import WIDE
 from services.applier.records.record_format import DeclaredColumn, Infer, Metadata, RecordFormat, ValueFormat
 from shared.lake.catalog import Column
 from tests.fast.applier.records.records import BARE, NOW, OFFSET, Table, batch_from
@@ -130,6 +131,16 @@ def test_frozen_columns_stay_as_they_are(con: duckdb.DuckDBPyConnection) -> None
 def test_columns_of_types_that_no_field_has_take_nothing(con: duckdb.DuckDBPyConnection) -> None:
     table = Table(con, columns=[Column("s", 'STRUCT("a" BIGINT)')])
     assert table.take([{"s": {"a": 1}}]) == [{"_rescued": '{"s":{"a":1}}'}]
+
+
+def test_a_wide_table_takes_records_of_any_of_its_fields(con: duckdb.DuckDBPyConnection) -> None:
+    within = DeclaredColumn("within", "$.o.x", "BIGINT", required=False)
+    table = Table(con, replace(BARE, columns=(within, DeclaredColumn("d", "$.d", "DOUBLE"))))
+    table.take([{f"f{number}": number for number in range(WIDE)}])
+    rows = [{"f3": 5}, {"f29": 1, "o": {"x": 2}}, {"f1": "x", "d": 1.5}, {}]
+    expected = [{"f3": 5}, {"f29": 1, "o": '{"x":2}', "within": 2}, {"d": 1.5, "_rescued": '{"f1":"x"}'}, {}]
+    assert table.take([*rows, b"no JSON", b'{"a": 1']) == expected
+    assert [row for each in rows for row in table.take([each])] == expected
 
 
 def test_rows_say_where_they_come_from(con: duckdb.DuckDBPyConnection) -> None:
