@@ -208,10 +208,20 @@ class Staging:
     def _has_rest(self) -> str:
         if not self.reads_fields:
             return "false"
-        landed = [f"CAST(c{n:d} IS NOT NULL AS INTEGER)" for n, target in enumerate(self.targets) if target.is_field]
-        return f"list_count(map_values(m)) <> {' + '.join(('0', *landed))}" + "".join(
-            f" OR x{n:d}" for n in self._within
-        )
+        landed = [
+            f"CAST(c{number:d} IS NOT NULL AS INTEGER)"
+            for number, target in enumerate(self.targets)
+            if target.is_field and self._reads(target)
+        ]
+        return f"list_count(map_values(m)) <> {_sum(landed)}" + "".join(f" OR x{n:d}" for n in self._within)
+
+
+def _sum(terms: Sequence[str]) -> str:
+    """As a tree that is no deeper than it must be: the time to plan a statement grows with the square of its depth."""
+    if len(terms) <= 1:
+        return "".join(terms) or "0"
+    half = len(terms) // 2
+    return f"({_sum(terms[:half])} + {_sum(terms[half:])})"
 
 
 METADATA = {
