@@ -332,8 +332,10 @@ class _Taken:
 
 
 def _places(config: Config, environ: Mapping[str, str]) -> list[_Place]:
-    source = _resolved(config.source.lake, config, environ)
-    found = [_Place("source", None, _claim(config, "source", source, config.source.lake))]
+    found: list[_Place] = []
+    if config.topic is None:
+        source = _resolved(config.source.lake, config, environ)
+        found.append(_Place("source", None, _claim(config, "source", source, config.source.lake)))
     for number, destination in enumerate(config.destinations):
         where, lake = join("destinations", number), _resolved(destination.lake, config, environ)
         table = lake.identity, *table_names(destination.schema_name, destination.table)

@@ -7,9 +7,11 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from shared.contracts.messages import Count, Generation, Position
+from shared.contracts.positions import LONGEST_SPELLING
 
-LONGEST = 4_000
-"""Characters of a stamp; ours have some 400, and names of pipelines and destinations 200 each at most."""
+LONGEST = 4_000 + LONGEST_SPELLING
+"""Characters of a stamp; ours have some 400 beside a spelled position, and names of pipelines and destinations 200 each
+at most."""
 
 StampText = Annotated[str, Field(max_length=300)]
 
@@ -30,6 +32,10 @@ class StampRead(BaseModel):
     inserted: Count
     commit: StampText = "extension"
     """Who committed it; stamps of before say nothing."""
+    through_at: Annotated[str, Field(max_length=LONGEST_SPELLING)] | None = None
+    """The source's own spelling of ``through``; None where it has none."""
+    rejected: Count = 0
+    """Records of a topic of which no row could be made."""
 
     def speaks_of(self, pipeline: str, destination: str) -> bool:
         return (self.pipeline, self.destination) == (pipeline, destination)

@@ -62,6 +62,16 @@ class Change:
             self.target.destination, item, self.through, self.table, rows, self.time_of(item.expected), self.through_at
         )
 
+    def stamp(
+        self, after: int, token: str, deleted: int, inserted: int, commit: CommitPath = CommitPath.EXTENSION
+    ) -> fence.Stamp:
+        """What the transaction's snapshot says of itself."""
+        item, counts = self.target.item, None if self.reading is None else self.reading.records
+        rejected = 0 if counts is None else counts.rejected
+        return fence.Stamp(
+            item, item.kind.value, after, self.through, token, deleted, inserted, commit, self.through_at, rejected
+        )
+
     def time_of(self, snapshot: int) -> datetime | None:
         """When a snapshot of the source was committed; None where that was not asked for, or it is gone."""
         return None if self.reading is None else self.reading.times.get(snapshot)

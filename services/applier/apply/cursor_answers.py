@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
+import duckdb
+
 from services.applier.apply.change import Applied
 from services.applier.apply.decide import Cursor, Decision, decide
 from services.applier.apply.destination_lakes import DestinationLakes
@@ -12,16 +14,18 @@ from services.applier.apply.direct_commit import DirectApplier
 from services.applier.apply.in_doubt import committed_files, require_files
 from services.applier.apply.lake_state import TimeOf, dropped_generation_in, require_same, stored_cursor
 from services.applier.apply.table_options import is_settled, settle, tables_of
+from services.applier.apply.table_schema import columns_of, table_gone, table_path
 from services.applier.model.task import Target
 from shared.contracts.errors import DestinationError
 from shared.contracts.messages import CommitPath, Destination, ItemKind, Outcome
 from shared.contracts.ranges import NOT_SEEDED
-from shared.lake.catalog import CatalogReader, TableInfo
+from shared.lake.catalog import CatalogReader, Column, TableInfo
 from shared.lake.failure import LakeAbsent
 from shared.lake.foreign_files import require_no_code, require_own_files
 from shared.lake.pool import OpenLake
 from shared.lake.stamp import read_stamp
 from shared.lake.statements import SharedPostgres
+from shared.lake.table import require_table
 
 unknown: TimeOf = dict[int, datetime]().get
 
@@ -71,6 +75,21 @@ class CursorAnswers:
         if target.item.kind is ItemKind.SEED and answer.outcome is Outcome.ALREADY_APPLIED:
             self._settle_again(lake, target)
         return answer
+
+    def columns(self, target: Target) -> tuple[Column, ...]:
+        """The columns of the destination's table. Raises ``table_mismatch`` where it is gone."""
+        destination = target.destination
+
+        def described(con: duckdb.DuckDBPyConnection, alias: str) -> tuple[Column, ...] | None:
+            table = table_path(alias, destination)
+            require_table(con, table)
+            return columns_of(con, table)
+
+        with self._lakes.use(target) as lake:
+            found = self._lakes.read(lake, "reading the columns", lambda con: described(con, lake.alias))
+        if found is None:
+            raise table_gone(destination)
+        return found
 
     def look_at_files(self, lake: OpenLake, destination: Destination, snapshot: int | None) -> None:
         """Raises ``destination_damaged`` where a file of a snapshot, or (None) of the table, is gone (H7)."""

@@ -134,10 +134,7 @@ class DirectApplier:
         token, now = uuid.uuid4().hex, datetime.now(UTC)
         net = max(change.counts.touched, change.counts.upserts)
         inserted = 0 if written.data is None else written.data.records
-        stamped = fence.Stamp(
-            change.target.item, change.target.item.kind.value, change.target.item.after, change.through, token,
-            written.deleted_rows, inserted, CommitPath.DIRECT,
-        )  # fmt: skip
+        stamped = change.stamp(change.target.item.after, token, written.deleted_rows, inserted, CommitPath.DIRECT)
         commit = commit_of(
             lake.catalog.dialect,
             lake.catalog.prefix,

@@ -76,8 +76,11 @@ class Stamp:
     deleted: int
     inserted: int
     commit: CommitPath = CommitPath.EXTENSION
+    through_at: str = UNSPELLED
+    rejected: int = 0
 
     def extra_info(self) -> str:
+        of_log = {"through_at": self.through_at, "rejected": self.rejected} if self.through_at else {}
         return json.dumps(
             {
                 "viaduck": 1,
@@ -92,6 +95,7 @@ class Stamp:
                 "deleted": self.deleted,
                 "inserted": self.inserted,
                 "commit": self.commit.value,
+                **of_log,
             }
         )
 

@@ -12,6 +12,7 @@ from datetime import datetime
 import duckdb
 
 from services.applier.apply.parcels import Fetched
+from services.applier.model.task import RecordCounts
 from shared.contracts.errors import DestinationError, ViaduckError
 from shared.contracts.positions import UNSPELLED
 from shared.lake.arrangement import Arrangement
@@ -63,6 +64,9 @@ class Reading:
     """Of a row, on average."""
     through_at: str = UNSPELLED
     """The source's own spelling of ``through``."""
+    promotions: tuple[Column, ...] = ()
+    """Columns that a destination is to give a wider type."""
+    records: RecordCounts | None = None
     before_commit: Callable[[], None] | None = None
     """What has to be done of it outside of the destination before the transaction commits."""
     rows_read: int = 0
@@ -74,6 +78,11 @@ class Reading:
         taken = {column.name.lower() for column in self.columns}
         self.number_column = _free("_viaduck_d", taken)
         self.was_there_column = _free("_viaduck_was_there", taken)
+
+    def deliver(self) -> None:
+        """Bring outside what has to be there before the transaction commits."""
+        if self.before_commit is not None:
+            self.before_commit()
 
     def memory(self, name: str) -> str:
         return path("memory", "main", f"{name}_{self.number}")

@@ -46,23 +46,34 @@ def create_table(
 
 
 def follow_columns(
-    con: duckdb.DuckDBPyConnection, alias: str, destination: Destination, wanted: Sequence[Column]
+    con: duckdb.DuckDBPyConnection,
+    alias: str,
+    destination: Destination,
+    wanted: Sequence[Column],
+    promotions: Sequence[Column] = (),
 ) -> None:
-    """Add the columns that the source has gained, with what older rows show there. Raises ``schema_change``."""
+    """Add the columns that the source has gained, with what older rows show there, and give those that are there the
+    wider types that ``promotions`` have. Raises ``schema_change``."""
     table = table_path(alias, destination)
+    for column in promotions:
+        con.execute(f"ALTER TABLE {table} ALTER COLUMN {ident(column.name)} SET DATA TYPE {column.type}")
     have = columns_of(con, table)
     if have is None:
-        raise DestinationError(
-            "table_mismatch",
-            f"the table {destination.schema_name}.{destination.table} is gone from the destination",
-            "reseed the destination, which creates the table again",
-        )
+        raise table_gone(destination)
     missing = missing_columns(have, wanted)
     if missing is None:
         raise _differs("schema_change", destination, have, wanted)
     for column in missing:
         default = "" if column.default is None else f" DEFAULT {literal(column.default)}"
         con.execute(f"ALTER TABLE {table} ADD COLUMN {ident(column.name)} {column.type}{default}")
+
+
+def table_gone(destination: Destination) -> DestinationError:
+    return DestinationError(
+        "table_mismatch",
+        f"the table {destination.schema_name}.{destination.table} is gone from the destination",
+        "reseed the destination, which creates the table again",
+    )
 
 
 def prepare_seed(

@@ -191,10 +191,12 @@ class Applier:
         if change.reading is not None:
             layout = _layout(con, lake, change)
             _require_carried(change, layout)
-            table_schema.follow_columns(con, lake.alias, destination, change.reading.columns)
+            wanted, wider = change.reading.columns, change.reading.promotions
+            table_schema.follow_columns(con, lake.alias, destination, wanted, wider)
             deleted = self._delete(con, lake, change, change.reading, layout)
             inserted = self._insert(con, lake, change, change.reading)
-        self._stamp(con, lake, change, token, item.after, deleted, inserted)
+            change.reading.deliver()
+        fence.stamp(con, lake.alias, change.stamp(item.after, token, deleted, inserted))
         counted = None if item.rows_applied is None else item.rows_applied + net
         return replace(_applied(change, deleted, inserted), rows_applied=counted)
 
@@ -220,7 +222,8 @@ class Applier:
         laid_out, first = _lay_out(con, lake, change, keys, created=created)
         deleted = held or 0
         inserted = self._insert(con, lake, change, reading, first)
-        self._stamp(con, lake, change, token, NOT_SEEDED if seen is None else seen.position, deleted, inserted)
+        before = NOT_SEEDED if seen is None else seen.position
+        fence.stamp(con, lake.alias, change.stamp(before, token, deleted, inserted))
         return replace(_applied(change, deleted, inserted), rows_applied=rows, layout=laid_out)
 
     def _delete(
@@ -279,21 +282,6 @@ class Applier:
             inserted = int(con.execute(f"INSERT INTO {table} ({names}) SELECT {names} FROM {rows}").fetchall()[0][0])
         require_all(inserted, change.counts.upserts, "rows")
         return inserted
-
-    def _stamp(
-        self,
-        con: duckdb.DuckDBPyConnection,
-        lake: OpenLake,
-        change: Change,
-        token: str,
-        after: int,
-        deleted: int,
-        inserted: int,
-    ) -> None:
-        item = change.target.item
-        fence.stamp(
-            con, lake.alias, fence.Stamp(item, item.kind.value, after, change.through, token, deleted, inserted)
-        )
 
     # -- what an error means -------------------------------------------------------------------------------------------
 

@@ -32,16 +32,16 @@ class Memory:
         return self._path("staged")
 
     @property
-    def rows(self) -> str:
+    def parsed_rows(self) -> str:
         return self._path("parsed")
 
     @property
-    def touched(self) -> str:
+    def parsed_keys(self) -> str:
         return self._path("keys")
 
     def drop(self, con: duckdb.DuckDBPyConnection) -> None:
-        con.execute(f"DROP VIEW IF EXISTS {self.rows}")
-        con.execute(f"DROP VIEW IF EXISTS {self.touched}")
+        con.execute(f"DROP VIEW IF EXISTS {self.parsed_rows}")
+        con.execute(f"DROP VIEW IF EXISTS {self.parsed_keys}")
         con.execute(f"DROP TABLE IF EXISTS {self.staged}")
 
     def _path(self, name: str) -> str:

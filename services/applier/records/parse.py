@@ -57,11 +57,11 @@ class ParsedRecords:
 
     @property
     def rows(self) -> str:
-        return self.memory.rows
+        return self.memory.parsed_rows
 
     @property
     def touched(self) -> str | None:
-        return self.memory.touched if self.is_keyed else None
+        return self.memory.parsed_keys if self.is_keyed else None
 
     def drop(self) -> None:
         self.memory.drop(self.con)
@@ -216,7 +216,7 @@ class _Parsing:
             f"{RESCUED_VALUE if column.name == RESCUED else self._shown(numbers[column.name])} AS {ident(column.name)}"
             for column in wanted
         )
-        self.con.execute(f"CREATE VIEW {self.memory.rows} AS SELECT {taken} FROM {self._newest()}")
+        self.con.execute(f"CREATE VIEW {self.memory.parsed_rows} AS SELECT {taken} FROM {self._newest()}")
 
     def _shown(self, number: int) -> str:
         """JSON is staged as the text that it is."""
@@ -239,7 +239,7 @@ class _Parsing:
             for number, target in enumerate(self.targets)
             if target.is_key
         )
-        self.con.execute(f"CREATE VIEW {self.memory.touched} AS SELECT DISTINCT {keys} FROM {self.memory.staged}")
+        self.con.execute(f"CREATE VIEW {self.memory.parsed_keys} AS SELECT DISTINCT {keys} FROM {self.memory.staged}")
 
     def _tombstones(self) -> int:
         if not self.form.key_columns:

@@ -21,12 +21,13 @@ from services.applier.apply.reading import Counts, Reading
 from services.applier.apply.row_counts import came_and_went, matched_rows
 from services.applier.model.grouping import groups_of
 from services.applier.model.immediate_answers import answer, failed
-from services.applier.model.task import Target, TargetResult, Task, TaskResult
+from services.applier.model.task import SourceTopic, Target, TargetResult, Task, TaskResult
 from services.applier.worker.answer_files import AnswerFiles
 from services.applier.worker.explanation import explain
 from services.applier.worker.in_flight import InFlight, Numbered, crowded_out, unanswered
 from services.applier.worker.source_reader import LakeReader, SourceReader
 from services.applier.worker.tally import Tally
+from services.applier.worker.topic_reader import TopicReader
 from services.applier.worker.worker_state import Worker, worker
 from shared.contracts.errors import ViaduckError
 from shared.contracts.messages import ItemKind, Outcome
@@ -82,12 +83,18 @@ class Run:
 
     def results(self) -> list[TargetResult]:
         targets = list(enumerate(self.task.targets))
-        self._source = LakeReader(self.me.pool, self.me.wide, self.task.source)
+        self._source = self._reader()
         try:
             self._do(targets)
         except Exception as error:
             self._fail(targets, explain(error, f"{self.task.kind} items of {self.task.source.table}"))
         return [self.done[number] for number, _ in targets if number not in self.postponed]
+
+    def _reader(self) -> SourceReader:
+        me, source = self.me, self.task.source
+        if isinstance(source, SourceTopic):
+            return TopicReader(me.brokers, me.memory, me.applier.answers, source)
+        return LakeReader(me.pool, me.wide, source)
 
     def _do(self, targets: Sequence[Numbered]) -> None:
         if self.task.kind is ItemKind.PROBE:
@@ -231,7 +238,8 @@ class Run:
 
     def _nothing_changed(self, reading: Reading, number: int) -> bool:
         counts = reading.counts[number]
-        return self.task.kind is ItemKind.CHANGES and not counts.touched and not counts.upserts
+        is_over_rows = self.task.kind is ItemKind.CHANGES and not reading.through_at
+        return is_over_rows and not counts.touched and not counts.upserts
 
     def _read(self, group: Sequence[Numbered], *, sparing: bool) -> Reading:
         began = time.perf_counter()
@@ -362,4 +370,5 @@ class Run:
         matched = matched_rows(counts, applied.deleted)
         self.tally.conflicts_resolved += came_and_went(counts, applied.deleted)
         gone = max(0, counts.touched - counts.upserts)
-        return TargetResult(progress, matched, gone, seconds if wrote else None, applied.upkeep)
+        records = reading.records if reading is not None and wrote else None
+        return TargetResult(progress, matched, gone, seconds if wrote else None, applied.upkeep, records)

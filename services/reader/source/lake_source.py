@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from datetime import datetime
 
 from services.reader.planner.counted_changes import Step, nothing, segments
@@ -75,6 +75,9 @@ class LakeSource:
             breaks=breaks(table.versions, head.snapshot),
             notice=layout.notice(table.schema, table.name),
         )
+
+    def measure(self, reached: Iterable[int]) -> None:
+        """All that is measured of a lake is measured of every source."""
 
     def cuts(self, snapshots: Range) -> list[Cut]:
         """How a range is to be counted, from metadata alone, oldest part first. Raises ``Expired``."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -43,6 +43,9 @@ class SourceReader(Protocol):
 
     def sight(self, head: Head) -> SourceState:
         """What else metadata tells at the head."""
+
+    def measure(self, reached: Iterable[int]) -> None:
+        """Set what metrics say of this kind of source alone. ``reached``: positions of destinations."""
 
     def cuts(self, snapshots: Range) -> list[Cut]:
         """How a range is to be counted, oldest part first."""

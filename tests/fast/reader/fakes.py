@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -43,6 +43,9 @@ class FakeSource:
     def commit(self, **rows: int) -> int:
         self.history.append(rows)
         return len(self.history) - 1
+
+    def measure(self, reached: Iterable[int]) -> None:
+        """Nothing."""
 
     def close(self) -> None:
         """It holds nothing."""
