@@ -16,6 +16,8 @@ from shared.contracts.messages import SeedMode
 
 KINDS = ("lake", "kafka")
 
+OF_FILES_ALONE = "only a pipeline of a file may read a topic: its properties decide which hosts and files are used"
+
 EVERY_RECORD = "*"
 """Stands for the routing column of a topic whose one destination takes every record."""
 

@@ -60,7 +60,7 @@ class Vector:
         return dict(self.offsets)
 
     def covers(self, other: Vector) -> bool:
-        """Whether it is at or beyond the other in every partition: a partial order."""
+        """Whether it is at or beyond the other in every partition: a partial order. TLA: ``Covers``."""
         mine = self.by_partition
         return all(mine.get(partition, 0) >= offset for partition, offset in other.offsets)
 

@@ -47,7 +47,7 @@ def decide(cursor: Cursor | None, item: WorkItem, dropped_generation: int = 0) -
     Positions of one generation only grow. A position that covers the item's end means that this range is in the
     table already, through any item; a position that is neither there nor where the item begins is a gap.
 
-    TLA: ``Decide``.
+    TLA: ``Decide``, ``HasPassed``, ``IsAt``.
     """
     if item.kind is ItemKind.SEED:
         return _decide_seed(cursor, item, dropped_generation)

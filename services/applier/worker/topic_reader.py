@@ -61,7 +61,10 @@ class TopicReader:
         return None
 
     def read(self, kind: ItemKind, group: Sequence[Numbered], *, sparing: bool) -> Reading:
-        """The net change of one target; ``internal`` is raised for several, which are then read one by one."""
+        """The net change of one target; ``internal`` is raised for several, which are then read one by one.
+
+        TLA: ``ApplyRecords``.
+        """
         if len(group) > 1:
             raise DestinationError("internal", "a topic is read for one destination at a time", "it is tried again")
         ((number, target),) = group

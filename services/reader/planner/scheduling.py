@@ -129,7 +129,7 @@ def _seed(tracked: DestinationState, sight: SourceState) -> Draft | None:
 
 def with_spelling(draft: Draft, tracked: DestinationState, sight: SourceState | None) -> Draft:
     """The draft with its ends as the source spells them. An item always ends where its vector does: its integer may be
-    that of another vector too, which does not follow the destination's own."""
+    that of another vector too, which does not follow the destination's own. TLA: ``PlanRecords``."""
     if sight is None or sight.log is None or draft.kind in (ItemKind.PROBE, ItemKind.DROP):
         return draft
     begin = tracked.vector
