@@ -246,7 +246,7 @@ def _jobs(context: SparkContext, cycles: Cycles, runs: int) -> Iterator[tuple[st
 def _inside(task: TaskResult) -> float:
     """Milliseconds that a task read and applied; of several threads together."""
     applied = sum(result.progress.seconds["apply"] for result in task.results)
-    return round((task.report.read_seconds + applied) * 1000, 3)
+    return round((task.report.tally.read_seconds + applied) * 1000, 3)
 
 
 def _config(folder: Path, log: Path) -> Config:

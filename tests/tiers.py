@@ -58,6 +58,7 @@ WITHIN_THE_PROCESS = (
     "tests/fast/applier/worker/test_wide_rows.py",
     "tests/fast/applier/worker/test_adaptive_concurrency.py",
     "tests/fast/shared/contracts/test_latest.py",
+    "tests/fast/shared/contracts/test_projection.py",
     "tests/fast/shared/config/test_catalogs.py",
     "tests/fast/shared/config/test_copies.py",
     "tests/fast/shared/config/test_deployment.py",

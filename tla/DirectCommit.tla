@@ -17,7 +17,9 @@ EXTENDS Fence, FiniteSets
 
 CONSTANTS
     Appliers,
-    Paths,          \* by which paths changes are committed: "direct", "extension"; seeds always go by the extension
+    Paths,          \* by which paths changes are committed: "direct", "extension"; so are first seeds, other seeds go by
+                    \* the extension
+    Begins,         \* how the lake is at first: "seeded", or "empty", without the destination's tables
     Head,           \* the source's newest snapshot
     MaxGeneration,
     MaxSnapshot,    \* the largest snapshot number of the lake
@@ -70,7 +72,8 @@ CursorsNow == {c \in cursors : c.end = Alive}
 RowsNow == {f \in files : f.end = Alive /\ ~\E x \in deletes : x.of = f.id}
 
 \* The cursor as Fence.tla has it.
-Stored == LET row == CHOOSE c \in CursorsNow : TRUE IN [gen |-> row.gen, pos |-> row.pos, buried |-> 0]
+Stored == IF CursorsNow = {} THEN NoCursor
+          ELSE LET row == CHOOSE c \in CursorsNow : TRUE IN [gen |-> row.gen, pos |-> row.pos, buried |-> 0]
 
 \* Names that a row of the catalog mentions, whichever snapshots show that row.
 Referenced == {f.name : f \in files} \cup {x.name : x \in deletes}
@@ -82,13 +85,16 @@ Seeds == [kind : {"seed"}, gen : 1..MaxGeneration, expected : {NotSeeded}, throu
 Items == {i \in Changes : i.expected < i.through} \cup Seeds
 
 Init ==
-    /\ snapshots = [s \in {1} |-> [next |-> 2, token |-> 1, ours |-> TRUE]]
-    /\ cursors = {[gen |-> 1, pos |-> 0, begin |-> 1, end |-> Alive]}
-    /\ files = {[id |-> 1, name |-> 1, pos |-> 0, begin |-> 1, end |-> Alive]}
+    /\ IF Begins = "seeded"
+       THEN /\ snapshots = [s \in {1} |-> [next |-> 2, token |-> 1, ours |-> TRUE]]
+            /\ cursors = {[gen |-> 1, pos |-> 0, begin |-> 1, end |-> Alive]}
+            /\ files = {[id |-> 1, name |-> 1, pos |-> 0, begin |-> 1, end |-> Alive]}
+            /\ store = {1}
+            /\ named = 1
+       ELSE /\ snapshots = [s \in {1} |-> [next |-> 1, token |-> 0, ours |-> FALSE]]
+            /\ cursors = {} /\ files = {} /\ store = {} /\ named = 0
     /\ deletes = {}
     /\ others = {}
-    /\ store = {1}
-    /\ named = 1
     /\ batches = {}
     /\ job = [a \in Appliers |-> Idle]
     /\ removed = {}
@@ -122,16 +128,20 @@ MayCommit == Newest < MaxSnapshot /\ ~Claimed(Newest + 1)
 \* What the look says to an item, with what a mistake makes of it.
 LetsThrough(item) == Passes(Stored, item) \/ (Mutant = "cursor_not_compared" /\ item.kind = "changes")
 
+\* Only a seed that finds no table makes one directly.
+IsFirstSeed(item) == item.kind = "seed" /\ (CursorsNow = {} \/ Mutant = "seed_beside_a_life")
+
 \* One statement reads the newest snapshot, the cursor and the files, and the cursor decides. Nothing stays open.
 LookDirect(a) ==
     /\ "direct" \in Paths
     /\ job[a].phase = "idle"
     /\ \E item \in Items :
-          /\ item.kind = "changes"
+          /\ item.kind = "changes" \/ IsFirstSeed(item)
           /\ LetsThrough(item)
           /\ job' = [job EXCEPT ![a] = [phase |-> "looked", gen |-> item.gen, upto |-> item.through,
                                         looked |-> Newest, next |-> snapshots[Newest].next,
-                                        cursor |-> CursorsNow, rows |-> RowsNow]]
+                                        cursor |-> IF item.kind = "seed" THEN {} ELSE CursorsNow,
+                                        rows |-> IF item.kind = "seed" THEN {} ELSE RowsNow]]
     /\ UNCHANGED <<catalog, store, named, batches, history>>
 
 \* Files of the look that the store no longer holds.
@@ -425,11 +435,13 @@ Spec == Init /\ [][Next]_vars
 (***************************************************************************)
 (* Invariants.                                                             *)
 (***************************************************************************)
-\* At every retained snapshot the table holds the source's row as of the position in the same snapshot, once.
+\* At every retained snapshot the table holds the source's row as of the position in the same snapshot, once; before the
+\* first seed there is neither.
 Exact ==
     \A s \in Retained :
-        /\ Cardinality(CursorsAt(s)) = 1
-        /\ Cardinality(RowsAt(s)) = 1
+        /\ Cardinality(CursorsAt(s)) = Cardinality(RowsAt(s))
+        /\ IF s = 1 /\ Begins = "empty" THEN CursorsAt(s) = {} ELSE Cardinality(CursorsAt(s)) <= 1
+        /\ Begins = "seeded" => CursorsAt(s) # {}
         /\ \A c \in CursorsAt(s), f \in RowsAt(s) : f.pos = c.pos
 
 \* No commit overwrites another's: whatever was committed keeps its id, which it alone has.

@@ -17,10 +17,11 @@ from services.applier.apply.maintenance import SMALL_BYTES
 from services.applier.model.health_plan import Database, LakeKey, LakeWanted, TableWanted, by_lake, in_order
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.errors import DestinationError, ViaduckError
+from shared.contracts.projection import project
 from shared.contracts.reports import LakeFigures, LakeHealth
 from shared.kafka.sender import Sender
 from shared.lake.health import HealthReader, TableHealth
-from shared.runtime.background import Background
+from shared.runtime.background import Background, Threaded
 
 log = structlog.get_logger(__name__)
 
@@ -53,7 +54,7 @@ class Reader(Protocol):
     def look(self, lake: ResolvedLake, tables: list[tuple[str, str]]) -> list[TableHealth]: ...
 
 
-class HealthSweep:
+class HealthSweep(Threaded):
     """``start`` once; ``stop`` waits for the look in hand."""
 
     def __init__(
@@ -76,12 +77,6 @@ class HealthSweep:
         self._clock = clock
         self._asked_at: dict[LakeKey, float] = {}
         self._loop = Background("health sweep", self._run, turns_within_s=TURNS_WITHIN_S)
-
-    def start(self) -> None:
-        self._loop.start()
-
-    def stop(self, timeout_s: float) -> None:
-        self._loop.stop(timeout_s)
 
     def _run(self, loop: Background) -> None:
         due_s = self._clock() + min(FIRST_AFTER_S, self._every_s())
@@ -173,23 +168,7 @@ class HealthSweep:
 def figures_of(found: TableHealth, lake: ResolvedLake) -> LakeFigures:
     """As a message carries them. Raises ``lake_incompatible`` for more than anything can be."""
     try:
-        return LakeFigures(
-            format_version=found.format_version,
-            files=found.files,
-            bytes=found.bytes,
-            rows=found.rows,
-            delete_files=found.delete_files,
-            dead_rows=found.dead_rows,
-            inlined_rows=found.inlined_rows,
-            small_files=found.small_files,
-            old_files=found.old_files,
-            old_bytes=found.old_bytes,
-            cleanup_files=found.cleanup_files,
-            snapshots=found.snapshots,
-            oldest_snapshot=found.oldest_snapshot,
-            oldest_at=found.oldest_at,
-            oldest_age_seconds=found.oldest_age_s,
-        )
+        return project(LakeFigures, found, oldest_age_seconds=found.oldest_age_s)
     except ValueError:
         said = f"the catalog of {lake} holds figures that DuckLake never writes"
         raise DestinationError("lake_incompatible", said, "restore the catalog's own tables from a backup") from None

@@ -66,13 +66,13 @@ class MetricsRecorder:
 
     def _worker(self, report: WorkerReport) -> None:
         metrics = self._metrics
-        if report.rows_read:
-            metrics.cdc_rows_read_total.inc(report.rows_read)
-            metrics.cdc_batch_rows.observe(report.rows_read)
-        if report.read_seconds:
-            metrics.cdc_read_seconds.observe(report.read_seconds)
-        metrics.cdc_routing_mutations_total.inc(report.routing_mutations)
-        metrics.cdc_conflicts_resolved_total.inc(report.conflicts_resolved)
+        if report.tally.rows_read:
+            metrics.cdc_rows_read_total.inc(report.tally.rows_read)
+            metrics.cdc_batch_rows.observe(report.tally.rows_read)
+        if report.tally.read_seconds:
+            metrics.cdc_read_seconds.observe(report.tally.read_seconds)
+        metrics.cdc_routing_mutations_total.inc(report.tally.routing_mutations)
+        metrics.cdc_conflicts_resolved_total.inc(report.tally.conflicts_resolved)
         metrics.pool_evictions_total.inc(report.evictions)
         self._open_lakes.note(metrics, report)
 

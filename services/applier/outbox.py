@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from shared.contracts.messages import Progress
 from shared.kafka.sender import Sender
@@ -17,35 +18,31 @@ Place = tuple[Partition, int]
 """Where on the work topic an item came from: partition and offset."""
 
 
+@dataclass
 class Outbox:
-    """Sends progress until it is delivered; ``delivered`` hands the finished items' places to the consumer's thread."""
+    """Sends progress until it is delivered; ``delivered`` hands the finished items' places to the consumer's thread.
 
-    def __init__(
-        self,
-        sender: Sender,
-        topic: str,
-        on_delivered: Callable[[Progress], None] = lambda _: None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """``on_delivered`` gets each answer that the broker has taken; on the sender's thread, so it is quick."""
-        self._sender = sender
-        self._topic = topic
-        self._on_delivered = on_delivered
-        self._clock = clock
-        self._finished: queue.SimpleQueue[Place] = queue.SimpleQueue()
-        self._unsent: queue.SimpleQueue[tuple[float, Progress, Place]] = queue.SimpleQueue()
+    ``on_delivered`` gets each answer that the broker has taken; on the sender's thread, so it is quick.
+    """
+
+    sender: Sender
+    topic: str
+    on_delivered: Callable[[Progress], None] = lambda _: None
+    clock: Callable[[], float] = time.monotonic
+    _finished: queue.SimpleQueue[Place] = field(default_factory=queue.SimpleQueue, init=False)
+    _unsent: queue.SimpleQueue[tuple[float, Progress, Place]] = field(default_factory=queue.SimpleQueue, init=False)
 
     def send(self, progress: Progress, place: Place) -> None:
         """Queue ``progress``, the answer to the item at ``place``. Any thread."""
 
         def report(error: Exception | None) -> None:
             if error is None:
-                self._on_delivered(progress)
+                self.on_delivered(progress)
                 self._finished.put(place)
             else:
-                self._unsent.put((self._clock() + RESEND_AFTER_S, progress, place))
+                self._unsent.put((self.clock() + RESEND_AFTER_S, progress, place))
 
-        self._sender.send(self._topic, progress.key, progress.to_bytes(), None, report)
+        self.sender.send(self.topic, progress.key, progress.to_bytes(), None, report)
 
     def finish(self, place: Place) -> None:
         """An item that needs no answer is done."""
@@ -55,7 +52,7 @@ class Outbox:
         """Send again what could not be delivered, a second later."""
         for _ in range(self._unsent.qsize()):
             due, progress, place = self._unsent.get()
-            if due <= self._clock():
+            if due <= self.clock():
                 self.send(progress, place)
             else:
                 self._unsent.put((due, progress, place))

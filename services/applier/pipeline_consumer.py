@@ -39,7 +39,7 @@ from shared.kafka.record import Record
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topics import Topics
 from shared.kafka.work_consumer import Partition, WorkConsumer
-from shared.runtime.background import TURNS_WITHIN_S, Background, Work
+from shared.runtime.background import TURNS_WITHIN_S, Background, Threaded, Work
 from shared.runtime.metrics import Metrics
 
 log = structlog.get_logger(__name__)
@@ -79,7 +79,7 @@ class ApplierContext:
     broken: Callable[[Exception], None]
 
 
-class PipelineConsumer:
+class PipelineConsumer(Threaded):
     """``stop`` lets what is in hand end; then the thread does."""
 
     def __init__(self, config: Config, context: ApplierContext, metrics: Metrics) -> None:
@@ -125,15 +125,6 @@ class PipelineConsumer:
             self._upkeep.forget()
             self._known.forget()  # what a file says of a lake may lead to another one now
         return True
-
-    def start(self) -> None:
-        self._loop.start()
-
-    def stop(self) -> None:
-        self._loop.stopped.set()
-
-    def join(self, timeout_s: float) -> None:
-        self._loop.stop(timeout_s)
 
     @property
     def is_alive(self) -> bool:

@@ -29,55 +29,48 @@ class Verdict:
         return self.admission not in (Admission.RUN, Admission.HOLD)
 
 
+@dataclass(frozen=True)
 class Screen:
     """Judges items by what this process knows, without a look at any lake. Used by many threads."""
 
-    def __init__(
-        self,
-        directory: DestinationCache,
-        known: KnownPositions,
-        outbox: Outbox,
-        measure: MetricsRecorder,
-        applier: str,
-    ) -> None:
-        self._directory = directory
-        self._known = known
-        self._outbox = outbox
-        self._measure = measure
-        self._applier = applier
+    directory: DestinationCache
+    known: KnownPositions
+    outbox: Outbox
+    measure: MetricsRecorder
+    applier: str
 
     def judge(self, item: WorkItem, waited_s: float) -> Verdict:
         """``waited_s``: for how long the item has been here, in seconds."""
         if item.upkeep is None:  # an order is control's, and no reader's next wish
-            self._known.hear(item)
-        if self._known.was_answered(item):
+            self.known.hear(item)
+        if self.known.was_answered(item):
             return Verdict(Admission.PASSED)
-        destination = self._directory.last(item.key)
+        destination = self.directory.last(item.key)
         admission = admit(item, destination, waited_s)
         if admission is Admission.UNKNOWN:
-            return Verdict(admission, unknown(item, self._applier))
+            return Verdict(admission, unknown(item, self.applier))
         if destination is None:
             return Verdict(admission)
         if admission is Admission.FENCED:
             return Verdict(admission, self._fenced(item, destination))
         if admission is Admission.RUN:
-            passed = self._known.answer(item, destination, self._applier)
+            passed = self.known.answer(item, destination, self.applier)
             if passed is None:
                 return Verdict(Admission.RUN)
-            is_heard = item.kind is ItemKind.PROBE or not self._known.is_outrun(item)
+            is_heard = item.kind is ItemKind.PROBE or not self.known.is_outrun(item)
             return Verdict(Admission.PASSED, passed if is_heard else None)
         return Verdict(admission)
 
     def finish(self, item: WorkItem, place: Place, verdict: Verdict) -> None:
         """Carry a final verdict out."""
-        self._measure.screened(verdict.admission)
+        self.measure.screened(verdict.admission)
         if verdict.admission is Admission.REFUSED:
             log.error("drop_refused", destination=item.key, item=item.item)
         if verdict.answer is None:
-            self._outbox.finish(place)
+            self.outbox.finish(place)
         else:
-            self._outbox.send(verdict.answer, place)
+            self.outbox.send(verdict.answer, place)
 
     def _fenced(self, item: WorkItem, destination: Destination) -> Progress:
-        said = answer(item, Outcome.FENCED, self._applier)
+        said = answer(item, Outcome.FENCED, self.applier)
         return said.model_copy(update={"generation": destination.generation})

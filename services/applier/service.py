@@ -199,7 +199,7 @@ class Service:
     def _take_over(self, new: Deployment, context: ApplierContext) -> None:
         self._deployment = new
         for name in [name for name in self._consumers if new.find(name) is None]:
-            self._consumers.pop(name).stop()
+            self._consumers.pop(name).tell_to_stop()
             del self._metrics[name]
             log.info("pipeline_removed", pipeline=name)
         for config in new.configs:
@@ -207,7 +207,7 @@ class Service:
             if consumer is not None and consumer.take(config):
                 continue
             if consumer is not None:
-                consumer.stop()
+                consumer.tell_to_stop()
             metrics = self._metrics.setdefault(config.pipeline, Metrics(config.pipeline))
             self._send_out([PipelineConsumer(config, context, metrics)])
             log.info("pipeline_added", pipeline=config.pipeline, over_rest=config.over_rest)
@@ -215,10 +215,10 @@ class Service:
     def _finish(self) -> None:
         consumers = list(self._consumers.values())
         for consumer in consumers:
-            consumer.stop()
+            consumer.tell_to_stop()
         deadline = time.monotonic() + FINISH_WITHIN_S
         for consumer in consumers:
-            consumer.join(max(0.0, deadline - time.monotonic()))
+            consumer.stop(max(0.0, deadline - time.monotonic()))
 
     # -- what the parts ask of us -------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from services.control.view.status_store import StatusStore
 from shared.config.loading import load
 from shared.config.model import Config
 from shared.contracts.errors import ConfigError, DependencyError, SourceError
-from shared.runtime.background import Background
+from shared.runtime.background import Background, Threaded
 
 log = structlog.get_logger(__name__)
 
@@ -26,7 +26,7 @@ FIXED = ("pipeline", "source", "routing", "kafka", "registry", "state_dir")
 """Sections that a running pipeline can't change: reader and appliers hold them too."""
 
 
-class Worker:
+class Worker(Threaded):
     """Runs until ``stop``, or until it can't go on: then ``on_failure`` hears why, on the worker's thread.
 
     That is ``ConfigError`` for a file that the source refutes before it ever was in force, else a defect. Where it is
@@ -54,24 +54,13 @@ class Worker:
         self.alone = alone
         self._reload = threading.Event()
         self._repeat = threading.Event()
-        self._loop = Background(f"worker {status_store.pipeline}", self._run)
+        self._loop = Background(f"worker {status_store.pipeline}", self._run, wakes=status_store.asked)
         self._wanted: Config | None = reconciler.config
         """The file that is still to be taken over; None when there is none."""
         self._taken_over = self._answers_wait = False
         self._try_at = 0.0
         self._wait_s = RETRY_FIRST_S
         self.source_problem: str | None = NOT_YET
-
-    def start(self) -> None:
-        self._loop.start()
-
-    def tell_to_stop(self) -> None:
-        self._loop.stopped.set()
-        self._status_store.asked.set()
-
-    def stop(self, timeout_s: float = 3.0) -> None:
-        self.tell_to_stop()
-        self._loop.stop(timeout_s)
 
     def reload(self) -> None:
         """Read the file again, soon; may be called from a signal handler."""

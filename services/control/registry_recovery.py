@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from services.control.model.declared import identity, slice_name
 from services.control.model.lifecycle import Registered, Revision
 from services.control.model.recovery import NOT_KEPT, Memory, missed, recall
-from services.control.store.audit_log import Rebuilt, note_rebuilt
+from services.control.store.audit_log import RegistryRebuilt, note_rebuilt
 from services.control.store.pipeline_store import PipelineStore
 from services.control.store.registry import Held, Registry
 from shared.config.model import Config
@@ -72,7 +72,8 @@ def restore(registry: Registry, config: Config, memory: Memory, environ: Mapping
         memory, slice_name(config.routing), lambda lake: identity(lake, config.path.parent, environ), revision
     )
     back = len(found.destinations) - len(found.forgotten)
-    rebuilt = Rebuilt(revision.at, back, tuple(sorted(memory.unreadable)[:MOST_NAMED]), NOT_KEPT)
+    unreadable = sorted(memory.unreadable)[:MOST_NAMED]
+    rebuilt = RegistryRebuilt(at=revision.at, destinations=back, unreadable=unreadable, not_recovered=NOT_KEPT)
 
     def decide(held: Held) -> Iterable[Registered]:
         return () if held else found.destinations
@@ -86,7 +87,7 @@ def restore(registry: Registry, config: Config, memory: Memory, environ: Mapping
             "registry_rebuilt",
             destinations=back,
             only_their_generation=list(found.forgotten),
-            unreadable=list(rebuilt.unreadable),
+            unreadable=unreadable,
             not_recovered=rebuilt.not_recovered,
         )
 

@@ -17,7 +17,7 @@ from services.control.pipeline import SharedResources
 from services.control.pipeline_manager import PipelineManager
 from services.control.progress_consumer import handler
 from services.control.readiness import Readiness
-from services.control.store.access_audit import AccessAudit
+from services.control.store.access_audit import WRITE_EVERY_S, AccessAudit
 from services.control.store.audit_log import SERVER, AuditLog
 from services.control.store.database import Database
 from services.control.store.pipeline_store import PipelineStore
@@ -82,7 +82,8 @@ class Control:
         self._peers = self._closing.enter_context(contextlib.closing(Peers(peers(environ))))
         self._publisher = Publisher(settings, CLIENT)
         self._closing.callback(self._publisher.close, END_WITHIN_S)
-        self._tokens = self._closing.enter_context(contextlib.closing(Tokens(database)))
+        self._tokens = Tokens(database)
+        self._closing.callback(self._tokens.stop, END_WITHIN_S)
         common = SharedResources(
             CLIENT, environ, settings, self._topics, self._publisher, database, self._tokens, self._end
         )
@@ -96,7 +97,8 @@ class Control:
         )
         self._follower = Follower(settings, CLIENT, [self._topics.progress], urgent=False)
         self._renewal = RenewalWatch(settings, f"{CLIENT}-renewal", self._renewed)
-        self._incidents = self._closing.enter_context(contextlib.closing(AccessAudit(database)))
+        self._incidents = AccessAudit(database)
+        self._closing.callback(self._incidents.stop, WRITE_EVERY_S)
         sources = Sources(
             self._manager.handles,
             self._readiness.checks,

@@ -18,6 +18,7 @@
     │   └── RivalCommitted      what it rested on has changed; it looks again (lake.direct.catalogs)
     ├── KeysInUse               an instance holds other keys for these files (lake.direct.lakes)
     ├── Declined                the extension has to commit instead (applier.apply.direct_look)
+    │   └── NoCatalog           a seed finds no lake, which may be created (applier.apply.direct_seed)
     ├── CursorMoved             the compare-and-set found another cursor; decide again (applier.apply.fence)
     ├── Expired                 a range begins before what the source retains (reader.source.lake_source)
     ├── Refused                 a destination's state does not allow the action (control.model.lifecycle)

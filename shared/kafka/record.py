@@ -17,7 +17,7 @@ Keyed = TypeVar("Keyed", Destination, PipelineDocument)
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One message of a topic. ``timestamp_ms`` is 0 where the broker gives none."""
+    """One message of a topic."""
 
     topic: str
     partition: int
@@ -27,7 +27,6 @@ class Record:
     """The bytes as sent, valid or not: for the dead-letter topic only."""
     headers: Mapping[str, str] = field(default_factory=dict)
     """Not signed, but for the signature: they decide nothing."""
-    timestamp_ms: int = 0
     distrust: str | None = None
     """Why its signature does not count; None where it does, or where the deployment does not sign."""
 
@@ -65,7 +64,6 @@ def from_message(message: Message, signing: Signing | None = None) -> Record:
         key=_text(key),
         raw=value,
         headers=headers,
-        timestamp_ms=max(0, message.timestamp()[1]),
         distrust=None if signing is None else signing.distrust(topic, _bytes(key), value, said),
     )
 

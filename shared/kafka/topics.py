@@ -10,31 +10,27 @@ from shared.kafka.settings import KafkaSettings
 WEEK_MS = 7 * 24 * 3600 * 1000
 
 
+class _Name:
+    """The name of one topic: its own behind the prefix of all."""
+
+    def __init__(self, own: str) -> None:
+        self._own = own
+
+    def __get__(self, topics: Topics, _: type[Topics]) -> str:
+        return f"{topics.prefix}.{self._own}"
+
+
 @dataclass(frozen=True)
 class Topics:
     """Names of the topics under one prefix."""
 
     prefix: str = "viaduck"
 
-    @property
-    def destinations(self) -> str:
-        return f"{self.prefix}.destinations"
-
-    @property
-    def pipelines(self) -> str:
-        return f"{self.prefix}.pipelines"
-
-    @property
-    def work(self) -> str:
-        return f"{self.prefix}.work"
-
-    @property
-    def progress(self) -> str:
-        return f"{self.prefix}.progress"
-
-    @property
-    def dead_letter(self) -> str:
-        return f"{self.prefix}.dead-letter"
+    destinations = _Name("destinations")
+    pipelines = _Name("pipelines")
+    work = _Name("work")
+    progress = _Name("progress")
+    dead_letter = _Name("dead-letter")
 
     @property
     def all(self) -> tuple[str, ...]:

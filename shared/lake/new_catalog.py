@@ -116,19 +116,21 @@ TABLES = {
 """Each table with its columns, in DuckLake's order. Tables of inlined rows come with the tables that they are of."""
 
 
-def create_catalog(connections: PostgresConnections, lake: ResolvedLake) -> None:
-    """Create the lake's catalog where its database holds none; all of it, or nothing.
+def create_catalog(connections: PostgresConnections, lake: ResolvedLake) -> bool:
+    """Create the lake's catalog where its database holds none, all of it or nothing; whether it is there then.
 
     Where that can't be done nothing is raised: the extension, which creates what it does not find, says why. Of two
     that create one at the same time the second waits for the first, and then finds it there.
     """
     if lake.sqlite_file is not None or lake.data_path is None:
-        return
+        return False
     with contextlib.suppress(psycopg.Error), connections.use(lake.conninfo) as con:
         if not _is_there(con, lake):
             with con.pipeline(), psycopg.RawCursor(con) as cursor:  # autocommit: its end is the COMMIT
                 for text, values in (question.rendered("$") for question in _creation(lake, lake.data_path)):
                     cursor.execute(text.encode(), values)
+        return True
+    return False
 
 
 def _is_there(con: psycopg.Connection[Any], lake: ResolvedLake) -> bool:

@@ -7,6 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import duckdb
 
@@ -27,8 +28,7 @@ ALIAS = "lake"
 """What a lake is called in its own instance."""
 
 
-@dataclass(frozen=True)
-class _Key:
+class _Key(NamedTuple):
     lake: ResolvedLake
     read_only: bool
 

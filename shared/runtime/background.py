@@ -79,11 +79,16 @@ class Background:
         work: Work,
         *,
         on_error: Callable[[Exception], None] | None = None,
+        wakes: threading.Event | None = None,
         turns_within_s: float = TURNS_WITHIN_S,
         clock: Clock = time.monotonic,
     ) -> None:
-        """``on_error``: hears what ended the loop, which then does not begin again: its service is to end."""
+        """``on_error``: hears what ended the loop, which then does not begin again: its service is to end.
+
+        ``wakes``: what the loop waits for between its turns; set when it is told to stop.
+        """
         self.stopped = threading.Event()
+        self._wakes = wakes
         self._heartbeat = Heartbeat(name, turns_within_s, clock)
         self._work = work
         self._on_error = on_error
@@ -111,9 +116,14 @@ class Background:
         if self._failures and self._clock() - self._began_s > FORGOTTEN_AFTER_S:
             self._heartbeat.problem, self._failures = None, 0
 
+    def tell_to_stop(self) -> None:
+        self.stopped.set()
+        if self._wakes is not None:
+            self._wakes.set()
+
     def stop(self, timeout_s: float) -> None:
         """Tell the loop to end, and wait for it; not where it is the loop itself that asks."""
-        self.stopped.set()
+        self.tell_to_stop()
         self._heartbeat.end()
         if self._thread.ident is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout_s)
@@ -140,6 +150,23 @@ class Background:
     @property
     def _pause_s(self) -> float:
         return float(min(FIRST_PAUSE_S * 2 ** min(self._failures - 1, 16), LONGEST_PAUSE_S))
+
+
+class Threaded:
+    """An object with one loop, on a thread of its own."""
+
+    _loop: Background
+
+    def start(self) -> None:
+        """Once."""
+        self._loop.start()
+
+    def tell_to_stop(self) -> None:
+        self._loop.tell_to_stop()
+
+    def stop(self, timeout_s: float) -> None:
+        """Tell it to end, and wait for it."""
+        self._loop.stop(timeout_s)
 
 
 def problems() -> dict[str, str | None]:

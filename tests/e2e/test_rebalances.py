@@ -87,7 +87,7 @@ class Appliers:
 
     def leave(self, name: str) -> None:
         """As when a deployment is scaled down; returns at once."""
-        self._consumers[name].stop()
+        self._consumers[name].tell_to_stop()
 
     def owned(self, name: str) -> set[int]:
         """The partitions that an applier has, as its log tells."""
@@ -161,9 +161,9 @@ class Appliers:
         self._ended.set()
         self._items.join()
         for consumer in self._consumers.values():
-            consumer.stop()
+            consumer.tell_to_stop()
         for consumer in self._consumers.values():
-            consumer.join(FINISH_WITHIN_S)
+            consumer.stop(FINISH_WITHIN_S)
 
 
 @pytest.fixture(params=PROTOCOLS, ids=lambda protocol: protocol.name.lower())

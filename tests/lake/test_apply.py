@@ -630,7 +630,7 @@ def test_a_process_goes_on_with_few_stuck_in_it_for_good_and_is_not_used_again_w
 
     with _Deaf() as port:
         words = f"postgres:host=127.0.0.1 port={port} dbname=x user=x connect_timeout=600"
-        impatient = Limits(stall_s=2.0, deadline_s=1.0, seed_deadline_s=1.0)
+        impatient = Limits(stall_s=2.0, deadline_s=1.0, seed_deadline_s=1.0, commit="extension")
         ended = list(run_tasks(one_task("a", impatient)))
         for name in ("deaf", "deaf2"):
             rig.add(name, lake=ResolvedLake(f"{words} application_name={name[-1]}", None, "/nowhere"))

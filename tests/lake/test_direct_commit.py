@@ -171,11 +171,15 @@ def test_a_probe_attaches_a_postgres_lake_only_where_the_extension_committed_las
     """Files of its commits can be lost (H7), so they are looked at before a position is told."""
     on_file = rig.lake("a").sqlite_file is not None
     seeded, attached = probed(rig)
-    assert (seeded.outcome, seeded.position, attached) == (Outcome.ALREADY_APPLIED, rig.head, True)
+    assert (seeded.outcome, seeded.position, attached) == (Outcome.ALREADY_APPLIED, rig.head, on_file)
+    direct, rig.limits = rig.limits, replace(rig.limits, commit="extension")
+    assert changed(rig).commit is CommitPath.EXTENSION
+    rig.limits = direct
+    assert probed(rig)[1], "by the extension"
     changed(rig)
     moved, attached = probed(rig)
     assert (moved.outcome, moved.position, attached) == (Outcome.ALREADY_APPLIED, rig.head, on_file)
-    assert moved.rows_applied == 13
+    assert moved.rows_applied == 16
     later, attached = probed(rig, generation=2)
     assert (later.outcome, later.generation, attached) == (Outcome.FENCED, 1, on_file)
     rig.sql("DROP TABLE src.main.t", "CREATE TABLE src.main.t (id BIGINT, tenant VARCHAR, v VARCHAR)")

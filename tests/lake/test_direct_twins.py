@@ -97,6 +97,7 @@ class Twins:
         rig.sql(f"CREATE TABLE src.main.t ({declared})")
         for name in TWINS:
             rig.add(name, "a")
+            rig.write(name)  # a lake that is there already: a SQLite catalog is the extension's to make
 
     def insert(self, count: int) -> str:
         rows = []
@@ -242,7 +243,7 @@ def orphans(rig: ApplyRig, name: str) -> Sequence[tuple[Any, ...]]:
 
 def test_twins_are_equal_through_changes_of_every_type(twins: Twins) -> None:
     twins.rig.sql(twins.insert(60))
-    assert [each.commit for each in twins.follow(ItemKind.SEED)] == [CommitPath.EXTENSION] * 3
+    assert [each.commit for each in twins.follow(ItemKind.SEED)][:2] == [CommitPath.DIRECT, CommitPath.EXTENSION]
     for _ in range(8):
         twins.rig.sql(*twins.change())
         twins.follow()

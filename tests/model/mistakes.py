@@ -108,6 +108,13 @@ MISTAKES = (
         model="direct",
     ),
     Mistake(
+        "seed_beside_a_life",
+        "a seed makes its tables though the destination has a cursor",
+        "Exact",
+        {"Faults": "{}", "MaxGeneration": "2"},
+        model="direct",
+    ),
+    Mistake(
         "cursor_not_compared",
         "the look does not compare the cursor with the item",
         "PositionsOnlyGrow",

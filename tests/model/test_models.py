@@ -19,7 +19,7 @@ MISTAKEN = re.compile(r'Mutant (?:=|#) "(\w+)"')
 
 
 def test_every_promise_holds_whatever_fails_and_whenever(tmp_path: Path) -> None:
-    verdict = check(module_of("small"), configured("small"), tmp_path / "tlc", within_s=WITHIN_S)
+    verdict = check(module_of("small"), configured("small"), tmp_path / "tlc", within_s=WITHIN_S, large=True)
     assert verdict.holds, verdict.output[-8000:]
     assert verdict.left == 0
     assert verdict.distinct >= 1_000_000
@@ -31,7 +31,7 @@ def test_every_running_destination_reaches_the_head_once_faults_stop(tmp_path: P
 
 
 def test_a_direct_commit_keeps_every_promise_whatever_its_rivals_do(tmp_path: Path) -> None:
-    verdict = check(module_of("direct"), configured("direct"), tmp_path / "tlc", within_s=WITHIN_S)
+    verdict = check(module_of("direct"), configured("direct"), tmp_path / "tlc", within_s=WITHIN_S, large=True)
     assert verdict.holds, verdict.output[-8000:]
     assert verdict.left == 0
     assert verdict.distinct >= 100_000
@@ -42,6 +42,13 @@ def test_direct_commits_and_those_of_the_extension_keep_every_promise_in_one_lak
     assert verdict.holds, verdict.output[-8000:]
     assert verdict.left == 0
     assert verdict.distinct >= 30_000
+
+
+def test_a_first_seed_by_either_path_keeps_every_promise_in_a_lake_without_the_table(tmp_path: Path) -> None:
+    verdict = check(module_of("direct-first"), configured("direct-first"), tmp_path / "tlc", within_s=WITHIN_S)
+    assert verdict.holds, verdict.output[-8000:]
+    assert verdict.left == 0
+    assert verdict.distinct >= 10_000
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)

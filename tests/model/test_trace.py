@@ -123,7 +123,10 @@ WRONG: dict[str, tuple[list[Anything], int]] = {
     "a direct commit below an earlier one": (
         [*MIXED, direct("c", 9, 10, 13, 14).model_copy(update={"looked": None})], 10),
     "a direct commit of a range that another has applied": ([*MIXED, direct("c", 6, 9, 16, 17)], 10),
-    "a seed by the direct path": ([direct("s", -1, 3, 1, 2, "seed")], 1),
+    "a seed by the direct path beside a life": (
+        [direct("s", -1, 3, 1, 2, "seed"), direct("s2", 3, 4, 2, 3, "seed").model_copy(update={"gen": 2})], 2),
+    "a seed by the direct path where a life was dropped": (
+        [*DROPPED, direct("s3", -1, 5, 8, 9, "seed").model_copy(update={"gen": 3})], 3),
     "a drop by the direct path": ([*MIXED, direct("d", 9, 9, 16, 17, "drop")], 10),
     "an upkeep by the direct path": ([*MIXED, direct("u", 9, 9, 16, 17, "maintenance")], 10),
     "an answer from before the item was sent": (

@@ -76,14 +76,17 @@ def changed(config: str, constants: Mapping[str, str]) -> str:
     return config
 
 
-def check(module: Path, config: str, scratch: Path, *, within_s: float, workers: int = WORKERS) -> Verdict:
+def check(
+    module: Path, config: str, scratch: Path, *, within_s: float, workers: int = WORKERS, large: bool = False
+) -> Verdict:
     """Check ``module`` with the configuration ``config``; ``scratch`` is a folder that no other run uses.
 
-    With one worker the same behaviour is found each time; more look at states in an order that is chance.
+    With one worker the same behaviour is found each time; more look at states in an order that is chance. ``large``:
+    hundreds of thousands of states, for which it pays to compile the checker itself thoroughly.
     Raises ``RuntimeError`` if TLC could not do its work, be it that the time was up.
     """
     _prepare(scratch, config)
-    said = _run(_command(module, scratch, workers), module.parent, within_s)
+    said = _run(_command(module, scratch, workers, large=large), module.parent, within_s)
     verdict = read(said)
     if verdict.broken is None and not verdict.is_complete:
         raise RuntimeError(f"TLC gave no verdict on {module.name}:\n{said[-4000:]}")
@@ -95,7 +98,7 @@ def search(module: Path, config: str, scratch: Path, *, for_s: float, show: Call
     _prepare(scratch, config)
     said: list[str] = []
     with subprocess.Popen(
-        ["nice", "-n", "10", *_command(module, scratch)],
+        ["nice", "-n", "10", *_command(module, scratch, large=True)],
         cwd=module.parent,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -120,10 +123,11 @@ def _prepare(scratch: Path, config: str) -> None:
     (scratch / "model.cfg").write_text(config)
 
 
-def _command(module: Path, scratch: Path, workers: int = WORKERS) -> list[str]:
+def _command(module: Path, scratch: Path, workers: int = WORKERS, *, large: bool) -> list[str]:
     return [
         str(java_home() / "bin" / "java"),
         "-XX:+UseParallelGC",
+        *(() if large else ("-XX:TieredStopAtLevel=1",)),  # else half of a short run's time goes into compiling
         f"-Djava.io.tmpdir={scratch / 'tmp'}",  # it unpacks its own modules there
         f"-DTLA-Library={SPECIFICATIONS}",
         *("-cp", str(jar()), "tlc2.TLC"),

@@ -5,18 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from services.applier.apply import direct_seed
 from services.applier.apply.cursor_answers import CursorAnswers
 from services.applier.apply.direct_commit import DirectApplier
 from shared.lake import new_catalog, postgres_connections
 from shared.lake.catalog_query import Question
-from shared.lake.direct import batch, files, statistics, store
+from shared.lake.direct import batch, files, new_table, statistics, store
 from shared.lake.direct.catalogs import RivalCommitted
 from shared.lake.direct.file_memory import NOBODY, Dead
+from shared.lake.direct.first_commit import FirstCommit
 from shared.lake.direct.lakes import Instance
 from shared.lake.direct.positions import Losing
 from tests.mutants.mistake import Mistake, put
 
 TESTS = "tests/lake/test_direct_commit.py"
+SEEDS = "tests/lake/test_first_seed.py"
 
 
 def _commit_whatever_came() -> None:
@@ -32,8 +35,8 @@ def _commit_whatever_came() -> None:
 
 
 def _unknown_is_refused() -> None:
-    def resolve(self: Any, lake: Any, look: Any, commit: Any, token: str, written: Any, error: Exception) -> None:
-        store.remove(lake.lake, look.folder, written.names)
+    def resolve(self: Any, lake: Any, folder: str, commit: Any, token: str, written: Any, error: Exception) -> None:
+        store.remove(lake.lake, folder, written.names)
         raise RivalCommitted from error
 
     put(DirectApplier, "_resolve", resolve)
@@ -82,7 +85,20 @@ def _batches_without_an_end() -> None:
     put(postgres_connections, "_shared_settings", lambda: made().replace(b"transaction_timeout", b"none"))
 
 
+def _seeds_beside_a_life() -> None:
+    parsed = new_table.parse_place
+    put(direct_seed, "parse_place", lambda said: replace(parsed(said), taken=False, whole=True))
+
+
+def _seeds_whatever_came() -> None:
+    put(FirstCommit, "_condition", lambda self: ("SELECT 1 AS held", {}))
+
+
 MISTAKES = (
+    Mistake("seed-beside-a-life", "a seed makes its tables where the destination had others", _seeds_beside_a_life,
+            (SEEDS, "-k", "late_seed")),
+    Mistake("seed-without-condition", "a seed's batch does not require that nothing was committed since its look",
+            _seeds_whatever_came, (SEEDS, "-k", "expiry_of_others")),
     Mistake("direct-without-condition", "the number of a snapshot is all that a direct commit compares",
             _commit_whatever_came, (TESTS, "-k", "frozen_past_the_expiry_of_others")),
     Mistake("direct-unknown-is-refused", "a batch without an acknowledgement was not carried out",

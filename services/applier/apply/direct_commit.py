@@ -11,26 +11,33 @@ import random
 import time
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import duckdb
 import psycopg
 
-from services.applier.apply import direct_files, direct_look, fence
+from services.applier.apply import direct_files, direct_look, direct_seed, fence
 from services.applier.apply.change import Applied, Change
 from services.applier.apply.decide import Cursor, Decision, decide
 from services.applier.apply.direct_look import Declined, Look, cursor_of
+from services.applier.apply.direct_seed import NoCatalog
+from services.applier.apply.table_options import CURSOR_INLINED_ROWS
 from services.applier.apply.table_wear import wear_of
-from services.applier.model.task import Target
+from services.applier.model.task import Limits, Target
 from shared.contracts.errors import DestinationError
 from shared.contracts.messages import CommitPath, Outcome
+from shared.contracts.ranges import NOT_SEEDED
 from shared.lake.catalog_query import Question
 from shared.lake.cursor import committed_at
-from shared.lake.direct import store
-from shared.lake.direct.batch import Commit, Stamp, Written, commit_of
+from shared.lake.direct import files, store
+from shared.lake.direct.batch import Commit, commit_of
 from shared.lake.direct.catalogs import NotCommitted, RivalCommitted
 from shared.lake.direct.eligibility import Reason
+from shared.lake.direct.first_commit import FirstCommit
 from shared.lake.direct.lakes import DirectLake, DirectLakes, KeysInUse
+from shared.lake.direct.rows import Stamp
+from shared.lake.direct.written import Written
 from shared.lake.failure import classify, invalidates_instance, misses_file
 
 RIVAL_TRIES = 8
@@ -43,10 +50,11 @@ NEVER_WRITTEN = (TypeError, ValueError, LookupError)
 class DirectApplier:
     """Commits changes and advances directly; used by many threads at once."""
 
-    def __init__(self, lakes: DirectLakes, deadline_s: float, clock: Callable[[], float] = time.monotonic) -> None:
-        """``deadline_s``: older files are not committed any more, since an owner may take them for orphans."""
+    def __init__(self, lakes: DirectLakes, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
+        """``limits``: files that are older than a deadline are not committed any more: an owner may take them for
+        orphans."""
         self._lakes = lakes
-        self._deadline_s = deadline_s
+        self._limits = limits
         self._clock = clock
         self._distrusted = set[str]()
         """Lakes whose files have cost an instance: the extension reads them, in an instance of their own."""
@@ -61,6 +69,9 @@ class DirectApplier:
         for attempt in range(1, RIVAL_TRIES + 1):
             try:
                 return self._try(change)
+            except NoCatalog as declined:
+                if attempt > 1 or not self._lakes.create(change.target.lake):
+                    return declined.reason
             except Declined as declined:
                 return declined.reason
             except RivalCommitted:
@@ -89,7 +100,7 @@ class DirectApplier:
         where = f"{change.target.item.kind} of {change.target.destination.key} through {change.through}"
         try:
             with self._lakes.use(change.target.lake) as lake:
-                return self._commit(lake, change)
+                return self._seed(lake, change) if change.is_seed else self._commit(lake, change)
         except NotCommitted as refused:
             if isinstance(refused, RivalCommitted):
                 raise
@@ -115,17 +126,49 @@ class DirectApplier:
             raise Declined(Reason.UNREADABLE_CATALOG) from None
         if not _stands(cursor, change):
             raise Declined(None)  # the extension's path says what such a cursor means for the item
-        began_s = self._clock()
         with lake.instance.keys(lake.lake, look.data_path):
+            began_s = self._clock()
             written = direct_files.write(lake, change, look)
-            if self._clock() - began_s > self._deadline_s:
-                store.remove(lake.lake, look.folder, written.names)
-                raise DestinationError(
-                    "deadline_exceeded",
-                    f"writing the files of a commit took longer than {self._deadline_s:g} s, and it was given up",
-                    "the destination's store is slow; raise applier.deadline_seconds if it stays so. It is tried again",
-                )
+            self._require_in_time(lake, change, look.folder, written, began_s)
             return self._send(lake, change, look, cursor, written)
+
+    def _seed(self, lake: DirectLake, change: Change) -> Applied:
+        """Make the table, the cursor and the rows of a destination's first life at once. TLA: ``CommitDirect``."""
+        reading = change.reading
+        assert reading is not None  # noqa: S101 - a seed always carries the rows that it found, if only none
+        direct_seed.require_plain(change, reading)
+        try:
+            site = direct_seed.site_of(lake, change, reading)
+        except NEVER_WRITTEN:
+            raise Declined(Reason.UNREADABLE_CATALOG) from None
+        structure, folder = site.tables.structure, site.folder
+        with lake.instance.keys(lake.lake, site.data_path):
+            began_s = self._clock()
+            files.make_folder(folder)
+            written = Written(direct_files.write_rows(lake, change, reading, structure, folder))
+            self._require_in_time(lake, change, folder, written, began_s)
+            token, rows, now = uuid.uuid4().hex, change.counts.upserts, datetime.now(UTC)
+            stamp, cursor = _stamp(change, token, NOT_SEEDED, written), fence.row_of(change.move(rows), 0, now)
+            first = FirstCommit(
+                lake.catalog.dialect, lake.catalog.prefix, site.seen, site.tables, written, cursor,
+                CURSOR_INLINED_ROWS, stamp, now,
+            )  # fmt: skip
+            self._bring_about(lake, folder, first.batch(), token, written)
+        self._lakes.remember(direct_look.key_of(change.target), structure)
+        return replace(_applied(change, written), rows_applied=rows, layout=change.target.destination.layout)
+
+    def _require_in_time(self, lake: DirectLake, change: Change, folder: str, written: Written, began_s: float) -> None:
+        """Raises ``deadline_exceeded``, and takes the files away, where an owner may take them for orphans by now."""
+        deadline_s = self._limits.deadline_of(change.target.item.kind)
+        if self._clock() - began_s <= deadline_s:
+            return
+        store.remove(lake.lake, folder, written.names)
+        raise DestinationError(
+            "deadline_exceeded",
+            f"writing the files of a commit took longer than {deadline_s:g} s, and it was given up",
+            f"the destination's store is slow; raise applier.{'seed_' if change.is_seed else ''}deadline_seconds if it"
+            " stays so. It is tried again",
+        )
 
     # -- commit -------------------------------------------------------------------------------------------------------
 
@@ -133,11 +176,6 @@ class DirectApplier:
         """TLA: ``CommitDirect``, ``AcknowledgeDirect``, ``RefuseDirect``."""
         token, now = uuid.uuid4().hex, datetime.now(UTC)
         net = max(change.counts.touched, change.counts.upserts)
-        inserted = 0 if written.data is None else written.data.records
-        stamped = fence.Stamp(
-            change.target.item, change.target.item.kind.value, change.target.item.after, change.through, token,
-            written.deleted_rows, inserted, CommitPath.DIRECT,
-        )  # fmt: skip
         commit = commit_of(
             lake.catalog.dialect,
             lake.catalog.prefix,
@@ -145,24 +183,25 @@ class DirectApplier:
             look.state,
             written,
             fence.row_of(change.move(net), cursor.rows_applied, now),
-            Stamp("viaduck", stamped.message(), stamped.extra_info()),
+            _stamp(change, token, change.target.item.after, written),
             now,
         )
+        self._bring_about(lake, look.folder, commit, token, written)
+        counted = None if change.target.item.rows_applied is None else change.target.item.rows_applied + net
+        return replace(_applied(change, written), rows_applied=counted, wear=wear_of(look.state.files, written))
+
+    def _bring_about(self, lake: DirectLake, folder: str, commit: Commit, token: str, written: Written) -> None:
+        """Raises ``NotCommitted``, and takes the files away, where it is not brought about."""
         try:
             lake.catalog.commit(commit)
         except NotCommitted:
-            store.remove(lake.lake, look.folder, written.names)
+            store.remove(lake.lake, folder, written.names)
             raise
         except (duckdb.Error, psycopg.Error, OSError) as error:
-            self._resolve(lake, look, commit, token, written, error)
-        counted = None if change.target.item.rows_applied is None else change.target.item.rows_applied + net
-        return Applied(
-            Outcome.APPLIED, change.through, change.through, written.deleted_rows, inserted, rows_applied=counted,
-            commit=CommitPath.DIRECT, wear=wear_of(look.state.files, written),
-        )  # fmt: skip
+            self._resolve(lake, folder, commit, token, written, error)
 
     def _resolve(
-        self, lake: DirectLake, look: Look, commit: Commit, token: str, written: Written, error: Exception
+        self, lake: DirectLake, folder: str, commit: Commit, token: str, written: Written, error: Exception
     ) -> None:
         """Find out what became of a batch whose acknowledgement is lost. Returns where it was brought about.
 
@@ -178,8 +217,23 @@ class DirectApplier:
             raise DestinationError(
                 "commit_unknown", known.message, "no trace of the commit; it is tried again by itself"
             ) from None
-        store.remove(lake.lake, look.folder, written.names)
+        store.remove(lake.lake, folder, written.names)
         raise RivalCommitted("another commit has the number of the snapshot") from None
+
+
+def _stamp(change: Change, token: str, after: int, written: Written) -> Stamp:
+    item, inserted = change.target.item, 0 if written.data is None else written.data.records
+    said = fence.Stamp(
+        item, item.kind.value, after, change.through, token, written.deleted_rows, inserted, CommitPath.DIRECT
+    )
+    return Stamp("viaduck", said.message(), said.extra_info())
+
+
+def _applied(change: Change, written: Written) -> Applied:
+    inserted = 0 if written.data is None else written.data.records
+    return Applied(
+        Outcome.APPLIED, change.through, change.through, written.deleted_rows, inserted, commit=CommitPath.DIRECT
+    )
 
 
 def _stands(cursor: Cursor, change: Change) -> bool:

@@ -11,9 +11,10 @@ from services.applier.apply.change import Change
 from services.applier.apply.direct_look import Declined, Look, keys_of
 from services.applier.apply.reading import Reading
 from shared.lake.direct import files, positions, store
-from shared.lake.direct.batch import NewDataFile, Written
 from shared.lake.direct.eligibility import Reason
 from shared.lake.direct.lakes import DirectLake
+from shared.lake.direct.structure import Structure
+from shared.lake.direct.written import NewDataFile, Written
 
 
 def write(lake: DirectLake, change: Change, look: Look) -> Written:
@@ -24,20 +25,31 @@ def write(lake: DirectLake, change: Change, look: Look) -> Written:
         return Written()
     files.make_folder(look.folder)
     written = _write_deletes(lake, change, reading, look)
-    if not change.counts.upserts:
-        return written
     try:
-        few = few_rows_of(reading, change.number, change.counts.upserts)
-        with rows_of(lake.con, reading, change.number, change.counts.upserts, few) as rows:
-            data = files.write_data(lake.con, look.folder, rows, look.structure.fields)
-        written = replace(written, data=data)
-        require_all(data.records, change.counts.upserts, "rows")
-        if few is not None:
-            _remember(lake, few, reading, look, data)
+        return replace(written, data=write_rows(lake, change, reading, look.structure, look.folder))
     except BaseException:
         store.remove(lake.lake, look.folder, written.names)
         raise
-    return written
+
+
+def write_rows(
+    lake: DirectLake, change: Change, reading: Reading, structure: Structure, folder: str
+) -> NewDataFile | None:
+    """Write the rows that are to be inserted to a data file, if there are any; after an error it is taken away again.
+    TLA: ``WriteFiles``."""
+    if not change.counts.upserts:
+        return None
+    few = few_rows_of(reading, change.number, change.counts.upserts)
+    with rows_of(lake.con, reading, change.number, change.counts.upserts, few) as rows:
+        data = files.write_data(lake.con, folder, rows, structure.fields)
+    try:
+        require_all(data.records, change.counts.upserts, "rows")
+        if few is not None:
+            _remember(lake, few, reading, structure, folder + data.name)
+    except BaseException:
+        store.remove(lake.lake, folder, (data.name,))
+        raise
+    return data
 
 
 def _write_deletes(lake: DirectLake, change: Change, reading: Reading, look: Look) -> Written:
@@ -52,9 +64,9 @@ def _write_deletes(lake: DirectLake, change: Change, reading: Reading, look: Loo
     return files.write_deletes(lake.con, where, look.files, found, look.state.snapshot.id + 1, lake.known)
 
 
-def _remember(lake: DirectLake, rows: pa.Table, reading: Reading, look: Look, data: NewDataFile) -> None:
+def _remember(lake: DirectLake, rows: pa.Table, reading: Reading, structure: Structure, path: str) -> None:
     """The next apply of the worker need not read the keys of this one's file, which was written of ``rows``."""
     if reading.keys:
-        fields = {field.name.lower(): field for field in look.structure.fields}
+        fields = {field.name.lower(): field for field in structure.fields}
         wanted = [fields[name.lower()] for name in reading.keys]
-        positions.keep_keys(rows, look.folder + data.name, wanted, lake.known)
+        positions.keep_keys(rows, path, wanted, lake.known)

@@ -21,7 +21,7 @@ from shared.lake.direct import files, paths, positions
 from shared.lake.direct.catalogs import RivalCommitted
 from shared.lake.direct.eligibility import Reason, state_refusal, statistics_refusal, structure_refusal
 from shared.lake.direct.lakes import DirectLake, DirectLakes, TableKey
-from shared.lake.direct.state import State, parse_state, state_question
+from shared.lake.direct.state import Option, State, lake_option, parse_state, state_question
 from shared.lake.direct.structure import Structure, parse_structure, structure_question
 from shared.lake.pruning import PLAIN, may_prune
 
@@ -78,7 +78,7 @@ def look_at(lakes: DirectLakes, lake: DirectLake, target: Target, change: Change
 
 def _structure(lakes: DirectLakes, lake: DirectLake, key: TableKey) -> Structure:
     question = structure_question(lake.catalog.dialect, lake.catalog.prefix, key[1], key[2])
-    said = _answer_of(lake, question)
+    said = answer_of(lake, question)
     structure = None if said is None else parse_structure(said)
     if structure is None:
         raise Declined(Reason.FIRST_COMMIT)
@@ -110,11 +110,11 @@ def _state(lake: DirectLake, structure: Structure, keys: Sequence[positions.Key]
     """None where the catalog no longer has the tables that the structure names."""
     asked = [key.field.id for key in keys]
     question = state_question(lake.catalog.dialect, lake.catalog.prefix, structure, asked)
-    said = _answer_of(lake, question)
+    said = answer_of(lake, question)
     return None if said is None else parse_state(said, lake.catalog.dialect, structure)
 
 
-def _answer_of(lake: DirectLake, question: Question) -> str | None:
+def answer_of(lake: DirectLake, question: Question) -> str | None:
     """What the catalog says; None where it does not have the tables that it is asked of."""
     try:
         return lake.catalog.ask(question)
@@ -139,7 +139,7 @@ def _looked(lake: DirectLake, structure: Structure, state: State) -> Look:
     """Raises ``Declined`` where the extension has to commit."""
     decline(state_refusal(state))
     decline(statistics_refusal(structure, state))
-    data_path = _data_path(lake.lake, state)
+    data_path = data_path_of(lake.lake, state.options)
     folder = paths.table_folder(data_path, structure.folder)
     decline(Reason.FOREIGN_FILES if folder is None else None)
     assert folder is not None  # noqa: S101 - declined
@@ -152,9 +152,9 @@ def _looked(lake: DirectLake, structure: Structure, state: State) -> Look:
     return Look(structure, state, data_path, folder, tuple(opened))
 
 
-def _data_path(lake: ResolvedLake, state: State) -> str:
+def data_path_of(lake: ResolvedLake, options: Sequence[Option]) -> str:
     """The lake's data path, if the catalog and the declaration of the lake agree about it."""
-    said = state.option("data_path") or ""
+    said = lake_option(options, "data_path") or ""
     known = lake.data_path is None or paths.root(lake.data_path) == paths.root(said)
     sure = lake.data_path is not None or not lake.untrusted or is_beside(said, lake)
     decline(None if said and known and sure and ("://" in said or said.startswith("/")) else Reason.DATA_PATH)

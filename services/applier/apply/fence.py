@@ -18,14 +18,14 @@ from shared.contracts.messages import ADOPTABLE, MOST, CommitPath, Destination, 
 from shared.contracts.ranges import NOT_SEEDED
 from shared.lake.catalog import CatalogReader, TableInfo
 from shared.lake.cursor import SCHEMA, cursor_name, kept, origin, require_intact, told
-from shared.lake.sql import path
+from shared.lake.direct.state import CURSOR_TYPES
+from shared.lake.sql import ident, path
 from shared.lake.stamp import read_stamp
 from shared.lake.table import require_table
+from shared.lake.types import duckdb_type
 
-COLUMNS = """
-    pipeline VARCHAR, destination VARCHAR, generation BIGINT, position BIGINT,
-    source_lake VARCHAR, source_table_id BIGINT, source_table_uuid VARCHAR, routing_value VARCHAR,
-    item VARCHAR, rows_applied BIGINT, updated_at TIMESTAMP WITH TIME ZONE"""
+DECLARED = {name: duckdb_type(kind) for name, kind in CURSOR_TYPES.items()}
+COLUMNS = ", ".join(f"{ident(name)} {declared}" for name, declared in DECLARED.items())
 
 
 WHERE = {"seed": "at {through}", "maintenance": "at {through}", "advance": "to {through}"}

@@ -79,7 +79,7 @@ def prepare_seed(
     ``ours`` says that a cursor vouches for the rows that are there. Raises ``table_not_empty`` and ``table_mismatch``
     rather than replace what Viaduck did not write, unless a reseed was asked for, and ``invalid_destination``.
     """
-    _require_names(destination)
+    require_names(destination)
     table = table_path(alias, destination)
     have = None if held is None else columns_of(con, table)
     if have is None:
@@ -104,7 +104,7 @@ def prepare_seed(
     return False
 
 
-def _require_names(destination: Destination) -> None:
+def require_names(destination: Destination) -> None:
     """Raises ``invalid_destination`` for names that DuckLake would replace as it creates the table (H16)."""
     for key, name in (("schema", destination.schema_name), ("table", destination.table)):
         if found := SUBSTITUTED_WORD.search(name):

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from services.applier.apply.maintenance import DEAD_SHARE, SMALL_BYTES
 from shared.contracts.upkeep import TableWear
-from shared.lake.direct.batch import Written
 from shared.lake.direct.state import DataFile
+from shared.lake.direct.written import Written
 
 
 def wear_of(files: Sequence[DataFile], written: Written) -> TableWear:

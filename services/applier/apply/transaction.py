@@ -67,7 +67,7 @@ class Applier:
         self._limits = limits
         self._clock = clock
         lakes = DirectLakes(pool.connections, limits.max_open_lakes, limits.memory_limit)
-        self._direct = DirectApplier(lakes, limits.deadline_s, clock)
+        self._direct = DirectApplier(lakes, limits, clock)
         self._destinations = DestinationLakes(pool)
         self.answers = CursorAnswers(self._destinations, None if limits.commit == "extension" else self._direct)
         self.attempts = Attempts(clock)
@@ -97,10 +97,12 @@ class Applier:
         return replace(applied, commit=by_extension, reason=direct)
 
     def _apply_directly(self, change: Change) -> Applied | Reason | None:
-        """Raises ``not_direct`` where the extension would have to commit, and was told not to."""
-        if change.is_seed or self._limits.commit == "extension":
+        """Raises ``not_direct`` where the extension would have to commit changes, and was told not to."""
+        if self._limits.commit == "extension":
             return None
         done = self._direct.apply(change)
+        if change.is_seed:
+            return done
         if isinstance(done, Reason) and done not in ALWAYS_BY_EXTENSION and self._limits.commit == "direct":
             raise DestinationError(
                 "not_direct",

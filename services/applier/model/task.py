@@ -91,6 +91,16 @@ class Task:
     """A folder for answers that are there before the task's end; None where the driver would not find them."""
 
 
+@dataclass
+class Tally:
+    """What one task read, and what it found in that."""
+
+    rows_read: int = 0
+    read_seconds: float = 0.0
+    routing_mutations: int = 0
+    conflicts_resolved: int = 0
+
+
 @dataclass(frozen=True)
 class WorkerReport:
     """What a worker process says of itself with each task, for the driver's metrics."""
@@ -98,10 +108,7 @@ class WorkerReport:
     pid: int
     open_lakes: int = 0
     evictions: int = 0
-    rows_read: int = 0
-    read_seconds: float = 0.0
-    routing_mutations: int = 0
-    conflicts_resolved: int = 0
+    tally: Tally = field(default_factory=Tally)
 
 
 @dataclass(frozen=True)

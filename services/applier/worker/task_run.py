@@ -22,11 +22,10 @@ from services.applier.apply.reading import Counts, Reading
 from services.applier.apply.row_counts import came_and_went, matched_rows
 from services.applier.model.grouping import groups_of
 from services.applier.model.immediate_answers import answer, failed
-from services.applier.model.task import Target, TargetResult, Task, TaskResult
+from services.applier.model.task import Tally, Target, TargetResult, Task, TaskResult, WorkerReport
 from services.applier.worker.answer_files import AnswerFiles
 from services.applier.worker.explanation import explain
 from services.applier.worker.in_flight import InFlight, Numbered, crowded_out, unanswered
-from services.applier.worker.tally import Tally
 from services.applier.worker.worker_state import Worker, worker
 from shared.contracts.errors import ViaduckError
 from shared.contracts.messages import ItemKind, Outcome
@@ -58,7 +57,7 @@ def run_task(task: Task) -> TaskResult:
     results = run.results()
     evictions = me.pool.evictions - me.reported_evictions
     me.reported_evictions = me.pool.evictions
-    report = run.tally.report(os.getpid(), len(me.pool), evictions)
+    report = WorkerReport(os.getpid(), len(me.pool), evictions, run.tally)
     return TaskResult(tuple(results), report, tuple(run.log))
 
 

@@ -96,7 +96,6 @@ def _source(config: Config) -> Iterator[Finding]:
 class _Looked:
     """A destination, and where its lake's files are if its own catalog alone says so."""
 
-    id: str
     finding: Finding
     claim: Claim | None = None
     told: str | None = None
@@ -131,16 +130,16 @@ def _destination(config: Config, destination: FileDestination) -> _Looked:
         with closing(CatalogReader(lake)) as catalog:
             head, told = catalog.head().snapshot, catalog.data_path()
     except LakeAbsent:
-        return _Looked(destination.id, Finding(name, True, "has no lake yet; its first seed creates one"))
+        return _Looked(Finding(name, True, "has no lake yet; its first seed creates one"))
     except LookupError:
         said = "has a catalog and no lake yet; its first seed creates one"
-        return _Looked(destination.id, Finding(name, True, said))
+        return _Looked(Finding(name, True, said))
     except ViaduckError as error:
-        return _Looked(destination.id, Finding(name, False, error.message, error.hint))
+        return _Looked(Finding(name, False, error.message, error.hint))
     where = destination.lake.model_copy(update={"data_path": lake.data_path or told})
     undeclared = lake.data_path is None and not is_beside(told, lake)
     return _Looked(
-        destination.id, Finding(name, True, f"its lake is at snapshot {head}"),
+        Finding(name, True, f"its lake is at snapshot {head}"),
         claim_of(destination.id, lake.identity, where), told if undeclared else None,
     )  # fmt: skip
 

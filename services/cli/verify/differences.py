@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import duckdb
 
@@ -24,10 +25,15 @@ Row = dict[str, str | None]
 class Difference:
     """A row that is ``missing``, ``extra`` or ``changed``; values as text, of a changed row those that differ."""
 
-    kind: str
     key: Row
     expected: Row | None = None
     found: Row | None = None
+
+    @property
+    def kind(self) -> Literal["missing", "extra", "changed"]:
+        if self.found is None:
+            return "missing"
+        return "extra" if self.expected is None else "changed"
 
 
 @dataclass(frozen=True)
@@ -64,8 +70,8 @@ class Multisets:
         replaced = self._count(EXTRA, MISSING) if changed else 0
         shown = (
             *self._changed_rows(changed),
-            *self._rows("missing", MISSING, EXTRA),
-            *self._rows("extra", EXTRA, MISSING),
+            *(self._one_sided(row, expected=row) for row in self._rows(MISSING, EXTRA)),
+            *(self._one_sided(row, found=row) for row in self._rows(EXTRA, MISSING)),
         )
         return Differences(missing - changed, extra - replaced, changed, shown[: 2 * SHOWN])
 
@@ -82,15 +88,14 @@ class Multisets:
         )
         return int(self.con.execute(f"SELECT count(*) FROM {table} t{where}").fetchall()[0][0])
 
-    def _rows(self, kind: str, table: str, other: str) -> list[Difference]:
+    def _rows(self, table: str, other: str) -> list[Row]:
         """Rows of one side whose key is not on the other."""
         where = f" WHERE NOT EXISTS (SELECT 1 FROM {other} o WHERE {self._same_key()})" if self.keys else ""
         rows = self.con.execute(f"SELECT {self._texts('t')} FROM {table} t{where} LIMIT {SHOWN}").fetchall()
-        return [self._one_sided(kind, self._named(row)) for row in rows]
+        return [self._named(row) for row in rows]
 
-    def _one_sided(self, kind: str, row: Row) -> Difference:
-        key = {name: row[name] for name in self._key_names()}
-        return Difference(kind, key, expected=row) if kind == "missing" else Difference(kind, key, found=row)
+    def _one_sided(self, row: Row, **side: Row) -> Difference:
+        return Difference({name: row[name] for name in self._key_names()}, **side)
 
     def _changed_rows(self, changed: int) -> list[Difference]:
         if not changed:
@@ -105,7 +110,7 @@ class Multisets:
     def _two_sided(self, expected: Row, found: Row) -> Difference:
         key = {name: expected[name] for name in self._key_names()}
         differing = [name for name in expected if expected[name] != found[name]] or list(expected)
-        return Difference("changed", key, {n: expected[n] for n in differing}, {n: found[n] for n in differing})
+        return Difference(key, {n: expected[n] for n in differing}, {n: found[n] for n in differing})
 
     def _texts(self, table: str) -> str:
         return ", ".join(f"left(CAST({table}.{ident(c.name)} AS VARCHAR), {MAX_TEXT})" for c in self.columns)

@@ -145,7 +145,7 @@ def _as_dict(pipeline: str, verdict: Verdict, parked: Problem | None) -> dict[st
         "missing": differences.missing,
         "extra": differences.extra,
         "changed": differences.changed,
-        "differences": [asdict(difference) for difference in differences.shown],
+        "differences": [{"kind": difference.kind, **asdict(difference)} for difference in differences.shown],
         "snapshots": _past_as_dict(verdict.past),
         "note": verdict.note or None,
         "error": _error(verdict.problem or parked),

@@ -8,11 +8,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
-from services.control.api.models import DestinationId, PipelineName, require_known
+from services.control.api.models import DestinationId, PipelineName, StampedSnapshot, require_known
 from services.control.operations.destination_past import AsOf, Past
 from services.control.web.context import CurrentPast, PipelineView
 from services.control.web.problems import Problem, declared
 from shared.contracts.messages import MOST
+from shared.contracts.projection import project
 
 router = APIRouter(prefix="/v1/pipelines/{pipeline}/destinations", tags=["destinations"])
 
@@ -31,19 +32,11 @@ class ColumnThen(BaseModel):
     """As DuckDB declares it."""
 
 
-class SnapshotAsOf(BaseModel):
+class SnapshotAsOf(StampedSnapshot):
     """A snapshot of a destination's lake, and the range of the source whose apply made it."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLE]})
 
-    snapshot: int
-    at: datetime
-    """When it was committed, by the destination's catalog."""
-    kind: str
-    generation: int
-    after: int
-    through: int
-    """Its position: it shows the source as of this snapshot."""
     source_at: datetime | None
     """When the source committed that snapshot; null where the source no longer retains it, or does not answer."""
     exact_through: int
@@ -75,17 +68,5 @@ def show_as_of(
 
 def _shown(found: AsOf) -> SnapshotAsOf:
     past: Past = found.past
-    stamp = past.applied.stamp
-    return SnapshotAsOf(
-        snapshot=past.applied.snapshot,
-        at=past.applied.at,
-        kind=stamp.kind,
-        generation=stamp.generation,
-        after=stamp.after,
-        through=stamp.through,
-        source_at=found.source_at,
-        exact_through=past.exact_through,
-        columns=[ColumnThen(name=each.name, type=each.type) for each in found.columns],
-        select=found.select,
-        note=found.note,
-    )
+    columns = [project(ColumnThen, each) for each in found.columns]
+    return project(SnapshotAsOf, past, past.stamp, found, columns=columns)

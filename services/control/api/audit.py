@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request
 
-from services.control.api.models import After, Change, Limit, Page, change
+from services.control.api.models import Page
+from services.control.store.audit_log import Change
 from services.control.web.context import sources_of
-from services.control.web.paging import DEFAULT_LIMIT, read_number, write_number
+from services.control.web.paging import AskedPage, cut, read_number, write_number
 from services.control.web.problems import Problem, declared
 
 router = APIRouter(prefix="/v1/audit", tags=["audit"])
 
 
 @router.get("", responses=declared("not_found"))
-def list_incidents(request: Request, limit: Limit = DEFAULT_LIMIT, after: After = None) -> Page[Change]:
+def list_incidents(request: Request, asked: AskedPage) -> Page[Change]:
     """Tokens that were made and revoked, who logged in, what was refused and what was only validated, newest first."""
     trail = sources_of(request).audit_log
     if trail is None:
         raise Problem("not_found", "this control keeps no audit trail")
-    found = trail.entries(limit + 1, read_number(after))
-    following = write_number(found[limit - 1].id) if len(found) > limit else None
-    return Page(items=[change(entry) for entry in found[:limit]], next=following)
+    found = trail.entries(asked.limit + 1, read_number(asked.after))
+    shown, following = cut(found, asked.limit, lambda entry: write_number(entry.id))
+    return Page(items=list(shown), next=following)

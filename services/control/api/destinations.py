@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
 
 from services.control.api.models import (
-    After,
     Commit,
     DestinationId,
     Detail,
     EntryShown,
-    Limit,
     Page,
     PipelineName,
     detail,
@@ -26,8 +24,9 @@ from services.control.view.destination_status import State, Status, StatusSummar
 from services.control.view.observed_state import APPLYING
 from services.control.web.conditions import etag, sends
 from services.control.web.context import CurrentDestinations, CurrentPipeline, PipelineView
-from services.control.web.paging import DEFAULT_LIMIT, page, read_number, write_number
+from services.control.web.paging import After, AskedPage, cut, page, read_number, write_number
 from services.control.web.problems import declared
+from shared.contracts.projection import project
 from shared.lake.catalog_stamps import Stamped
 from shared.lake.stamp import read_stamp
 
@@ -40,7 +39,6 @@ LONGEST_HISTORY = 200
 LONGEST_MESSAGE = 1_000
 """Characters of a commit's message, which the lake's owner may have written."""
 
-STAMPED = ("kind", "generation", "after", "through", "item", "deleted", "inserted")
 UNKNOWN = float("inf")
 """Where a lag is not known yet, it is the worst."""
 
@@ -49,8 +47,7 @@ UNKNOWN = float("inf")
 async def list_destinations(
     pipeline: PipelineName,  # noqa: ARG001 - the view is of it
     view: PipelineView,
-    limit: Limit = DEFAULT_LIMIT,
-    after: After = None,
+    asked: AskedPage,
     state: Annotated[list[State] | None, Query(description="Only destinations in one of these states")] = None,
     prefix: Annotated[str | None, Query(max_length=200, description="Only ids that begin with this")] = None,
     search: Annotated[
@@ -64,7 +61,7 @@ async def list_destinations(
     """The destinations of a pipeline, each with its status."""
     names = _named(view, prefix, search)
     if sort == "id" and state is None and min_lag is None:
-        shown, following = page(names, limit, after)
+        shown, following = page(names, asked.limit, asked.after)
         return Page(items=[status(view, name) for name in shown], next=following)
     standings = view.standings
     wanted = {
@@ -73,9 +70,10 @@ async def list_destinations(
         if (state is None or each.state in state) and (min_lag is None or (each.lag_seconds or 0.0) >= min_lag)
     }
     if sort == "id":
-        shown, following = page(wanted, limit, after)
+        shown, following = page(wanted, asked.limit, asked.after)
     else:
-        keys, following = page([(_rank(each, sort), name) for name, each in wanted.items()], limit, after)
+        ranked = [(_rank(each, sort), name) for name, each in wanted.items()]
+        keys, following = page(ranked, asked.limit, asked.after)
         shown = [name for _, name in keys]
     return Page(items=[status(view, name) for name in shown], next=following)
 
@@ -129,9 +127,9 @@ def list_history(
     after: After = None,
 ) -> Page[Commit]:
     """What was applied, the newest first: read from the commits of the destination's own lake."""
-    found = service.history(destination, limit + 1, read_number(after))
-    following = write_number(found[limit - 1].snapshot) if len(found) > limit else None
-    commits = _commits(found[:limit], view, destination)
+    history = service.history(destination, limit + 1, read_number(after))
+    found, following = cut(history, limit, lambda stamped: write_number(stamped.snapshot))
+    commits = _commits(found, view, destination)
     times = (
         {}
         if pipeline_handle.source_watch is None
@@ -162,7 +160,7 @@ def _rank(each: StatusSummary, sort: str) -> float:
     return -rank if sort.startswith("-") else rank
 
 
-def _commits(found: list[Stamped], view: View, destination: str) -> list[Commit]:
+def _commits(found: Sequence[Stamped], view: View, destination: str) -> list[Commit]:
     ours = (_commit(each, view.pipeline, destination) for each in found)
     seen = view.seen.get(destination)
     took = {} if seen is None else {(seen.generation, position): seconds for position, seconds in seen.took}
@@ -187,4 +185,4 @@ def _commit(stamped: Stamped, pipeline: str, destination: str) -> Commit | None:
     if said is None or not said.speaks_of(pipeline, destination):
         return None
     message = (stamped.message or "")[:LONGEST_MESSAGE]
-    return Commit(snapshot=stamped.snapshot, at=stamped.time, message=message, **said.model_dump(include={*STAMPED}))
+    return project(Commit, said, snapshot=stamped.snapshot, at=stamped.time, message=message)

@@ -6,11 +6,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from services.control.api.models import After, DestinationId, Limit, Page, PipelineName, require_known
+from services.control.api.models import DestinationId, Page, PipelineName, require_known
 from services.control.view.destination_status import View
 from services.control.view.lake_health import SORTED_BY, Health, rank, shown
 from services.control.web.context import PipelineView
-from services.control.web.paging import DEFAULT_LIMIT, ranked_page
+from services.control.web.paging import AskedPage, PageRequest, ranked_page
 from services.control.web.problems import Problem, declared
 
 router = APIRouter(prefix="/v1/pipelines/{pipeline}", tags=["destinations"])
@@ -50,12 +50,11 @@ async def show_lake_health(
 async def list_lake_health(
     pipeline: PipelineName,  # noqa: ARG001 - the view is of it
     view: PipelineView,
+    asked: AskedPage,
     sort: Sort = ID,
-    limit: Limit = DEFAULT_LIMIT,
-    after: After = None,
 ) -> HealthPage:
     """The health of a pipeline's lakes. Lakes that were not looked at yet come last."""
-    names, following = _ordered(view, _keys(sort), limit, after)
+    names, following = _ordered(view, _keys(sort), asked)
     return HealthPage(
         items=[shown(view.pipeline, name, view.health_of(name)) for name in names],
         next=following,
@@ -63,9 +62,9 @@ async def list_lake_health(
     )
 
 
-def _ordered(view: View, keys: list[str], limit: int, after: str | None) -> tuple[list[str], str | None]:
+def _ordered(view: View, keys: list[str], asked: PageRequest) -> tuple[list[str], str | None]:
     ranked = [(tuple(rank(view.health_of(name), key) for key in keys), name) for name in view.destinations]
-    return ranked_page(ranked, len(keys), limit, after)
+    return ranked_page(ranked, len(keys), asked.limit, asked.after)
 
 
 def _keys(sort: str) -> list[str]:

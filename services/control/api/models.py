@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from fastapi import Path, Query
+from fastapi import Path
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -21,12 +21,12 @@ from services.control.model.declared import OF_A_LAKE, as_put
 from services.control.operations.destination_entry import EXAMPLE as ENTRY
 from services.control.operations.destination_entry import Entry, EntryLayout
 from services.control.operations.long_operations import Operation
-from services.control.store.audit_log import Entry as TrailEntry
+from services.control.store.audit_log import RegistryRebuilt
 from services.control.view.destination_status import EXAMPLE, PipelineStatus, Status, View, status
 from services.control.web import problems
-from services.control.web.paging import MAX_LIMIT
 from services.control.web.problems import FieldProblem
 from shared.contracts.messages import LakeRef, Problem, SeedMode
+from shared.contracts.projection import project
 from shared.contracts.upkeep import UpkeepOrder, UpkeepOverride, UpkeepResult, UpkeepStep
 
 T = TypeVar("T")
@@ -34,10 +34,6 @@ T = TypeVar("T")
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._:@+-]{0,199}$"
 PipelineName = Annotated[str, Path(pattern=NAME, description="The pipeline's name", examples=["events"])]
 DestinationId = Annotated[str, Path(pattern=NAME, description="The destination's id", examples=["quacksworth-lake"])]
-Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="How many at most")]
-After = Annotated[
-    str | None, Query(max_length=1_000, description="`next` of the previous page, unchanged", examples=[None])
-]
 
 
 class Page(BaseModel, Generic[T]):
@@ -51,18 +47,6 @@ class PipelineListed(PipelineStatus):
     """A pipeline, and who may change it: ``file`` where a file declares it, ``api`` where it came over REST."""
 
     managed_by: Literal["file", "api"]
-
-
-class RegistryRebuilt(BaseModel):
-    """The registry was lost, and put together again from the topics. The audit trail holds this, too."""
-
-    at: datetime
-    destinations: int
-    """How many are back."""
-    unreadable: list[str]
-    """Those of which the topic's last word could not be read: put them again, or look at them at least."""
-    not_recovered: str
-    """What no topic holds, of any of them."""
 
 
 class PipelineDetail(PipelineListed):
@@ -92,7 +76,17 @@ DETAIL: dict[str, Any] = {
 """A destination, for OpenAPI, where FastAPI leaves out whatever is null."""
 
 
-class Detail(Status):
+class LakeAsPut(BaseModel):
+    """Where an entry says that its lake is."""
+
+    catalog: str | None = None
+    catalog_env: str | None = None
+    postgres_uri_env: str | None = None
+    metadata_schema: str | None = None
+    data_path: str | None = None
+
+
+class Detail(LakeAsPut, Status):
     """A destination's status, and what is registered of it. ``version`` is the ETag."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [DETAIL]})
@@ -102,13 +96,8 @@ class Detail(Status):
     """Who changed it last."""
     updated_at: datetime
     name: str
-    catalog: str | None = None
-    """This and what follows up to `properties`: as it was put, so that what GET answers can be changed and put."""
-    catalog_env: str | None = None
-    postgres_uri_env: str | None = None
-    metadata_schema: str | None = None
-    data_path: str | None = None
     properties: dict[str, str | bool | int | float] = Field(default_factory=dict)
+    """This and the keys of ``LakeAsPut``: as they were put, so that what GET answers can be changed and put."""
     lake: LakeRef
     """Where its lake is, with what the pipeline's defaults add."""
     schema_name: str = Field(serialization_alias="schema")
@@ -121,24 +110,22 @@ class Detail(Status):
     rewound_to: int | None
 
 
-class EntryShown(BaseModel):
+class EntryShown(LakeAsPut):
     """The keys of a `destinations` entry as they were put. Those that were not are left out."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [ENTRY]})
 
     routing_value: str | bool | int | float
     name: str = ""
-    catalog: str | None = None
-    catalog_env: str | None = None
-    postgres_uri_env: str | None = None
-    metadata_schema: str | None = None
-    data_path: str | None = None
     schema_name: str = Field(default="main", alias="schema")
     table: str | None = None
     properties: dict[str, str | bool | int | float] = {}
     seed_mode: str | None = None
     layout: EntryLayout = EntryLayout()
     upkeep: UpkeepOverride | None = None
+
+
+AS_DECLARED = ("name", "lake", "schema_name", "table", "seed_mode", "upkeep")
 
 
 def detail(view: View, destination: str) -> Detail:
@@ -150,17 +137,12 @@ def detail(view: View, destination: str) -> Detail:
     return Detail(
         **status(view, destination).model_dump(),
         **as_it_was_put,
+        **{name: getattr(declared, name) for name in AS_DECLARED},
         properties=put.get("properties", {}),
         version=held.version,
         author=held.revision.author,
         updated_at=held.revision.at,
-        name=declared.name,
-        lake=declared.lake,
-        schema_name=declared.schema_name,
-        table=declared.table,
-        seed_mode=declared.seed_mode,
         layout=EntryLayout.model_validate(put.get("layout", {})),
-        upkeep=declared.upkeep,
         rewound_to=held.seed_at,
     )
 
@@ -243,49 +225,26 @@ class OperationStatus(BaseModel):
 
 
 def operation_status(pipeline: str, operation: Operation) -> OperationStatus:
-    return OperationStatus(
-        id=operation.id,
-        pipeline=pipeline,
-        destination=operation.destination,
-        kind=operation.kind,
-        state=operation.state,
-        generation=operation.generation,
-        to=operation.seed_at,
-        author=operation.author,
-        created_at=operation.created_at,
-        finished_at=operation.finished_at,
-        error=operation.error,
-        upkeep=operation.result,
-    )
+    return project(OperationStatus, operation, pipeline=pipeline, to=operation.seed_at, upkeep=operation.result)
 
 
-class Change(BaseModel):
-    """An entry of the audit trail. ``changes``: what it was and what it is, by name."""
-
-    id: int
-    destination: str
-    deed: str
-    version: int
-    generation: int
-    at: datetime
-    author: str | None
-    changes: dict[str, Any]
-
-
-def change(entry: TrailEntry) -> Change:
-    return Change(**vars(entry))
-
-
-class Commit(BaseModel):
-    """A snapshot of a destination, with what Viaduck wrote on it: an apply of `(after, through]`, or a seed."""
+class StampedSnapshot(BaseModel):
+    """A snapshot of a destination's lake, and the range of the source whose apply made it."""
 
     snapshot: int
     at: datetime
-    message: str
+    """When it was committed, by the destination's catalog."""
     kind: str
     generation: int
     after: int
     through: int
+    """Its position: it shows the source as of this snapshot."""
+
+
+class Commit(StampedSnapshot):
+    """A snapshot of a destination, with what Viaduck wrote on it: an apply of `(after, through]`, or a seed."""
+
+    message: str
     item: str
     deleted: int
     inserted: int

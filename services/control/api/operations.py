@@ -6,9 +6,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
-from services.control.api.models import After, Limit, OperationStatus, Page, PipelineName, operation_status
+from services.control.api.models import OperationStatus, Page, PipelineName, operation_status
 from services.control.web.context import CurrentDestinations, PipelineView
-from services.control.web.paging import DEFAULT_LIMIT, read_id, write_id
+from services.control.web.paging import AskedPage, cut, read_id, write_id
 from services.control.web.problems import Problem, declared
 
 router = APIRouter(prefix="/v1/pipelines/{pipeline}/operations", tags=["operations"])
@@ -19,15 +19,14 @@ def list_operations(
     pipeline: PipelineName,
     service: CurrentDestinations,
     view: PipelineView,
-    limit: Limit = DEFAULT_LIMIT,
-    after: After = None,
+    asked: AskedPage,
     destination: Annotated[str | None, Query(max_length=200, description="Only of this destination")] = None,
 ) -> Page[OperationStatus]:
     """The newest operations, the newest first."""
-    found = service.operations.newest(limit + 1, destination, read_id(after, service.operations.find))
-    following = write_id(found[limit - 1].id) if len(found) > limit else None
-    shown = [operation_status(pipeline, service.now_of(each, view)) for each in found[:limit]]
-    return Page(items=shown, next=following)
+    before = read_id(asked.after, service.operations.find)
+    newest = service.operations.newest(asked.limit + 1, destination, before)
+    found, following = cut(newest, asked.limit, lambda operation: write_id(operation.id))
+    return Page(items=[operation_status(pipeline, service.now_of(each, view)) for each in found], next=following)
 
 
 @router.get("/{operation}", responses=declared("not_found"))

@@ -8,22 +8,18 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Query, Request, Response
 
 from services.control.api.models import (
-    After,
-    Change,
-    Limit,
     Page,
     PipelineDetail,
     PipelineListed,
     PipelineName,
-    RegistryRebuilt,
-    change,
 )
 from services.control.api.read_only_fields import document_of
 from services.control.operations.pipeline_entry import EXAMPLE
 from services.control.operations.pipeline_service import PipelineService
+from services.control.store.audit_log import Change
 from services.control.store.pipeline_store import Document
 from services.control.view.destination_status import PipelineStatus, View, pipeline_status
-from services.control.web.conditions import IfMatch, IfNoneMatch, etag, matching, put_answers, sends
+from services.control.web.conditions import GivenConditions, IfMatch, etag, matching, put_answers, sends
 from services.control.web.context import (
     CurrentCaller,
     CurrentDestinations,
@@ -34,8 +30,9 @@ from services.control.web.context import (
     views_of,
 )
 from services.control.web.json_bodies import StrictRoute
-from services.control.web.paging import DEFAULT_LIMIT, page, read_number, write_number
+from services.control.web.paging import AskedPage, cut, page, read_number, write_number
 from services.control.web.problems import Problem, declared
+from shared.contracts.projection import project
 
 router = APIRouter(prefix="/v1/pipelines", tags=["pipelines"], route_class=StrictRoute)
 
@@ -54,12 +51,12 @@ CHANGING = ("declared_by_file", "precondition_failed", "too_large")
 
 @router.get("")
 def list_pipelines(
-    views: CurrentViews, request: Request, caller: CurrentCaller, limit: Limit = DEFAULT_LIMIT, after: After = None
+    views: CurrentViews, request: Request, caller: CurrentCaller, asked: AskedPage
 ) -> Page[PipelineListed]:
     """All pipelines of this control that the token is for."""
     service = sources_of(request).pipeline_service
     over_rest = frozenset() if service is None else frozenset(filter(caller.sees, service.names))
-    names, following = page([*views, *(over_rest - views.keys())], limit, after)
+    names, following = page([*views, *(over_rest - views.keys())], asked.limit, asked.after)
     return Page(items=[_listed(name, views, service) for name in names], next=following)
 
 
@@ -91,18 +88,17 @@ def put_pipeline(
     caller: CurrentCaller,
     request: Request,
     response: Response,
+    given: GivenConditions,
     check: Annotated[bool, Query(description="Check its source first")] = True,
-    if_match: IfMatch = None,
-    if_none_match: IfNoneMatch = None,
 ) -> PipelineDetail:
     """Create or change a pipeline. The same again changes nothing; what GET answers may be sent back."""
-    same, new = matching(if_match), if_none_match is not None
+    same = matching(given.if_match)
     kept = service.find(pipeline)
     present = None if kept is None else _detail(pipeline, request, kept)
     content = document_of(pipeline, document, present)
     if same is None and content is not document and isinstance(seen := document.get("version"), int):
         same = seen.__eq__
-    done = service.put(pipeline, content, caller.name, same, check=check, new=new)
+    done = service.put(pipeline, content, caller.name, same, check=check, new=given.new)
     if done.created:
         response.status_code = 201
         response.headers["Location"] = f"/v1/pipelines/{pipeline}"
@@ -122,14 +118,13 @@ def delete_pipeline(
 def list_changes(
     pipeline: PipelineName,  # noqa: ARG001 - the service is of it
     service: CurrentDestinations,
-    limit: Limit = DEFAULT_LIMIT,
-    after: After = None,
+    asked: AskedPage,
     destination: OfDestination = None,
 ) -> Page[Change]:
     """Who did what to which destination, or to the pipeline itself, the newest first."""
-    found = service.audit_log.entries(limit + 1, read_number(after), destination)
-    following = write_number(found[limit - 1].id) if len(found) > limit else None
-    return Page(items=[change(entry) for entry in found[:limit]], next=following)
+    found = service.audit_log.entries(asked.limit + 1, read_number(asked.after), destination)
+    shown, following = cut(found, asked.limit, lambda entry: write_number(entry.id))
+    return Page(items=list(shown), next=following)
 
 
 def _shown(pipeline: str, request: Request, response: Response) -> PipelineDetail:
@@ -144,25 +139,16 @@ def _shown(pipeline: str, request: Request, response: Response) -> PipelineDetai
 
 def _detail(pipeline: str, request: Request, document: Document | None) -> PipelineDetail:
     service, views = sources_of(request).pipeline_service, views_of(request)
-    plain = {**_listed(pipeline, views, service).model_dump(), "rebuilt": _rebuilt(views.get(pipeline))}
+    listed, rebuilt = _listed(pipeline, views, service), views[pipeline].rebuilt if pipeline in views else None
     if document is None:
-        return PipelineDetail(**plain)
-    return PipelineDetail(
-        **plain,
-        version=document.version,
-        author=document.author,
-        updated_at=document.at,
-        document=dict(document.content or {}),
-    )
-
-
-def _rebuilt(view: View | None) -> RegistryRebuilt | None:
-    return None if view is None or view.rebuilt is None else RegistryRebuilt(**vars(view.rebuilt))
+        return project(PipelineDetail, listed, rebuilt=rebuilt)
+    content = dict(document.content or {})
+    return project(PipelineDetail, listed, document, rebuilt=rebuilt, updated_at=document.at, document=content)
 
 
 def _listed(pipeline: str, views: Mapping[str, View], service: PipelineService | None) -> PipelineListed:
     over_rest = service is not None and service.find(pipeline) is not None
-    return PipelineListed(**vars(_status(pipeline, views, service)), managed_by="api" if over_rest else "file")
+    return project(PipelineListed, _status(pipeline, views, service), managed_by="api" if over_rest else "file")
 
 
 def _status(pipeline: str, views: Mapping[str, View], service: PipelineService | None) -> PipelineStatus:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, ConfigDict
 
-from services.control.api.models import After, Detail, Limit, Page, PipelineName
+from services.control.api.models import Detail, Page, PipelineName
 from services.control.api.writes import shown_done
 from services.control.model.policy import Reason
 from services.control.store.proposals import Proposal, State
@@ -16,9 +16,10 @@ from services.control.web.conditions import sends
 from services.control.web.context import CurrentCaller, CurrentDiscovery, CurrentPipeline
 from services.control.web.idempotency import IDEMPOTENT
 from services.control.web.json_bodies import StrictRoute
-from services.control.web.paging import DEFAULT_LIMIT, page
+from services.control.web.paging import AskedPage, page
 from services.control.web.problems import Problem, declared
 from shared.contracts.errors import DestinationError
+from shared.contracts.projection import project
 
 router = APIRouter(prefix="/v1/pipelines/{pipeline}/proposals", tags=["proposals"], route_class=StrictRoute)
 
@@ -69,13 +70,13 @@ class ProposalShown(BaseModel):
 def list_proposals(
     pipeline: PipelineName,
     discovery: CurrentDiscovery,
-    limit: Limit = DEFAULT_LIMIT,
-    after: After = None,
+    asked: AskedPage,
     state: Annotated[Literal["open", "dismissed"], Query(description="Only those in this state")] = "open",
 ) -> Page[ProposalShown]:
     """Routing values without a destination, those with most rows first."""
     found = {each.id: each for each in discovery.waiting() if each.state == state}
-    keys, following = page([(-float(each.sighting.rows), each.id) for each in found.values()], limit, after)
+    ranked = [(-float(each.sighting.rows), each.id) for each in found.values()]
+    keys, following = page(ranked, asked.limit, asked.after)
     return Page(
         items=[_shown(pipeline, found[name], discovery.suggestion(found[name])) for _, name in keys], next=following
     )
@@ -117,19 +118,8 @@ def dismiss_proposal(
 
 
 def _shown(pipeline: str, proposal: Proposal, suggestion: str | None) -> ProposalShown:
-    sighting, decision = proposal.sighting, proposal.decision
-    return ProposalShown(
-        id=proposal.id,
-        pipeline=pipeline,
-        routing_value=sighting.value,
-        whole=sighting.whole,
-        rows=sighting.rows,
-        first_seen=sighting.first_seen,
-        state=proposal.state,
-        reason=decision.reason,
-        message=decision.message,
-        destination=suggestion,
-        author=proposal.author,
-        created_at=proposal.created_at,
-        updated_at=proposal.updated_at,
-    )
+    sighting = proposal.sighting
+    return project(
+        ProposalShown, proposal, sighting, proposal.decision,
+        pipeline=pipeline, routing_value=sighting.value, destination=suggestion,
+    )  # fmt: skip

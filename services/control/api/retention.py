@@ -9,14 +9,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from services.control.api.models import After, Limit, Page, PipelineName
+from services.control.api.models import Page, PipelineName
 from services.control.view.destination_status import State
 from services.control.view.lake_retention import LakeRetention, by_lake
 from services.control.web.caller import Caller
 from services.control.web.context import CurrentCaller, CurrentDestinations, PipelineHandle, whole_sources_of
 from services.control.web.idempotency import IDEMPOTENT
 from services.control.web.json_bodies import StrictRoute
-from services.control.web.paging import DEFAULT_LIMIT, page
+from services.control.web.paging import AskedPage, page
 from services.control.web.problems import declared
 from shared.contracts.messages import MOST, now
 
@@ -96,8 +96,7 @@ class Expiry(BaseModel):
 def show_retention(
     request: Request,
     caller: CurrentCaller,
-    limit: Limit = DEFAULT_LIMIT,
-    after: After = None,
+    asked: AskedPage,
     ignore: Annotated[
         list[Annotated[str, Field(max_length=401)]] | None,
         Query(max_length=100, description="As if there were no such destination: its id, or PIPELINE/ID"),
@@ -111,7 +110,7 @@ def show_retention(
     views = {name: handle.view() for name, handle in handles.items()}
     lakes = by_lake(views, _elsewhere(request, handles), frozenset(ignore or ()))
     found = {visible[0]: each for each in lakes if (visible := list(filter(caller.sees, each.pipelines)))}
-    names, following = page(found, limit, after)
+    names, following = page(found, asked.limit, asked.after)
     return Page(items=[_shown(found[name], handles, caller) for name in names], next=following)
 
 

@@ -8,12 +8,12 @@ from typing import Annotated, Any, Self
 from fastapi import APIRouter, Path, Response
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from services.control.api.models import After, Limit, Page
+from services.control.api.models import Page
 from services.control.store.tokens import Scope, Token, fit
 from services.control.web.context import CurrentCaller, CurrentTokens
 from services.control.web.idempotency import IDEMPOTENT
 from services.control.web.json_bodies import StrictRoute
-from services.control.web.paging import DEFAULT_LIMIT, read_id, write_id
+from services.control.web.paging import AskedPage, cut, read_id, write_id
 from services.control.web.problems import Problem, declared
 from shared.contracts.messages import Name
 
@@ -59,11 +59,11 @@ class TokenMade(TokenShown):
 
 
 @router.get("")
-def list_tokens(tokens: CurrentTokens, limit: Limit = DEFAULT_LIMIT, after: After = None) -> Page[TokenShown]:
+def list_tokens(tokens: CurrentTokens, asked: AskedPage) -> Page[TokenShown]:
     """The tokens that there are and were, the oldest first; who made them, and who revoked them."""
-    found = tokens.all(limit + 1, read_id(after, tokens.find))
-    following = write_id(found[limit - 1].id) if len(found) > limit else None
-    return Page(items=[TokenShown(**_shown(each)) for each in found[:limit]], next=following)
+    found = tokens.all(asked.limit + 1, read_id(asked.after, tokens.find))
+    shown, following = cut(found, asked.limit, lambda token: write_id(token.id))
+    return Page(items=[TokenShown(**_shown(each)) for each in shown], next=following)
 
 
 @router.post("", status_code=201, dependencies=IDEMPOTENT, responses=declared("in_progress", "too_large"))

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool
 
-from services.control.api.models import Limit, Page, PipelineName
+from services.control.api.models import Page, PipelineName
 from services.control.operations.replay_pacing import HIGHEST_RATE, USUAL_RATE
 from services.control.operations.work_items import MAX_SENT, Call, Found, Sent, State, Which
 from services.control.web.context import CurrentCaller, CurrentWork
 from services.control.web.idempotency import IDEMPOTENT
 from services.control.web.json_bodies import StrictRoute
-from services.control.web.paging import DEFAULT_LIMIT, Offset, read_spans, write_spans
+from services.control.web.paging import DEFAULT_LIMIT, Limit, Offset, read_spans, write_spans
 from services.control.web.problems import declared
 from shared.config.secrets import LONGEST, told
-from shared.contracts.messages import DeadLetter, ItemKind, WorkItem
+from shared.contracts.messages import DeadLetter, ItemKind
+from shared.contracts.projection import project
 from shared.kafka.record import Record
 
 router = APIRouter(prefix="/v1/pipelines/{pipeline}", tags=["work"], route_class=StrictRoute)
@@ -50,6 +52,14 @@ Rest = Annotated[
 Rate = Annotated[int, Field(strict=True, ge=1, le=HIGHEST_RATE, description="Messages a second")]
 Moment = Annotated[AwareDatetime, BeforeValidator(_text)]
 Snapshot = Annotated[int, Field(strict=True, ge=-1, le=2**62)]
+
+
+def _portion(limit: Most = MAX_SENT, after: Rest = None) -> Call:
+    return Call(most=limit, rest=read_spans(after))
+
+
+Portion = Annotated[Call, Depends(_portion)]
+"""How much one call sends at most, and from where on."""
 
 
 class ItemShown(BaseModel):
@@ -150,8 +160,7 @@ def replay_work(
     which: Replay,
     work: CurrentWork,
     caller: CurrentCaller,
-    limit: Most = MAX_SENT,
-    after: Rest = None,
+    portion: Portion,
 ) -> SentAgain:
     """Send work items again. Harmless: each destination's fence refuses what it has already.
 
@@ -159,7 +168,7 @@ def replay_work(
     within five seconds at its `rate`, and while one does no other may.
     """
     wanted = Which(**which.model_dump(exclude={"dry_run", "rate"}))
-    return _sent(work.replay(wanted, caller.name, Call(which.dry_run, limit, read_spans(after), which.rate)))
+    return _sent(work.replay(wanted, caller.name, replace(portion, dry_run=which.dry_run, rate=which.rate)))
 
 
 @router.get("/dead-letters", responses=declared("not_found"))
@@ -178,21 +187,18 @@ def redrive_dead_letters(
     which: Redrive,
     work: CurrentWork,
     caller: CurrentCaller,
-    limit: Most = MAX_SENT,
-    after: Rest = None,
+    portion: Portion,
 ) -> SentAgain:
     """Send dead letters to where they came from; a letter that still cannot be read comes back.
 
     A letter that has come back before is left out unless it is named, because its first copy is there, too.
     """
-    call = Call(which.dry_run, limit, read_spans(after), which.rate)
+    call = replace(portion, dry_run=which.dry_run, rate=which.rate)
     return _sent(work.redrive(which.partition, which.offset, caller.name, call))
 
 
 def _shown(found: Found) -> ItemShown:
-    item: WorkItem = found.item
-    fields: dict[str, Any] = {name: getattr(item, name) for name in ItemShown.model_fields if hasattr(item, name)}
-    return ItemShown(**fields, partition=found.record.partition, offset=found.record.offset, state=found.state)
+    return project(ItemShown, found.item, found.record, found)
 
 
 def _sent(sent: Sent) -> SentAgain:
@@ -204,13 +210,7 @@ def _sent(sent: Sent) -> SentAgain:
 
 def _letter(record: Record, letter: DeadLetter) -> Letter:
     payload = base64.b64decode(letter.payload)[: 4 * LONGEST].decode(errors="backslashreplace")
-    return Letter(
-        partition=record.partition,
-        offset=record.offset,
-        topic=letter.topic,
-        key=letter.key,
-        reason=told(letter.reason),
-        by=letter.by,
-        at=letter.at,
-        payload=told(payload, SHOWN_PAYLOAD),
-    )
+    return project(
+        Letter, letter, partition=record.partition, offset=record.offset,
+        reason=told(letter.reason), payload=told(payload, SHOWN_PAYLOAD),
+    )  # fmt: skip

@@ -32,7 +32,7 @@ from services.control.model.lifecycle import Refused, Registered
 from services.control.model.problems import InvalidEntry
 from services.control.operations.destination_entry import Entry
 from services.control.operations.destination_service import DestinationService, Done, Same, anything
-from services.control.web.conditions import IfMatch, IfNoneMatch, etag, matching, put_answers, sends
+from services.control.web.conditions import GivenConditions, IfMatch, etag, matching, put_answers, sends
 from services.control.web.context import (
     CurrentCaller,
     CurrentDestinations,
@@ -46,6 +46,7 @@ from services.control.web.idempotency import IDEMPOTENT
 from services.control.web.json_bodies import StrictRoute, members, strictly
 from services.control.web.middleware import MAX_BODY
 from services.control.web.problems import FieldProblem, Problem, declared, problem_of, said
+from shared.contracts.projection import project
 
 PREFIX = "/v1/pipelines/{pipeline}/destinations"
 router = APIRouter(prefix="/v1/pipelines/{pipeline}", tags=["destinations"], route_class=StrictRoute)
@@ -76,16 +77,15 @@ def put_destination(
     caller: CurrentCaller,
     handle: CurrentPipeline,
     response: Response,
+    given: GivenConditions,
     check: Annotated[bool, Query(description="Check its lake first")] = True,
-    if_match: IfMatch = None,
-    if_none_match: IfNoneMatch = None,
 ) -> Detail:
     """Create or change a destination. The same again changes nothing; what GET answers may be sent back."""
     if entry.shown:
         view = handle.view()
         present = detail(view, destination) if destination in view.destinations else None
-        require_unchanged(entry.shown, pipeline, present, conditional=if_match is not None)
-    done = service.put(destination, entry, caller.name, _same(if_match), check=check, new=if_none_match is not None)
+        require_unchanged(entry.shown, pipeline, present, conditional=given.if_match is not None)
+    done = service.put(destination, entry, caller.name, _same(given.if_match), check=check, new=given.new)
     if done.created:
         response.status_code = 201
         response.headers["Location"] = f"/v1/pipelines/{pipeline}/destinations/{destination}"
@@ -296,16 +296,7 @@ def _held_back(line: Line) -> Line:
 
 
 def _failed(number: int, destination: str | None, problem: Problem) -> Line:
-    told = problem.document
-    return Line(
-        line=number,
-        id=destination,
-        status=told.status,
-        type=told.type,
-        detail=told.detail,
-        hint=told.hint,
-        fields=told.fields,
-    )
+    return project(Line, problem.document, line=number, id=destination)
 
 
 def _invalid(*fields: FieldProblem) -> Problem:

@@ -47,10 +47,9 @@ class Applied:
 
 
 @dataclass(frozen=True)
-class Past:
-    """An ``Applied``, and up to which position of the source it is known to show the same rows."""
+class Past(Applied):
+    """With the position of the source up to which it is known to show the same rows."""
 
-    applied: Applied
     exact_through: int
 
 
@@ -98,11 +97,11 @@ class DestinationPast:
             raise self._not_retained(destination, None) from None
 
     def _shown(self, catalog: CatalogReader, held: Registered, past: Past) -> AsOf:
-        snapshot, declared = past.applied.snapshot, held.declared
+        snapshot, declared = past.snapshot, held.declared
         table = catalog.table(declared.schema_name, declared.table, snapshot)
         if table is None:
-            raise self._not_retained(held.id, past.applied)
-        through = past.applied.stamp.through
+            raise self._not_retained(held.id, past)
+        through = past.stamp.through
         return AsOf(
             past,
             source_at=self._source_times([through]).get(through),
@@ -162,8 +161,8 @@ def newest_through(found: Iterable[Applied], position: int, known_through: int |
     """
     best: Past | None = None
     for past in with_ends(found, known_through):
-        through = past.applied.stamp.through
-        if through <= position and (best is None or through > best.applied.stamp.through):
+        through = past.stamp.through
+        if through <= position and (best is None or through > best.stamp.through):
             best = past
         if best is not None and best.exact_through >= position:
             break
@@ -175,14 +174,14 @@ def newest_at(found: Iterable[Applied], moment: datetime, source_times: Times) -
     later: deque[Past] = deque(maxlen=MOST_LATER)
     there: Past | None = None
     for past in with_ends(found, None):
-        if past.applied.at <= moment:
+        if past.at <= moment:
             there = past
             break
         later.append(past)
-    times = source_times([each.applied.stamp.through for each in later])
-    early = [past for past in later if (at := times.get(past.applied.stamp.through)) is not None and at <= moment]
+    times = source_times([each.stamp.through for each in later])
+    early = [past for past in later if (at := times.get(past.stamp.through)) is not None and at <= moment]
     candidates = [each for each in (there, *reversed(early)) if each is not None]
-    return max(candidates, key=lambda past: past.applied.stamp.through, default=None)
+    return max(candidates, key=lambda past: past.stamp.through, default=None)
 
 
 def with_ends(found: Iterable[Applied], known_through: int | None) -> Iterator[Past]:
@@ -191,11 +190,11 @@ def with_ends(found: Iterable[Applied], known_through: int | None) -> Iterator[P
     for each in found:
         through = each.stamp.through
         if following is None:
-            yield Past(each, max(through, known_through or 0))
+            yield Past(**vars(each), exact_through=max(through, known_through or 0))
         elif following.stamp.generation == each.stamp.generation:
-            yield Past(each, max(through, following.stamp.after))
+            yield Past(**vars(each), exact_through=max(through, following.stamp.after))
         else:
-            yield Past(each, through)
+            yield Past(**vars(each), exact_through=through)
         following = each
 
 

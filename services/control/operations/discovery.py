@@ -29,7 +29,7 @@ from shared.contracts.digest import value_digest
 from shared.contracts.errors import DependencyError, DestinationError, Error, ViaduckError
 from shared.contracts.messages import LakeRef
 from shared.contracts.reports import Offered
-from shared.runtime.background import Background
+from shared.runtime.background import Background, Threaded
 
 log = structlog.get_logger(__name__)
 
@@ -51,7 +51,7 @@ Clock = Callable[[], datetime]
 Require = Callable[[Mapping[str, Registered]], None]
 
 
-class Discovery:
+class Discovery(Threaded):
     """One pipeline's. May be used from several threads."""
 
     def __init__(
@@ -73,18 +73,7 @@ class Discovery:
         self._clock = clock
         self._failed: dict[str, tuple[float, Decision]] = {}
         self._is_waiting = False
-        self._loop = Background(f"arrivals {status_store.pipeline}", self._run)
-
-    def start(self) -> None:
-        self._loop.start()
-
-    def tell_to_stop(self) -> None:
-        self._loop.stopped.set()
-        self._status_store.offered.set()
-
-    def stop(self, timeout_s: float = 3.0) -> None:
-        self.tell_to_stop()
-        self._loop.stop(timeout_s)
+        self._loop = Background(f"arrivals {status_store.pipeline}", self._run, wakes=status_store.offered)
 
     def _run(self, loop: Background) -> None:
         while not loop.stopped.is_set():

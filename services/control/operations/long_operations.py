@@ -9,7 +9,7 @@ import json
 import uuid
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Any, Literal
 
 from sqlalchemy import Connection, RowMapping, delete, func, insert, select, update
 
@@ -187,31 +187,15 @@ def _details(operation: Operation) -> str | None:
 
 
 def _row(operation: Operation) -> dict[str, object]:
-    return {
-        "id": operation.id,
-        "destination": operation.destination,
-        "kind": operation.kind,
-        "generation": operation.generation,
-        "seed_at": operation.seed_at,
-        "author": operation.author,
-        "created_at": operation.created_at,
-        "state": operation.state,
-        "details": _details(operation),
-    }
+    told = {name: value for name, value in vars(operation).items() if name in operations.c and name != "error"}
+    return {**told, "details": _details(operation)}
 
 
 def _operation(row: RowMapping) -> Operation:
     details = json.loads(row["details"] or "{}")
+    told: dict[str, Any] = {name: value for name, value in row.items() if name not in ("pipeline", "error", "details")}
     return Operation(
-        id=row["id"],
-        destination=row["destination"],
-        kind=row["kind"],
-        generation=row["generation"],
-        created_at=row["created_at"],
-        seed_at=row["seed_at"],
-        author=row["author"],
-        state=row["state"],
-        finished_at=row["finished_at"],
+        **told,
         error=None if row["error"] is None else Problem(**json.loads(row["error"])),
         order=UpkeepOrder(**details["order"]) if "order" in details else None,
         result=UpkeepResult(**details["result"]) if "result" in details else None,

@@ -21,7 +21,7 @@ from shared.contracts.errors import ViaduckError
 from shared.lake.catalog import CatalogReader
 from shared.lake.retained import Snapshot
 from shared.lake.retention import retained, snapshot_at, snapshots_since
-from shared.runtime.background import Background
+from shared.runtime.background import Background, Threaded
 
 log = structlog.get_logger(__name__)
 
@@ -32,7 +32,7 @@ FIRST_AFTER_S = 5.0
 Clock = Callable[[], datetime]
 
 
-class SourceWatch:
+class SourceWatch(Threaded):
     """One pipeline's. ``start`` once; the other methods may be called from any thread."""
 
     def __init__(
@@ -50,15 +50,6 @@ class SourceWatch:
         self.problem: str | None = None
         """Why the last look failed; None where it did not."""
         self._loop = Background(f"source watch {status_store.pipeline}", self._run)
-
-    def start(self) -> None:
-        self._loop.start()
-
-    def tell_to_stop(self) -> None:
-        self._loop.stopped.set()
-
-    def stop(self, timeout_s: float) -> None:
-        self._loop.stop(timeout_s)
 
     def _run(self, loop: Background) -> None:
         loop.stopped.wait(FIRST_AFTER_S)

@@ -13,16 +13,15 @@ from services.control.api.models import OperationStatus, operation_status
 from services.control.page.templates import answer
 from services.control.page.urls import base, handle_here, pipeline_here, service_here
 from services.control.web.page_snapshot import ROWS
-from services.control.web.paging import read_id, read_number, write_id, write_number
+from services.control.web.paging import PageAfter, cut, read_id, read_number, write_id, write_number
 
 router = APIRouter(include_in_schema=False)
 
 OfOne = Annotated[str, Query(max_length=200)]
-After = Annotated[str | None, Query(max_length=1_000)]
 
 
 @router.get("/operations", response_class=HTMLResponse)
-def show_operations(request: Request, destination: OfOne = "", after: After = None) -> HTMLResponse:
+def show_operations(request: Request, destination: OfOne = "", after: PageAfter = None) -> HTMLResponse:
     found, following = _operations(request, destination, after or None)
     return answer(request, "operations.html", base=base(request), pipeline=pipeline_here(request), operations=found,
                   destination=destination, following=following, now=datetime.now(UTC),
@@ -30,25 +29,25 @@ def show_operations(request: Request, destination: OfOne = "", after: After = No
 
 
 @router.get("/operations/rows", response_class=HTMLResponse)
-def operation_rows(request: Request, destination: OfOne = "", after: After = None) -> HTMLResponse:
+def operation_rows(request: Request, destination: OfOne = "", after: PageAfter = None) -> HTMLResponse:
     """For a page that asks every few seconds."""
     found, _ = _operations(request, destination, after or None)
     return answer(request, "operation_rows.html", base=base(request), operations=found, now=datetime.now(UTC))
 
 
 @router.get("/audit", response_class=HTMLResponse)
-def show_audit(request: Request, destination: OfOne = "", after: After = None) -> HTMLResponse:
-    entries = service_here(request).audit_log.entries(ROWS + 1, read_number(after or None), destination or None)
-    following = write_number(entries[ROWS - 1].id) if len(entries) > ROWS else None
-    return answer(request, "audit.html", base=base(request), pipeline=pipeline_here(request), entries=entries[:ROWS],
+def show_audit(request: Request, destination: OfOne = "", after: PageAfter = None) -> HTMLResponse:
+    found = service_here(request).audit_log.entries(ROWS + 1, read_number(after or None), destination or None)
+    entries, following = cut(found, ROWS, lambda entry: write_number(entry.id))
+    return answer(request, "audit.html", base=base(request), pipeline=pipeline_here(request), entries=entries,
                   destination=destination, following=following and _query(destination, following))  # fmt: skip
 
 
 def _operations(request: Request, destination: str, after: str | None) -> tuple[list[OperationStatus], str | None]:
     service, view = service_here(request), handle_here(request).view()
-    found = service.operations.newest(ROWS + 1, destination or None, read_id(after, service.operations.find))
-    following = write_id(found[ROWS - 1].id) if len(found) > ROWS else None
-    shown = [operation_status(view.pipeline, service.now_of(each, view)) for each in found[:ROWS]]
+    newest = service.operations.newest(ROWS + 1, destination or None, read_id(after, service.operations.find))
+    found, following = cut(newest, ROWS, lambda operation: write_id(operation.id))
+    shown = [operation_status(view.pipeline, service.now_of(each, view)) for each in found]
     return shown, following and _query(destination, following)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Path, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
@@ -18,16 +18,15 @@ from services.control.store.tokens import RANK
 from services.control.web.caller import Caller
 from services.control.web.context import CurrentCaller, require, tokens_of
 from services.control.web.page_snapshot import ROWS
-from services.control.web.paging import read_id, write_id
+from services.control.web.paging import PageAfter, cut, read_id, write_id
 
 router = APIRouter(include_in_schema=False)
 
 TokenId = Annotated[str, Path(pattern="^[0-9a-f]{16}$")]
-After = Annotated[str | None, Query(max_length=1_000)]
 
 
 @router.get("/tokens", response_class=HTMLResponse)
-def show_tokens(request: Request, caller: CurrentCaller, after: After = None) -> HTMLResponse:
+def show_tokens(request: Request, caller: CurrentCaller, after: PageAfter = None) -> HTMLResponse:
     return _page(request, caller, after=after or None)
 
 
@@ -64,7 +63,6 @@ def _page(
 ) -> HTMLResponse:  # fmt: skip
     require(caller, "admin", "to see tokens")
     tokens = tokens_of(request)
-    found = tokens.all(ROWS + 1, read_id(after, tokens.find))
-    following = write_id(found[ROWS - 1].id) if len(found) > ROWS else None
-    return answer(request, "tokens.html", status, tokens=found[:ROWS], scopes=list(RANK), following=following,
+    found, following = cut(tokens.all(ROWS + 1, read_id(after, tokens.find)), ROWS, lambda token: write_id(token.id))
+    return answer(request, "tokens.html", status, tokens=found, scopes=list(RANK), following=following,
                   refused=refused, made=made)  # fmt: skip

@@ -21,7 +21,7 @@ from services.control.store.audit_log import SERVER, note
 from services.control.store.database import Database
 from services.control.store.tables import audit
 from shared.contracts.errors import DependencyError
-from shared.runtime.background import Background
+from shared.runtime.background import Background, Threaded
 
 log = structlog.get_logger(__name__)
 
@@ -45,7 +45,7 @@ class Incident:
     told: Mapping[str, Any]
 
 
-class AccessAudit:
+class AccessAudit(Threaded):
     """Any thread may note something, and never waits. What can't be written is in the log alone."""
 
     def __init__(
@@ -72,12 +72,6 @@ class AccessAudit:
                 return
             self._noted[deed] += 1
             self._waiting.append(Incident(deed, author, self._now(), told))
-
-    def start(self) -> None:
-        self._loop.start()
-
-    def close(self) -> None:
-        self._loop.stop(WRITE_EVERY_S)
 
     def flush(self) -> None:
         """Write what waits."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict
 from sqlalchemy import Connection, insert, select
 
 from services.control.store.database import Database
@@ -22,9 +22,10 @@ SERVER = "the server"
 REBUILT = "rebuilt"
 
 
-@dataclass(frozen=True)
-class Entry:
-    """One change of one destination. ``changes``: what it was and what it is, by name."""
+class Change(BaseModel):
+    """An entry of the audit trail. ``changes``: what it was and what it is, by name."""
+
+    model_config = ConfigDict(frozen=True)
 
     id: int
     destination: str
@@ -36,15 +37,16 @@ class Entry:
     changes: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Rebuilt:
-    """That a registry was lost and is put together again, and what could not be."""
+class RegistryRebuilt(BaseModel):
+    """The registry was lost, and put together again from the topics. The audit trail holds this, too."""
+
+    model_config = ConfigDict(frozen=True)
 
     at: datetime
     destinations: int
     """How many are back."""
-    unreadable: tuple[str, ...]
-    """Those of which the topic's last word could not be read."""
+    unreadable: list[str]
+    """Those of which the topic's last word could not be read: put them again, or look at them at least."""
     not_recovered: str
     """What no topic holds, of any of them."""
 
@@ -74,7 +76,7 @@ def note(
     )
 
 
-def note_rebuilt(con: Connection, pipeline: str, rebuilt: Rebuilt, author: str | None) -> None:
+def note_rebuilt(con: Connection, pipeline: str, rebuilt: RegistryRebuilt, author: str | None) -> None:
     told = {name: value for name, value in vars(rebuilt).items() if name != "at"}
     note(con, pipeline, REBUILT, author, rebuilt.at, told)
 
@@ -92,7 +94,7 @@ class AuditLog:
         with self._database.transaction() as con:
             note(con, self._pipeline, deed, author, at, told, destination)
 
-    def rebuilt(self) -> Rebuilt | None:
+    def rebuilt(self) -> RegistryRebuilt | None:
         """The last time that the pipeline's registry was; None where it never was lost."""
         mine = (audit.c.pipeline == self._pipeline, audit.c.destination == WHOLE, audit.c.deed == REBUILT)
         with self._database.transaction() as con:
@@ -100,9 +102,9 @@ class AuditLog:
         if row is None:
             return None
         told = {name: now for name, (_, now) in json.loads(row["changes"]).items()}
-        return Rebuilt(row["at"], told["destinations"], tuple(told["unreadable"]), told["not_recovered"])
+        return RegistryRebuilt(at=row["at"], **told)
 
-    def entries(self, limit: int, before: int | None = None, destination: str | None = None) -> list[Entry]:
+    def entries(self, limit: int, before: int | None = None, destination: str | None = None) -> list[Change]:
         """Up to ``limit`` entries older than ``before``, of all destinations or of one."""
         found = select(audit).where(audit.c.pipeline == self._pipeline).order_by(audit.c.id.desc()).limit(limit)
         if before is not None:
@@ -111,16 +113,4 @@ class AuditLog:
             found = found.where(audit.c.destination == destination)
         with self._database.transaction() as con:
             rows = con.execute(found).mappings().all()
-        return [
-            Entry(
-                id=row["id"],
-                destination=row["destination"],
-                deed=row["deed"],
-                version=row["version"],
-                generation=row["generation"],
-                at=row["at"],
-                author=row["author"],
-                changes=json.loads(row["changes"]),
-            )
-            for row in rows
-        ]
+        return [Change(**{**row, "changes": json.loads(row["changes"])}) for row in rows]

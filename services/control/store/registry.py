@@ -195,20 +195,17 @@ def _milliseconds(moment: datetime | None) -> int:
     return 0 if moment is None else max(0, int(moment.timestamp() * 1000))
 
 
+AS_HELD = ("managed_by", "replace", "removed", "removing", "seed_at", "version", "appeared_at")
+
+
 def _registered(row: RowMapping, registry: int) -> Registered:
     return Registered(
         declared=_declared(row),
         generation=row["generation"],
         revision=Revision(row["revision"], row["updated_at"], row["author"]),
-        managed_by=row["managed_by"],
         desired=DesiredState(row["desired"]),
-        replace=row["replace"],
-        removed=row["removed"],
-        removing=row["removing"],
-        seed_at=row["seed_at"],
-        version=row["version"],
-        appeared_at=row["appeared_at"],
         registry=registry,
+        **{name: row[name] for name in AS_HELD},
     )
 
 

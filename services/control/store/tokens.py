@@ -22,7 +22,7 @@ from services.control.store.audit_log import SERVER, note
 from services.control.store.database import HINT, Database
 from services.control.store.tables import NAME, tokens
 from shared.contracts.errors import DependencyError
-from shared.runtime.background import Background
+from shared.runtime.background import Background, Threaded
 
 log = structlog.get_logger(__name__)
 
@@ -39,8 +39,6 @@ SHOWN_NAME = 150
 MOST_PIPELINES = 100
 LOOK_EVERY_S = 2.0
 """A token that another control has revoked is refused after this and the time of a query."""
-
-END_WITHIN_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,7 @@ class Token:
         return f"token {self.name[:SHOWN_NAME]} ({self.id})"
 
 
-class Tokens:
+class Tokens(Threaded):
     """The tokens of one registry. May be used from several threads; raises ``DependencyError`` while it can't be.
 
     ``check`` and ``any_valid`` answer from memory, which a thread keeps up to date: a registry that is silent delays no
@@ -78,13 +76,6 @@ class Tokens:
         """Held while the registry is asked, so that an older answer does not replace a newer one."""
         self._valid: Mapping[str, Token] | None = None
         self._loop = Background("tokens", self._run)
-
-    def start(self) -> None:
-        """Keep up with what others do to the tokens."""
-        self._loop.start()
-
-    def close(self) -> None:
-        self._loop.stop(END_WITHIN_S)
 
     def refresh(self) -> None:
         """Ask the registry which tokens are valid now."""

@@ -12,12 +12,13 @@ from typing import Any, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from services.control.model.lifecycle import Registered
-from services.control.store.audit_log import Rebuilt
+from services.control.store.audit_log import RegistryRebuilt
 from services.control.view.frontier import FrontierReport, Published, Trusted, of
 from services.control.view.lake_health import KnownHealth
 from services.control.view.observed_state import Seen
 from services.control.view.pipeline_retention import PipelineRetention, warning
 from shared.contracts.messages import DesiredState, Problem, Progress
+from shared.contracts.projection import project
 from shared.contracts.ranges import NOT_SEEDED
 from shared.contracts.reports import Lagging
 from shared.runtime.backoff import delay_s
@@ -32,13 +33,11 @@ MOVING: frozenset[State] = frozenset({"seeding", "running"})
 """Those are tried again by themselves."""
 
 
-class Error(BaseModel):
+class Error(Problem):
     """Why a destination does not go on. ``since``: when it was met first, in a row."""
 
-    type: str
-    message: str
-    hint: str
-    retryable: bool
+    model_config = ConfigDict(extra="ignore")
+
     since: datetime
     attempts: int | None = None
     """Failed tries in a row, as its reader counts them; null where no reader says."""
@@ -149,7 +148,7 @@ class View:
     """The file as it is now has been taken over; while it has not, destinations may be missing."""
     refused: tuple[str, ...] = ()
     """Mistakes of the file that only the source shows."""
-    rebuilt: Rebuilt | None = None
+    rebuilt: RegistryRebuilt | None = None
     destinations: Mapping[str, Registered] = field(default_factory=dict)
     """By id; removed ones left out."""
     seen: Mapping[str, Seen] = field(default_factory=dict)
@@ -272,17 +271,7 @@ def _responsible(view: View) -> tuple[FrontierReport, ...] | None:
 
 def _frontier(reports: Iterable[FrontierReport]) -> FrontierStatus | None:
     last = min(reports, key=lambda report: (report.head, report.at), default=None)
-    if last is None:
-        return None
-    return FrontierStatus(
-        head=last.head,
-        cycle=last.cycle,
-        at=last.at,
-        error=last.error,
-        looked_at=last.looked_at,
-        notice=last.notice,
-        overdue=last.overdue,
-    )
+    return None if last is None else project(FrontierStatus, last)
 
 
 def _standing(view: View, destination: str, held: Registered, head: int | None) -> StatusSummary:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from services.control.model.lifecycle import Registered
-from services.control.store.audit_log import Rebuilt
+from services.control.store.audit_log import RegistryRebuilt
 from services.control.view import lake_health
 from services.control.view import observed_state as seen_
 from services.control.view.destination_status import View
@@ -43,7 +43,7 @@ class StatusStore:
         """Whether the registry holds what the file declares; set by the component that reads the file."""
         self.refused: tuple[str, ...] = ()
         """What the source says against the file as it is now."""
-        self._rebuilt: Rebuilt | None = None
+        self._rebuilt: RegistryRebuilt | None = None
         self._lock = threading.Lock()
         self._destinations: dict[str, Registered] = {}
         self._published = Published()
@@ -77,7 +77,7 @@ class StatusStore:
             self._destinations, self._published, self._view = live, published, None
             self._frontiers.trust(published)
 
-    def remember_rebuilt(self, rebuilt: Rebuilt | None) -> None:
+    def remember_rebuilt(self, rebuilt: RegistryRebuilt | None) -> None:
         """Show that the registry was lost once, and what of it is not back."""
         with self._lock:
             self._rebuilt, self._view = rebuilt, None

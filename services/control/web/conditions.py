@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Any
 
-from fastapi import Header
+from fastapi import Depends, Header
 
 ETAG = r'(W/)?"[0-9]{1,18}"'
 ETAGS = rf"^(\*|{ETAG}( *, *{ETAG})*)$"
@@ -19,6 +20,20 @@ IfNoneMatch = Annotated[
     Header(alias="If-None-Match", pattern=r"^\*$", description="`*`: refused if it exists already"),
 ]
 
+
+@dataclass(frozen=True)
+class PutConditions:
+    """What must hold for a PUT: ``if_match`` names what is there, and ``new`` says that nothing is."""
+
+    if_match: str | None
+    new: bool
+
+
+def _put_conditions(if_match: IfMatch = None, if_none_match: IfNoneMatch = None) -> PutConditions:
+    return PutConditions(if_match, if_none_match is not None)
+
+
+GivenConditions = Annotated[PutConditions, Depends(_put_conditions)]
 
 SENT = {
     "ETag": {"description": "Its version, for If-Match", "schema": {"type": "string"}},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import InitVar, dataclass, field, replace
 from typing import Annotated, TypeVar
 
 from fastapi import Depends, Request
@@ -29,29 +29,25 @@ Part = TypeVar("Part")
 MOST_NAMED = 10
 
 
+@dataclass
 class PipelineHandle:
     """One pipeline, as the routes see it. May be used from any thread, and answers within a few seconds."""
 
-    def __init__(
-        self,
-        view: Callable[[], View],
-        service: DestinationService | None = None,
-        work: Work | None = None,
-        history: History | None = None,
-        discovery: Discovery | None = None,
-        source_watch: SourceWatch | None = None,
-        past: DestinationPast | None = None,
-        upkeep: UpkeepService | None = None,
-    ) -> None:
-        self.view = view
-        self.service = service
-        self.work = work
-        self.discovery = discovery
-        self.source_watch = source_watch
-        self.past = past
-        self.upkeep = upkeep
-        self.history = history or History(view)
-        self.snapshots = SnapshotCache(view, self.history)
+    view: Callable[[], View]
+    service: DestinationService | None = None
+    work: Work | None = None
+    kept: InitVar[History | None] = None
+    discovery: Discovery | None = None
+    source_watch: SourceWatch | None = None
+    past: DestinationPast | None = None
+    upkeep: UpkeepService | None = None
+    history: History = field(init=False)
+    snapshots: SnapshotCache = field(init=False)
+
+    def __post_init__(self, kept: History | None) -> None:
+        """``kept``: a history to continue; None to begin a new one."""
+        self.history = kept or History(self.view)
+        self.snapshots = SnapshotCache(self.view, self.history)
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,12 @@ import binascii
 import json
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Annotated, Any, TypeVar
 
+from fastapi import Depends, Query
 from pydantic import Field, TypeAdapter, ValidationError
 
 from services.control.operations.work_items import Spans
@@ -19,6 +21,13 @@ from services.control.web.problems import Problem
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 1_000
 
+Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="How many at most")]
+After = Annotated[
+    str | None, Query(max_length=1_000, description="`next` of the previous page, unchanged", examples=[None])
+]
+PageAfter = Annotated[str | None, Query(max_length=1_000)]
+"""The same of an HTML page, whose forms may send it empty."""
+
 Offset = Annotated[int, Field(strict=True, ge=0, le=2**62)]
 _SPANS = TypeAdapter(list[tuple[Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)], Offset, Offset]])
 
@@ -26,6 +35,26 @@ Found = TypeVar("Found")
 Key = TypeVar("Key", str, tuple[float, str])
 Ranked = tuple[tuple[float, ...], str]
 """By what a list is sorted before the name, and the name."""
+
+
+@dataclass(frozen=True)
+class PageRequest:
+    """Which part of a list a client asks for."""
+
+    limit: int
+    after: str | None
+
+
+def _page_request(limit: Limit = DEFAULT_LIMIT, after: After = None) -> PageRequest:
+    return PageRequest(limit, after)
+
+
+AskedPage = Annotated[PageRequest, Depends(_page_request)]
+
+
+def cut(found: Sequence[Found], limit: int, cursor: Callable[[Found], str]) -> tuple[Sequence[Found], str | None]:
+    """``found``: what was asked for with one more than ``limit``. Those of the page, and the cursor of the next one."""
+    return found[:limit], cursor(found[limit - 1]) if len(found) > limit else None
 
 
 def page(names: Iterable[Key], limit: int, after: str | None) -> tuple[list[Key], str | None]:

@@ -12,6 +12,7 @@ from services.reader.messaging.message_decoder import Undelivered, Unsaid
 from services.reader.planner.actions import Action, Park, Republish, Send
 from services.reader.planner.frontier import Page
 from shared.contracts.messages import ItemKind, Outcome, Progress, WorkItem, now
+from shared.contracts.projection import project
 from shared.contracts.reports import Frontier, Offer, Offered, Share
 from shared.kafka.sender import Sender
 from shared.kafka.topics import Topics
@@ -64,23 +65,17 @@ class WorkPublisher:
 
     def frontier(self, page: Page, cycle: int, age_s: float | None = None) -> None:
         """Publish one page of a cycle. ``age_s``: since the source was last looked at."""
-        standing = page.standing
-        message = Frontier(
+        message = project(
+            Frontier,
+            page,
+            page.standing,
             pipeline=self._pipeline,
             instance=self._instance,
             cycle=cycle,
             page=page.number,
-            pages=page.pages,
-            head=standing.head,
-            head_time=standing.head_time,
             share=self._share,
-            revision=standing.revision,
-            lagging=page.lagging,
-            settled=standing.settled,
             error=page.problem,
-            notice=standing.notice,
             look_age_seconds=None if age_s is None else round(age_s, 3),
-            overdue=standing.overdue,
         )
         self._sender.send(self._topics.progress, message.key, message.to_bytes())
 

@@ -68,13 +68,16 @@ class PostgresCatalog:
         return str(found[0]) if found is not None else ""
 
     def commit(self, commit: Commit) -> None:
-        """One transaction of two statements, in one round trip; an error undoes both. TLA: ``CommitDirect``."""
+        """One transaction of two statements, and those that make tables, in one round trip; an error undoes all of
+        them. TLA: ``CommitDirect``."""
         claim, taken = commit.claim.rendered("$")
         text, values = _conditional(commit)
         try:
             with self._con.pipeline(), psycopg.RawCursor(self._con) as cursor:  # autocommit: its end is the COMMIT
                 _say(cursor, claim, taken)
                 _say(cursor, text, values)
+                for question in commit.made:
+                    _say(cursor, *question.rendered("$"))
         except RIVALS as error:
             raise RivalCommitted(type(error).__name__) from error
         except psycopg.Error as error:
@@ -134,7 +137,7 @@ class SqliteCatalog:
             self._say(commit.claim)  # takes the file's write lock, or fails after any write in between
             if self._say(commit.condition) != [(1,)]:
                 raise RivalCommitted("the newest snapshot or the cursor is another one")
-            for question in commit.rest:
+            for question in (*commit.rest, *commit.made):
                 self._say(question)
             self._con.execute("COMMIT")
         except duckdb.Error as error:

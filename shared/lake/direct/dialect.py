@@ -11,10 +11,15 @@ from shared.lake.catalog_query import Value
 
 @dataclass(frozen=True)
 class Dialect:
-    """``functions``: the names that statements leave open; ``binary_text``: inlined texts are kept as bytes."""
+    """``functions``: the names that statements leave open; ``binary_text``: inlined texts are kept as bytes.
+
+    ``looks_for_deletes``: DuckLake asks for a table's inlined deletes in every transaction, and a missing table is
+    looked for each time, so that an empty one spares work.
+    """
 
     functions: Mapping[str, str]
     binary_text: bool
+    looks_for_deletes: bool
 
     def text_in(self, text: str | None) -> Value:
         """A text as an inlined row keeps it."""
@@ -28,10 +33,14 @@ class Dialect:
 
 
 POSTGRES = Dialect(
-    {"array": "json_build_array", "collect": "json_agg", "boolean": "boolean", "there": "to_regclass"}, binary_text=True
+    {"array": "json_build_array", "collect": "json_agg", "boolean": "boolean", "uuid": "uuid", "text": "bytea"},
+    binary_text=True,
+    looks_for_deletes=True,
 )
 SQLITE = Dialect(
-    {"array": "json_array", "collect": "json_group_array", "boolean": "BIGINT", "there": ""}, binary_text=False
+    {"array": "json_array", "collect": "json_group_array", "boolean": "BIGINT", "uuid": "VARCHAR", "text": "VARCHAR"},
+    binary_text=False,
+    looks_for_deletes=False,
 )
 
 

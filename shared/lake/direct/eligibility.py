@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from shared.lake.column_history import Field
-from shared.lake.direct.state import DeleteFile, State
+from shared.lake.direct.state import DeleteFile, Option, State, lake_option
 from shared.lake.direct.statistics import NESTED, ORDERS, are_comparable, kind_of
 from shared.lake.direct.structure import Structure
 
@@ -36,6 +36,8 @@ class Reason(StrEnum):
     """Why the extension commits."""
 
     FIRST_COMMIT = "first_commit"
+    TABLE_EXISTS = "table_exists"
+    LARGE_SEED = "large_seed"
     SCHEMA_CHANGE = "schema_change"
     CATALOG_VERSION = "catalog_version"
     CURSOR_IN_FILE = "cursor_in_file"
@@ -91,14 +93,22 @@ def structure_refusal(structure: Structure, wanted: Sequence[tuple[str, str]] | 
     return None
 
 
+def lake_refusal(options: Sequence[Option]) -> Reason | None:
+    """Why a lake with these options can't be committed to directly; None if it can."""
+    if lake_option(options, "version") not in CATALOG_VERSIONS:
+        return Reason.CATALOG_VERSION
+    if lake_option(options, "encrypted") not in (None, "false"):
+        return Reason.ENCRYPTED
+    if any(option.key not in HARMLESS_OPTIONS for option in options):
+        return Reason.OPTION
+    return None
+
+
 def state_refusal(state: State) -> Reason | None:
     """Why a table in that state can't be committed to directly; None if it can."""
-    if state.option("version") not in CATALOG_VERSIONS:
-        return Reason.CATALOG_VERSION
-    if state.option("encrypted") not in (None, "false"):
-        return Reason.ENCRYPTED
-    if any(option.key not in HARMLESS_OPTIONS for option in state.options):
-        return Reason.OPTION
+    refused = lake_refusal(state.options)
+    if refused is not None:
+        return refused
     if len(state.cursors) != 1 or state.cursor_rows_in_files or state.cursor_stats is None:
         return Reason.CURSOR_IN_FILE
     return _table_refusal(state)

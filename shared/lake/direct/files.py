@@ -19,10 +19,10 @@ import pyarrow.parquet as pq
 
 from shared.lake.column_history import Field
 from shared.lake.direct import store
-from shared.lake.direct.batch import NewDataFile, NewDeleteFile, Written
 from shared.lake.direct.file_memory import Dead, LakeMemory
 from shared.lake.direct.positions import POSITION_ID, SNAPSHOT_COLUMN, SNAPSHOT_ID, Losing, OpenFile
 from shared.lake.direct.statistics import file_columns
+from shared.lake.direct.written import NewDataFile, NewDeleteFile, Written
 from shared.lake.sql import ident, literal
 
 FILE_PATH_ID = 2147483646

@@ -15,10 +15,11 @@ import duckdb
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.errors import Error
 from shared.lake.attach import forget_keys, use_keys
-from shared.lake.direct.catalogs import Catalog, PostgresCatalog, RivalCommitted, SqliteCatalog
+from shared.lake.direct.catalogs import Catalog, PostgresCatalog, SqliteCatalog
 from shared.lake.direct.file_memory import FileMemory, LakeMemory
 from shared.lake.direct.structure import Structure
 from shared.lake.engine import SQLITE, connect, is_lost, release
+from shared.lake.new_catalog import create_catalog
 from shared.lake.postgres_connections import PostgresConnections
 from shared.lake.sql import ident, literal
 
@@ -192,10 +193,14 @@ class DirectLakes:
                 self._give_up(instance)
             raise
 
+    def create(self, lake: ResolvedLake) -> bool:
+        """Create the lake's catalog where its database holds none; whether it is there then."""
+        return create_catalog(self._connections, lake)
+
     @contextlib.contextmanager
     def _catalog(self, lake: ResolvedLake, instance: Instance, con: duckdb.DuckDBPyConnection) -> Iterator[Catalog]:
         if lake.sqlite_file is None:
-            with self._connections.use(lake.conninfo, RivalCommitted) as connection:
+            with self._connections.use(lake.conninfo, Error) as connection:  # an error of ours is none of the server's
                 yield PostgresCatalog(connection, lake.schema)
         else:
             with instance.catalog(lake) as name:

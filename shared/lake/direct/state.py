@@ -5,28 +5,31 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from shared.lake.catalog_query import Question, Value
 from shared.lake.direct.dialect import Dialect
 from shared.lake.direct.structure import Structure
 from shared.lake.sql import ident
 
-CURSOR_COLUMNS = (
-    "pipeline",
-    "destination",
-    "generation",
-    "position",
-    "source_lake",
-    "source_table_id",
-    "source_table_uuid",
-    "routing_value",
-    "item",
-    "rows_applied",
-    "updated_at",
-)
+CURSOR_TYPES = {
+    "pipeline": "varchar",
+    "destination": "varchar",
+    "generation": "int64",
+    "position": "int64",
+    "source_lake": "varchar",
+    "source_table_id": "int64",
+    "source_table_uuid": "varchar",
+    "routing_value": "varchar",
+    "item": "varchar",
+    "rows_applied": "int64",
+    "updated_at": "timestamptz",
+}
+"""A cursor table's columns, in their order, with DuckLake's types."""
 
-CURSOR_TEXTS = frozenset({"pipeline", "destination", "source_lake", "source_table_uuid", "routing_value", "item"})
+CURSOR_COLUMNS = tuple(CURSOR_TYPES)
+
+CURSOR_TEXTS = frozenset(name for name, kind in CURSOR_TYPES.items() if kind == "varchar")
 """Cursor columns whose inlined texts a Postgres catalog keeps as bytes."""
 
 
@@ -40,8 +43,7 @@ class Snapshot:
     next_file_id: int
 
 
-@dataclass(frozen=True)
-class Option:
+class Option(NamedTuple):
     """A line of ``ducklake_metadata``; without ``scope`` it is the whole lake's."""
 
     key: str
@@ -65,7 +67,6 @@ class DeleteFile:
 
     id: int
     path: str
-    relative: bool
     format: str
     count: int
     begin: int
@@ -78,7 +79,6 @@ class DataFile:
 
     id: int
     path: str
-    relative: bool
     records: int
     bytes: int
     plain: bool
@@ -91,8 +91,7 @@ class DataFile:
         return sum(each.count for each in self.deletes)
 
 
-@dataclass(frozen=True)
-class TableStats:
+class TableStats(NamedTuple):
     """What the catalog keeps of all rows that a table ever had, in how many bytes of files."""
 
     records: int
@@ -133,9 +132,10 @@ class State:
     partitioned: bool
     sorted: bool
 
-    def option(self, key: str) -> str | None:
-        """The lake's own value of an option."""
-        return next((option.value for option in self.options if option.key == key and option.scope is None), None)
+
+def lake_option(options: Sequence[Option], key: str) -> str | None:
+    """The lake's own value of an option, which is none of a schema's or a table's."""
+    return next((option.value for option in options if option.key == key and option.scope is None), None)
 
 
 def state_question(dialect: Dialect, prefix: str, structure: Structure, keys: Sequence[int]) -> Question:
@@ -197,7 +197,7 @@ _INLINED_DELETES = (
 )
 
 _DELETE_FILES = (
-    "SELECT {collect}({array}(d.data_file_id, d.delete_file_id, d.path, d.path_is_relative, d.format, d.delete_count,"
+    "SELECT {collect}({array}(d.data_file_id, d.delete_file_id, d.path, d.format, d.delete_count,"
     " d.begin_snapshot, d.partial_max, d.encryption_key)) FROM {}ducklake_delete_file d"
     " WHERE d.table_id = :table AND d.end_snapshot IS NULL"
 )
@@ -260,7 +260,7 @@ def _files(keys: int) -> str:
         for number in range(keys)
     )
     return (
-        "SELECT {collect}({array}(f.data_file_id, f.path, f.path_is_relative, f.record_count, f.encryption_key,"
+        "SELECT {collect}({array}(f.data_file_id, f.path, f.record_count, f.encryption_key,"
         f" f.partition_id, f.mapping_id, f.file_format, f.file_size_bytes{bounds}))"
         f" FROM {{}}ducklake_data_file f{joins}"
         " WHERE f.table_id = :table AND f.end_snapshot IS NULL"
@@ -308,8 +308,8 @@ def _data_files(files: Sequence[Sequence[Any]], deletes: Sequence[Sequence[Any]]
     locked = set[int]()
     if not all(isinstance(row[1], str) for row in files) or not all(isinstance(row[2], str) for row in deletes):
         raise ValueError("a path is no text")
-    for data_id, delete_id, path, relative, kind, count, begin, through, key in deletes:
-        known = DeleteFile(int(delete_id), path, bool(relative), kind, int(count), int(begin), through)
+    for data_id, delete_id, path, kind, count, begin, through, key in deletes:
+        known = DeleteFile(int(delete_id), path, kind, int(count), int(begin), through)
         of.setdefault(int(data_id), []).append(known)
         if key is not None:
             locked.add(int(data_id))
@@ -317,12 +317,11 @@ def _data_files(files: Sequence[Sequence[Any]], deletes: Sequence[Sequence[Any]]
         DataFile(
             id=int(row[0]),
             path=row[1],
-            relative=bool(row[2]),
-            records=int(row[3]),
-            bytes=int(row[8]),
-            plain=row[4] is row[5] is row[6] is None and row[7] == "parquet" and int(row[0]) not in locked,
+            records=int(row[2]),
+            bytes=int(row[7]),
+            plain=row[3] is row[4] is row[5] is None and row[6] == "parquet" and int(row[0]) not in locked,
             deletes=tuple(of.get(int(row[0]), ())),
-            bounds=tuple((row[i], row[i + 1]) for i in range(9, len(row), 2)),
+            bounds=tuple((row[i], row[i + 1]) for i in range(8, len(row), 2)),
         )
         for row in files
     )

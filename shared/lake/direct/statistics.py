@@ -81,6 +81,7 @@ class FileColumn:
     kind: str
     bytes: int
     values: int
+    """Without NULLs."""
     nulls: int | None
     """None where COPY looked at no value: of INTERVAL it tells nothing."""
     least: str | None
@@ -107,13 +108,13 @@ def file_columns(fields: Sequence[Field], told: Mapping[str, Mapping[str, str]])
 
 def _file_column(field: Field, said: Mapping[str, str]) -> FileColumn:
     nan = said.get("has_nan")
-    values = int(said.get("num_values", 0))
+    values, nulls = int(said.get("num_values", 0)), int(said.get("null_count", 0))
     return FileColumn(
         column_id=field.id,
         kind=kind_of(field.type),
         bytes=int(said.get("column_size_bytes", 0)),
-        values=values,
-        nulls=int(said.get("null_count", 0)) if values else None,
+        values=values - nulls if values else 0,
+        nulls=nulls if values else None,
         least=_without_nul(said.get("min"), ""),
         greatest=_without_nul(said.get("max"), "\x01"),
         has_nan=None if nan is None else nan == "true",

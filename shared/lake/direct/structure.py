@@ -96,7 +96,7 @@ def parse_structure(text: str) -> Structure | None:
         schema_version=int(snapshot[1]),
         table_id=int(table_id),
         cursor_id=int(cursor_id),
-        folder=_folder((schema_path, schema_relative), (path, relative)),
+        folder=folder_of((schema_path, schema_relative), (path, relative)),
         fields=_fields(columns, table_id, at),
         nullable=all(column[6] for column in columns if column[0] == table_id),
         columns=frozenset((int(c[1]), c[3], c[4], int(c[8])) for c in columns if c[0] == table_id),
@@ -106,8 +106,9 @@ def parse_structure(text: str) -> Structure | None:
     )
 
 
-def _folder(schema: tuple[str, Any], table: tuple[str, Any]) -> tuple[str, ...]:
-    """A path that is not said to be relative replaces what stands before it."""
+def folder_of(schema: tuple[str, Any], table: tuple[str, Any]) -> tuple[str, ...]:
+    """The folder of a table's files; each path is (text, whether it is relative). An absolute path replaces what stands
+    before it."""
     if not isinstance(table[0], str) or not isinstance(schema[0], str):
         raise ValueError("a path is no text")
     if not table[1]:

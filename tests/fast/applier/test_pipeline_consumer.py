@@ -139,9 +139,9 @@ class Applier:
     def close(self) -> None:
         self.sources.released.set()
         for consumer in self.consumers:
-            consumer.stop()
+            consumer.tell_to_stop()
         for consumer in self.consumers:
-            consumer.join(WITHIN_S)
+            consumer.stop(WITHIN_S)
 
 
 @pytest.fixture

@@ -7,15 +7,15 @@ import pytest
 from services.applier.apply.maintenance import SMALL_BYTES
 from services.applier.apply.table_wear import wear_of
 from shared.contracts.upkeep import TableWear
-from shared.lake.direct.batch import NewDataFile, NewDeleteFile, Written
 from shared.lake.direct.state import DataFile, DeleteFile
+from shared.lake.direct.written import NewDataFile, NewDeleteFile, Written
 
 NOTHING = Written()
 
 
 def file(number: int, *, rows: int = 100, size: int = 1_000, dead: int = 0) -> DataFile:
-    deletes = (DeleteFile(100 + number, f"{number}-delete", True, "parquet", dead, 1, None),) if dead else ()
-    return DataFile(number, f"{number}", True, rows, size, True, deletes, ())
+    deletes = (DeleteFile(100 + number, f"{number}-delete", "parquet", dead, 1, None),) if dead else ()
+    return DataFile(number, f"{number}", rows, size, True, deletes, ())
 
 
 def data(rows: int, size: int = 1_000) -> NewDataFile:

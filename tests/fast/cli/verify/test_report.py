@@ -15,8 +15,8 @@ from services.cli.verify.report import FULL_TABLE, Report
 from shared.contracts.messages import Problem
 
 EQUAL = Verdict("good", Finding.EQUAL, 7, 9, 100)
-CHANGED = Difference("changed", {"id": "4"}, {"v": "1"}, {"v": None})
-MISSING = Difference("missing", {"id": "5"}, {"id": "5", "v": "1"})
+CHANGED = Difference({"id": "4"}, {"v": "1"}, {"v": None})
+MISSING = Difference({"id": "5"}, {"id": "5", "v": "1"})
 DIFFERENT = Verdict("bad", Finding.DIFFERENT, 7, 7, 99, Differences(1, 0, 1, (CHANGED, MISSING)))
 FAILED = Verdict(
     "gone",
@@ -47,7 +47,7 @@ def test_a_difference_is_shown_by_its_key_with_both_values() -> None:
 
 
 def test_what_a_row_holds_does_not_steer_a_terminal() -> None:
-    hostile = Difference("changed", {"id": "\x1b[2J"}, {"v": "\u202e"}, {"v": "\x07"})
+    hostile = Difference({"id": "\x1b[2J"}, {"v": "\u202e"}, {"v": "\x07"})
     text = printed(Report("events", [replace(DIFFERENT, differences=Differences(0, 0, 1, (hostile,)))], {}, 1.0))
     assert "row id = \\x1b[2J has v = \\x07 instead of v = \\u202e" in text
 

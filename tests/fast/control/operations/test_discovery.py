@@ -358,7 +358,7 @@ def test_a_thread_of_its_own_meets_what_is_offered(open_rig: Open) -> None:
         eventually(lambda: ids(rig) == {"acme-lake"})
         assert problems() == {}
     finally:
-        rig.discovery.stop()
+        rig.discovery.stop(3.0)
 
 
 def test_a_defect_in_meeting_an_offer_is_named_and_the_next_offer_is_met(open_rig: Open) -> None:
@@ -371,7 +371,7 @@ def test_a_defect_in_meeting_an_offer_is_named_and_the_next_offer_is_met(open_ri
         rig.status_store.note(Offer(pipeline=PIPELINE, instance="viaduck-0", values=(offered("acme"),)))
         eventually(lambda: ids(rig) == {"acme-lake"})
     finally:
-        rig.discovery.stop()
+        rig.discovery.stop(3.0)
 
 
 def _fails_once(offers: Callable[[], list[Offered]]) -> Callable[[], list[Offered]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -75,7 +75,8 @@ def test_what_another_control_revoked_is_refused_soon(
 ) -> None:
     monkeypatch.setattr("services.control.store.tokens.LOOK_EVERY_S", 0.01)
     there = Tokens(database)
-    with closing(tokens):
+    with ExitStack() as stack:
+        stack.callback(tokens.stop, 1.0)
         tokens.start()
         token, said = there.create("deploy", "write", at(0))
         eventually(lambda: tokens.check(said) == token)
@@ -88,7 +89,8 @@ def test_a_token_stays_valid_while_the_registry_is_away(
 ) -> None:
     monkeypatch.setattr("services.control.store.tokens.LOOK_EVERY_S", 0.01)
     token, said = tokens.create("deploy", "write", at(0))
-    with closing(tokens), capture_logs() as logs:
+    with ExitStack() as stack, capture_logs() as logs:
+        stack.callback(tokens.stop, 1.0)
         with database.transaction() as con:
             con.execute(text("DROP TABLE tokens"))
         tokens.start()

@@ -13,6 +13,7 @@ from shared.runtime.background import (
     TURNS_WITHIN_S,
     Background,
     Heartbeat,
+    Threaded,
     problems,
     standing_still,
 )
@@ -110,3 +111,25 @@ def test_a_loop_ends_when_it_is_told_to_also_while_it_waits_to_begin_again(told:
         eventually(lambda: loop.problem)
     loop.stop(FIRST_PAUSE_S + 5.0)
     assert not loop.is_alive
+
+
+def test_a_loop_that_waits_for_an_event_is_woken_when_it_is_told_to_stop() -> None:
+    asked = threading.Event()
+    one = _Waiting(asked)
+    one.start()
+    one.tell_to_stop()
+    eventually(lambda: not one.is_alive)
+    one.stop(0.0)
+
+
+class _Waiting(Threaded):
+    def __init__(self, asked: threading.Event) -> None:
+        self._asked = asked
+        self._loop = Background("one", self._run, wakes=asked)
+
+    def _run(self, _: Background) -> None:
+        self._asked.wait(60.0)
+
+    @property
+    def is_alive(self) -> bool:
+        return self._loop.is_alive

@@ -72,7 +72,7 @@ def _written(con: duckdb.DuckDBPyConnection, folder: Path, kinds: list[str], rng
         least = ", ".join(f"min(k{i})::VARCHAR, max(k{i})::VARCHAR" for i in range(len(kinds)))
         said = con.execute(f"SELECT {least} FROM read_parquet('{file}')").fetchall()[0]
         bounds = tuple((said[i], said[i + 1]) for i in range(0, len(said), 2))
-        found.append(OpenFile(DataFile(number, file, False, ROWS, 1_000, True, (), bounds), file, None))
+        found.append(OpenFile(DataFile(number, file, ROWS, 1_000, True, (), bounds), file, None))
     return found
 
 
@@ -132,7 +132,7 @@ def test_what_is_remembered_read_whole_and_scanned_is_found_alike(
 
 @given(st.lists(st.integers(0, 20)), st.sets(st.integers(0, 20)))
 def test_rows_that_are_deleted_already_are_not_deleted_again(found: list[int], deleted: set[int]) -> None:
-    file = OpenFile(DataFile(7, "7", True, 21, 1_000, True, (), ()), "7", "7-delete")
+    file = OpenFile(DataFile(7, "7", 21, 1_000, True, (), ()), "7", "7-delete")
     gone = np.array(sorted(deleted), dtype=np.int64)
     number, losing = positions._losing(file, np.array(found, dtype=np.int64), Dead(gone, gone))
     assert (number, losing.positions.tolist()) == (7, sorted(set(found) - deleted))

@@ -1,0 +1,66 @@
+"""The first seed of a destination as a direct commit: where its table is to be, and that it may be made there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from services.applier.apply.change import Change
+from services.applier.apply.direct_look import Declined, answer_of, data_path_of, decline, key_of
+from services.applier.apply.reading import Reading
+from services.applier.apply.table_schema import require_names
+from shared.lake.column_history import fields_at
+from shared.lake.direct import files, paths
+from shared.lake.direct.eligibility import Reason, lake_refusal, structure_refusal
+from shared.lake.direct.lakes import DirectLake
+from shared.lake.direct.new_table import NewTables, new_tables, parse_place, place_question
+from shared.lake.direct.state import Snapshot
+from shared.lake.layout_keys import keys_of
+
+MOST_ROWS = 1_000_000
+"""Of a seed, which is one file: the extension divides a larger table."""
+
+
+class NoCatalog(Declined):
+    """The lake's database, or its file, holds no catalog."""
+
+    def __init__(self) -> None:
+        super().__init__(Reason.FIRST_COMMIT)
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where a seed makes its tables. ``seen`` is the lake's newest snapshot."""
+
+    seen: Snapshot
+    tables: NewTables
+    data_path: str
+    folder: str
+
+
+def require_plain(change: Change, reading: Reading) -> None:
+    """Raises ``Declined`` for what the extension has to write, whatever the lake is."""
+    require_names(change.target.destination)
+    by, order = keys_of(change.target.destination.layout, reading.columns, reading.arrangement)
+    decline(Reason.PARTITIONED if by else None)
+    decline(Reason.SORTED if order else None)
+    decline(Reason.ENCRYPTED if change.target.lake.encrypted else None)
+    decline(Reason.LARGE_SEED if change.counts.upserts > MOST_ROWS else None)
+
+
+def site_of(lake: DirectLake, change: Change, reading: Reading) -> Site:
+    """Raises ``Declined`` where the extension has to seed. TLA: ``LookDirect``."""
+    _, table, cursor = key_of(change.target)
+    said = answer_of(lake, place_question(lake.catalog.dialect, lake.catalog.prefix, table, cursor))
+    if said is None:
+        raise NoCatalog
+    place = parse_place(said)
+    decline(Reason.TABLE_EXISTS if place.taken or not place.whole else None)
+    decline(lake_refusal(place.options))
+    made = new_tables(lake.catalog.dialect, place, table, cursor, fields_at(reading.table.versions, reading.through))
+    structure = replace(made.structure, declared=files.duckdb_types(lake.con, made.structure.fields))
+    decline(structure_refusal(structure, [(column.name, column.type) for column in reading.columns]))
+    data_path = data_path_of(lake.lake, place.options)
+    folder = paths.table_folder(data_path, structure.folder)
+    decline(Reason.FOREIGN_FILES if folder is None else None)
+    assert folder is not None  # noqa: S101 - declined
+    return Site(place.snapshot, replace(made, structure=structure), data_path, folder)
