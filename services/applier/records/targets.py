@@ -27,7 +27,7 @@ VALUE_TYPES = {ValueFormat.TEXT: "VARCHAR", ValueFormat.BYTES: "BLOB"}
 def targets_of(form: RecordFormat, present: Sequence[Column]) -> tuple[Target, ...]:
     """Those of the columns that are there, in their order, then those that the format asks for and are missing.
 
-    Raises ``schema_change`` for a column that is of another type than the one that is asked for.
+    Raises ``schema_change`` for a column whose type is not what is asked for.
     """
     wanted = {target.name: target for target in _wanted(form)}
     fields = {target.path[0] for target in wanted.values() if target.is_field}
