@@ -26,7 +26,7 @@ ALIASES = {
     "TEXT": "VARCHAR",
     "TIMESTAMPTZ": "TIMESTAMP WITH TIME ZONE",
 }
-DECIMAL = re.compile(r"DECIMAL\((\d{1,2}),\s?(\d{1,2})\)")
+DECIMAL = re.compile(r"DECIMAL\((\d{1,2}),(\d{1,2})\)")
 
 WIDER = {
     "TINYINT": "BIGINT",
@@ -54,7 +54,7 @@ def is_supported(type: str) -> bool:  # noqa: A002 - the word of a column
 
 def duckdb_spelling(type: str) -> str:  # noqa: A002
     """A type as DuckDB spells it, where the text is a common alias; else the text in capitals."""
-    upper = " ".join(type.upper().split())
+    upper = re.sub(r"\s*([(),])\s*", r"\1", " ".join(type.upper().split()))
     return ALIASES.get(upper, upper)
 
 

@@ -140,7 +140,8 @@ def _is_there(number: int, target: Target) -> str:
 def _invalid_keys(staging: Staging) -> str:
     """Of keys that are shown as JSON."""
     return "".join(
-        f" WHEN NOT json_valid(c{number:d}) THEN 'key_invalid'"
+        f" WHEN c{number:d} IS NOT NULL AND NOT"
+        f" CASE WHEN json_valid(c{number:d}) THEN {is_json(f'c{number:d}')} ELSE false END THEN 'key_invalid'"
         for number, target in enumerate(staging.targets)
         if target.metadata is Metadata.KEY and staging.format.key is KeyFormat.JSON
     )

@@ -111,6 +111,14 @@ def test_a_key_in_json_names_the_key_columns_or_its_record_is_rejected(
     assert table.reasons[0] in ("key_invalid", "key_missing")
 
 
+def test_a_key_that_is_shown_as_json_is_json(con: duckdb.DuckDBPyConnection) -> None:
+    table = Table(con, RecordFormat(value=ValueFormat.BYTES, key=KeyFormat.JSON, metadata=(Metadata.KEY,)))
+    keys = [b'{"a": "NaN"}', b"[1, NaN]", b"", b"x", None, b"\xff"]
+    rows = table.take([b"v"] * len(keys), keys=keys)
+    assert rows == [{"_kafka_key": '{"a": "NaN"}', "value": b"v"}, {"value": b"v"}]
+    assert table.reasons == dict.fromkeys([1, 2, 3, 5], "key_invalid")
+
+
 def test_without_a_format_of_keys_no_record_without_a_value_has_one(con: duckdb.DuckDBPyConnection) -> None:
     table = Table(con, BY_ID)
     assert table.take([None], keys=[b"1"]) == []

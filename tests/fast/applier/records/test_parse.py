@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 import duckdb
 import pytest
 
-from services.applier.records.parse import WIDE
+from services.applier.records.parse import WIDE, parse
 from services.applier.records.record_format import DeclaredColumn, Infer, Metadata, RecordFormat, ValueFormat
+from shared.contracts.errors import DestinationError
 from shared.lake.catalog import Column
 from tests.fast.applier.records.records import BARE, NOW, OFFSET, Table, batch_from
 
@@ -126,6 +127,36 @@ def test_frozen_columns_stay_as_they_are(con: duckdb.DuckDBPyConnection) -> None
         {"_rescued": '{"small":2147483648}'},
     ]
     assert list(table.types) == ["small", "a", "_rescued"]
+
+
+@pytest.mark.parametrize("present", ["VARCHAR", "HUGEINT", "DOUBLE"])
+def test_a_column_of_another_type_than_declared_is_no_promotion(con: duckdb.DuckDBPyConnection, present: str) -> None:
+    table = Table(con, replace(BARE, columns=(DeclaredColumn("a", "$.a", "BIGINT"),)), [Column("a", present)])
+    with pytest.raises(DestinationError, match=f"is {present}, and is declared to be BIGINT") as refused:
+        table.take([{"a": 1}])
+    assert refused.value.type == "schema_change"
+
+
+def test_a_column_is_promoted_to_the_wider_type_that_is_declared(con: duckdb.DuckDBPyConnection) -> None:
+    table = Table(con, replace(BARE, columns=(DeclaredColumn("a", "$.a", "BIGINT"),)), [Column("a", "INTEGER")])
+    table.take([{"a": 1}])
+    assert table.last.promotions == (Column("a", "BIGINT"),)
+
+
+def test_no_field_passes_for_what_kafka_knows_of_a_record(con: duckdb.DuckDBPyConnection) -> None:
+    table = Table(con, BARE, [Column("_kafka_partition", "INTEGER")])
+    assert table.take([{"_kafka_partition": 1}]) == [{"_rescued": '{"_kafka_partition":1}'}]
+
+
+@pytest.mark.parametrize("spelled", ["decimal ( 6, 2 )", "DECIMAL(6,2)"])
+def test_rows_are_of_the_types_that_are_told(con: duckdb.DuckDBPyConnection, spelled: str) -> None:
+    form = RecordFormat(metadata=tuple(Metadata), columns=(DeclaredColumn("a", "$.a", spelled),))
+    batch = batch_from([{"a": "1.5", "b": True, "c": 1, "d": 1.5, "e": "x", "f": [], "g": 1e300, "B": 1}])
+    parsed = parse(con, batch, form, (), NOW)
+    shown = con.execute(f"SELECT column_name, column_type FROM (DESCRIBE {parsed.rows})").fetchall()
+    parsed.drop()
+    assert shown == [(column.name, column.type) for column in parsed.columns]
+    assert ("_rescued", "JSON") in shown
 
 
 def test_columns_of_types_that_no_field_has_take_nothing(con: duckdb.DuckDBPyConnection) -> None:
