@@ -10,23 +10,11 @@ from functools import cached_property
 from typing import Any
 
 from shared.lake.catalog_query import Question, Value
+from shared.lake.direct import rows as metadata_rows
 from shared.lake.direct.batch import Commit
 from shared.lake.direct.dialect import Dialect
 from shared.lake.direct.new_table import NewTable, NewTables, flat
-from shared.lake.direct.rows import (
-    PLAIN,
-    Names,
-    Stamp,
-    changes,
-    claim,
-    cursor_row,
-    cursor_values,
-    data_file,
-    new_column_stats,
-    new_table_stats,
-    places_of,
-    values_of,
-)
+from shared.lake.direct.rows import PLAIN, Names, Stamp, places_of, values_of
 from shared.lake.direct.state import CURSOR_TYPES, ColumnStats, Snapshot
 from shared.lake.direct.statistics import NESTED, kind_of, merged
 from shared.lake.direct.written import Written
@@ -75,12 +63,12 @@ class FirstCommit:
         )  # fmt: skip
         rest = (
             *self._described(), *self._schemas(), *self._tables(), *self._columns(), *self._options(), *self._data(),
-            new_table_stats(self._names, self.tables.cursor.id, 1, 0),
-            new_column_stats(self._names, dict(self._stats())),
+            metadata_rows.new_table_stats(self._names, self.tables.cursor.id, 1, 0),
+            metadata_rows.new_column_stats(self._names, dict(self._stats())),
         )  # fmt: skip
         return Commit(
             self.snapshot,
-            claim(self._names, self.dialect, new, self.now),
+            metadata_rows.claim(self._names, self.dialect, new, self.now),
             self._condition(),
             rest,
             tuple(self._made()),
@@ -120,7 +108,9 @@ class FirstCommit:
         made = [f"created_schema:{ident(schema.name)}" for schema in self.tables.schemas]
         made += [f"created_table:{ident(each.schema.name)}.{ident(each.name)}" for each in (cursor, table)]
         made += [f"inserted_into_table:{table.id:d}"] if self.written.data is not None else []
-        yield changes(self._names, self.snapshot, ",".join([*made, f"inlined_insert:{cursor.id:d}"]), self.stamp)
+        yield metadata_rows.changes(
+            self._names, self.snapshot, ",".join([*made, f"inlined_insert:{cursor.id:d}"]), self.stamp
+        )
 
     def _schemas(self) -> Iterator[Question]:
         lines = [(each.id, str(uuid.uuid4()), self.snapshot, each.name, each.path) for each in self.tables.schemas]
@@ -185,11 +175,11 @@ class FirstCommit:
     def _data(self) -> Iterator[Question]:
         data, table = self.written.data, self.tables.table.id
         if data is not None:
-            yield from data_file(self._names, self.first_file, table, self.snapshot, 0, data)
-            yield new_table_stats(self._names, table, data.records, data.bytes)
+            yield from metadata_rows.data_file(self._names, self.first_file, table, self.snapshot, 0, data)
+            yield metadata_rows.new_table_stats(self._names, table, data.records, data.bytes)
 
     def _stats(self) -> Iterator[tuple[tuple[int, int], ColumnStats]]:
-        values = cursor_values(self.cursor)
+        values = metadata_rows.cursor_values(self.cursor)
         for field in self.tables.cursor.fields:
             value = values[field.name]
             text = None if value is None else str(value)
@@ -202,7 +192,7 @@ class FirstCommit:
     def _made(self) -> Iterator[Question]:
         """The catalog's own tables: for the cursor's row, and those that DuckLake would look for in vain."""
         yield Question(f"CREATE TABLE {{}}{{cursor_rows}} ({_inlined_columns()})", self._names, {})
-        yield cursor_row(self._names, self.dialect, 0, self.snapshot, self.cursor)
+        yield metadata_rows.cursor_row(self._names, self.dialect, 0, self.snapshot, self.cursor)
         for name in sorted(self.tables.structure.optional):
             names = {"": self.prefix, "deletes": ident(name)}
             yield Question(f"CREATE TABLE {{}}{{deletes}} {INLINED_DELETES}", names, {})
