@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer
 
 from services.applier.model.task import Limits, Task
-from services.applier.records.record_format import DeclaredColumn, RecordFormat
+from services.applier.records.record_format import DeclaredColumn, KeyFormat, Metadata, RecordFormat
 from services.applier.worker.task_run import run_task
 from shared.contracts.messages import ItemKind
 from shared.contracts.positions import Vector
@@ -173,6 +173,31 @@ def test_with_key_columns_the_newest_record_of_a_key_wins_and_nothing_deletes_it
     topic.send({"id": 2, "v": "d"}, {"id": 3, "v": "e"})
     landed.land(p0=5)
     assert landed.rows_of("SELECT id, v FROM dst.main.clicks") == [(1, "c"), (2, "d"), (3, "e")]
+
+
+def test_a_record_without_a_value_deletes_the_row_of_its_key(topic: Topic, landing: Land) -> None:
+    metadata = (Metadata.PARTITION, Metadata.OFFSET, Metadata.KEY)
+    landed = landing(form=RecordFormat(key=KeyFormat.TEXT, metadata=metadata, key_columns=("_kafka_key",)))
+    for key, value in (("a", 1), ("b", 2), ("a", 3)):
+        topic.send({"v": value}, key=key)
+    landed.land(p0=3)
+    topic.send(None, key="b")
+    topic.send({"v": 4}, key="c")
+    said = landed.land(p0=5)
+    assert (said.outcome, said.deleted, said.inserted) == ("applied", 1, 1)
+    assert landed.rows_of("SELECT _kafka_key, v FROM dst.main.clicks") == [("a", 3), ("c", 4)]
+
+
+def test_a_column_that_is_too_narrow_is_widened_in_the_transaction_that_needs_it(topic: Topic, landing: Land) -> None:
+    landed = landing()
+    landed.write("ALTER TABLE dst.main.clicks ADD COLUMN small INTEGER")
+    topic.send({"small": 1})
+    landed.land(p0=1)
+    assert landed.columns()["small"] == "INTEGER"
+    topic.send({"small": 5_000_000_000})
+    assert landed.land(p0=2).outcome == "applied"
+    assert landed.columns()["small"] == "BIGINT"
+    assert landed.rows_of("SELECT _kafka_offset, small FROM dst.main.clicks") == [(0, 1), (1, 5_000_000_000)]
 
 
 def test_records_of_aborted_transactions_are_never_rows(topic: Topic, landing: Land) -> None:
