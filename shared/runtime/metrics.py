@@ -141,6 +141,9 @@ class Metrics(Registered):
         self.topic_lag_records = self._gauge(
             "topic_lag_records", "Records of the topic, at most, that the destination does not hold yet"
         )
+        self.topic_lag_seconds = self._gauge(
+            "topic_lag_seconds", "Seconds since the destination was last seen to hold every record of the topic"
+        )
         self.topic_bytes_read_total = self._count("topic_bytes_read_total", "Bytes of values of records that were read")
         self.topic_records_total = self._by(
             "topic_records_total", "Records of the topic that a commit took in, by what became of them", "outcome"

@@ -60,6 +60,8 @@ class TopicSource:
         self._metrics = metrics or Metrics(config.pipeline)
         self._identity: TopicIdentity | None = None
         self._newest = Vector()
+        self._level_s = clock()
+        """When a destination was last seen to hold every record."""
         self._begin: Vector | None = None
         self._forget()
 
@@ -106,8 +108,12 @@ class TopicSource:
         offsets = self._newest.offsets if len(self._newest.offsets) <= MOST_PARTITIONS else ()
         for partition, offset in offsets:
             self._metrics.topic_head_offset.labels(partition=str(partition)).set(offset)
-        lags = [max(0, self._newest.records - position) for position in reached]
-        self._metrics.topic_lag_records.set(max(lags, default=0))
+        lag = max((max(0, self._newest.records - position) for position in reached), default=0)
+        now_s = self._clock()
+        if lag == 0:
+            self._level_s = now_s
+        self._metrics.topic_lag_records.set(lag)
+        self._metrics.topic_lag_seconds.set(now_s - self._level_s)
 
     def cuts(self, snapshots: Range) -> list[Cut]:
         return [Cut(snapshots, pinned=True, oldest_touch=self._times.get(snapshots.through))]

@@ -17,6 +17,7 @@ from shared.contracts.errors import SourceError
 from shared.contracts.positions import Vector
 from shared.contracts.ranges import Range
 from shared.kafka.topic_log import TopicIdentity
+from shared.runtime.metrics import Metrics
 
 Answer = TypeVar("Answer")
 
@@ -195,3 +196,19 @@ def test_a_topic_with_fewer_partitions_is_asked_for_after_the_failure_that_this_
     log.fails, log.id, log.ends = None, TopicIdentity("cluster", "another", 1), vector(2)
     source.head()
     assert log.calls[-1] == "newest 1"
+
+
+def test_what_is_measured_is_how_far_the_destination_is_behind_the_newest_records(tmp_path: Path, clock: Clock) -> None:
+    log, metrics = FakeLog(30, 40), Metrics("clicks")
+    source = TopicSource(config(tmp_path, {}), log, clock, clock.now, metrics)
+    source.head()
+    source.measure([70])
+    clock.s += 7
+    log.ends = vector(30, 41)
+    source.head()
+    source.measure([70])
+    shown = metrics.exposition()
+    assert 'viaduck_topic_head_offset{partition="1",pipeline="clicks"} 41.0' in shown
+    assert 'viaduck_topic_lag_records{pipeline="clicks"} 1.0' in shown
+    assert 'viaduck_topic_lag_seconds{pipeline="clicks"} 7.0' in shown
+    assert 'viaduck_flushes_total{pipeline="clicks",trigger="caught_up"} 1.0' in shown
