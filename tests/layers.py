@@ -15,7 +15,7 @@ PAGE = ROOT / "docs/explanation/architecture.md"
 
 LAYERS = {
     "services/reader": ("planner", "source", "messaging"),
-    "services/applier": ("model", "apply", "worker"),
+    "services/applier": ("records", "model", "apply", "worker"),
     "services/control": ("model", "store", "migrations", "view", "operations", "web", "api", "page"),
     "services/cli": ("runtime", "output", "up", "verify", "expire", "commands"),
     "shared": ("contracts", "config", "lake", "runtime", "kafka"),

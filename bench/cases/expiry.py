@@ -19,7 +19,7 @@ from bench.stand import Stand, standing
 from bench.viaduck import write_file
 from bench.workload import SCHEMA, SMALL, SOURCE, SourceWriter
 from services.cli.expire.lake import Expiry
-from services.reader.source.lake_source import Source
+from services.reader.source.lake_source import LakeSource
 from shared.config.catalogs import ResolvedLake, resolve
 from shared.config.deployment import load_all
 from shared.lake.catalog import CatalogReader
@@ -36,7 +36,7 @@ def measure(setting: Setting) -> Measured:
     with standing(setting.on_postgres, [], name="long") as stand:
         _prepare(setting.on_postgres, stand)
         config = load_all([write_file(setting.folder, stand.source, {})]).common
-        source = Source(config, resolve(config.source.lake, os.environ, setting.folder))
+        source = LakeSource(config, resolve(config.source.lake, os.environ, setting.folder))
         alone = [_poll_s(source, POLL_EVERY_S) for _ in range(POLLS_ALONE)]
         lake = stand.source.resolved
         began = time.perf_counter()
@@ -74,7 +74,7 @@ def _expire(lake: ResolvedLake) -> None:
         assert sum(expiry.expire(doomed)) == len(doomed)
 
 
-def _polled_while(source: Source, lake: ResolvedLake) -> list[float]:
+def _polled_while(source: LakeSource, lake: ResolvedLake) -> list[float]:
     """Seconds of each poll until another process has expired the history, as the command is one."""
     expiring, polls = get_context("spawn").Process(target=_expire, args=(lake,)), []
     expiring.start()
@@ -85,7 +85,7 @@ def _polled_while(source: Source, lake: ResolvedLake) -> list[float]:
     return polls
 
 
-def _poll_s(source: Source, after_s: float = 0.0) -> float:
+def _poll_s(source: LakeSource, after_s: float = 0.0) -> float:
     time.sleep(after_s)
     began = time.perf_counter()
     source.sight(source.head())

@@ -17,7 +17,7 @@ from bench.setting import Setting
 from bench.stand import Stand, standing
 from bench.viaduck import write_file
 from bench.workload import SCHEMA, SMALL, SOURCE, SourceWriter, tenant_names
-from services.reader.source.lake_source import Source
+from services.reader.source.lake_source import LakeSource
 from shared.config.catalogs import resolve
 from shared.config.deployment import load_all
 from shared.contracts.ranges import Range
@@ -66,7 +66,7 @@ class _Planning:
     def __init__(self, folder: Path, stand: Stand) -> None:
         folder.mkdir()
         config = load_all([write_file(folder, stand.source, {})]).common
-        self._source = Source(config, resolve(config.source.lake, os.environ, folder))
+        self._source = LakeSource(config, resolve(config.source.lake, os.environ, folder))
         self._writer = SourceWriter(stand.con, SOURCE, SMALL)
         self._stand = stand
 

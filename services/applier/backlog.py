@@ -26,7 +26,7 @@ def repeats(newer: WorkItem, older: WorkItem) -> bool:
     """Whether an item asks for the same as an earlier one, so that one answer serves both."""
 
     def asked(item: WorkItem) -> tuple[object, ...]:
-        return item.key, item.kind, item.generation, item.expected, item.after, item.pinned
+        return item.key, item.kind, item.generation, item.begin, item.after, item.pinned
 
     return newer.attempt > older.attempt and asked(newer) == asked(older)
 

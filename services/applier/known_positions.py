@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from services.applier.model.immediate_answers import REACHING, answer
 from shared.contracts.messages import Destination, ItemKind, Outcome, Progress, WorkItem
+from shared.contracts.positions import UNSPELLED, SpelledPosition
 from shared.kafka.work_consumer import Partition
 
 V = TypeVar("V")
@@ -45,6 +46,11 @@ class Known:
     """Whether a seed of this life was answered, so that its table's options were looked at, too."""
     partition: Partition
     noted: int
+    position_at: str = UNSPELLED
+
+    @property
+    def reached(self) -> SpelledPosition:
+        return SpelledPosition(self.position, self.position_at)
 
 
 class KnownPositions:
@@ -102,7 +108,7 @@ class KnownPositions:
         kept = progress.rows_applied
         if kept is None and known is not None and known.position == position:
             kept = known.rows_applied
-        noted = Known(destination, position, kept, seeded, at, self._moment)
+        noted = Known(destination, position, kept, seeded, at, self._moment, progress.reached.spelled)
         _put(self._known, item.key, noted, self._most)
 
     def answer(self, item: WorkItem, destination: Destination, applier: str) -> Progress | None:
@@ -116,18 +122,22 @@ class KnownPositions:
             return None
         if not has_passed(known, item) and not (item.kind is ItemKind.PROBE and self.is_outrun(item)):
             return None
-        update = {"position": known.position, "rows_applied": known.rows_applied}
+        update = {
+            "position": known.position,
+            "position_at": known.position_at or None,
+            "rows_applied": known.rows_applied,
+        }
         return answer(item, Outcome.ALREADY_APPLIED, applier).model_copy(update=update)
 
     def is_at(self, item: WorkItem, destination: Destination) -> bool:
         """Whether the cursor is known to be where the item expects it."""
         known = self._of(item, destination)
-        return known is not None and known.position == item.expected
+        return known is not None and known.reached == item.begin
 
     def is_elsewhere(self, item: WorkItem, destination: Destination) -> bool:
         """Whether the cursor is known to be elsewhere, so that a current reader would not send this item."""
         known = self._of(item, destination)
-        return known is not None and item.kind in REACHING and known.position != item.expected
+        return known is not None and item.kind in REACHING and known.reached != item.begin
 
     def delivered(self, progress: Progress) -> None:
         """The broker has an item's answer."""
@@ -187,7 +197,7 @@ def has_passed(known: Known, item: WorkItem) -> bool:
     still to be done; an upkeep from before it is obsolete, unless it was ordered: that has no position."""
     match item.kind:
         case ItemKind.CHANGES | ItemKind.ADVANCE:
-            return known.position >= item.through
+            return known.reached.covers(item.end)
         case ItemKind.UPKEEP:
             return item.upkeep is None and known.position > item.through
         case ItemKind.SEED:

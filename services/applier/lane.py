@@ -209,9 +209,10 @@ class LaneThread:
             self._outbox.send(failed(item, error, self._applier), waiting.place)
             return None
         if item.kind is ItemKind.UPKEEP:
-            return Target(item, destination, lake, upkeep=self._upkeep(item, destination, lake))
+            order = self._upkeep(item, destination, lake)
+            return Target(item, destination, lake, upkeep=order, is_spelled=self._jobs.is_spelled)
         looks_first = item.kind is ItemKind.CHANGES and not self._known.is_at(item, destination)
-        return Target(item, destination, lake, looks_first)
+        return Target(item, destination, lake, looks_first, is_spelled=self._jobs.is_spelled)
 
     def _run(self, job: Job, ready: dict[str, tuple[Waiting, Target]]) -> None:
         began, begun, since_s = time.perf_counter(), self._known.begin(), time.monotonic()

@@ -23,7 +23,8 @@ from services.applier.model.file_agreement import Agreement
 from services.applier.model.grouping import Lane, lane_of
 from services.applier.model.health_plan import TableWanted, is_ours
 from services.applier.model.offsets import OffsetLedger
-from services.applier.model.task import Limits, SourceTable
+from services.applier.model.task import Limits, Source, SourceTable
+from services.applier.model.topic import topic_of
 from services.applier.model.upkeep_exclusion import UpkeepExclusion
 from services.applier.outbox import Outbox
 from services.applier.screening import Screen
@@ -37,7 +38,7 @@ from shared.contracts.messages import Destination, WorkItem
 from shared.kafka.publisher import Publisher
 from shared.kafka.record import Record
 from shared.kafka.settings import KafkaSettings
-from shared.kafka.topics import Topics
+from shared.kafka.topics import Topics, ensure_rejected
 from shared.kafka.work_consumer import Partition, WorkConsumer
 from shared.runtime.background import TURNS_WITHIN_S, Background, Threaded, Work
 from shared.runtime.metrics import Metrics
@@ -52,7 +53,7 @@ FINISH_WITHIN_S = 20.0
 LONG_READ_S = 1_800.0
 """No bite of changes takes so long to read."""
 
-FIXED = ("source", "routing")
+FIXED = ("source", "topic", "flush", "routing")
 """Sections that jobs in hand were begun with."""
 
 
@@ -105,7 +106,12 @@ class PipelineConsumer(Threaded):
         """Whether there are items in hand."""
         self._consumer: WorkConsumer | None = None
         self._jobs = SparkJobs(
-            context.spark, source_of(config), context.limits, context.name, context.pipelines, context.most_tasks
+            context.spark,
+            source_of(config, context.settings),
+            context.limits,
+            context.name,
+            context.pipelines,
+            context.most_tasks,
         )
         self._lanes = self._hired()
 
@@ -174,6 +180,8 @@ class PipelineConsumer(Threaded):
             on_revoke=self._lose,
         )
         try:
+            if self._config.topic is not None:
+                ensure_rejected(context.settings, pipeline)
             for lane in self._lanes.values():
                 lane.start()
             while not loop.stopped.is_set():
@@ -274,7 +282,7 @@ class PipelineConsumer(Threaded):
         context, source = self._context, self._config.source
         partitions = context.publisher.partitions(context.topics.work) or context.settings.partitions
         own = TableWanted(self.pipeline, None, None, source.schema_name, source.table)
-        if is_ours(own.key, self._share, partitions):
+        if self._config.topic is None and is_ours(own.key, self._share, partitions):
             yield own, self._or_error(self._lakes_of.source)
         for each in context.directory.of(self.pipeline):
             if is_ours(each.key, self._share, partitions) and not each.drop:
@@ -298,6 +306,9 @@ def longest_job_s(lane: Lane, limits: Limits) -> float:
     return max(3 * longest_s, LONG_READ_S) + TURNS_WITHIN_S
 
 
-def source_of(config: Config) -> SourceTable:
+def source_of(config: Config, own: KafkaSettings) -> Source:
+    """``own``: the deployment's broker."""
+    if config.topic is not None:
+        return topic_of(config, config.topic, own)
     source = config.source
     return SourceTable(Lakes(config).source(), source.schema_name, source.table, config.routing)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from services.applier.early_answers import Hear, heard, wait_for_the_end
 from services.applier.model.grouping import Job, Lane, split
-from services.applier.model.task import Limits, SourceTable, Task, TaskResult
+from services.applier.model.task import Limits, Source, SourceTopic, Task, TaskResult
 from services.applier.worker.spark_task import run_choices, touch
 from services.applier.worker.task_claim import Choice
 from shared.runtime.spark import is_local, tasks_of_a_job
@@ -36,7 +36,7 @@ class SparkJobs:
     def __init__(
         self,
         context: SparkContext,
-        source: SourceTable,
+        source: Source,
         limits: Limits,
         applier: str,
         pipelines: Callable[[], int] = lambda: 1,
@@ -51,6 +51,11 @@ class SparkJobs:
         self._applier = applier
         self._homes: OrderedDict[str, int] = OrderedDict()
         """The number of the share that each lake was in last, by its catalog."""
+
+    @property
+    def is_spelled(self) -> bool:
+        """Whether the source spells its positions."""
+        return isinstance(self._source, SourceTopic)
 
     @property
     def parallelism(self) -> int:

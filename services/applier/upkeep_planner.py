@@ -129,6 +129,8 @@ class UpkeepPlanner:
 
     def _sources(self) -> Iterator[KnownLake]:
         for config in self._configs():
+            if config.topic is not None:
+                continue
             owner = f"the source of {config.pipeline}"
             try:
                 lake = Lakes(config).source()

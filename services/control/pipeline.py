@@ -94,7 +94,8 @@ class Pipeline:
     def start(self) -> None:
         self.worker.start()
         self.discovery.start()
-        self.source_watch.start()
+        if self.reconciler.config.topic is None:
+            self.source_watch.start()
 
     def tell_to_stop(self) -> None:
         self.worker.tell_to_stop()

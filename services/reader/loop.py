@@ -31,7 +31,8 @@ from services.reader.planner.frontier import Look
 from services.reader.planner.plan import Planner
 from services.reader.planner.scheduling import Rules
 from services.reader.planner.sharing import Sharing
-from services.reader.source.source_poller import COUNT_WITHIN_S, SourceLike, SourcePoller
+from services.reader.source.source_poller import COUNT_WITHIN_S, SourcePoller
+from services.reader.source.source_reader import SourceReader
 from services.reader.source.unrouted_values import UnroutedValues
 from shared.config.model import Config
 from shared.config.partition import assigned
@@ -50,6 +51,9 @@ PLACED_A_TURN = 2_000
 FIRST_FREEZE_AT = 1_000
 """Destinations of which the garbage collector is told that they stay, and again whenever they have doubled."""
 
+LEAST_POLL_S = 0.05
+LOOKS_A_FLUSH = 4
+
 TURN_EVERY_S = 60.0
 TURNS_WITHIN_S = 15 * COUNT_WITHIN_S
 """A turn may look, count and publish. A slow source is reported long before; a restart helps only if the process
@@ -62,7 +66,7 @@ class Loop:
     def __init__(
         self,
         config: Config,
-        source: SourceLike,
+        source: SourceReader,
         events: EventQueue,
         outlet: WorkPublisher,
         partitioner: Partitioner,
@@ -170,7 +174,7 @@ class Loop:
             self._planner,
             self._metrics,
             self._routes,
-            config.poll.interval_seconds,
+            poll_interval_s(config),
             now_s,
             counts_unrouted=lambda: self._sharing.counts(self._clock()),
             unknown=unknown,
@@ -301,6 +305,13 @@ def rules(config: Config) -> Rules:
         reader.confirm_within_seconds,
         compaction_of(config),
     )
+
+
+def poll_interval_s(config: Config) -> float:
+    """A topic is looked at often enough that no record waits much longer than ``flush.seconds``."""
+    if config.topic is None:
+        return config.poll.interval_seconds
+    return min(config.poll.interval_seconds, max(LEAST_POLL_S, config.flush.seconds / LOOKS_A_FLUSH))
 
 
 def sharing(config: Config) -> Sharing:

@@ -13,11 +13,9 @@ from services.reader.loop import Loop
 from services.reader.messaging.message_decoder import EventQueue, Intake, Renewed, Woken
 from services.reader.messaging.partitioner import Partitioner
 from services.reader.messaging.work_publisher import WorkPublisher
-from services.reader.source.lake_source import Source
-from shared.config.catalogs import ResolvedLake
-from shared.config.declared import Lakes
+from services.reader.source.sources import open_source
 from shared.config.model import Config
-from shared.contracts.errors import ConfigError, SourceError, ViaduckError
+from shared.contracts.errors import SourceError
 from shared.contracts.reports import Share
 from shared.kafka.dead_letter import dead_letter
 from shared.kafka.follower import Follower
@@ -25,8 +23,8 @@ from shared.kafka.publisher import Publisher
 from shared.kafka.record import Record
 from shared.kafka.renewal import RenewalWatch
 from shared.kafka.settings import KafkaSettings
+from shared.kafka.source_look import look
 from shared.kafka.topics import Topics, ensure
-from shared.lake.source import look
 from shared.runtime.http import ServiceServer
 from shared.runtime.metrics import Metrics
 from shared.runtime.metrics_access import MetricsAccess
@@ -76,7 +74,7 @@ class Service:
         closing.callback(self._publisher.close, END_WITHIN_S)
         self._follower = Follower(settings, client, [self._topics.destinations, self._topics.progress])
         closing.callback(self._follower.stop, END_WITHIN_S)
-        source = Source(config, source_lake(config, environ))
+        source = open_source(config, environ, client, self._metrics)
         closing.callback(source.close)
         self._intake = Intake(config.pipeline, self._topics, self._events, self._unreadable)
         outlet = self._outlet(config)
@@ -131,11 +129,3 @@ class Service:
             "topics": None if self._follower.caught_up.is_set() else "still being read",
             SOURCE: self._loop.source_problem,
         }
-
-
-def source_lake(config: Config, environ: Mapping[str, str]) -> ResolvedLake:
-    """Raises ``ConfigError`` where a variable is missing."""
-    try:
-        return Lakes(config, environ).source()
-    except ViaduckError as error:
-        raise ConfigError([f"source: {error.message}; {error.hint}"]) from None

@@ -22,7 +22,7 @@ from shared.contracts.messages import SeedMode
 REFUSED: Final = object()
 """Stands where a mistake was noted, so that a list keeps its numbering. No type of a model accepts it."""
 
-NOT_IN_FILE = {"path", "reserved"}
+NOT_IN_FILE = {"path", "reserved", "topic"}
 FOLLOW_FROM_OTHERS = {"pipeline", "state_dir"}
 MAY_BE_BLANK = {"name", "routing_value", "hours", "partitioned_by", "sorted_by"}
 OTHER_SPELLINGS = {"replay": SeedMode.REPLAY.value}
@@ -60,7 +60,8 @@ def fit_section(tree: Tree, model: type[Section], path: str, mistakes: Mistakes)
 def _fit(tree: Tree, annotation: Any, path: str, mistakes: Mistakes) -> Any:
     kind = _without_none(annotation)
     if isinstance(kind, type) and issubclass(kind, Section):
-        return fit_section(tree, kind, path, mistakes)
+        is_text = kind.text_key is not None and not isinstance(tree, (dict, list)) and not _is_null(tree)
+        return fit_section({kind.text_key: tree} if is_text and kind.text_key else tree, kind, path, mistakes)
     if get_origin(kind) is tuple:
         return _fit_list(tree, get_args(kind)[0], path, mistakes)
     if get_origin(kind) is dict:

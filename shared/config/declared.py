@@ -53,6 +53,10 @@ class Lakes:
         return limits_of(self.config, over_rest=self.over_rest)
 
     def source(self) -> ResolvedLake:
+        """Raises ``ViaduckError``, also where the source is a topic."""
+        if self.config.topic is not None:
+            said = f"the source of {self.config.pipeline} is the topic {self.config.topic.topic}, which is no lake"
+            raise ViaduckError("not_allowed", said, "name a pipeline whose source is a lake")
         return self._of_pipeline(self.config.source.lake)
 
     def listed(self, destination: FileDestination) -> ResolvedLake:

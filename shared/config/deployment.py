@@ -27,6 +27,7 @@ from shared.config.path_overlap import ONE_TABLE_EACH, Claim, Paths, claim_of, t
 from shared.config.pipeline_files import Fingerprint, PipelineFiles
 from shared.config.rules import check_common
 from shared.config.template_rules import filled
+from shared.config.topic_rules import OF_FILES_ALONE
 from shared.contracts.errors import ConfigError
 from shared.contracts.messages import LakeRef
 
@@ -332,8 +333,10 @@ class _Taken:
 
 
 def _places(config: Config, environ: Mapping[str, str]) -> list[_Place]:
-    source = _resolved(config.source.lake, config, environ)
-    found = [_Place("source", None, _claim(config, "source", source, config.source.lake))]
+    found: list[_Place] = []
+    if config.topic is None:
+        source = _resolved(config.source.lake, config, environ)
+        found.append(_Place("source", None, _claim(config, "source", source, config.source.lake)))
     for number, destination in enumerate(config.destinations):
         where, lake = join("destinations", number), _resolved(destination.lake, config, environ)
         table = lake.identity, *table_names(destination.schema_name, destination.table)
@@ -379,6 +382,8 @@ def _copy(file: Path, name: str, environ: Mapping[str, str]) -> Config:
     """Raises ``ConfigError``."""
     loaded = load_file(file, environ)
     mistakes = [f"{key}: {OF_THE_DEPLOYMENT}" for key in NOT_ITS_OWN if key in loaded.sections]
+    if loaded.config.topic is not None:
+        mistakes.append(f"source.kind: {OF_FILES_ALONE}")
     if loaded.config.pipeline != name:
         mistakes.append(f"pipeline: is {quoted(loaded.config.pipeline)}, and the file is called {file.name}")
     if mistakes:

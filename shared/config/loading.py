@@ -32,6 +32,7 @@ from shared.config.model import Config, FileDestination
 from shared.config.original_file import with_schemas
 from shared.config.rules import check, destinations_of
 from shared.config.secrets import SECRET_PROPERTIES
+from shared.config.topic_rules import split_topic, with_topic
 from shared.contracts.errors import ViaduckError
 from shared.contracts.messages import Destination, LakeRef
 
@@ -43,6 +44,7 @@ MISSING = {
     "source": "is missing; write the section with the catalog and the shared table",
     "routing": "is missing; write the section with field, and key_columns unless rows are only ever appended",
     "source.table": "is missing; write the name of the shared table",
+    "source.topic": "is missing; write the name of the topic",
     "routing.field": "is missing; write the column whose value picks the destination",
     "id": "is missing; write a name of your choice for the destination",
     "routing_value": "is missing; write the value of the routing column whose rows go there",
@@ -75,7 +77,10 @@ def load_file(path: Path, environ: Mapping[str, str] = os.environ) -> Loaded:
 
 def load_tree(tree: dict[str, Tree], path: Path, environ: Mapping[str, str], mistakes: Mistakes) -> Loaded | None:
     """The tree of a file that is, or is to be, at ``path``; None where there are mistakes, which are noted."""
-    sections = with_schemas(fit_section(tree, Config, "", mistakes), mistakes)
+    rest, topic = split_topic(tree, mistakes)
+    sections = with_schemas(fit_section(rest, Config, "", mistakes), mistakes)
+    if topic is not None:
+        sections = with_topic(sections, topic, mistakes)
     world = ConfigContext(environ, Path(os.path.abspath(path)).parent)  # noqa: PTH100 - a link's own folder counts, not its target's
     check(sections, world, mistakes)
     config = _validated(_complete(sections, world.folder / path.name), mistakes)
@@ -169,7 +174,7 @@ def _validated(values: Mapping[str, Any], mistakes: Mistakes) -> Config | None:
         return Config.model_validate(values)
     except ValidationError as error:
         for detail in error.errors(include_url=False):
-            path = _path(detail["loc"])
+            path = _path(("source", *detail["loc"][1:]) if detail["loc"][0] == "topic" else detail["loc"])
             if not mistakes.covers(path):
                 mistakes.note(path, _said(detail, path))
         return None

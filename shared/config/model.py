@@ -6,7 +6,7 @@ What needs a second look (duplicates, variables, catalogs, a near key for a typo
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -16,10 +16,14 @@ from shared.contracts.messages import LakeRef, Name, SeedMode
 from shared.contracts.upkeep import UpkeepOverride
 
 PLACEHOLDER = "{routing_value}"
+TOPIC = r"^[A-Za-z0-9._-]{1,249}$"
 
 
 class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    text_key: ClassVar[str | None] = None
+    """The key that a single text in the section's place stands for."""
 
 
 class LakeTable(Section):
@@ -48,9 +52,62 @@ class LakeTable(Section):
 
 
 class Source(LakeTable):
+    kind: Literal["lake"] = "lake"
     table: str = Field(min_length=1)
     retained_seconds: float | None = Field(default=None, gt=0)
     """For how long its owner promises to keep each snapshot; None where nothing is promised."""
+
+
+class TopicColumn(Section):
+    name: str = Field(min_length=1)
+    path: str
+    type: str
+    required: bool = False
+
+
+class TopicFormat(Section):
+    value: Literal["json", "text", "bytes"] = "json"
+    key: Literal["none", "text", "bytes", "json"] = "none"
+
+
+class TopicStart(Section):
+    """Where a life begins: at ``position``, unless a time or offsets by partition are given."""
+
+    text_key = "position"
+
+    position: Literal["earliest", "latest"] = "earliest"
+    timestamp: str | None = None
+    offsets: dict[str, str] = {}
+
+
+class TopicSource(Section):
+    """A Kafka topic as ``source`` of a file whose ``kind`` is ``kafka``."""
+
+    kind: Literal["kafka"]
+    topic: str = Field(pattern=TOPIC)
+    bootstrap_servers: str | None = None
+    """None: the deployment's own broker."""
+    properties: dict[str, str] = Field(default={}, repr=False)
+    start: TopicStart = TopicStart()
+    isolation: Literal["read_committed"] = "read_committed"
+    format: TopicFormat = TopicFormat()
+    columns: tuple[TopicColumn, ...] = ()
+    infer: Literal["follow", "freeze"] = "follow"
+    metadata: tuple[Literal["partition", "offset", "timestamp", "key", "headers", "inserted_at"], ...] = (
+        "partition", "offset", "timestamp",
+    )  # fmt: skip
+    max_columns: int = Field(default=500, ge=1, le=5_000)
+    max_record_bytes: int = Field(default=64_000_000, ge=1, le=256_000_000)
+    on_bad: Literal["reject", "park"] = "reject"
+    on_gap: Literal["park", "reseed"] = "park"
+
+
+class Flush(Section):
+    """When records of a topic are written: as soon as one of these is reached."""
+
+    rows: int = Field(default=500_000, ge=1)
+    bytes: str = "100MB"
+    seconds: float = Field(default=60.0, gt=0)
 
 
 class Routing(Section):
@@ -284,6 +341,9 @@ class Config(Section):
     pipeline: Name
     source: Source
     routing: Routing
+    topic: TopicSource | None = None
+    """What is read, where that is a topic: ``source`` then holds no lake, and ``table`` is the topic's name."""
+    flush: Flush = Flush()
     upkeep: Upkeep = Upkeep()
     destinations: tuple[FileDestination, ...] = ()
     template: Template = Template()

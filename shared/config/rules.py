@@ -24,6 +24,7 @@ from shared.config.lake_rules import (
 )
 from shared.config.path_overlap import ONE_TABLE_EACH, THE_SOURCES, Claim, Paths, claim_of, table_names
 from shared.config.template_rules import check_template
+from shared.config.topic_rules import check_flush, check_topic
 from shared.config.upkeep_rules import check_upkeep
 from shared.contracts.messages import LakeRef
 
@@ -37,7 +38,11 @@ DATABASES = ("sqlite", "postgresql")
 def check(sections: Sections, world: ConfigContext, mistakes: Mistakes) -> None:
     """Note every mistake that a look at one value alone does not show."""
     source = section_of(sections, "source")
-    lake = check_lake(source, "source", world, mistakes) if isinstance(sections.get("source"), dict) else None
+    is_lake = isinstance(sections.get("source"), dict) and "topic" not in sections
+    lake = check_lake(source, "source", world, mistakes) if is_lake else None
+    check_flush(sections, mistakes)
+    if "topic" in sections:
+        check_topic(sections, world, mistakes)
     check_properties(section_of(section_of(sections, "defaults"), "properties"), "defaults.properties", world, mistakes)
     lakes = _check_destinations(destinations_of(sections), source, lake, world, mistakes)
     _check_paths(sections, lake, lakes, world, mistakes)

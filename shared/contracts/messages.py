@@ -20,12 +20,13 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from shared.contracts.errors import Problem as Problem
 from shared.contracts.errors import UnreadableMessage
 from shared.contracts.evolution import EvolutionPolicy
 from shared.contracts.layout import TableLayout
+from shared.contracts.positions import UNSPELLED, SpelledPosition, Spelling, is_spelling_of
 from shared.contracts.ranges import NOT_SEEDED, Range
 from shared.contracts.upkeep import TableWear, UpkeepOrder, UpkeepOverride, UpkeepResult
 
@@ -224,6 +225,9 @@ class WorkItem(Message):
     """Changed rows that the reader counted, an upper bound of the net change; None when it did not count."""
     pinned: bool = False
     """``through`` is exact (a segment of an append-only range); else the job may go on to the head."""
+    expected_at: Spelling | None = None
+    """The source's own spelling of ``expected``, and of ``through``: absent where the source has none, as a lake."""
+    through_at: Spelling | None = None
     seen: Seen | None = None
     """The newest snapshot that the reader had seen when it found that nothing changed between ``expected`` and
     ``after``: what it found holds for no other history. None where the two are one."""
@@ -241,6 +245,22 @@ class WorkItem(Message):
     @property
     def range(self) -> Range:
         return Range(self.after, self.through)
+
+    @property
+    def begin(self) -> SpelledPosition:
+        """Where the stored cursor has to be."""
+        return SpelledPosition(self.expected, self.expected_at or UNSPELLED)
+
+    @property
+    def end(self) -> SpelledPosition:
+        return SpelledPosition(self.through, self.through_at or UNSPELLED)
+
+    @model_validator(mode="after")
+    def _is_spelled_right(self) -> Self:
+        for number, spelled in ((self.expected, self.expected_at), (self.through, self.through_at)):
+            if spelled is not None and not is_spelling_of(spelled, number):
+                raise ValueError(f"{spelled[:80]} does not spell position {number}")
+        return self
 
 
 class Outcome(StrEnum):
@@ -273,6 +293,8 @@ class Progress(Message):
     """The item's generation; for ``fenced`` the generation of the cursor."""
     position: Position | None = None
     """The stored cursor as the applier last saw it; None when it could not be read, -1 when there is none."""
+    position_at: Spelling | None = None
+    """The source's own spelling of ``position``; absent where it has none."""
     through: Snapshot | None = None
     """For ``applied`` and ``empty``: up to where the destination is now known to be exact."""
     deleted: int = 0
@@ -302,6 +324,11 @@ class Progress(Message):
     @property
     def key(self) -> str:
         return f"{self.pipeline}/{self.destination}"
+
+    @property
+    def reached(self) -> SpelledPosition:
+        """The stored cursor, as of no position where it is not known."""
+        return SpelledPosition(NOT_SEEDED if self.position is None else self.position, self.position_at or UNSPELLED)
 
 
 class DeadLetter(Message):

@@ -89,7 +89,7 @@ class KafkaSettings:
             prefix=kafka.topic_prefix,
             partitions=kafka.partitions,
             replication_factor=kafka.replication_factor,
-            properties={} if embedded else _resolved(kafka.properties, environ),
+            properties={} if embedded else resolved_properties(kafka.properties, "kafka.properties", environ),
             embedded=embedded,
         )
 
@@ -118,9 +118,10 @@ class KafkaSettings:
         return self.embedded or any(name in self.properties for name in CLASSIC)
 
 
-def _resolved(properties: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
+def resolved_properties(properties: Mapping[str, str], section: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """Properties with the values of the variables that they name. Raises ``ConfigError`` where one is missing."""
     missing = [
-        f"kafka.properties.{name}: the environment variable {value} is not set; set it, or correct the name"
+        f"{section}.{name}: the environment variable {value} is not set; set it, or correct the name"
         for name, value in properties.items()
         if name.endswith(ENV_SUFFIX) and value not in environ
     ]

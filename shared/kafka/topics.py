@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from dataclasses import dataclass
 
 from shared.kafka.broker import Broker
 from shared.kafka.settings import KafkaSettings
+
+LONGEST_NAME = 249
+"""Characters of a topic's name."""
 
 WEEK_MS = 7 * 24 * 3600 * 1000
 
@@ -32,6 +37,15 @@ class Topics:
     progress = _Name("progress")
     dead_letter = _Name("dead-letter")
 
+    def rejected(self, pipeline: str) -> str:
+        """The topic that takes the records of which no row can be made. Names of pipelines may hold what those of
+        topics may not."""
+        name = f"{self.prefix}.rejected.{pipeline}"
+        if len(name) <= LONGEST_NAME and re.fullmatch(r"[A-Za-z0-9._-]+", pipeline):
+            return name
+        digest = hashlib.sha256(pipeline.encode()).hexdigest()[:16]
+        return f"{self.prefix}.rejected.{re.sub(r'[^A-Za-z0-9._-]', '-', pipeline)[:20]}-{digest}"
+
     @property
     def all(self) -> tuple[str, ...]:
         return tuple(self.kept)
@@ -48,6 +62,12 @@ class Topics:
             self.progress: compacted,
             self.dead_letter: {**by_time, "retention.ms": str(4 * WEEK_MS)},
         }
+
+
+def ensure_rejected(settings: KafkaSettings, pipeline: str, timeout_s: float = 30.0) -> None:
+    """Create the topic of a pipeline's rejected records where it is missing. Raises as ``ensure`` does."""
+    kept = {"cleanup.policy": "delete", "retention.ms": str(4 * WEEK_MS)}
+    Broker(settings).ensure({Topics(settings.prefix).rejected(pipeline): kept}, timeout_s)
 
 
 def ensure(settings: KafkaSettings, timeout_s: float = 30.0) -> None:

@@ -30,17 +30,21 @@ ROUNDED = {r"U?(TINY|SMALL|BIG)INT|U?INTEGER|DECIMAL\(.*\)": "DECIMAL(38, 12)", 
 
 @dataclass(frozen=True)
 class SourceLook:
-    """The source as it was found, fit for its file. ``routing_values`` are by destination id, in canonical text."""
+    """The source as it was found, fit for its file. ``routing_values`` are by destination id, in canonical text.
 
-    lake: ResolvedLake
+    Of a topic there is no ``lake``, the head's number counts its records, and it has ``partitions``.
+    """
+
+    lake: ResolvedLake | None
     head: Head
     table: TableInfo
     routing: Column
     keys: tuple[Column, ...]
     routing_values: Mapping[str, str]
+    partitions: int | None = None
 
 
-def look(config: Config, environ: Mapping[str, str] = os.environ) -> SourceLook:
+def look_at_lake(config: Config, environ: Mapping[str, str] = os.environ) -> SourceLook:
     """Read the source's metadata and hold the file against it.
 
     Raises ``ConfigError`` for what the file must say otherwise, ``SourceError`` where the source can't be read now.

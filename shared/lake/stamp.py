@@ -9,9 +9,11 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from shared.contracts.messages import Count, Generation, Position
+from shared.contracts.positions import LONGEST_SPELLING
 
-LONGEST = 4_000
-"""Characters of a stamp; ours have some 400, and names of pipelines and destinations 200 each at most."""
+LONGEST = 4_000 + LONGEST_SPELLING
+"""Characters of a stamp; ours have some 400 beside a spelled position, and names of pipelines and destinations 200 each
+at most."""
 
 LONGEST_LIST = 2_400
 """Characters of all that a stamp says of columns, as JSON."""
@@ -37,6 +39,10 @@ class StampRead(BaseModel):
     """Who committed it; stamps of before say nothing."""
     columns: tuple[Annotated[str, Field(max_length=LONGEST_LIST)], ...] = ()
     """What became of the table's columns, in words."""
+    through_at: Annotated[str, Field(max_length=LONGEST_SPELLING)] | None = None
+    """The source's own spelling of ``through``; None where it has none."""
+    rejected: Count = 0
+    """Records of a topic of which no row could be made."""
 
     def speaks_of(self, pipeline: str, destination: str) -> bool:
         return (self.pipeline, self.destination) == (pipeline, destination)

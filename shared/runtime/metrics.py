@@ -20,6 +20,9 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
+MOST_PARTITIONS = 64
+"""Of a topic, of which each has series of its own."""
+
 BATCH_ROWS = (100, 500, 1_000, 5_000, 10_000, 50_000, 100_000, 500_000, 1_000_000, 5_000_000, 10_000_000)
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 
@@ -77,6 +80,7 @@ class Metrics(Registered):
         self._routing()
         self._working()
         self._keeping()
+        self._topics()
 
     def forget(self, destination: str) -> None:
         """Drop every series of a destination that is gone."""
@@ -125,6 +129,30 @@ class Metrics(Registered):
         )
         self.pool_open_connections = self._gauge("pool_open_connections", "Lakes that the workers hold attached")
         self.pool_evictions_total = self._count("pool_evictions_total", "Lakes detached to make room or after an error")
+
+    def _topics(self) -> None:
+        """Of pipelines whose source is a topic; by partition only where there are few."""
+        self.topic_head_offset = self._gauge_by(
+            "topic_head_offset", "The offset behind the last stable record of a partition", "partition"
+        )
+        self.topic_position_offset = self._gauge_by(
+            "topic_position_offset", "The offset up to which the destination holds a partition's records", "partition"
+        )
+        self.topic_lag_records = self._gauge(
+            "topic_lag_records", "Records of the topic, at most, that the destination does not hold yet"
+        )
+        self.topic_lag_seconds = self._gauge(
+            "topic_lag_seconds", "Seconds since the destination was last seen to hold every record of the topic"
+        )
+        self.topic_bytes_read_total = self._count("topic_bytes_read_total", "Bytes of values of records that were read")
+        self.topic_records_total = self._by(
+            "topic_records_total", "Records of the topic that a commit took in, by what became of them", "outcome"
+        )
+        self.values_rescued_total = self._count("values_rescued_total", "Values that went to the column _rescued")
+        self.columns_added_total = self._count("columns_added_total", "Columns that records brought into the table")
+        self.flushes_total = self._by(
+            "flushes_total", "Times that records of the topic were planned, by what made it time", "trigger"
+        )
 
     def _routing(self) -> None:
         self.unrouted_rows_total = self._count(
@@ -201,14 +229,16 @@ class Metrics(Registered):
             Counter(f"viaduck_{name}", meaning, ["pipeline", *labels], registry=self.registry), self._pipeline
         )
 
+    def _gauge_by(self, name: str, meaning: str, *labels: str) -> Labelled[Gauge]:
+        return Labelled(
+            Gauge(f"viaduck_{name}", meaning, ["pipeline", *labels], registry=self.registry), self._pipeline
+        )
+
     def _dest_count(self, name: str, meaning: str) -> Labelled[Counter]:
         return self._by(name, f"{meaning}, by destination", "destination")
 
     def _dest_gauge(self, name: str, meaning: str) -> Labelled[Gauge]:
-        metric = Gauge(
-            f"viaduck_{name}", f"{meaning}, by destination", ["pipeline", "destination"], registry=self.registry
-        )
-        return Labelled(metric, self._pipeline)
+        return self._gauge_by(name, f"{meaning}, by destination", "destination")
 
     def _dest_time(self, name: str, meaning: str) -> Labelled[Histogram]:
         labels = ["pipeline", "destination"]

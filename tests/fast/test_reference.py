@@ -50,6 +50,7 @@ def test_every_topic_is_in_the_table() -> None:
 
 def test_every_field_of_a_stamp_is_explained() -> None:
     item = WorkItem(item="i", kind=ItemKind.CHANGES, pipeline="p", destination="d", generation=1, through=2)
-    fields = set(json.loads(Stamp(item, "changes", 1, 2, "t", 3, 4, columns=["add v"]).extra_info()))
+    stamp = Stamp(item, "changes", 1, 2, "t", 3, 4, through_at='{"0":2}', columns=["add v"])
+    fields = set(json.loads(stamp.extra_info()))
     rows = re.findall(r"^\| (`[^|]+) \|", (FOLDER / "stamps.md").read_text(), re.MULTILINE)
     assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == fields

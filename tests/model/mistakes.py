@@ -163,4 +163,11 @@ MISTAKES = (
         COMPACTION,
         model="direct",
     ),
+    Mistake(
+        "sums_decide",
+        "an item counts as applied where the sum of offsets is that of its end",
+        "AnswersAreTrue",
+        model="topics",
+    ),
+    Mistake("sums_fence", "the compare-and-set compares sums of offsets", "ExactlyOnce", model="topics"),
 )

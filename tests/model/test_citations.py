@@ -37,6 +37,10 @@ WORLD_OF_A_LAKE = {
 """The same of ``DirectCommit.tla``; the path of the extension is cited as ``Viaduck.tla`` has it."""
 
 
+WORLD_OF_A_TOPIC = {"Produce", "Save", "Restore"}
+"""The same of ``Topics.tla``: producers commit, and a lake's owner restores it from a backup."""
+
+
 def module(*names: str) -> str:
     return "".join((ROOT / "tla" / f"{name}.tla").read_text() for name in names)
 
@@ -48,7 +52,7 @@ def cited() -> set[str]:
 
 
 def test_every_citation_names_something_that_the_specification_defines() -> None:
-    assert cited() <= set(DEFINED.findall(module("Fence", "Viaduck", "DirectCommit")))
+    assert cited() <= set(DEFINED.findall(module("Fence", "Viaduck", "DirectCommit", "Topics")))
 
 
 def test_every_action_is_cited_by_the_code_or_is_the_worlds() -> None:
@@ -62,3 +66,9 @@ def test_every_action_of_a_direct_commit_is_cited_by_the_code_or_is_the_worlds()
     whole = module("DirectCommit")
     actions = set(TAKEN.findall(whole[whole.index("\nNext ==") : whole.index("\nSpec ==")]))
     assert actions - cited() == WORLD_OF_A_LAKE
+
+
+def test_every_action_of_a_topic_is_cited_by_the_code_or_is_the_worlds() -> None:
+    whole = module("Topics")
+    actions = set(re.findall(r"\w+", whole[whole.index("\nNext ==") : whole.index("\nSpec ==")])) - {"Next"}
+    assert actions - cited() == WORLD_OF_A_TOPIC

@@ -51,6 +51,13 @@ def test_a_first_seed_by_either_path_keeps_every_promise_in_a_lake_without_the_t
     assert verdict.distinct >= 10_000
 
 
+def test_a_destination_of_a_topic_holds_each_record_once_whatever_vectors_items_name(tmp_path: Path) -> None:
+    verdict = check(module_of("topics"), configured("topics"), tmp_path / "tlc", within_s=WITHIN_S)
+    assert verdict.holds, verdict.output[-8000:]
+    assert verdict.left == 0
+    assert verdict.distinct >= 30_000
+
+
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
 def test_a_mistake_in_the_specification_is_found(mistake: Mistake, tmp_path: Path) -> None:
     config = configured(mistake.model, Mutant=f'"{mistake.name}"', **mistake.given)
@@ -62,6 +69,7 @@ def test_a_mistake_in_the_specification_is_found(mistake: Mistake, tmp_path: Pat
 
 def test_every_mistake_that_the_specification_knows_is_planted() -> None:
     known = [
-        set(MISTAKEN.findall((SPECIFICATIONS / f"{name}.tla").read_text())) for name in ("Viaduck", "DirectCommit")
+        set(MISTAKEN.findall((SPECIFICATIONS / f"{name}.tla").read_text()))
+        for name in ("Viaduck", "DirectCommit", "Topics")
     ]
     assert sorted(name for names in known for name in names) == sorted(mistake.name for mistake in MISTAKES)

@@ -65,7 +65,7 @@ from shared.lake.health import HealthReader, TableHealth
 from shared.lake.pool import OpenLake
 from shared.lake.pruning import Layout
 from shared.lake.sql import ident
-from tests.mutants import counting, direct, evolution, layouts, past, replayed, upkeep, values
+from tests.mutants import counting, direct, evolution, layouts, past, records, replayed, upkeep, values, vectors
 from tests.mutants.mistake import Mistake
 from tests.mutants.mistake import put as _put
 
@@ -618,6 +618,8 @@ MISTAKES = (
     *upkeep.MISTAKES,
     *layouts.MISTAKES,
     *evolution.MISTAKES,
+    *vectors.MISTAKES,
+    *records.MISTAKES,
     Mistake("believe-what-was-forgotten", "counts that were forgotten prove that nothing changed",
             _believe_what_was_forgotten, ("tests/fast/reader/planner/test_plan.py", "-k", "counted_for_again")),
     Mistake("old-looks-are-news", "who was exact at the last look is exact now", _old_looks_are_news,

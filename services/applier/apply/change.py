@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -10,6 +11,7 @@ from services.applier.apply.reading import Counts, Reading
 from services.applier.model.task import Target
 from shared.contracts.layout import TableLayout
 from shared.contracts.messages import CommitPath, ItemKind, Outcome
+from shared.contracts.positions import UNSPELLED
 from shared.contracts.upkeep import TableWear, UpkeepResult
 from shared.lake.catalog import TableInfo
 from shared.lake.direct.eligibility import Reason
@@ -27,6 +29,8 @@ class Applied:
     inserted: int = 0
     rows_applied: int | None = None
     generation: int | None = None
+    position_at: str = UNSPELLED
+    """The source's own spelling of ``position``."""
     commit: CommitPath | None = None
     reason: Reason | None = None
     layout: TableLayout | None = None
@@ -47,8 +51,10 @@ class Change:
     counts: Counts = field(default_factory=Counts)
     evolution: Evolution | None = None
     """What has become of the source's columns since the position."""
-    evolves: bool = False
-    """Whether the transaction changes the destination's columns."""
+    steps: Sequence[str] = ()
+    """What the transaction has done to the destination's columns, in words; renames over a spare name say nothing."""
+    through_at: str = UNSPELLED
+    """The source's own spelling of ``through``."""
     pinned: int | None = None
     """The destination's snapshot that the transaction began with, once it was asked for."""
 
@@ -58,7 +64,29 @@ class Change:
 
     def move(self, rows: int) -> fence.Move:
         item = self.target.item
-        return fence.Move(self.target.destination, item, self.through, self.table, rows, self.time_of(item.expected))
+        return fence.Move(
+            self.target.destination, item, self.through, self.table, rows, self.time_of(item.expected), self.through_at
+        )
+
+    def stamp(
+        self, after: int, token: str, deleted: int, inserted: int, commit: CommitPath = CommitPath.EXTENSION
+    ) -> fence.Stamp:
+        """What the transaction's snapshot says of itself."""
+        item, counts = self.target.item, None if self.reading is None else self.reading.records
+        rejected = 0 if counts is None else counts.rejected
+        return fence.Stamp(
+            item,
+            item.kind.value,
+            after,
+            self.through,
+            token,
+            deleted,
+            inserted,
+            commit,
+            self.through_at,
+            rejected,
+            self.steps,
+        )
 
     def time_of(self, snapshot: int) -> datetime | None:
         """When a snapshot of the source was committed; None where that was not asked for, or it is gone."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
+
+import duckdb
 
 from services.applier.apply.change import Applied
 from services.applier.apply.decide import Cursor, Decision, decide
@@ -11,16 +14,18 @@ from services.applier.apply.direct_commit import DirectApplier
 from services.applier.apply.in_doubt import committed_files, require_files
 from services.applier.apply.lake_state import TimeOf, dropped_generation_in, require_same, stored_cursor
 from services.applier.apply.table_options import is_settled, settle, tables_of
+from services.applier.apply.table_schema import columns_of, table_gone, table_path
 from services.applier.model.task import Target
 from shared.contracts.errors import DestinationError
 from shared.contracts.messages import CommitPath, Destination, ItemKind, Outcome
 from shared.contracts.ranges import NOT_SEEDED
-from shared.lake.catalog import CatalogReader, TableInfo
+from shared.lake.catalog import CatalogReader, Column, TableInfo
 from shared.lake.failure import LakeAbsent
 from shared.lake.foreign_files import require_no_code, require_own_files
 from shared.lake.pool import OpenLake
 from shared.lake.stamp import read_stamp
 from shared.lake.statements import SharedPostgres
+from shared.lake.table import require_table
 
 unknown: TimeOf = dict[int, datetime]().get
 
@@ -34,7 +39,7 @@ class CursorAnswers:
 
     def cursor(self, target: Target) -> Cursor | None:
         """The stored cursor; None where there is none, for example because the lake does not exist yet."""
-        if self._direct is not None and (seen := self._direct.cursor(target)) is not None:
+        if self._direct is not None and not target.is_spelled and (seen := self._direct.cursor(target)) is not None:
             return seen
         try:
             with self._lakes.use(target, sure=False) as lake:
@@ -58,7 +63,7 @@ class CursorAnswers:
             return Applied(Outcome.ALREADY_APPLIED, position=NOT_SEEDED)
 
     def of(self, lake: OpenLake, target: Target, source: TableInfo | None = None, time_of: TimeOf = unknown) -> Applied:
-        """Read the cursor and say what it means for the item. TLA: ``DecideAnew``, ``OfCursor``."""
+        """Read the cursor and say what it means for the item. TLA: ``DecideAnew``, ``OfCursor``, ``AnswerVector``."""
         cursor = self._stored(lake, target)
         if cursor is None:
             return self._of_none(lake, target)
@@ -71,6 +76,21 @@ class CursorAnswers:
             self._settle_again(lake, target)
         return answer
 
+    def columns(self, target: Target) -> tuple[Column, ...]:
+        """The columns of the destination's table. Raises ``table_mismatch`` where it is gone."""
+        destination = target.destination
+
+        def described(con: duckdb.DuckDBPyConnection, alias: str) -> tuple[Column, ...] | None:
+            table = table_path(alias, destination)
+            require_table(con, table)
+            return columns_of(con, table)
+
+        with self._lakes.use(target) as lake:
+            found = self._lakes.read(lake, "reading the columns", lambda con: described(con, lake.alias))
+        if found is None:
+            raise table_gone(destination)
+        return found
+
     def look_at_files(self, lake: OpenLake, destination: Destination, snapshot: int | None) -> None:
         """Raises ``destination_damaged`` where a file of a snapshot, or (None) of the table, is gone (H7)."""
         doing = "looking for committed files"
@@ -79,7 +99,7 @@ class CursorAnswers:
 
     def _stored(self, lake: OpenLake, target: Target) -> Cursor | None:
         doing = "reading the cursor"
-        return self._lakes.read(lake, doing, lambda con: stored_cursor(con, lake, target.destination))
+        return self._lakes.read(lake, doing, lambda con: stored_cursor(con, lake, target))
 
     def _of_none(self, lake: OpenLake, target: Target) -> Applied:
         """Of a destination without a cursor. After a drop: the first generation that may begin, for a control that does
@@ -110,7 +130,7 @@ class CursorAnswers:
 
         The catalog gets the same checks as before an attach: a later statement may bind SQL that it holds.
         """
-        if target.lake.sqlite_file is not None or self._direct is None:
+        if target.lake.sqlite_file is not None or target.is_spelled or self._direct is None:
             return None
         cursor = self._direct.cursor(target)
         if cursor is None:
@@ -142,12 +162,13 @@ class CursorAnswers:
 def _judged(cursor: Cursor, target: Target, source: TableInfo | None, time_of: TimeOf) -> Applied | None:
     """What a stored cursor means for the item; None for what may be applied on top of it."""
     decision = decide(cursor, target.item)
+    at = Applied(Outcome.GAP, cursor.position, position_at=cursor.source_position)
     if decision is Decision.FENCED:
-        return Applied(Outcome.FENCED, cursor.position, generation=cursor.generation)
+        return replace(at, outcome=Outcome.FENCED, generation=cursor.generation)
     require_same(cursor, target, source, time_of)
     if decision is Decision.ALREADY_APPLIED:
-        return Applied(Outcome.ALREADY_APPLIED, cursor.position, rows_applied=cursor.rows_applied)
-    return Applied(Outcome.GAP, cursor.position) if decision is Decision.GAP else None
+        return replace(at, outcome=Outcome.ALREADY_APPLIED, rows_applied=cursor.rows_applied)
+    return at if decision is Decision.GAP else None
 
 
 def _moved(target: Target) -> DestinationError:

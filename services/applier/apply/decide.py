@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from shared.contracts.messages import ItemKind, WorkItem
+from shared.contracts.positions import UNSPELLED, SpelledPosition
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,12 @@ class Cursor:
     rows_applied: int
     snapshot: int = 0
     """The destination lake's snapshot that committed this position."""
+    source_position: str = UNSPELLED
+    """The source's own spelling of ``position``."""
+
+    @property
+    def reached(self) -> SpelledPosition:
+        return SpelledPosition(self.position, self.source_position)
 
 
 class Decision(StrEnum):
@@ -37,10 +44,10 @@ class Decision(StrEnum):
 def decide(cursor: Cursor | None, item: WorkItem, dropped_generation: int = 0) -> Decision:
     """Whether ``item`` may be applied on top of ``cursor``, or, without one, after a drop in ``dropped_generation``.
 
-    Positions of one generation only grow. A position at or beyond the item's end means that this range is in the
+    Positions of one generation only grow. A position that covers the item's end means that this range is in the
     table already, through any item; a position that is neither there nor where the item begins is a gap.
 
-    TLA: ``Decide``.
+    TLA: ``Decide``, ``HasPassed``, ``IsAt``.
     """
     if item.kind is ItemKind.SEED:
         return _decide_seed(cursor, item, dropped_generation)
@@ -48,9 +55,9 @@ def decide(cursor: Cursor | None, item: WorkItem, dropped_generation: int = 0) -
         return Decision.GAP
     if cursor.generation != item.generation:
         return Decision.FENCED
-    if item.kind is ItemKind.PROBE or cursor.position >= item.through:
+    if item.kind is ItemKind.PROBE or cursor.reached.covers(item.end):
         return Decision.ALREADY_APPLIED
-    return Decision.APPLY if cursor.position == item.expected else Decision.GAP
+    return Decision.APPLY if cursor.reached == item.begin else Decision.GAP
 
 
 def _decide_seed(cursor: Cursor | None, item: WorkItem, dropped_generation: int) -> Decision:

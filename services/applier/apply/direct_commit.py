@@ -228,10 +228,8 @@ class DirectApplier:
 
 
 def _stamp(change: Change, token: str, after: int, written: Written) -> Stamp:
-    item, inserted = change.target.item, 0 if written.data is None else written.data.records
-    said = fence.Stamp(
-        item, item.kind.value, after, change.through, token, written.deleted_rows, inserted, CommitPath.DIRECT
-    )
+    inserted = 0 if written.data is None else written.data.records
+    said = change.stamp(after, token, written.deleted_rows, inserted, CommitPath.DIRECT)
     return Stamp("viaduck", said.message(), said.extra_info())
 
 

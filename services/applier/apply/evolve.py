@@ -8,10 +8,12 @@ is updated or merged once a column is wider, and a struct that is added is added
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import duckdb
 
-from services.applier.apply.table_schema import columns_of, differs, table_path
+from services.applier.apply.reading import Reading
+from services.applier.apply.table_schema import columns_of, differs, table_gone, table_path
 from shared.contracts.errors import DestinationError
 from shared.contracts.messages import Destination
 from shared.lake.catalog import Column
@@ -28,32 +30,24 @@ REFUSED = (
 
 
 def pending_steps(
-    con: duckdb.DuckDBPyConnection,
-    alias: str,
-    destination: Destination,
-    wanted: Sequence[Column],
-    evolution: Evolution | None,
+    con: duckdb.DuckDBPyConnection, alias: str, destination: Destination, reading: Reading, evolution: Evolution | None
 ) -> tuple[Step, ...]:
-    """What the table still lacks of ``wanted``, the source's columns at the range's end; in one statement where nothing
-    has changed.
+    """What the table still lacks of the reading's columns, which are the source's at the range's end; in one statement
+    where nothing has changed.
 
     Raises ``table_mismatch`` unless the table has the columns that the source had at the destination's position: then
     whose is whose is known by their order. Columns that were added there without a row may still be missing.
     """
     have = columns_of(con, table_path(alias, destination))
     if have is None:
-        raise DestinationError(
-            "table_mismatch",
-            f"the table {destination.schema_name}.{destination.table} is gone from the destination",
-            "reseed the destination, which creates the table again",
-        )
+        raise table_gone(destination)
     if evolution is None:
-        return _added(destination, have, wanted)
+        return _added(destination, have, reading)
     then = evolution.then[: len(have)]
     spelled = duckdb_types(con, then) if then else ()
     if [(c.name, c.type) for c in have] == list(zip((field.name for field in then), spelled, strict=True)):
         return _steps(then, evolution)
-    if _shapes(have) == _shapes(wanted):
+    if _shapes(have) == _shapes(reading.columns):
         return ()  # the owner of the lake has done it
     before = [Column(field.name, declared) for field, declared in zip(then, spelled, strict=True)]
     raise differs("table_mismatch", destination, have, before)
@@ -83,13 +77,21 @@ def names_before(evolution: Evolution | None, names: Sequence[str]) -> tuple[str
     return tuple(former.get(ids[name.lower()], name) for name in names)
 
 
-def _added(destination: Destination, have: Sequence[Column], wanted: Sequence[Column]) -> tuple[Step, ...]:
-    if _shapes(have) != _shapes(wanted[: len(have)]):
+def _added(destination: Destination, have: Sequence[Column], reading: Reading) -> tuple[Step, ...]:
+    """Columns that a source without field ids has gained, and wider types that its rows ask for."""
+    wider = {column.name: column.type for column in reading.promotions}
+    widened = [replace(column, type=wider.get(column.name, column.type)) for column in have]
+    wanted = reading.columns
+    if _shapes(widened) != _shapes(wanted[: len(have)]):
         raise differs("table_mismatch", destination, have, wanted)
-    missing = wanted[len(have) :]
-    return tuple(
+    added = tuple(
         Step(Kind.ADD, (each.name,), 0, type=each.type, default=each.default, said=f"add {each.name} {each.type}")
-        for each in missing
+        for each in wanted[len(have) :]
+    )
+    return added + tuple(
+        Step(Kind.WIDEN, (was.name,), 0, type=now.type, said=f"widen {was.name} to {now.type}")
+        for was, now in zip(have, widened, strict=True)
+        if was.type != now.type
     )
 
 

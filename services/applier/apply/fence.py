@@ -5,6 +5,7 @@ The cursor commits with the data, so neither a lost message nor a second applier
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ import duckdb
 from services.applier.apply.decide import Cursor
 from shared.contracts.errors import DestinationError, Error
 from shared.contracts.messages import ADOPTABLE, MOST, CommitPath, Destination, WorkItem
+from shared.contracts.positions import UNSPELLED, is_spelling_of
 from shared.contracts.ranges import NOT_SEEDED
 from shared.lake.catalog import CatalogReader, TableInfo
 from shared.lake.cursor import SCHEMA, cursor_name, kept, origin, require_intact, told
@@ -27,6 +29,9 @@ from shared.lake.types import duckdb_type
 
 DECLARED = {name: duckdb_type(kind) for name, kind in CURSOR_TYPES.items()}
 COLUMNS = ", ".join(f"{ident(name)} {declared}" for name, declared in DECLARED.items())
+
+SPELLING = "source_position VARCHAR"
+"""The column of a cursor whose source spells its positions."""
 
 
 WHERE = {"seed": "at {through}", "maintenance": "at {through}", "advance": "to {through}"}
@@ -56,6 +61,8 @@ class Move:
     source: TableInfo
     rows: int
     expected_at: datetime | None = None
+    through_at: str = UNSPELLED
+    """The source's own spelling of ``through``."""
 
 
 @dataclass(frozen=True)
@@ -70,10 +77,13 @@ class Stamp:
     deleted: int
     inserted: int
     commit: CommitPath = CommitPath.EXTENSION
+    through_at: str = UNSPELLED
+    rejected: int = 0
     columns: Sequence[str] = ()
     """What became of the table's columns, in words."""
 
     def extra_info(self) -> str:
+        of_log = {"through_at": self.through_at, "rejected": self.rejected} if self.through_at else {}
         said = {"columns": short_list(self.columns)} if self.columns else {}
         return json.dumps(
             {
@@ -89,6 +99,7 @@ class Stamp:
                 "deleted": self.deleted,
                 "inserted": self.inserted,
                 "commit": self.commit.value,
+                **of_log,
                 **said,
             }
         )
@@ -106,16 +117,18 @@ def cursor_table(alias: str, destination: Destination) -> str:
     return path(alias, SCHEMA, cursor_name(destination.pipeline, destination.destination))
 
 
-def read_cursor(con: duckdb.DuckDBPyConnection, alias: str, destination: Destination) -> Cursor | None:
+def read_cursor(
+    con: duckdb.DuckDBPyConnection, alias: str, destination: Destination, *, spelled: bool = False
+) -> Cursor | None:
     """The stored cursor; None where there is none yet. In a transaction, in which its table is still one when it is
-    read. Raises ``cursor_damaged`` unless it is exactly one row."""
+    read. Raises ``cursor_damaged`` unless it is exactly one row.
+
+    ``spelled``: with the source's own spelling of the position, which is empty where another kind of source was read.
+    """
     table = cursor_table(alias, destination)
     require_table(con, table)
     try:
-        rows = con.execute(
-            "SELECT generation, position, source_lake, source_table_id, source_table_uuid, routing_value, item,"
-            f" rows_applied, snapshot_id FROM {table}"
-        ).fetchall()
+        rows = _read_row(con, table, spelled=spelled)
     except duckdb.CatalogException:
         return None
     except duckdb.BinderException:
@@ -125,12 +138,23 @@ def read_cursor(con: duckdb.DuckDBPyConnection, alias: str, destination: Destina
     return intact(Cursor(*rows[0]), destination)
 
 
+def _read_row(con: duckdb.DuckDBPyConnection, table: str, *, spelled: bool) -> list[tuple[Any, ...]]:
+    own = "SELECT generation, position, source_lake, source_table_id, source_table_uuid, routing_value, item,"
+    if spelled:
+        with contextlib.suppress(duckdb.BinderException):
+            more = "rows_applied, snapshot_id, coalesce(source_position, '')"
+            return con.execute(f"{own} {more} FROM {table}").fetchall()
+    return con.execute(f"{own} rows_applied, snapshot_id FROM {table}").fetchall()
+
+
 def intact(cursor: Cursor, destination: Destination) -> Cursor:
     """A cursor as its row holds it → what it says. Raises ``cursor_damaged`` for values that Viaduck never writes."""
     most = max(ADOPTABLE, destination.generation)
     counts = ((cursor.generation, 1, most), (cursor.position, NOT_SEEDED, MOST), (cursor.rows_applied, 0, MOST))
-    texts = (cursor.table_uuid, cursor.routing_value, cursor.item, cursor.source_lake)
+    texts = (cursor.table_uuid, cursor.routing_value, cursor.item, cursor.source_lake, cursor.source_position)
     require_intact(destination.key, counts, texts, cursor.source_lake)
+    if cursor.source_position != UNSPELLED and not is_spelling_of(cursor.source_position, cursor.position):
+        raise _damaged(destination, "holds a position that its spelling contradicts")
     return replace(cursor, routing_value=told(cursor.routing_value))
 
 
@@ -163,11 +187,9 @@ def create_cursor(con: duckdb.DuckDBPyConnection, alias: str, move: Move) -> Non
     """Bring a cursor into being, only ever with its table: two first inserts would not conflict, two CREATEs do."""
     table = cursor_table(alias, move.destination)
     con.execute(f"CREATE SCHEMA IF NOT EXISTS {path(alias, SCHEMA)}")
-    con.execute(f"CREATE TABLE {table} ({COLUMNS})")
-    con.execute(
-        f"INSERT INTO {table} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        list(row_of(move, 0, datetime.now(UTC)).values()),
-    ).fetchall()
+    row = row_of(move, 0, datetime.now(UTC))
+    con.execute(f"CREATE TABLE {table} ({', '.join([COLUMNS, SPELLING] if move.through_at else [COLUMNS])})")
+    con.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", list(row.values())).fetchall()
 
 
 def row_of(move: Move, rows_before: int, now: datetime) -> dict[str, Any]:
@@ -185,6 +207,7 @@ def row_of(move: Move, rows_before: int, now: datetime) -> dict[str, Any]:
         "item": move.item.item,
         "rows_applied": rows_before + move.rows,
         "updated_at": now,
+        **({"source_position": move.through_at} if move.through_at else {}),
     }
 
 
@@ -198,7 +221,7 @@ def move_cursor(con: duckdb.DuckDBPyConnection, alias: str, move: Move) -> None:
     """
     item = move.item
     expected = fingerprint(item.generation, item.expected, move.source.table_uuid, move.destination.routing_value)
-    _set_cursor(con, alias, move, "rows_applied", expected, move.expected_at)
+    _set_cursor(con, alias, move, "rows_applied", expected, item.begin.spelled, move.expected_at)
 
 
 def replace_cursor(con: duckdb.DuckDBPyConnection, alias: str, move: Move, seen: Cursor) -> None:
@@ -206,8 +229,10 @@ def replace_cursor(con: duckdb.DuckDBPyConnection, alias: str, move: Move, seen:
 
     TLA: ``MoveCursor``.
     """
+    if move.through_at and not seen.source_position:
+        con.execute(f"ALTER TABLE {cursor_table(alias, move.destination)} ADD COLUMN IF NOT EXISTS {SPELLING}")
     expected = fingerprint(seen.generation, seen.position, seen.table_uuid, seen.routing_value)
-    _set_cursor(con, alias, move, "0", expected)
+    _set_cursor(con, alias, move, "0", expected, seen.source_position)
 
 
 def fingerprint(generation: int, position: int, table_uuid: str, routing_value: str) -> str:
@@ -220,6 +245,7 @@ def _set_cursor(
     move: Move,
     rows_before: str,
     expected: str,
+    spelled: str,
     expected_at: datetime | None = None,
 ) -> None:
     target = move.destination
@@ -228,13 +254,17 @@ def _set_cursor(
         at = expected_at.isoformat()
         known = "CASE WHEN contains(source_lake, '@') THEN split_part(source_lake, '@', 2) ELSE ? END"
         stored, bound = f"{known} || '/' || {stored}", [at, f"{at}/{expected}"]
+    spelling = ""
+    if move.through_at:  # both are compared: two vectors may have one sum
+        stored, bound[-1] = f"coalesce(source_position, '') || '/' || {stored}", f"{spelled}/{bound[-1]}"
+        spelling = ", source_position = ?"
     new = list(row_of(move, 0, datetime.now(UTC)).values())[2:]
     # One opaque expression: plain predicates make DuckLake fetch file statistics, four statements more.
     try:
         changed = con.execute(
             f"UPDATE {cursor_table(alias, target)} SET generation = ?, position = ?, source_lake = ?,"
             " source_table_id = ?, source_table_uuid = ?, routing_value = ?, item = ?,"
-            f" rows_applied = {rows_before} + ?, updated_at = ? WHERE {stored} = ?",
+            f" rows_applied = {rows_before} + ?, updated_at = ?{spelling} WHERE {stored} = ?",
             [*new, *bound],
         ).fetchall()[0][0]
     except UNUSABLE:  # gone with its table, of other columns, or full of what can't be added to: a look at it tells

@@ -43,11 +43,12 @@ def held_rows(lake: OpenLake, destination: Destination) -> int | None:
         release(con)
 
 
-def stored_cursor(con: duckdb.DuckDBPyConnection, lake: OpenLake, destination: Destination) -> Cursor | None:
+def stored_cursor(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target) -> Cursor | None:
     """The stored cursor; None where its table is not there."""
+    destination = target.destination
     if not lake.catalog.has_table(SCHEMA, cursor_name(destination.pipeline, destination.destination)):
         return None
-    return fence.read_cursor(con, lake.alias, destination)
+    return fence.read_cursor(con, lake.alias, destination, spelled=target.is_spelled)
 
 
 def require_same(cursor: Cursor, target: Target, source: TableInfo | None, time_of: TimeOf) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -12,7 +12,9 @@ from datetime import datetime
 import duckdb
 
 from services.applier.apply.parcels import Fetched
+from services.applier.model.task import RecordCounts
 from shared.contracts.errors import DestinationError, ViaduckError
+from shared.contracts.positions import UNSPELLED
 from shared.lake.arrangement import Arrangement
 from shared.lake.catalog import Column, TableInfo
 from shared.lake.engine import release
@@ -65,6 +67,13 @@ class Reading:
     null_keys: bool = False
     row_bytes: float = 0.0
     """Of a row, on average."""
+    through_at: str = UNSPELLED
+    """The source's own spelling of ``through``."""
+    promotions: tuple[Column, ...] = ()
+    """Columns that a destination is to give a wider type."""
+    records: RecordCounts | None = None
+    before_commit: Callable[[], None] | None = None
+    """What has to be done of it outside of the destination before the transaction commits."""
     rows_read: int = 0
     routing_mutations: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
@@ -74,6 +83,11 @@ class Reading:
         taken = {column.name.lower() for column in self.columns}
         self.number_column = _free("_viaduck_d", taken)
         self.was_there_column = _free("_viaduck_was_there", taken)
+
+    def deliver(self) -> None:
+        """Bring outside what has to be there before the transaction commits."""
+        if self.before_commit is not None:
+            self.before_commit()
 
     def memory(self, name: str) -> str:
         return path("memory", "main", f"{name}_{self.number}")

@@ -8,8 +8,8 @@ from shared.lake.pruning import TEXT, is_harmless
 from shared.lake.sql import ident
 
 
-def count_touched(reading: Reading) -> None:
-    """Keys of each destination, and whether they mean themselves in a query; rows of the feed, of them that moved."""
+def count_keys(reading: Reading) -> None:
+    """Keys of each destination, and whether they mean themselves in a query."""
     harmless = "".join(
         f", bool_and({is_harmless(f'k{i}')})" if reading.type_of(key) == TEXT else ", true"
         for i, key in enumerate(reading.keys)
@@ -17,6 +17,11 @@ def count_touched(reading: Reading) -> None:
     rows = reading.con.execute(f"SELECT d, count(*){harmless} FROM {reading.memory('touched')} GROUP BY d").fetchall()
     for number, touched, *plain in rows:
         reading.counts[number].touched, reading.counts[number].harmless_keys = touched, tuple(plain)
+
+
+def count_touched(reading: Reading) -> None:
+    """The same, and rows of the feed, and of them those that moved."""
+    count_keys(reading)
     if reading.only_inserts:
         return
     feed, keys = reading.memory("feed"), ", ".join(f"k{i}" for i in range(len(reading.keys)))

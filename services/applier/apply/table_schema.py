@@ -45,6 +45,14 @@ def create_table(
     con.execute(f"CREATE TABLE {table_path(alias, destination)} ({declared})")
 
 
+def table_gone(destination: Destination) -> DestinationError:
+    return DestinationError(
+        "table_mismatch",
+        f"the table {destination.schema_name}.{destination.table} is gone from the destination",
+        "reseed the destination, which creates the table again",
+    )
+
+
 def prepare_seed(
     con: duckdb.DuckDBPyConnection,
     alias: str,

@@ -99,7 +99,7 @@ class Applier:
 
     def _apply_directly(self, change: Change) -> Applied | Reason | None:
         """Raises ``not_direct`` where the extension would have to commit changes, and was told not to."""
-        if self._limits.commit == "extension":
+        if change.target.is_spelled or self._limits.commit == "extension":
             return None
         done = self._direct.apply(change)
         if change.is_seed:
@@ -168,7 +168,7 @@ class Applier:
             con.execute("COMMIT")
             if change.is_seed:
                 settle(con, lake, change.target)
-            elif change.evolves:
+            elif change.steps:
                 self._forget_columns(lake, change.target)
             elif change.pinned is not None and lake.users == 1:
                 lake.layouts.committed(change.pinned + 1)
@@ -201,20 +201,21 @@ class Applier:
         if change.reading is not None:
             layout = _layout(con, lake, change)
             _require_carried(change, layout)
-            steps = evolve.pending_steps(con, lake.alias, destination, change.reading.columns, change.evolution)
+            steps = evolve.pending_steps(con, lake.alias, destination, change.reading, change.evolution)
             deleted = self._delete(con, lake, change, change.reading, layout)
-            change.evolves = bool(steps)
             evolve.evolve(con, lake.alias, destination, steps)
             inserted = self._insert(con, lake, change, change.reading)
-        self._stamp(con, lake, change, token, item.after, deleted, inserted, evolve.shown(steps))
+            change.reading.deliver()
+        change.steps = evolve.shown(steps)
+        fence.stamp(con, lake.alias, change.stamp(item.after, token, deleted, inserted))
         counted = None if item.rows_applied is None else item.rows_applied + net
-        return Applied(Outcome.APPLIED, change.through, change.through, deleted, inserted, rows_applied=counted)
+        return replace(_applied(change, deleted, inserted), rows_applied=counted)
 
     def _seed(self, con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change, token: str) -> Applied:
         """Replace the table's content and begin a generation, in one transaction."""
         item, destination, reading = change.target.item, change.target.destination, change.reading
         assert reading is not None  # noqa: S101 - a seed always carries the rows that it found, if only none
-        seen = stored_cursor(con, lake, destination)
+        seen = stored_cursor(con, lake, change.target)
         if decide(seen, item, dropped_generation_in(lake, destination, seen)) is not Decision.APPLY:
             raise fence.CursorMoved
         rows = change.counts.upserts
@@ -232,9 +233,9 @@ class Applier:
         laid_out, first = _lay_out(con, lake, change, keys, created=created)
         deleted = held or 0
         inserted = self._insert(con, lake, change, reading, first)
-        self._stamp(con, lake, change, token, NOT_SEEDED if seen is None else seen.position, deleted, inserted)
-        done = Applied(Outcome.APPLIED, change.through, change.through, deleted, inserted, rows_applied=rows)
-        return replace(done, layout=laid_out)
+        before = NOT_SEEDED if seen is None else seen.position
+        fence.stamp(con, lake.alias, change.stamp(before, token, deleted, inserted))
+        return replace(_applied(change, deleted, inserted), rows_applied=rows, layout=laid_out)
 
     def _delete(
         self, con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change, reading: Reading, layout: Layout
@@ -295,21 +296,6 @@ class Applier:
         require_all(inserted, change.counts.upserts, "rows")
         return inserted
 
-    def _stamp(
-        self,
-        con: duckdb.DuckDBPyConnection,
-        lake: OpenLake,
-        change: Change,
-        token: str,
-        after: int,
-        deleted: int,
-        inserted: int,
-        columns: Sequence[str] = (),
-    ) -> None:
-        item = change.target.item
-        stamp = fence.Stamp(item, item.kind.value, after, change.through, token, deleted, inserted, columns=columns)
-        fence.stamp(con, lake.alias, stamp)
-
     # -- what an error means -------------------------------------------------------------------------------------------
 
     def _failed(
@@ -339,6 +325,11 @@ class Applier:
                 )
             self.answers.look_at_files(lake, change.target.destination, snapshot)
             return applied
+
+
+def _applied(change: Change, deleted: int, inserted: int) -> Applied:
+    through = change.through
+    return Applied(Outcome.APPLIED, through, through, deleted, inserted, position_at=change.through_at)
 
 
 def wait_for_rival(attempt: int) -> None:

@@ -152,7 +152,7 @@ class Upkeeper:
         return StepResult(step=UpkeepStep.COMPACT, outcome=StepOutcome.DONE, files_removed=max(0, gone))
 
     def _cursor(self, lake: OpenLake, target: Target) -> Cursor:
-        found = self.lakes.read(lake, "reading the cursor", lambda con: stored_cursor(con, lake, target.destination))
+        found = self.lakes.read(lake, "reading the cursor", lambda con: stored_cursor(con, lake, target))
         if found is None or found.generation != target.item.generation:
             raise ViaduckError("destination_busy", f"the cursor of {target.destination.key} moved before its upkeep")
         return found

@@ -16,7 +16,7 @@ from shared.config.model import Config, FileDestination
 from shared.config.upkeep_rules import override_of
 from shared.contracts.errors import ConfigError, DestinationError
 from shared.contracts.messages import Destination, LakeRef
-from shared.lake.source import look
+from shared.kafka.source_look import look
 
 log = structlog.get_logger(__name__)
 

@@ -95,6 +95,7 @@ def groups_of(targets: Sequence[tuple[int, Target]]) -> list[list[tuple[int, Tar
     for number, target in targets:
         item = target.item
         mode = target.destination.seed_mode if item.kind is ItemKind.SEED else None
-        key = (item.after, item.pinned, item.through if item.pinned else None, mode)
+        end = (item.through, item.through_at) if item.pinned else None
+        key = (item.after, item.expected_at, item.pinned, end, mode)
         groups.setdefault(key, []).append((number, target))
     return list(groups.values())

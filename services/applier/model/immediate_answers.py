@@ -32,8 +32,8 @@ def answer_again(progress: Progress, item: WorkItem) -> Progress | None:
         case Outcome.EMPTY:
             return told if progress.through is not None and progress.through >= item.through else None
         case Outcome.APPLIED | Outcome.ALREADY_APPLIED:
-            is_there = item.kind not in REACHING or (progress.position or 0) >= item.through
-            kept = progress.model_dump(include={"generation", "position", "rows_applied"})
+            is_there = item.kind not in REACHING or progress.reached.covers(item.end)
+            kept = progress.model_dump(include={"generation", "position", "position_at", "rows_applied"})
             outcome = Outcome.ALREADY_APPLIED if is_there else Outcome.GAP
             return answer(item, outcome, progress.applier).model_copy(update=kept)
         case _:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from services.applier.records.record_format import RecordFormat
 from shared.config.catalogs import ResolvedLake
 from shared.config.model import CommitChoice, Routing
 from shared.config.upkeep_rules import Policy, least_age_s
 from shared.contracts.messages import Destination, ItemKind, Progress, WorkItem
 from shared.contracts.upkeep import UpkeepResult, UpkeepStep
+from shared.kafka.settings import KafkaSettings
 
 
 @dataclass(frozen=True)
@@ -19,6 +21,24 @@ class SourceTable:
     schema: str
     table: str
     routing: Routing
+
+
+@dataclass(frozen=True)
+class SourceTopic:
+    """The topic that a pipeline reads. ``rejected`` is the topic, of the deployment's broker ``own``, that takes the
+    records of which no row can be made; a transaction holds about ``rows`` records or ``bytes`` at most."""
+
+    settings: KafkaSettings
+    table: str
+    form: RecordFormat
+    rows: int
+    bytes: int
+    own: KafkaSettings
+    rejected: str
+    parks_bad: bool = False
+
+
+Source = SourceTable | SourceTopic
 
 
 @dataclass(frozen=True)
@@ -48,6 +68,8 @@ class Target:
     """It is unknown whether the cursor is where the item expects it: it is read before the source is."""
     upkeep: UpkeepTask = field(default_factory=UpkeepTask)
     """Of an item of kind ``upkeep``."""
+    is_spelled: bool = False
+    """Whether its source spells positions, so that its cursor holds a spelling too."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +103,7 @@ class Task:
     """A share of a job: destinations whose items are of one kind and read the same source."""
 
     kind: ItemKind
-    source: SourceTable
+    source: Source
     targets: tuple[Target, ...]
     limits: Limits = Limits()
     applier: str = ""
@@ -112,6 +134,19 @@ class WorkerReport:
 
 
 @dataclass(frozen=True)
+class RecordCounts:
+    """What became of the records of a topic in one transaction."""
+
+    landed: int = 0
+    rejected: int = 0
+    tombstones: int = 0
+    rescued: int = 0
+    """Values that went to ``_rescued``."""
+    columns_added: int = 0
+    bytes_read: int = 0
+
+
+@dataclass(frozen=True)
 class TargetResult:
     """The outcome of one target, and what only the metrics want to know."""
 
@@ -122,6 +157,7 @@ class TargetResult:
     """Touched keys that are not there at the end of the range."""
     write_seconds: float | None = None
     upkeep: UpkeepResult | None = None
+    records: RecordCounts | None = None
 
 
 @dataclass(frozen=True)

@@ -17,21 +17,20 @@ import duckdb
 from services.applier.apply.change import Applied, Change
 from services.applier.apply.decide import Decision, decide
 from services.applier.apply.drop import drop
-from services.applier.apply.feed import Feed
 from services.applier.apply.reading import Counts, Reading
 from services.applier.apply.row_counts import came_and_went, matched_rows
 from services.applier.model.grouping import groups_of
 from services.applier.model.immediate_answers import answer, failed
-from services.applier.model.task import Tally, Target, TargetResult, Task, TaskResult, WorkerReport
+from services.applier.model.task import SourceTopic, Tally, Target, TargetResult, Task, TaskResult, WorkerReport
 from services.applier.worker.answer_files import AnswerFiles
 from services.applier.worker.explanation import explain
 from services.applier.worker.in_flight import InFlight, Numbered, crowded_out, unanswered
+from services.applier.worker.source_reader import LakeReader, SourceReader
+from services.applier.worker.topic_reader import TopicReader
 from services.applier.worker.worker_state import Worker, worker
 from shared.contracts.errors import ViaduckError
 from shared.contracts.messages import ItemKind, Outcome
 from shared.lake.catalog import TableInfo
-from shared.lake.engine import release
-from shared.lake.pool import OpenLake
 
 OF_ONE = frozenset({"internal", "value_refused"})
 """The types of errors that a row or a routing value of a single destination may cause in a shared read."""
@@ -76,17 +75,25 @@ class Run:
     _read_s: float = 0.0
     _times: dict[int, datetime | None] = field(default_factory=dict)
     _files: AnswerFiles = field(init=False)
+    _source: SourceReader = field(init=False)
 
     def __post_init__(self) -> None:
         self._files = AnswerFiles(self.task.answers)
 
     def results(self) -> list[TargetResult]:
         targets = list(enumerate(self.task.targets))
+        self._source = self._reader()
         try:
             self._do(targets)
         except Exception as error:
             self._fail(targets, explain(error, f"{self.task.kind} items of {self.task.source.table}"))
         return [self.done[number] for number, _ in targets if number not in self.postponed]
+
+    def _reader(self) -> SourceReader:
+        me, source = self.me, self.task.source
+        if isinstance(source, SourceTopic):
+            return TopicReader(me.brokers, me.memory, me.applier.answers, source)
+        return LakeReader(me.pool, me.wide, source)
 
     def _do(self, targets: Sequence[Numbered]) -> None:
         if self.task.kind is ItemKind.PROBE:
@@ -108,10 +115,8 @@ class Run:
 
     def _present_table(self) -> TableInfo | None:
         """The source table as it is now; None where there is none, which is the reader's business."""
-        source = self.task.source
         try:
-            with self.me.pool.use(source.lake, read_only=True) as lake:
-                return lake.catalog.table(source.schema, source.table, lake.catalog.head().snapshot)
+            return self._source.table()
         except Exception as error:
             raise explain(error, "reading the source", source=True) from error
 
@@ -119,8 +124,7 @@ class Run:
         """When a snapshot of the source was committed, asked for once: many destinations stand at the same."""
         if snapshot not in self._times:
             try:
-                with self.me.pool.use(self.task.source.lake, read_only=True) as lake:
-                    self._times[snapshot] = lake.catalog.time_of(snapshot)
+                self._times[snapshot] = self._source.time_of(snapshot)
             except Exception as error:
                 raise explain(error, "reading the source", source=True) from error
         return self._times[snapshot]
@@ -169,7 +173,7 @@ class Run:
         return sorted(waiting, key=lambda numbered: numbered[0])
 
     def _change_fitting(self, group: Sequence[Numbered]) -> None:
-        parts = self.me.wide.parts(self.task.source, group)
+        parts = self._source.parts(group)
         for part in parts or [group]:
             self._change(part, sparing=parts is not None)
 
@@ -201,7 +205,7 @@ class Run:
         try:
             self._apply_all(reading, group)
         finally:
-            self._forget(reading)
+            self._source.forget(reading)
 
     def _part(self, group: Sequence[Numbered], error: ViaduckError, *, sparing: bool) -> None:
         """A reading failed: halve the group until who is to blame stands alone, where it may be one of them."""
@@ -227,23 +231,22 @@ class Run:
         self._each(ready, lambda number, target: (self._apply(reading, number, target), reading))
 
     def _apply(self, reading: Reading, number: int, target: Target) -> Applied:
+        counts, evolution = reading.counts[number], reading.evolutions.get(number)
         change = Change(
-            target, reading.through, reading.table, number, reading, reading.counts[number],
-            reading.evolutions.get(number),
-        )  # fmt: skip
+            target, reading.through, reading.table, number, reading, counts, evolution, through_at=reading.through_at
+        )
         return self.me.applier.apply(change)
 
     def _nothing_changed(self, reading: Reading, number: int) -> bool:
         counts = reading.counts[number]
+        is_over_rows = self.task.kind is ItemKind.CHANGES and not reading.through_at
         is_quiet = not counts.touched and not counts.upserts and number not in reading.evolutions
-        return self.task.kind is ItemKind.CHANGES and is_quiet
+        return is_over_rows and is_quiet
 
     def _read(self, group: Sequence[Numbered], *, sparing: bool) -> Reading:
         began = time.perf_counter()
-        source = self.task.source
         try:
-            with self.me.pool.use(source.lake, read_only=True) as lake:
-                reading = self._read_from(lake, group, sparing=sparing)
+            reading = self._source.read(self.task.kind, group, sparing=sparing)
         finally:
             self._read_s += time.perf_counter() - began
         self._tell_layout(reading)
@@ -252,19 +255,6 @@ class Run:
             self.tally.read_seconds += time.perf_counter() - began
             self.tally.routing_mutations += reading.routing_mutations
         return reading
-
-    def _read_from(self, lake: OpenLake, group: Sequence[Numbered], *, sparing: bool) -> Reading:
-        con = lake.cursor()
-        try:
-            reading = Feed(con, lake, self.task.source).read(self.task.kind, group, sparing=sparing)
-            if self.task.kind is not ItemKind.ADVANCE:
-                self.me.wide.weigh(self.task.source, reading)
-            return reading
-        except BaseException as error:
-            release(con)
-            if isinstance(error, duckdb.Error):
-                self.me.pool.evict(lake)
-            raise
 
     def _tell_layout(self, reading: Reading) -> None:
         """Say once for each worker and table that files can't be left out, and what ends that (H17)."""
@@ -365,6 +355,7 @@ class Run:
             update={
                 "generation": applied.generation or target.item.generation,
                 "position": applied.position,
+                "position_at": applied.position_at or None,
                 "through": applied.through,
                 "deleted": applied.deleted,
                 "upserted": counts.upserts,
@@ -381,10 +372,5 @@ class Run:
         matched = matched_rows(counts, applied.deleted)
         self.tally.conflicts_resolved += came_and_went(counts, applied.deleted)
         gone = max(0, counts.touched - counts.upserts)
-        return TargetResult(progress, matched, gone, seconds if wrote else None, applied.upkeep)
-
-    def _forget(self, reading: Reading) -> None:
-        try:
-            reading.drop()
-        except duckdb.Error:
-            self.me.pool.evict_of(self.task.source.lake, read_only=True)
+        records = reading.records if reading is not None and wrote else None
+        return TargetResult(progress, matched, gone, seconds if wrote else None, applied.upkeep, records)

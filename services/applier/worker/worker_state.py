@@ -14,7 +14,9 @@ from services.applier.apply.transaction import Applier
 from services.applier.model.task import Limits
 from services.applier.worker.adaptive_concurrency import AdaptiveConcurrency
 from services.applier.worker.in_flight import Doing
+from services.applier.worker.topic_clients import BrokerClients
 from services.applier.worker.wide_rows import Wide
+from services.applier.worker.worker_memory import WorkerMemory
 from shared.config.catalogs import ResolvedLake
 from shared.lake.engine import memory_of
 from shared.lake.pool import LakePool
@@ -30,6 +32,8 @@ class Worker:
         self.told = set[str]()
         """Notices that the log has been told."""
         self.wide = Wide(memory_of(limits.memory_limit))
+        self.brokers = BrokerClients()
+        self.memory = WorkerMemory(limits.memory_limit)
         self.width = AdaptiveConcurrency(limits.threads, limits.most_threads)
         self.threads = self._hired()
         self.reported_evictions = 0
@@ -39,6 +43,8 @@ class Worker:
         self.threads.shutdown(wait=False, cancel_futures=True)
         self.pool.close()
         self.applier.close()
+        self.brokers.close()
+        self.memory.close()
 
     def leave(self, behind: Mapping[Doing, float], lakes: Iterable[ResolvedLake], deadline_s: float) -> None:
         """Continue without those, with other threads and with their lakes opened again.

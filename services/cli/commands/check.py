@@ -27,10 +27,10 @@ from shared.config.secrets import told
 from shared.contracts.errors import ConfigError, DependencyError, SourceError, ViaduckError
 from shared.kafka.broker import Broker
 from shared.kafka.settings import KafkaSettings
+from shared.kafka.source_look import look
 from shared.lake.attach import is_beside
 from shared.lake.catalog import CatalogReader
 from shared.lake.failure import LakeAbsent
-from shared.lake.source import look
 from shared.runtime.full_disk import full_disk
 
 DONE, UNREACHABLE = 0, 3
@@ -82,10 +82,16 @@ def _named(config: Config, finding: Finding) -> Finding:
 
 def _source(config: Config) -> Iterator[Finding]:
     name = f"source {config.source.schema_name}.{config.source.table}"
+    if config.topic is not None:
+        name = f"source topic {config.topic.topic}"
     try:
         seen = look(config)
     except SourceError as error:
         yield Finding(name, False, error.message, error.hint)
+        return
+    if seen.partitions is not None:
+        keys = ", ".join(config.routing.key_columns) or "none, append-only"
+        yield Finding(name, True, f"{seen.partitions} partitions up to record {seen.head.snapshot}; keys: {keys}")
         return
     routed = f"routed by {seen.routing.name} {seen.routing.type}"
     keys = ", ".join(key.name for key in seen.keys) or "none, append-only"

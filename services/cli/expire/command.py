@@ -69,7 +69,10 @@ def _chosen(deployment: Deployment, pipeline: str | None) -> Config:
     """A pipeline of the source lake. Raises ``ConfigError`` where there are several lakes and none is chosen."""
     if pipeline is not None:
         return deployment.of(pipeline)
-    lakes = {Lakes(config).source().identity: config for config in reversed(deployment.configs)}
+    of_lakes = [config for config in reversed(deployment.configs) if config.topic is None]
+    if not of_lakes:
+        raise ConfigError(["source: no pipeline has a lake for its source; a topic's broker expires its records"])
+    lakes = {Lakes(config).source().identity: config for config in of_lakes}
     if len(lakes) > 1:
         names = ", ".join(sorted(config.pipeline for config in lakes.values()))
         raise ConfigError([f"--pipeline: there are several source lakes; choose one of {names}"])

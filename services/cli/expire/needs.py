@@ -117,6 +117,8 @@ def _considered(configs: Iterable[Config], ignored: Ignored) -> Iterator[tuple[C
 
 def _reads(config: Config, lake: ResolvedLake, environ: Mapping[str, str]) -> bool:
     """Whether the pipeline's source is that lake. A source that can't be resolved is taken for it."""
+    if config.topic is not None:
+        return False
     try:
         return Lakes(config, environ).source().identity == lake.identity
     except ViaduckError:

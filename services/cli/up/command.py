@@ -26,6 +26,7 @@ from shared.contracts.errors import ConfigError, DependencyError, ViaduckError
 from shared.contracts.messages import now
 from shared.kafka.broker import Broker
 from shared.kafka.settings import KafkaSettings
+from shared.kafka.source_look import look
 from shared.lake.catalog import CatalogReader
 from shared.runtime import log as logging
 from shared.runtime.java import java_home
@@ -85,8 +86,10 @@ def goals_of(deployment: Deployment) -> list[Goal]:
 
 
 def source_head(config: Config) -> int:
-    """The source's newest snapshot. Raises ``DependencyError`` where the source can't be reached."""
+    """The source's newest position. Raises ``DependencyError`` where the source can't be reached."""
     try:
+        if config.topic is not None:
+            return look(config).head.snapshot
         catalog = CatalogReader(Lakes(config).source())
         try:
             return catalog.head().snapshot

@@ -9,9 +9,10 @@ from __future__ import annotations
 import difflib
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing, contextmanager
+from functools import partial
 
 from pyspark import SparkContext
 from rich.console import Console
@@ -23,10 +24,11 @@ from services.cli.runtime.parked import parked
 from services.cli.verify.comparison import Finding, Origin, Past, Subject, Verdict, compare_all
 from services.cli.verify.registered_destinations import everything
 from services.cli.verify.report import Report
+from services.cli.verify.topic_proof import proofs
 from shared.config.declared import Lakes
 from shared.config.deployment import Deployment
 from shared.config.model import Config, FileDestination
-from shared.contracts.errors import ConfigError, DependencyError, ViaduckError
+from shared.contracts.errors import ConfigError, DependencyError, SourceError, ViaduckError
 from shared.contracts.messages import Problem
 from shared.lake.catalog import CatalogReader
 from shared.runtime.spark import session
@@ -83,9 +85,10 @@ def _verify(
     config: Config, chosen: Sequence[FileDestination], json: bool, past: Past | None, interruption: Interruption
 ) -> int:
     began = time.monotonic()
-    origin = _origin(config)
     out = console(stderr=json)
-    verdicts = _verdicts(config, origin, chosen, past, Comparisons(config, out, interruption))
+    comparisons = Comparisons(config, out, interruption)
+    compare = partial(_topic_verdicts, config) if config.topic else partial(comparisons.compare, _origin(config))
+    verdicts = _verdicts(config, chosen, past, compare)
     report = Report(config.pipeline, verdicts, _parked(config, chosen), time.monotonic() - began)
     if json:
         for line in report.to_json():
@@ -129,12 +132,19 @@ def _parked(config: Config, chosen: Sequence[FileDestination]) -> dict[str, Prob
     return {name: problem for name, problem in parked(config).items() if name in asked}
 
 
+def _topic_verdicts(config: Config, subjects: Sequence[Subject]) -> list[Verdict]:
+    """Raises ``DependencyError`` where the topic can't be read."""
+    try:
+        return proofs(config, subjects)
+    except SourceError as error:
+        raise DependencyError(SOURCE, error.message, error.hint) from None
+
+
 def _verdicts(
     config: Config,
-    origin: Origin,
     chosen: Sequence[FileDestination],
     past: Past | None,
-    comparisons: Comparisons,
+    compare: Callable[[Sequence[Subject]], Iterable[Verdict]],
 ) -> list[Verdict]:
     """One verdict per destination, in the order of the file."""
     verdicts: dict[str, Verdict] = {}
@@ -144,7 +154,7 @@ def _verdicts(
             subjects.append(_subject(config, destination, past))
         except ViaduckError as error:
             verdicts[destination.id] = Verdict(destination.id, Finding.FAILED, problem=error.problem())
-    verdicts |= {verdict.destination: verdict for verdict in comparisons.compare(origin, subjects)}
+    verdicts |= {verdict.destination: verdict for verdict in compare(subjects)}
     return [verdicts[destination.id] for destination in chosen]
 
 

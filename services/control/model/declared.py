@@ -34,7 +34,10 @@ class DeclaredSource:
     claim: Claim | None
 
 
-def declared_source(config: Config, lake: ResolvedLake) -> DeclaredSource:
+def declared_source(config: Config, lake: ResolvedLake | None) -> DeclaredSource | None:
+    """None of a topic, which no destination can lie in."""
+    if lake is None:
+        return None
     known = config.source.lake.model_copy(update={"catalog": lake.catalog})
     return DeclaredSource(digest_of(lake), claim_of("the source", digest_of(lake), known))
 

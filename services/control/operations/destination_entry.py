@@ -151,7 +151,7 @@ def _text(value: str | bool | int | float) -> str:
 
 
 def _seed_mode(entry: Entry, config: Config) -> SeedMode:
-    if entry.seed_mode is None:
+    if entry.seed_mode is None or config.topic is not None:
         return config.routing.seed_mode
     return SeedMode.REPLAY if entry.seed_mode == "replay" else SeedMode(entry.seed_mode)
 
@@ -256,6 +256,9 @@ class EntryChecks:
             declared = declare_entry(destination, entry, _text(entry.routing_value) if value is None else value, lakes)
         except InvalidEntry as unfit:
             return InvalidEntry([*faults, *unfit.faults])
+        if self._reconciler.config.topic is not None and _text(entry.routing_value):
+            said = "has no meaning for a topic, whose records all go to one destination; write an empty text"
+            faults.append(FieldError("routing_value", said))
         if self._is_source(declared):
             faults.append(FieldError("table", THE_SOURCES))
         return InvalidEntry(faults) if faults else declared
@@ -266,8 +269,11 @@ class EntryChecks:
         return is_its_lake and declared.names == table_names(own.schema_name, own.table)
 
     def require_retained(self, snapshot: int) -> None:
-        config = self._reconciler.config
-        with closing(CatalogReader(self._source().lake)) as catalog:
+        config, lake = self._reconciler.config, self._source().lake
+        if lake is None:
+            said = "a position within a topic can't be chosen yet"
+            raise Refused("not_retained", said, "reseed the destination, which begins at source.start again")
+        with closing(CatalogReader(lake)) as catalog:
             head = catalog.head().snapshot
             table = catalog.table(config.source.schema_name, config.source.table, head)
             born = head if table is None else table.begin_snapshot

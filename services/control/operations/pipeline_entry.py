@@ -20,6 +20,7 @@ from shared.config.limits import Limits, limits_of
 from shared.config.loading import load_tree
 from shared.config.model import Config
 from shared.config.template_rules import filled
+from shared.config.topic_rules import OF_FILES_ALONE
 from shared.contracts.errors import ConfigError, SourceError
 from shared.lake.source import SourceLook
 
@@ -42,6 +43,8 @@ EXAMPLE: dict[str, Any] = {
 
 def declare_pipeline(name: str, document: Document, deployment: Deployment, environ: Mapping[str, str]) -> Config:
     """The pipeline as it would be in this deployment. Raises ``InvalidEntry``."""
+    if section_of(document, "source").get("kind") not in (None, "lake"):
+        raise InvalidEntry([FieldError("source.kind", OF_FILES_ALONE)])
     faults, mistakes = list(_misplaced(name, document)), Mistakes()
     tree = from_json({key: value for key, value in document.items() if key not in NOT_ITS_OWN}, mistakes)
     file = deployment.copies.file(name)

@@ -16,7 +16,7 @@ from services.control.model.problems import InvalidEntry
 from services.control.operations.pipeline_entry import Look, clash_faults, declare_pipeline, source_faults
 from services.control.store.pipeline_store import Document, PipelineStore, same_content
 from shared.config.deployment import Deployment
-from shared.lake.source import look
+from shared.kafka.source_look import look
 
 LONGEST = 500_000
 """Characters of a document as JSON: a broker takes messages of 1 MB."""

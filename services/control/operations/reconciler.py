@@ -21,7 +21,8 @@ from services.control.view.status_store import StatusStore
 from shared.config.model import Config
 from shared.contracts.errors import ConfigError, DependencyError
 from shared.contracts.messages import Outcome, Progress
-from shared.lake.source import SourceLook, look
+from shared.kafka.source_look import look
+from shared.lake.source import SourceLook
 
 log = structlog.get_logger(__name__)
 

@@ -54,7 +54,8 @@ class WorkPublisher:
         since = None if word.problem is None else about.told_at
         progress = self._progress(
             about.name, word.kind, word.outcome, about.spec.generation, about.position,
-            rows_applied=about.rows_applied, error=word.problem, at=at, since=since,
+            position_at=about.position_at or None, rows_applied=about.rows_applied, error=word.problem, at=at,
+            since=since,
         )  # fmt: skip
 
         def delivered(error: Exception | None) -> None:
@@ -95,6 +96,8 @@ class WorkPublisher:
             expected=draft.expected,
             after=draft.after,
             through=draft.through,
+            expected_at=draft.expected_at or None,
+            through_at=draft.through_at or None,
             rows=draft.rows,
             pinned=draft.pinned,
             attempt=send.attempt,

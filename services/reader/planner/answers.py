@@ -65,7 +65,7 @@ def overhear(tracked: DestinationState, progress: Progress, now_s: float) -> boo
         tracked.told_at = progress.since or progress.at  # our own word: we have no clock of our own
     if progress.generation != tracked.spec.generation or progress.position is None:
         return is_ours
-    return tracked.grow(progress.position, now_s) or is_ours
+    return tracked.grow(progress.position, now_s, progress.position_at) or is_ours
 
 
 def _wear(tracked: DestinationState, asked: InFlight, progress: Progress) -> Wear:
@@ -77,7 +77,7 @@ def _at(tracked: DestinationState, progress: Progress, now_s: float) -> Next:
     if progress.position is None:
         return Next.BACK_OFF
     exact = tracked.exact
-    tracked.learn(progress.position, now_s, progress.rows_applied)
+    tracked.learn(progress.position, now_s, progress.rows_applied, progress.position_at)
     if progress.kind is not ItemKind.PROBE and progress.position != NOT_SEEDED:
         tracked.exact = max(exact, progress.position)
     return Next.GO_ON
@@ -88,8 +88,8 @@ def _gap(tracked: DestinationState, asked: InFlight, progress: Progress, now_s: 
     if progress.position is None:
         tracked.position = None
         return Next.BACK_OFF
-    tracked.learn(progress.position, now_s)
-    return Next.BACK_OFF if progress.position == asked.expected else Next.GO_ON
+    tracked.learn(progress.position, now_s, position_at=progress.position_at)
+    return Next.BACK_OFF if progress.reached == asked.begin else Next.GO_ON
 
 
 def _fenced(tracked: DestinationState, progress: Progress, now_s: float) -> Next:

@@ -8,6 +8,7 @@ from datetime import datetime
 from services.reader.planner.compaction import UNKNOWN, Wear
 from shared.contracts.errors import MAX_ATTEMPTS
 from shared.contracts.messages import DesiredState, Destination, ItemKind, Problem
+from shared.contracts.positions import UNSPELLED, SpelledPosition, Vector
 from shared.contracts.ranges import NOT_SEEDED
 
 
@@ -24,6 +25,12 @@ class InFlight:
     charge: int = 0
     """Rows that it takes of the bound on rows in flight."""
     is_retry: bool = False
+    expected_at: str = UNSPELLED
+
+    @property
+    def begin(self) -> SpelledPosition:
+        """Where the cursor has to be."""
+        return SpelledPosition(self.expected, self.expected_at)
 
 
 @dataclass(slots=True)
@@ -35,6 +42,8 @@ class DestinationState:
     """When ``position`` was last learned; before that, when we first heard of the destination."""
     position: int | None = None
     """The stored cursor; -1 where there is none yet, None until a probe told."""
+    position_at: str = UNSPELLED
+    """The source's own spelling of ``position``."""
     exact: int = NOT_SEEDED
     """Up to where the destination is known to be exact: its position, or further where nothing of it changed."""
     rows_applied: int | None = None
@@ -73,6 +82,11 @@ class DestinationState:
         return self.spec.routing_value
 
     @property
+    def vector(self) -> Vector:
+        """``position`` by partition; the beginning where the source has no such spelling."""
+        return Vector.parse(self.position_at) if self.position_at else Vector()
+
+    @property
     def is_running(self) -> bool:
         return self.spec.state is DesiredState.RUNNING and self.parked is None
 
@@ -89,19 +103,21 @@ class DestinationState:
     def is_exhausted(self) -> bool:
         return self.attempts >= MAX_ATTEMPTS
 
-    def learn(self, position: int, now_s: float, rows_applied: int | None = None) -> None:
+    def learn(
+        self, position: int, now_s: float, rows_applied: int | None = None, position_at: str | None = None
+    ) -> None:
         """Adopt the position of the cursor, even if it is lower than expected."""
-        self.rows_applied = rows_applied
+        self.rows_applied, self.position_at = rows_applied, position_at or UNSPELLED
         if position != self.position:
             self.since_s = now_s
             self.waits_since = None
         self.position = self.exact = position
 
-    def grow(self, position: int, now_s: float) -> bool:
+    def grow(self, position: int, now_s: float, position_at: str | None = None) -> bool:
         """Take over a position that may be old news: within a generation they only grow. Whether it was news."""
         if self.position is None or position <= self.position:
             return False
         exact = max(self.exact, position)
-        self.learn(position, now_s)
+        self.learn(position, now_s, position_at=position_at)
         self.exact = exact
         return True

@@ -101,7 +101,8 @@ class InFlightLimits:
     def take(self, item: str, tracked: DestinationState, draft: Draft, until_s: float) -> InFlight:
         """Make room for an item that goes now."""
         charge, is_retry = self.charge(tracked, draft), tracked.attempts > 0
-        taken = InFlight(item, draft.kind, draft.expected, draft.through, until_s, charge, is_retry)
+        at = draft.expected_at
+        taken = InFlight(item, draft.kind, draft.expected, draft.through, until_s, charge, is_retry, at)
         self._add(taken, 1)
         return taken
 

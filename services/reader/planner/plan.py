@@ -27,6 +27,7 @@ from services.reader.planner.scheduling import (
     needs_size,
     needs_upkeep,
     upkeep,
+    with_spelling,
 )
 from services.reader.planner.source_problems import cannot_begin, contradiction, is_same_table, judge
 from services.reader.planner.timers import Timers
@@ -273,6 +274,7 @@ class Planner:
         tracked, draft = candidate
         if needs_upkeep(tracked, self._rules) and self._limits.upkeeps < MOST_UPKEEPS:
             draft = upkeep(tracked)
+        draft = with_spelling(draft, tracked, self.sight)
         item, until_s = self._new_id(), now_s + self._patience_s(tracked)
         tracked.in_flight = self._limits.take(item, tracked, draft, until_s)
         if draft.kind is ItemKind.UPKEEP:
@@ -304,6 +306,7 @@ class Planner:
         if (
             before is None
             or self.index is None
+            or sight.log is not None
             or not is_same_table(before, sight)
             or self.index.line in self._exactness.gone
         ):

@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from services.reader.planner import compaction
 from services.reader.planner.change_index import ChangeIndex
 from services.reader.planner.destination_state import DestinationState
 from shared.contracts.messages import ItemKind, SeedMode
+from shared.contracts.positions import UNSPELLED, Vector
 from shared.contracts.ranges import NOT_SEEDED
 from shared.contracts.upkeep import Compaction
 from shared.lake.followed_columns import Break
 
 NEAR_OLDEST = 0.1
 """A quiet position in the oldest tenth of what is retained is moved on before expiry reaches it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """A log by its partitions: the oldest offsets that are retained, those up to which items are planned, and those
+    behind the newest records. ``spelled``: the vectors at whose integers an item may end."""
+
+    oldest: Vector
+    head: Vector
+    newest: Vector
+    spelled: Mapping[int, Vector]
+
+    def end(self, position: int, begin: Vector) -> Vector:
+        """The end of an item up to ``position`` from ``begin``: up to the head where its own vector does not follow."""
+        vector = self.spelled.get(position)
+        return vector if vector is not None and vector.covers(begin) else self.head
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +57,8 @@ class SourceState:
     """Positions from which the table's columns are not followed to the head, under each policy."""
     notice: str | None = None
     """Why the table is expensive to read, and the statement that corrects it."""
+    log: LogState | None = None
+    """Of a source that spells its positions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +87,9 @@ class Draft:
     through: int = 0
     rows: int | None = None
     pinned: bool = False
+    expected_at: str = UNSPELLED
+    through_at: str = UNSPELLED
+    """The source's own spelling of both."""
 
 
 def choose(
@@ -102,6 +125,17 @@ def _seed(tracked: DestinationState, sight: SourceState) -> Draft | None:
             return Draft(ItemKind.SEED, through=sight.head, rows=0)
         case SeedMode.SCAN:
             return Draft(ItemKind.SEED, through=sight.head, rows=tracked.seed_rows) if tracked.sized else None
+
+
+def with_spelling(draft: Draft, tracked: DestinationState, sight: SourceState | None) -> Draft:
+    """The draft with its ends as the source spells them. An item always ends where its vector does: its integer may be
+    that of another vector too, which does not follow the destination's own. TLA: ``PlanRecords``."""
+    if sight is None or sight.log is None or draft.kind in (ItemKind.PROBE, ItemKind.DROP):
+        return draft
+    begin = tracked.vector
+    end = begin if draft.kind is ItemKind.UPKEEP else sight.log.end(draft.through, begin)
+    at = tracked.position_at if draft.expected != NOT_SEEDED else UNSPELLED
+    return replace(draft, through=end.records, expected_at=at, through_at=end.text)
 
 
 def needs_size(tracked: DestinationState) -> bool:

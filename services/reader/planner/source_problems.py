@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 
 from services.reader.planner.destination_state import DestinationState
-from services.reader.planner.scheduling import SourceState
+from services.reader.planner.scheduling import LogState, SourceState
 from shared.contracts.errors import SourceError
 from shared.contracts.messages import Problem
+from shared.contracts.positions import Vector
 from shared.contracts.ranges import NOT_SEEDED
 
 RECREATED, MOVED = "source_recreated", "source_moved"
 CUT_OFF = (RECREATED, MOVED, "schema_change")
+MOST_NAMED = 5
+"""Partitions that a message names."""
+
 RESEED = "reseed the destination; routing.on_gap: reseed does so by itself"
 
 
@@ -26,6 +30,8 @@ def judge(tracked: DestinationState, sight: SourceState, gone: Set[int] = frozen
         return recreated(f"it was created at snapshot {sight.born}, after position {tracked.position}")
     if tracked.exact < sight.oldest or tracked.exact in gone:
         return expired(tracked.exact, sight.oldest)
+    if sight.log is not None and (lost := behind(tracked.vector, sight.log.oldest)):
+        return records_gone(lost)
     for broken in sight.breaks:
         if broken.refuses(tracked.position, tracked.spec.policy):
             return broken.error(tracked.position).problem()
@@ -56,11 +62,39 @@ def contradiction(tracked: DestinationState, before: SourceState | None, sight: 
     """What a fresh look at the source makes impossible; an older look than the destination's answer would not do."""
     if not tracked.is_seeded:
         return None
+    if sight.log is not None:
+        return _contradicts_log(tracked, before, sight, sight.log)
     if before is not None and before.lake != sight.lake:
         return recreated("another lake is at its place")
     if tracked.position is not None and tracked.position > sight.head:
         return undone(f"its head is snapshot {sight.head}, and this destination is at {tracked.position} already")
     return None
+
+
+def _contradicts_log(
+    tracked: DestinationState, before: SourceState | None, sight: SourceState, log: LogState
+) -> Problem | None:
+    if before is not None and (before.lake, before.table) != (sight.lake, sight.table):
+        return recreated("the topic was deleted and created again, or another cluster is at its place")
+    ahead = behind(log.newest, tracked.vector)
+    if not ahead:
+        return None
+    partition, newest, position = ahead[0]
+    return undone(f"partition {partition} ends at offset {newest}, and this destination is at {position} already")
+
+
+def behind(position: Vector, other: Vector) -> list[tuple[int, int, int]]:
+    """Partition and both offsets wherever a vector lies behind the other."""
+    mine = position.by_partition
+    return [(each, mine.get(each, 0), offset) for each, offset in other.offsets if mine.get(each, 0) < offset]
+
+
+def records_gone(lost: Sequence[tuple[int, int, int]]) -> Problem:
+    named = ", ".join(f"partition {each}: offsets {first} to {oldest - 1}" for each, first, oldest in lost[:MOST_NAMED])
+    count = sum(oldest - first for _, first, oldest in lost)
+    message = f"the topic no longer keeps records that this destination has not read: {named}; up to {count} are gone"
+    hint = f"{RESEED}. Keep records for longer than the longest pause"
+    return SourceError("history_expired", message, hint).problem()
 
 
 def is_same_table(before: SourceState, sight: SourceState) -> bool:

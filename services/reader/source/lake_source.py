@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from datetime import datetime
 
 from services.reader.planner.counted_changes import Step, nothing, segments
 from services.reader.planner.scheduling import SourceState
 from services.reader.source.row_counter import Counter, Images
+from services.reader.source.source_reader import Cut, Expired
 from shared.config.catalogs import ResolvedLake
 from shared.config.model import Config
 from shared.contracts.digest import VALUE_DIGITS
-from shared.contracts.errors import Error, SourceError, ViaduckError
+from shared.contracts.errors import SourceError, ViaduckError
 from shared.contracts.ranges import NOT_SEEDED, Range
 from shared.contracts.reports import LONGEST_OFFERED, MOST_OFFERED, Offered
 from shared.lake.catalog import CatalogReader, Column, Head, TableInfo, Touch
@@ -30,26 +30,7 @@ MOST_ROWS_TO_SIZE = 50_000_000
 COUNT_TRIES = range(3)
 
 
-class Expired(Error):
-    """A range can't be read: the snapshot that it begins after is gone."""
-
-    def __init__(self, snapshot: int) -> None:
-        super().__init__(f"snapshot {snapshot} of the source is no longer retained")
-        self.snapshot = snapshot
-
-
-@dataclass(frozen=True)
-class Cut:
-    """A range that is to be counted as one step, and which parts of the feed tell."""
-
-    range: Range
-    inserted: tuple[Range, ...] = ()
-    deleted: tuple[Range, ...] = ()
-    pinned: bool = False
-    oldest_touch: datetime | None = None
-
-
-class Source:
+class LakeSource:
     """One table of one lake. Raises ``SourceError`` where it can't be read now, or is not what it was."""
 
     def __init__(self, config: Config, lake: ResolvedLake) -> None:
@@ -96,6 +77,9 @@ class Source:
             breaks=breaks(table.versions, self._identifying, head.snapshot),
             notice=layout.notice(table.schema, table.name),
         )
+
+    def measure(self, reached: Iterable[int]) -> None:
+        """All that is measured of a lake is measured of every source."""
 
     def cuts(self, snapshots: Range) -> list[Cut]:
         """How a range is to be counted, from metadata alone, oldest part first. Raises ``Expired``."""

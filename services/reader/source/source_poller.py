@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from random import Random
-from typing import Protocol
 
 import structlog
 
-from services.reader.planner.counted_changes import Step
 from services.reader.planner.frontier import CatalogTime
 from services.reader.planner.plan import Planner
-from services.reader.planner.scheduling import SourceState
-from services.reader.source.lake_source import Cut, Expired
+from services.reader.source.source_reader import Cut, Expired, SourceReader
 from services.reader.source.unrouted_values import UnroutedValues
 from shared.contracts.errors import ViaduckError
 from shared.contracts.messages import Problem
-from shared.contracts.ranges import Range
-from shared.contracts.reports import Offered
 from shared.lake.catalog import Head
 from shared.runtime.backoff import delay_s
 from shared.runtime.metrics import Metrics
@@ -42,21 +37,12 @@ HEARD_WITHIN_S = 10.0
 """How long counting waits for a first destination: rows of a destination that is being announced are not unrouted."""
 
 
-class SourceLike(Protocol):
-    def head(self) -> Head: ...
-    def sight(self, head: Head) -> SourceState: ...
-    def cuts(self, snapshots: Range) -> list[Cut]: ...
-    def count(self, cut: Cut, routed: Collection[str]) -> Step: ...
-    def sizes(self) -> dict[str, int] | None: ...
-    def unknown(self, routed: Collection[str]) -> tuple[list[Offered], bool]: ...
-
-
 class SourcePoller:
     """Polls every ``interval_s`` and counts in between in small parts, so that a long history delays no poll."""
 
     def __init__(
         self,
-        source: SourceLike,
+        source: SourceReader,
         planner: Planner,
         metrics: Metrics,
         routes: Mapping[str, str],
@@ -154,6 +140,7 @@ class SourcePoller:
             self._above = deque(self._source.cuts(above)) if above is not None else deque()
             self._works()
             self._looked_s = now_s
+            self._source.measure(t.position for t in self._planner.tracked.values() if t.position is not None)
             self._note_counted()
 
     def has_work(self, now_s: float) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from shared.lake.column_history import Field
-from shared.lake.direct.state import DeleteFile, Option, State, lake_option
+from shared.lake.direct.state import CURSOR_COLUMNS, DeleteFile, Option, State, lake_option
 from shared.lake.direct.statistics import NESTED, ORDERS, are_comparable, kind_of
 from shared.lake.direct.structure import Structure
 
@@ -59,6 +59,7 @@ class Reason(StrEnum):
     DAMAGED_FILE = "damaged_file"
     RIVALS = "rivals"
     UNREADABLE_CATALOG = "unreadable_catalog"
+    OTHER_CURSOR = "other_cursor"
 
 
 ALWAYS_BY_EXTENSION = frozenset(
@@ -70,6 +71,7 @@ ALWAYS_BY_EXTENSION = frozenset(
         Reason.OTHER_KEYS,
         Reason.RIVALS,
         Reason.UNREADABLE_CATALOG,
+        Reason.OTHER_CURSOR,
     }
 )
 """What no setting changes: DDL is the extension's, and so is finding out what is wrong with a table. Where rivals are
@@ -83,6 +85,8 @@ def structure_refusal(structure: Structure, wanted: Sequence[tuple[str, str]] | 
     """
     if len(structure.cursor_inlined) != 1:
         return Reason.CURSOR_IN_FILE
+    if len(structure.cursor_columns) != len(CURSOR_COLUMNS):
+        return Reason.OTHER_CURSOR
     if not structure.nullable:
         return Reason.NOT_NULL
     if any(kind_of(field.type) not in ORDERS for field in _scalars(structure.fields)):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from services.reader.planner.counted_changes import Step
 from services.reader.planner.scheduling import SourceState
-from services.reader.source.lake_source import Cut, Expired
+from services.reader.source.source_reader import Cut, Expired
 from shared.contracts.digest import value_digest
 from shared.contracts.errors import SourceError, ViaduckError
 from shared.contracts.messages import Progress, WorkItem
@@ -43,6 +43,12 @@ class FakeSource:
     def commit(self, **rows: int) -> int:
         self.history.append(rows)
         return len(self.history) - 1
+
+    def measure(self, reached: Iterable[int]) -> None:
+        """Nothing."""
+
+    def close(self) -> None:
+        """It holds nothing."""
 
     def head(self) -> Head:
         self._called("head")

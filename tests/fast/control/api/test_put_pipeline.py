@@ -60,6 +60,18 @@ def test_put_creates_shows_and_copies_a_pipeline(rig: ControlRig) -> None:
     assert (config.source.table, config.server) == ("orders", rig.config.server)
 
 
+@pytest.mark.parametrize("kind", ["kafka", "pulsar", ["lake"]])
+def test_a_topic_is_read_by_pipelines_of_files_alone(rig: ControlRig, kind: Any) -> None:
+    """Its properties name files and hosts, and librdkafka would open them."""
+    source = {
+        "kind": kind,
+        "topic": "clicks",
+        "bootstrap_servers": "metadata:80",
+        "properties": {"ssl.ca.location": "/"},
+    }
+    assert "source.kind" in faults(rig, document(source=source))
+
+
 def test_the_list_tells_who_may_change_which(rig: ControlRig) -> None:
     rig.http.put(P, document())
     found = rig.http.get(PIPELINES).json()["items"]

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from services.reader.planner.counted_changes import Step
-from services.reader.source.lake_source import Expired, Source
+from services.reader.source.lake_source import LakeSource
 from services.reader.source.row_counter import MOST_UNROUTED, OLD_FILE_WITHIN_S
+from services.reader.source.source_reader import Expired
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.digest import value_digest
 from shared.contracts.errors import SourceError
@@ -23,7 +24,7 @@ from shared.contracts.reports import LONGEST_OFFERED, MOST_OFFERED
 from tests.fast.reader.lakes import COLUMNS, Lake, config
 from tests.lake.backup import Backup
 
-MakeSource = Callable[..., Source]
+MakeSource = Callable[..., LakeSource]
 SOURCE = {"catalog": "sqlite:of-the-fixture.sqlite"}
 
 
@@ -31,15 +32,15 @@ SOURCE = {"catalog": "sqlite:of-the-fixture.sqlite"}
 def open_source(tmp_path: Path, lake: Lake) -> Iterator[MakeSource]:
     with ExitStack() as closing:
 
-        def make(**sections: object) -> Source:
-            source = Source(config(tmp_path, **sections), lake.lake)  # type: ignore[arg-type]
+        def make(**sections: object) -> LakeSource:
+            source = LakeSource(config(tmp_path, **sections), lake.lake)  # type: ignore[arg-type]
             closing.callback(source.close)
             return source
 
         yield make
 
 
-def counted(source: Source, range: Range, routed: tuple[str, ...] = ()) -> list[Step]:
+def counted(source: LakeSource, range: Range, routed: tuple[str, ...] = ()) -> list[Step]:
     source.sight(source.head())
     return [source.count(cut, routed) for cut in source.cuts(range)]
 
@@ -60,7 +61,7 @@ def test_a_store_that_is_silent_is_not_waited_for_to_size_seeds_or_to_list_value
     """Nobody's changes were counted for two minutes, each time that a tenant waited for its seed."""
     lake.insert("a", 0, 20_000)
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        source = Source(config(tmp_path), moved(tmp_path, silent.getsockname()[1]))
+        source = LakeSource(config(tmp_path), moved(tmp_path, silent.getsockname()[1]))
         try:
             source.sight(source.head())
             for ask in (source.sizes, lambda: source.unknown([])):
@@ -389,7 +390,7 @@ def test_counting_survives_an_error_of_its_own_connection(lake: Lake, open_sourc
 
 
 def test_a_source_that_is_not_there_is_an_error_of_the_source(tmp_path: Path) -> None:
-    source = Source(config(tmp_path), ResolvedLake(f"sqlite:{tmp_path}/missing.sqlite"))
+    source = LakeSource(config(tmp_path), ResolvedLake(f"sqlite:{tmp_path}/missing.sqlite"))
     with pytest.raises(SourceError, match="missing"):
         source.head()
     source.close()

@@ -242,6 +242,17 @@ def test_beside_one_file_alone_a_copy_needs_a_reader_that_looks_after_several(tm
     assert after.again().names == ("a", "over-rest")
 
 
+def test_a_copy_that_names_a_topic_is_withheld(tmp_path: Path) -> None:
+    """Whoever wrote it to the topic of pipelines would choose files and hosts for librdkafka."""
+    write(tmp_path, "a.yaml", kafka={"bootstrap_servers": "kafka:9092"})
+    copies = load(tmp_path).copies
+    source = {"kind": "kafka", "topic": "clicks", "bootstrap_servers": "elsewhere:9092"}
+    copies.write("clicks", {"source": source, "destinations": []}, 1)
+    found = load(tmp_path)
+    assert found.names == ("a",)
+    assert found.withheld["clicks"][0].startswith("source.kind: only a pipeline of a file may read a topic")
+
+
 def test_a_copy_with_a_mistake_is_withheld_and_is_nobody_elses_trouble(tmp_path: Path) -> None:
     write(tmp_path, "a.yaml")
     copies = load(tmp_path).copies

@@ -1,0 +1,42 @@
+"""The types of columns that are not declared: a total order, so their join does not depend on the records' order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+
+from services.applier.records.column_names import may_be_column
+
+
+class Kind(IntEnum):
+    """What a field's values are. The greater of two kinds is the type of a column that has met both.
+
+    ``NOTHING``: null, or a number that neither BIGINT nor DOUBLE holds, of which no column is made.
+    """
+
+    NOTHING = 0
+    BOOLEAN = 1
+    BIGINT = 2
+    DOUBLE = 3
+    VARCHAR = 4
+    JSON = 5
+
+
+def join(kinds: Iterable[Kind]) -> Kind:
+    return max(kinds, default=Kind.NOTHING)
+
+
+def new_columns(found: Iterable[tuple[str, Kind]], taken: Iterable[str], room: int) -> list[tuple[str, Kind]]:
+    """Of fields in the order of their first records, those that become columns, ``room`` at most.
+
+    ``taken`` are the names of the columns that are there. Of names that differ by case alone the first one counts.
+    """
+    lower = {name.lower() for name in taken}
+    chosen: list[tuple[str, Kind]] = []
+    for name, kind in found:
+        if len(chosen) >= room:
+            break
+        if kind is not Kind.NOTHING and may_be_column(name) and name.lower() not in lower:
+            lower.add(name.lower())
+            chosen.append((name, kind))
+    return chosen

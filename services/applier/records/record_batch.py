@@ -1,0 +1,59 @@
+"""The records of one fetch as Arrow columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+
+
+class Message(Protocol):
+    """What a Kafka client's message has."""
+
+    def partition(self) -> int | None: ...
+    def offset(self) -> int | None: ...
+    def timestamp(self) -> tuple[int, int]: ...
+    def key(self) -> Any: ...
+    def value(self) -> Any: ...
+    def headers(self) -> Any: ...
+
+
+@dataclass(frozen=True)
+class RecordBatch:
+    """Records in any order, each its partition and offset; all columns are of one length.
+
+    ``partitions`` int32, ``offsets`` int64, ``timestamps`` timestamp[ms, UTC] or null, ``keys`` and ``values``
+    large_binary or null, ``headers`` lists of pairs (name, bytes or null) or null.
+    """
+
+    partitions: pa.Array
+    offsets: pa.Array
+    timestamps: pa.Array
+    keys: pa.Array
+    values: pa.Array
+    headers: pa.Array
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+
+def batch_of(messages: Sequence[Message]) -> RecordBatch:
+    """The columns of messages without an error, as ``Consumer.consume`` returns them."""
+    headers = [message.headers() for message in messages]
+    return RecordBatch(
+        partitions=pa.array([message.partition() for message in messages], pa.int32()),
+        offsets=pa.array([message.offset() for message in messages], pa.int64()),
+        timestamps=_timestamps([message.timestamp() for message in messages]),
+        keys=pa.array([message.key() for message in messages], pa.large_binary()),
+        values=pa.array([message.value() for message in messages], pa.large_binary()),
+        headers=pa.array(headers, HEADERS) if any(headers) else pa.nulls(len(messages), HEADERS),
+    )
+
+
+def _timestamps(found: Sequence[tuple[int, int]]) -> pa.Array:
+    """Of pairs of a kind, 0 where there is none, and milliseconds since the epoch."""
+    return pa.array([ms if kind else None for kind, ms in found], pa.timestamp("ms", "UTC"))

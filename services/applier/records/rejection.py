@@ -1,0 +1,65 @@
+"""Records that no row can be made of, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from services.applier.records.record_batch import RecordBatch
+
+
+class Reason(StrEnum):
+    TOO_LARGE = "too_large"
+    INVALID_UTF8 = "invalid_utf8"
+    NOT_JSON = "not_json"
+    NOT_OBJECT = "not_object"
+    DUPLICATE_FIELD = "duplicate_field"
+    REQUIRED_MISSING = "required_missing"
+    TYPE_MISMATCH = "type_mismatch"
+    KEY_MISSING = "key_missing"
+    KEY_INVALID = "key_invalid"
+    NOT_CARRIED = "not_carried"
+
+
+TEXTS = {
+    Reason.TOO_LARGE: "key and value are larger than max_record_bytes",
+    Reason.INVALID_UTF8: "the value is not valid UTF-8",
+    Reason.NOT_JSON: "the value is not JSON",
+    Reason.NOT_OBJECT: "the value is JSON, and not an object",
+    Reason.DUPLICATE_FIELD: "two fields of the value have one name",
+    Reason.REQUIRED_MISSING: "a required column has no value",
+    Reason.TYPE_MISMATCH: "the value of a required column is not of its type",
+    Reason.KEY_MISSING: "a key column has no value of its type",
+    Reason.KEY_INVALID: "the key is not of the declared format",
+    Reason.NOT_CARRIED: "a text holds a word in braces, such as {AUTHOR}, which DuckLake replaces",
+}
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A record as it was read, byte for byte; ``text`` says what ``reason`` means for it."""
+
+    partition: int
+    offset: int
+    timestamp: datetime | None
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]] | None
+    reason: Reason
+    text: str
+
+
+def rejected(batch: RecordBatch, place: int, reason: Reason, column: str = "") -> Rejected:
+    """``column`` names the one at fault."""
+    headers = batch.headers[place].as_py()
+    return Rejected(
+        batch.partitions[place].as_py(),
+        batch.offsets[place].as_py(),
+        batch.timestamps[place].as_py(),
+        batch.keys[place].as_py(),
+        batch.values[place].as_py(),
+        None if headers is None else [(each["key"], each["value"]) for each in headers],
+        reason,
+        TEXTS[reason] + (f": {column}" if column else ""),
+    )

@@ -1,0 +1,211 @@
+"""A Kafka topic as the source of a task: records between two vectors, as typed rows in the worker's memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Protocol
+
+import duckdb
+import pyarrow as pa
+
+from services.applier.apply.cursor_answers import CursorAnswers
+from services.applier.apply.reading import Counts, Reading
+from services.applier.apply.row_counts import count_keys, count_rows
+from services.applier.model.task import RecordCounts, SourceTopic, Target
+from services.applier.records.parse import ParsedRecords, parse
+from services.applier.records.record_batch import RecordBatch, batch_of
+from services.applier.worker.in_flight import Numbered
+from services.applier.worker.topic_clients import BrokerClients, TopicClients
+from shared.contracts.errors import DestinationError, SourceError
+from shared.contracts.messages import ItemKind
+from shared.contracts.positions import Vector
+from shared.kafka.topic_log import TopicIdentity
+from shared.kafka.topic_records import Bounds, Reached
+from shared.lake.catalog import Column, TableInfo
+from shared.lake.engine import release
+from shared.lake.sql import ident
+
+SILENCE_S = 30.0
+"""A broker that sends nothing for so long, though there is something to read, does not answer."""
+
+SPARING = 8
+"""So many times less is read at once where a reading did not fit into memory."""
+
+
+class Memory(Protocol):
+    """An instance of the worker that no lake is attached to."""
+
+    def cursor(self) -> duckdb.DuckDBPyConnection: ...
+
+
+class TopicReader:
+    """One topic, through the worker's clients."""
+
+    def __init__(self, clients: BrokerClients, memory: Memory, answers: CursorAnswers, source: SourceTopic) -> None:
+        self._clients = clients
+        self._memory = memory
+        self._answers = answers
+        self._source = source
+        self._parsed: dict[int, ParsedRecords] = {}
+
+    def table(self) -> TableInfo:
+        with self._clients.of(self._source) as clients:
+            return self._table(clients.log.identity())
+
+    def time_of(self, snapshot: int) -> datetime | None:  # noqa: ARG002 - a topic's id tells its histories apart
+        return None
+
+    def parts(self, group: Sequence[Numbered]) -> None:  # noqa: ARG002 - a reading is bounded by bytes
+        return None
+
+    def read(self, kind: ItemKind, group: Sequence[Numbered], *, sparing: bool) -> Reading:
+        """The net change of one target; ``internal`` is raised for several, which are then read one by one.
+
+        TLA: ``ApplyRecords``.
+        """
+        if len(group) > 1:
+            raise DestinationError("internal", "a topic is read for one destination at a time", "it is tried again")
+        ((number, target),) = group
+        if kind is ItemKind.CHANGES:
+            return self._changes(number, target, sparing=sparing)
+        return self._nothing(number, target, of_seed=kind is ItemKind.SEED)
+
+    def forget(self, reading: Reading) -> None:
+        parsed = self._parsed.pop(reading.number, None)
+        try:
+            for name in ("rows", "touched"):
+                reading.con.execute(f"DROP VIEW IF EXISTS {reading.memory(name)}")
+            if parsed is not None:
+                parsed.drop()
+        finally:
+            release(reading.con)
+
+    # -- what is read -------------------------------------------------------------------------------------------------
+
+    def _nothing(self, number: int, target: Target, *, of_seed: bool) -> Reading:
+        """No record: a life begins with an empty table, in the columns that are known before the first one."""
+        with self._clients.of(self._source) as clients:
+            identity = clients.log.identity()
+        present = () if of_seed else self._answers.columns(target)
+        return self._reading(number, identity, batch_of([]), present, _vector(target.item.through_at), RecordCounts())
+
+    def _changes(self, number: int, target: Target, *, sparing: bool) -> Reading:
+        begin, end = _vector(target.item.expected_at), _vector(target.item.through_at)
+        if not end.covers(begin):
+            raise SourceError(
+                "source_behind", f"the item ends at {end.text}, which is not beyond {begin.text}", "it is planned again"
+            )
+        present = self._answers.columns(target)
+        with self._clients.of(self._source) as clients:
+            began = time.perf_counter()
+            identity = clients.log.identity()
+            batch, reached = self._fetch(clients, begin, end, sparing=sparing)
+            if clients.log.identity().topic_id != identity.topic_id:
+                raise SourceError(
+                    "source_behind", f"the topic {self._source.table} was created again while it was read",
+                    "the destination is asked for its position again",
+                )  # fmt: skip
+        seconds = time.perf_counter() - began
+        if reached.vector == begin:
+            said = f"the topic {self._source.table} ends before {end.text}, up to which it is to be read"
+            raise SourceError("source_behind", said, "a replica may lag; it is tried again")
+        counts = RecordCounts(bytes_read=reached.bytes)
+        reading = self._reading(number, identity, batch, present, reached.vector, counts)
+        reading.rows_read, reading.seconds["feed"] = reached.records, seconds
+        reading.row_bytes = reached.bytes / max(1, reached.records)
+        return reading
+
+    def _fetch(
+        self, clients: TopicClients, begin: Vector, end: Vector, *, sparing: bool
+    ) -> tuple[RecordBatch, Reached]:
+        source, batches = self._source, list[RecordBatch]()
+        less = SPARING if sparing else 1
+        bounds = Bounds(max(1, source.rows // less), max(1, source.bytes // less))
+        reached = clients.records.read(
+            begin, end, bounds, SILENCE_S, lambda messages: batches.append(batch_of(messages))
+        )
+        return _together(batches), reached
+
+    def _reading(
+        self,
+        number: int,
+        identity: TopicIdentity,
+        batch: RecordBatch,
+        present: Sequence[Column],
+        reached: Vector,
+        counts: RecordCounts,
+    ) -> Reading:
+        con = self._memory.cursor()
+        try:
+            parsed = parse(con, batch, self._source.form, present, datetime.now(UTC))
+            table = self._table(identity, parsed.columns)
+            reading = Reading(
+                con, table, parsed.columns, reached.records, only_inserts=False, routing="", keys=self._source.form.key_columns,
+                through_at=reached.text, promotions=parsed.promotions, records=_counted(parsed, counts),
+            )  # fmt: skip
+            self._parsed[reading.number] = parsed
+            self._show(reading, parsed, number)
+        except BaseException:
+            release(con)
+            raise
+        if parsed.rejected:
+            reading.before_commit = lambda: self._deliver(parsed)
+            self._judge(reading, parsed, number)
+        return reading
+
+    def _show(self, reading: Reading, parsed: ParsedRecords, number: int) -> None:
+        """The parsed rows and keys as a transaction takes them."""
+        reading.counts[number] = Counts()
+        hidden = f"{number:d} AS {reading.number_column}, false AS {reading.was_there_column}"
+        rows, keys = parsed.memory.parsed_rows, parsed.memory.parsed_keys
+        reading.con.execute(f"CREATE VIEW {reading.memory('rows')} AS SELECT {hidden}, p.* FROM {rows} AS p")
+        if parsed.is_keyed:
+            named = ", ".join(f"{ident(name)} AS k{place}" for place, name in enumerate(reading.keys))
+            shown = reading.memory("touched")
+            reading.con.execute(f"CREATE VIEW {shown} AS SELECT {number:d} AS d, {named} FROM {keys}")
+            count_keys(reading)
+        count_rows(reading, unique=False)
+
+    def _judge(self, reading: Reading, parsed: ParsedRecords, number: int) -> None:
+        if self._source.parks_bad:
+            first = parsed.rejected[0]
+            reading.refused[number] = DestinationError(
+                "value_refused",
+                f"offset {first.offset} of partition {first.partition} can't become a row: {first.text}",
+                "let source.on_bad be reject, or skip the record by a rewind, then resume",
+            )
+
+    def _deliver(self, parsed: ParsedRecords) -> None:
+        self._clients.rejected(self._source).deliver(self._source.table, parsed.rejected)
+
+    def _table(self, identity: TopicIdentity, columns: Sequence[Column] = ()) -> TableInfo:
+        return TableInfo("", self._source.table, 0, identity.topic_id, identity.cluster, 0, tuple(columns))
+
+
+def _vector(spelled: str | None) -> Vector:
+    """Raises ``SourceError`` for an item without one, which no reader of a topic sends."""
+    if spelled is None:
+        raise SourceError("source_behind", "the item says nothing of the topic's offsets", "it is planned again")
+    return Vector.parse(spelled)
+
+
+def _counted(parsed: ParsedRecords, counts: RecordCounts) -> RecordCounts:
+    return RecordCounts(
+        landed=parsed.landed,
+        rejected=len(parsed.rejected),
+        tombstones=parsed.tombstones,
+        rescued=sum(parsed.rescued.values()),
+        columns_added=len(parsed.new_columns),
+        bytes_read=counts.bytes_read,
+    )
+
+
+def _together(batches: Sequence[RecordBatch]) -> RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    if not batches:
+        return batch_of([])
+    columns = ("partitions", "offsets", "timestamps", "keys", "values", "headers")
+    return RecordBatch(**{name: pa.concat_arrays([getattr(each, name) for each in batches]) for name in columns})

@@ -1,0 +1,34 @@
+"""A DuckDB instance of a worker for rows that come from no lake."""
+
+from __future__ import annotations
+
+import threading
+
+import duckdb
+
+from shared.lake.engine import connect, is_lost, release
+
+
+class WorkerMemory:
+    """Made when it is first needed, and again where an error has cost it; thread-safe."""
+
+    def __init__(self, memory_limit: str) -> None:
+        self._memory_limit = memory_limit
+        self._lock = threading.Lock()
+        self._con: duckdb.DuckDBPyConnection | None = None
+
+    def cursor(self) -> duckdb.DuckDBPyConnection:
+        """A cursor for its caller, who releases it."""
+        with self._lock:
+            if self._con is not None and is_lost(self._con):
+                release(self._con)
+                self._con = None
+            if self._con is None:
+                self._con = connect(memory_limit=self._memory_limit, catalogs=())
+            return self._con.cursor()
+
+    def close(self) -> None:
+        with self._lock:
+            if self._con is not None:
+                release(self._con)
+                self._con = None

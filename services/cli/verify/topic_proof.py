@@ -1,0 +1,241 @@
+"""Whether a destination holds a topic's records up to its position, each once, but those that were rejected.
+
+Records are told apart by partition and offset. Their values are not read again: what a record becomes depends on the
+columns that were there when it came.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+import duckdb
+import pyarrow as pa
+from confluent_kafka import Message
+
+from services.cli.verify.comparison import DESTINATION, Finding, Subject, Verdict
+from services.cli.verify.differences import Differences, Multisets
+from shared.config.model import Config
+from shared.contracts.errors import ConfigError, DestinationError, SourceError, ViaduckError
+from shared.contracts.positions import Vector, is_spelling_of
+from shared.kafka.settings import KafkaSettings
+from shared.kafka.source_settings import topic_settings
+from shared.kafka.topic_log import TopicIdentity, TopicLog
+from shared.kafka.topic_records import Bounds, TopicRecords
+from shared.kafka.topics import Topics
+from shared.lake.attach import attach, confine, scanners
+from shared.lake.catalog import CatalogReader, Column
+from shared.lake.cursor import SCHEMA, Position, cursor_name, read_position
+from shared.lake.engine import connect, read_whole
+from shared.lake.failure import LakeAbsent, classify
+from shared.lake.foreign_files import require_no_code, require_own_files
+from shared.lake.sql import ident, path
+from shared.lake.stamp import read_stamp
+from shared.lake.table import is_table
+
+CLIENT_ID = "viaduck-verify"
+SILENCE_S = 30.0
+EVERYTHING = Bounds(2**62, 2**62)
+
+PLACE = (Column("_kafka_partition", "INTEGER"), Column("_kafka_offset", "BIGINT"))
+PLACES, REJECTED = path("memory", "main", "places"), path("memory", "main", "rejected")
+
+KEYED = "rows were held against the topic's records; that each key's newest record won is not proven"
+BY_COUNT = "rows were counted: without the metadata partition and offset, records can't be told apart"
+
+
+@dataclass(frozen=True)
+class TopicProof:
+    """One topic's. Raises ``ViaduckError`` where the broker can't be asked."""
+
+    config: Config
+    log: TopicLog
+    settings: KafkaSettings
+    own: KafkaSettings
+
+    def verdict(self, subject: Subject) -> Verdict:
+        began = time.perf_counter()
+        try:
+            found = self._compared(subject)
+        except LakeAbsent as error:
+            found = Verdict(subject.destination, Finding.NOT_SEEDED, problem=error.problem())
+        except ViaduckError as error:
+            kind = Finding.DIFFERENT if error.type in ("source_recreated", "table_mismatch") else Finding.FAILED
+            found = Verdict(subject.destination, kind, problem=error.problem())
+        except duckdb.Error as error:
+            known = classify(error, f"comparing {subject.destination} with its topic")
+            found = Verdict(subject.destination, Finding.FAILED, problem=known.problem())
+        return replace(found, seconds=round(time.perf_counter() - began, 3))
+
+    def _compared(self, subject: Subject) -> Verdict:
+        limit = self.config.applier.memory_limit
+        with closing(connect(memory_limit=limit, catalogs=scanners(subject.lake))) as con:
+            read_whole(con)
+            attach(con, DESTINATION, subject.lake, read_only=True)
+            confine(con, DESTINATION)
+            with closing(CatalogReader.attached(subject.lake, con, DESTINATION)) as catalog:
+                require_own_files(catalog, subject.lake)
+                cursor = cursor_name(subject.pipeline, subject.destination)
+                require_no_code(catalog, subject.lake, ((SCHEMA, cursor), (subject.schema, subject.table)))
+                texts = catalog.stamps('"seed"')
+            con.execute("BEGIN")
+            try:
+                return self._judged(con, subject, texts)
+            finally:
+                con.execute("ROLLBACK")
+
+    def _judged(self, con: duckdb.DuckDBPyConnection, subject: Subject, stamps: Iterable[str | None]) -> Verdict:
+        cursor = read_position(con, DESTINATION, subject.pipeline, subject.destination)
+        if cursor is None:
+            return Verdict(subject.destination, Finding.NOT_SEEDED)
+        identity = self.log.identity()
+        _require_same(cursor, identity, subject)
+        end = _vector_of(con, subject, cursor)
+        oldest, start = self.log.oldest(identity.partitions), _start_of(stamps, subject, cursor.generation)
+        begin = _furthest(start, oldest)
+        self._load(con, begin, end)
+        differences, note = self._differences(con, subject, begin)
+        table = path(DESTINATION, subject.schema, subject.table)
+        rows = int(con.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0])
+        gone = "records that retention took since were not compared" if begin != start else ""
+        return Verdict(
+            subject.destination, Finding.DIFFERENT if differences.total else Finding.EQUAL, cursor.position,
+            cursor.position, rows, differences, "; ".join(filter(None, (note, gone))),
+        )  # fmt: skip
+
+    def _load(self, con: duckdb.DuckDBPyConnection, begin: Vector, end: Vector) -> None:
+        """Where the topic's records are, and which of them were rejected, as tables in memory."""
+        for table in (PLACES, REJECTED):
+            con.execute(f"CREATE TEMP TABLE {_temporary(table)} ({_declared()})")
+        with closing(TopicRecords(self.settings, self.log.topic, CLIENT_ID)) as records:
+            reached = records.read(begin, end, EVERYTHING, SILENCE_S, lambda batch: _insert(con, PLACES, _at(batch)))
+        if not reached.vector.covers(end):
+            said = f"the topic {self.log.topic} ends before {end.text}, where the destination is"
+            raise SourceError("source_moved", said, "the topic lost records: reseed the destination")
+        for batch in self._rejected():
+            _insert(con, REJECTED, batch)
+
+    def _rejected(self) -> Iterator[list[tuple[int, int]]]:
+        name = Topics(self.own.prefix).rejected(self.config.pipeline)
+        log, found = TopicLog(self.own, name, CLIENT_ID), list[tuple[int, int]]()
+        try:
+            partitions = log.identity().partitions
+        except SourceError as error:
+            if error.type == "source_gone":
+                return
+            raise
+        with closing(TopicRecords(self.own, name, CLIENT_ID)) as records:
+            begin, end = log.oldest(partitions), log.newest(partitions)
+            records.read(begin, end, EVERYTHING, SILENCE_S, lambda batch: found.extend(self._named(batch)))
+        yield found
+
+    def _named(self, messages: Sequence[Message]) -> Iterator[tuple[int, int]]:
+        """The places that the headers of rejected records name; a record may have been sent twice."""
+        for message in messages:
+            pairs = message.headers() or []
+            said = {str(name): value for name, value in (pairs.items() if isinstance(pairs, dict) else pairs)}
+            numbers = [said.get("viaduck-partition"), said.get("viaduck-offset")]
+            texts = [each.decode() if isinstance(each, bytes) else "" for each in numbers]
+            if said.get("viaduck-topic") == self.log.topic.encode() and all(map(str.isdecimal, texts)):
+                yield int(texts[0]), int(texts[1])
+
+    def _differences(self, con: duckdb.DuckDBPyConnection, subject: Subject, begin: Vector) -> tuple[Differences, str]:
+        table = path(DESTINATION, subject.schema, subject.table)
+        if not is_table(con, DESTINATION, subject.schema, subject.table):
+            hint = "the table was dropped: reseed the destination"
+            raise DestinationError("table_mismatch", f"the destination has no table {subject.table}", hint)
+        landed = f"SELECT * FROM {_temporary(PLACES)} EXCEPT ALL SELECT DISTINCT * FROM {_temporary(REJECTED)}"
+        keyed = bool(self.config.routing.key_columns)
+        names = ", ".join(ident(column.name) for column in PLACE)
+        have = {name for (name,) in con.execute(f"SELECT column_name FROM (DESCRIBE {table})").fetchall()}
+        if not {column.name for column in PLACE} <= have:
+            return _counted(con, table, landed, keyed=keyed), BY_COUNT
+        con.execute(f"CREATE TEMP TABLE {ident('begins')} (p INTEGER, o BIGINT)")
+        _fill(con, "begins", begin.offsets)
+        found = (
+            f"SELECT {names} FROM {table} LEFT JOIN {_temporary(path('begins'))} ON p = {ident(PLACE[0].name)}"
+            f" WHERE {ident(PLACE[1].name)} >= coalesce(o, 0)"
+        )
+        required = f"SELECT * FROM ({landed}) WHERE {'false' if keyed else 'true'}"
+        return Multisets(con, PLACE, (), found, required, landed).differences(), KEYED if keyed else ""
+
+
+def proofs(config: Config, subjects: Sequence[Subject]) -> list[Verdict]:
+    """A verdict for each. Raises ``ConfigError`` where past snapshots are asked for, and ``SourceError``."""
+    if any(subject.past is not None for subject in subjects):
+        raise ConfigError(["--all-snapshots: is for pipelines whose source is a lake"])
+    if config.topic is None:
+        raise ConfigError(["source: is a lake"])
+    settings = topic_settings(config)
+    log = TopicLog(settings, config.topic.topic, CLIENT_ID)
+    log.identity()
+    proof = TopicProof(config, log, settings, KafkaSettings.reaching(config))
+    return [proof.verdict(subject) for subject in subjects]
+
+
+def _temporary(table: str) -> str:
+    return path("temp", "main", table.rpartition(".")[2].strip('"'))
+
+
+def _declared() -> str:
+    return ", ".join(f"{ident(column.name)} {column.type}" for column in PLACE)
+
+
+def _at(messages: Sequence[Message]) -> list[tuple[int, int]]:
+    return [(message.partition() or 0, message.offset() or 0) for message in messages]
+
+
+def _insert(con: duckdb.DuckDBPyConnection, table: str, places: Sequence[tuple[int, int]]) -> None:
+    _fill(con, table.rpartition(".")[2].strip('"'), places)
+
+
+def _fill(con: duckdb.DuckDBPyConnection, table: str, places: Sequence[tuple[int, int]]) -> None:
+    rows = pa.table({"p": [each for each, _ in places], "o": [offset for _, offset in places]})
+    con.register("viaduck_places", rows)
+    try:
+        con.execute(f"INSERT INTO {path('temp', 'main', table)} SELECT p, o FROM {path('viaduck_places')}")
+    finally:
+        con.unregister("viaduck_places")
+
+
+def _counted(con: duckdb.DuckDBPyConnection, table: str, landed: str, *, keyed: bool) -> Differences:
+    rows, expected = con.execute(
+        f"SELECT (SELECT count(*) FROM {table}), (SELECT count(*) FROM ({landed}))"
+    ).fetchall()[0]
+    return Differences(missing=0 if keyed else max(0, expected - rows), extra=max(0, rows - expected))
+
+
+def _require_same(cursor: Position, identity: TopicIdentity, subject: Subject) -> None:
+    if cursor.table_uuid != identity.topic_id:
+        raise DestinationError(
+            "source_recreated",
+            f"{subject.destination} holds records of the topic with the id {cursor.table_uuid}, and it is"
+            f" {identity.topic_id} now",
+            "the topic was deleted and created again: reseed the destination",
+        )
+
+
+def _vector_of(con: duckdb.DuckDBPyConnection, subject: Subject, cursor: Position) -> Vector:
+    table = path(DESTINATION, SCHEMA, cursor_name(subject.pipeline, subject.destination))
+    (spelled,) = con.execute(f"SELECT source_position FROM {table}").fetchall()[0]
+    if not isinstance(spelled, str) or not is_spelling_of(spelled, cursor.position):
+        hint = "another program wrote to the schema _viaduck; reseed the destination"
+        raise DestinationError("cursor_damaged", "the cursor's position is not spelled by its offsets", hint)
+    return Vector.parse(spelled)
+
+
+def _start_of(stamps: Iterable[str | None], subject: Subject, generation: int) -> Vector:
+    """Where the life began, by its seed's stamp; at the first record where that is gone."""
+    for said in map(read_stamp, stamps):
+        if said is None or (said.kind, said.generation) != ("seed", generation) or said.through_at is None:
+            continue
+        if said.speaks_of(subject.pipeline, subject.destination) and is_spelling_of(said.through_at, said.through):
+            return Vector.parse(said.through_at)
+    return Vector()
+
+
+def _furthest(one: Vector, other: Vector) -> Vector:
+    mine, theirs = one.by_partition, other.by_partition
+    return Vector.of({each: max(mine.get(each, 0), theirs.get(each, 0)) for each in {*mine, *theirs}})

@@ -1,0 +1,174 @@
+"""A Kafka topic as the reader sees it: offsets by partition, and never a record."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+from services.reader.planner.counted_changes import Step
+from services.reader.planner.flushing import Flushing, FlushRules
+from services.reader.planner.scheduling import LogState, SourceState
+from services.reader.source.source_reader import Cut
+from shared.config.model import Config, TopicStart
+from shared.contracts.errors import SourceError
+from shared.contracts.positions import Vector
+from shared.contracts.ranges import Range
+from shared.contracts.reports import Offered
+from shared.kafka.topic_log import TopicIdentity
+from shared.lake.catalog import Head
+from shared.runtime.metrics import MOST_PARTITIONS, Metrics
+
+VALUE = ""
+"""The routing value of the destination that takes every record."""
+
+MOST_HEADS = 2_048
+"""Heads of which the vectors are remembered; an item up to an older one goes up to the newest."""
+
+
+class Log(Protocol):
+    """``shared.kafka.topic_log.TopicLog`` is one."""
+
+    topic: str
+
+    def identity(self) -> TopicIdentity: ...
+    def newest(self, partitions: int) -> Vector: ...
+    def oldest(self, partitions: int) -> Vector: ...
+    def since(self, partitions: int, timestamp_ms: int) -> Vector: ...
+
+
+class TopicSource:
+    """One topic. An idle poll costs one request, whatever the number of partitions."""
+
+    def __init__(
+        self,
+        config: Config,
+        log: Log,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        metrics: Metrics | None = None,
+    ) -> None:
+        if config.topic is None:
+            raise ValueError("the pipeline reads no topic")
+        self._start = config.topic.start
+        self._rules = FlushRules(config.flush.rows, config.flush.seconds)
+        self._log = log
+        self._clock = clock
+        self._now = now
+        self._metrics = metrics or Metrics(config.pipeline)
+        self._identity: TopicIdentity | None = None
+        self._newest = Vector()
+        self._level_s = clock()
+        """When a destination was last seen to hold every record."""
+        self._begin: Vector | None = None
+        self._forget()
+
+    def close(self) -> None:
+        """Its client ends with the process."""
+
+    def head(self) -> Head:
+        if self._identity is None:
+            self._identity = self._log.identity()
+        self._newest = self._newest_of(self._identity)
+        now_s, now, since_s = self._clock(), self._now(), self._flushing.waits_since_s
+        trigger = self._flushing.look(self._newest, now_s)
+        if trigger is not None:
+            self._metrics.flushes_total.labels(trigger=trigger.value).inc()
+            first_s = now_s if since_s is None else since_s
+            self._note_head(now - timedelta(seconds=now_s - first_s))
+        head = self._flushing.head or Vector()
+        return Head(head.records, self._times[head.records], now)
+
+    def sight(self, head: Head) -> SourceState:
+        """Raises ``source_gone`` where there is no such topic."""
+        identity = self._log.identity()
+        if self._identity is not None and _is_another(self._identity, identity):
+            self._identity = identity
+            self._forget()
+            head = self.head()
+        self._identity = identity
+        oldest = self._log.oldest(identity.partitions)
+        planned = self._flushing.head or Vector()
+        begin = self._begin = self._beginning(identity, oldest, planned)
+        return SourceState(
+            head=head.snapshot,
+            oldest=0,
+            born=0,
+            first=begin.records,
+            lake=identity.cluster,
+            table=identity.topic_id,
+            at=head.time,
+            log=LogState(oldest, planned, self._newest, {**self._heads, begin.records: begin}),
+        )
+
+    def measure(self, reached: Iterable[int]) -> None:
+        """``reached``: the positions of the destinations that have one."""
+        offsets = self._newest.offsets if len(self._newest.offsets) <= MOST_PARTITIONS else ()
+        for partition, offset in offsets:
+            self._metrics.topic_head_offset.labels(partition=str(partition)).set(offset)
+        lag = max((max(0, self._newest.records - position) for position in reached), default=0)
+        now_s = self._clock()
+        if lag == 0:
+            self._level_s = now_s
+        self._metrics.topic_lag_records.set(lag)
+        self._metrics.topic_lag_seconds.set(now_s - self._level_s)
+
+    def cuts(self, snapshots: Range) -> list[Cut]:
+        return [Cut(snapshots, pinned=True, oldest_touch=self._times.get(snapshots.through))]
+
+    def count(self, cut: Cut, routed: Collection[str]) -> Step:  # noqa: ARG002 - every record goes to one destination
+        """Offsets tell how many records there are at most; every one is the destination's, known yet or not."""
+        records = cut.range.through - cut.range.after
+        return Step(cut.range, {VALUE: records}, records, pinned=True, oldest_touch=cut.oldest_touch)
+
+    def sizes(self) -> dict[str, int] | None:
+        """A life begins with an empty table."""
+        return {VALUE: 0}
+
+    def unknown(self, routed: Collection[str]) -> tuple[list[Offered], bool]:  # noqa: ARG002 - as above
+        return [], False
+
+    def _newest_of(self, identity: TopicIdentity) -> Vector:
+        try:
+            return self._log.newest(identity.partitions)
+        except SourceError:
+            self._identity = None  # the topic may have been created again, with fewer partitions
+            raise
+
+    def _note_head(self, since: datetime) -> None:
+        head = self._flushing.head or Vector()
+        self._heads[head.records], self._times[head.records] = head, since
+        while len(self._heads) > MOST_HEADS:
+            del self._times[self._heads.popitem(last=False)[0]]
+
+    def _forget(self) -> None:
+        """All that speaks of another topic."""
+        self._flushing = Flushing(self._rules)
+        self._heads: OrderedDict[int, Vector] = OrderedDict()
+        self._times: dict[int, datetime] = {}
+        self._begin = None
+
+    def _beginning(self, identity: TopicIdentity, oldest: Vector, planned: Vector) -> Vector:
+        """Where a life begins that is seeded now. A partition that comes later begins at its first record."""
+        start = self._start
+        if start.offsets:
+            return Vector.of({**oldest.by_partition, **offsets_of(start)})
+        if start.timestamp is not None:
+            if self._begin is not None and self._begin.covers(oldest):
+                return self._begin
+            return self._log.since(identity.partitions, _milliseconds(start.timestamp))
+        return oldest if start.position == "earliest" else planned
+
+
+def offsets_of(start: TopicStart) -> dict[int, int]:
+    return {int(partition): int(offset) for partition, offset in start.offsets.items()}
+
+
+def _milliseconds(text: str) -> int:
+    return int(datetime.fromisoformat(text).timestamp() * 1000)
+
+
+def _is_another(one: TopicIdentity, other: TopicIdentity) -> bool:
+    return (one.cluster, one.topic_id) != (other.cluster, other.topic_id)

@@ -1,0 +1,212 @@
+"""A file whose source is a Kafka topic: how its sections become those of a pipeline, and what they must fulfil."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from shared.config.coercion import fit_section
+from shared.config.config_errors import Mistakes, join, quoted
+from shared.config.document import Tree
+from shared.config.lake_rules import ConfigContext, check_variables, section_of, text_of
+from shared.config.model import TopicSource
+from shared.contracts.messages import SeedMode
+
+KINDS = ("lake", "kafka")
+
+OF_FILES_ALONE = "only a pipeline of a file may read a topic: its properties decide which hosts and files are used"
+
+EVERY_RECORD = "*"
+"""Stands for the routing column of a topic whose one destination takes every record."""
+
+SIZE = r"\d+(\.\d+)?\s*([KMG](i?B)?)?"
+OFFSET = r"0|[1-9]\d{0,17}"
+
+OURS = frozenset(
+    {"auto.offset.reset", "bootstrap.servers", "check.crcs", "client.id", "enable.auto.commit"}
+    | {"enable.auto.offset.store", "enable.partition.eof", "group.id", "isolation.level", "plugin.library.paths"}
+)
+"""Properties that decide what is read, or load code."""
+
+METADATA_TYPES = {
+    "partition": "INTEGER",
+    "offset": "BIGINT",
+    "timestamp": "TIMESTAMP WITH TIME ZONE",
+    "headers": 'STRUCT("key" VARCHAR, "value" BLOB)[]',
+    "inserted_at": "TIMESTAMP WITH TIME ZONE",
+}
+KEY_TYPES = {"none": "BLOB", "text": "VARCHAR", "bytes": "BLOB", "json": "JSON"}
+VALUE_TYPES = {"text": "VARCHAR", "bytes": "BLOB"}
+
+TYPES = frozenset(
+    {"BOOLEAN", "BOOL", "TINYINT", "SMALLINT", "INTEGER", "INT", "BIGINT", "LONG", "UTINYINT", "USMALLINT", "UINTEGER"}
+    | {"UBIGINT", "FLOAT", "REAL", "DOUBLE", "VARCHAR", "STRING", "TEXT", "JSON", "DATE", "TIME", "TIMESTAMP", "UUID"}
+    | {"TIMESTAMPTZ", "TIMESTAMP WITH TIME ZONE"}
+)
+"""Of declared columns, beside DECIMAL(p, s)."""
+
+DECIMAL = r"DECIMAL\(\d{1,2}, ?\d{1,2}\)"
+PATH = r'\$(\.([^."\[\]$*]+|"[^"]+"))+'
+
+LAKES_ONLY = {
+    "appear": "names destinations by a routing column, and every record of a topic goes to one destination",
+    "template": "makes destinations of routing values, and every record of a topic goes to one destination",
+}
+OF_LAKES_ROUTING = ("field", "seed_mode", "on_delete", "on_update", "on_gap")
+
+
+def split_topic(tree: dict[str, Tree], mistakes: Mistakes) -> tuple[dict[str, Tree], dict[str, Any] | None]:
+    """The tree without its topic, and the fitted section of that; None where the source is a lake."""
+    source = tree.get("source")
+    kind = source.get("kind") if isinstance(source, dict) else None
+    if isinstance(kind, str) and kind not in KINDS:
+        mistakes.note("source.kind", f"is {quoted(kind)}; write one of: {', '.join(KINDS)}")
+    if kind != "kafka":
+        return tree, None
+    rest = {name: each for name, each in tree.items() if name != "source"}
+    fitted = fit_section(source or {}, TopicSource, "source", mistakes)
+    return rest, fitted if isinstance(fitted, dict) else {}
+
+
+def with_topic(sections: dict[str, Any], topic: dict[str, Any], mistakes: Mistakes) -> dict[str, Any]:
+    """The sections of a pipeline that lands a topic. What only lakes have is noted as a mistake."""
+    for name, why in LAKES_ONLY.items():
+        if name in sections:
+            mistakes.note(name, f"{why}; remove it")
+    routing = section_of(sections, "routing")
+    for name in OF_LAKES_ROUTING:
+        if name in routing:
+            mistakes.note(join("routing", name), _not_here(name))
+    fixed = {"field": EVERY_RECORD, "seed_mode": SeedMode.REPLAY.value}
+    if (on_gap := text_of(topic, "on_gap")) is not None:
+        fixed["on_gap"] = on_gap
+    return {
+        **sections,
+        "topic": topic,
+        "source": {"table": text_of(topic, "topic") or ""},
+        "routing": {"key_columns": routing.get("key_columns", ()), **fixed},
+        "destinations": _destinations(sections.get("destinations"), mistakes),
+    }
+
+
+def _not_here(name: str) -> str:
+    if name == "on_gap":
+        return "belongs to the source of a topic; write source.on_gap"
+    if name == "field":
+        return "can't be given for a topic yet: every record goes to its one destination; remove it"
+    return "has no meaning for a topic; remove it"
+
+
+def _destinations(given: Any, mistakes: Mistakes) -> Any:
+    if not isinstance(given, list):
+        return () if given is None else given
+    if len(given) > 1:
+        mistakes.note("destinations[1]", "is one too many: every record of a topic goes to its one destination")
+    for number, entry in enumerate(given):
+        for name in ("routing_value", "seed_mode"):
+            if isinstance(entry, dict) and name in entry:
+                mistakes.note(join(join("destinations", number), name), "has no meaning for a topic; remove it")
+    return [{**entry, "routing_value": ""} if isinstance(entry, dict) else entry for entry in given]
+
+
+def check_topic(sections: Mapping[str, Any], world: ConfigContext, mistakes: Mistakes) -> None:
+    """Note every mistake of a topic that a look at one value alone does not show."""
+    topic, kafka = section_of(sections, "topic"), section_of(sections, "kafka")
+    properties = section_of(topic, "properties")
+    check_variables(properties, "source.properties", world, mistakes)
+    for name in properties:
+        if name.removesuffix("_env") in OURS:
+            mistakes.note(join("source.properties", name), "is Viaduck's own choice; remove it")
+    if "bootstrap_servers" not in topic and "bootstrap_servers" not in kafka:
+        said = "is missing, and there is no kafka.bootstrap_servers: an embedded broker holds no topic of yours"
+        mistakes.note("source.bootstrap_servers", said)
+    _check_own_topic(topic, kafka, mistakes)
+    _check_start(section_of(topic, "start"), mistakes)
+    _check_shown(topic, mistakes)
+    _check_columns(topic, section_of(sections, "routing").get("key_columns"), mistakes)
+
+
+def check_flush(sections: Mapping[str, Any], mistakes: Mistakes) -> None:
+    if "flush" in sections and "topic" not in sections:
+        mistakes.note("flush", "is for topics, and the source is a lake; remove it, or write poll.interval_seconds")
+    size = text_of(section_of(sections, "flush"), "bytes")
+    if size is not None and re.fullmatch(SIZE, size.strip(), re.IGNORECASE) is None:
+        mistakes.note("flush.bytes", "must be a size; write it like 100MB")
+
+
+def _check_own_topic(topic: Mapping[str, Any], kafka: Mapping[str, Any], mistakes: Mistakes) -> None:
+    prefix = text_of(kafka, "topic_prefix") or "viaduck"
+    if "bootstrap_servers" not in topic and (text_of(topic, "topic") or "").startswith(f"{prefix}."):
+        mistakes.note("source.topic", f"begins with {prefix}., as Viaduck's own topics do; name a topic of yours")
+
+
+def _check_start(start: Mapping[str, Any], mistakes: Mistakes) -> None:
+    if len(start) > 1:
+        mistakes.note("source.start", "names more than one place; keep one of earliest, latest, timestamp and offsets")
+    time = text_of(start, "timestamp")
+    if time is not None and _instant(time) is None:
+        said = "must be a time with its zone; write it like 2026-11-01T00:00:00Z"
+        mistakes.note("source.start.timestamp", said)
+    for partition, offset in section_of(start, "offsets").items():
+        if not isinstance(offset, str) or not re.fullmatch(OFFSET, partition) or not re.fullmatch(OFFSET, offset):
+            place = join("source.start.offsets", partition)
+            mistakes.note(place, 'must be a partition and an offset in it; write them like "0": 12')
+
+
+def _check_shown(topic: Mapping[str, Any], mistakes: Mistakes) -> None:
+    form = section_of(topic, "format")
+    if topic.get("metadata") == [] and not topic.get("columns") and text_of(form, "value") in (None, "json"):
+        mistakes.note("source.metadata", "is empty, and no column is declared: a table needs one to begin with")
+
+
+def size_in_bytes(text: str) -> int:
+    """A size that ``check_flush`` has let pass."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(?:([KMG])(i?)B?)?", text.strip(), re.IGNORECASE)
+    if found is None:
+        raise ValueError(f"{text!r} is no size")
+    base = 1024 if found[3] else 1000
+    return max(1, int(float(found[1]) * base ** (" KMG".index((found[2] or " ").upper()))))
+
+
+def first_columns(topic: TopicSource) -> list[tuple[str, str]]:
+    """Name and type of each column that a table has before its first record."""
+    key_type = KEY_TYPES[topic.format.key]
+    columns = [(each.name, each.type.upper()) for each in topic.columns]
+    columns += [(f"_kafka_{name}", METADATA_TYPES.get(name, key_type)) for name in topic.metadata]
+    if topic.format.value in VALUE_TYPES:
+        columns.append(("value", VALUE_TYPES[topic.format.value]))
+    return columns
+
+
+def _check_columns(topic: Mapping[str, Any], keys: Any, mistakes: Mistakes) -> None:
+    columns = [each for each in topic.get("columns") or () if isinstance(each, dict)]
+    if columns and text_of(section_of(topic, "format"), "value") in VALUE_TYPES:
+        mistakes.note("source.columns", "are fields of JSON, and format.value is not json; remove them")
+    seen: set[str] = set()
+    for number, each in enumerate(columns):
+        place, name = join("source.columns", number), text_of(each, "name") or ""
+        declared, path = text_of(each, "type") or "", text_of(each, "path")
+        if name.lower() in seen:
+            mistakes.note(join(place, "name"), f"{quoted(name)} is a column already; name each column once")
+        seen.add(name.lower())
+        if path is not None and re.fullmatch(PATH, path) is None:
+            mistakes.note(
+                join(place, "path"), 'must lead to a field by names; write it like $.id or $.device."os.name"'
+            )
+        if declared and " ".join(declared.upper().split()) not in TYPES and not re.fullmatch(DECIMAL, declared.upper()):
+            mistakes.note(join(place, "type"), f"{quoted(declared)} is no type that a field is converted to")
+    known = {text_of(each, "name") for each in columns}
+    for number, key in enumerate(keys if isinstance(keys, list) else ()):
+        if key not in known and not (keys == ["_kafka_key"] and "key" in (topic.get("metadata") or ())):
+            said = "is not declared among source.columns; declare it, with its path and type"
+            mistakes.note(join("routing.key_columns", number), said)
+
+
+def _instant(text: str) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo is not None else None

@@ -1,0 +1,142 @@
+"""Sources that spell their positions: what items carry, and what a look at the log's partitions makes impossible."""
+
+from __future__ import annotations
+
+import pytest
+
+from services.reader.planner.actions import Park, Send
+from services.reader.planner.plan import Planner
+from services.reader.planner.scheduling import LogState, Rules, SourceState
+from shared.contracts.messages import ItemKind, Outcome, Progress, SeedMode
+from shared.contracts.positions import Vector
+from tests.fast.reader.simulation import EPOCH, spec, step
+
+VALUE = "*"
+
+
+def vector(*offsets: int) -> Vector:
+    return Vector.of(dict(enumerate(offsets)))
+
+
+def look(
+    *spelled: Vector, oldest: Vector | None = None, newest: Vector | None = None, topic: str = "topic"
+) -> SourceState:
+    """The head is the last of the vectors, at whose integers items may end; the first is where a life begins."""
+    head = spelled[-1]
+    log = LogState(oldest or vector(), head, newest or head, {each.records: each for each in spelled})
+    return SourceState(head.records, 0, 0, spelled[0].records, "cluster", topic, EPOCH, log=log)
+
+
+class Log:
+    """A planner with one destination that takes every record, and what it sent."""
+
+    def __init__(self, *spelled: Vector) -> None:
+        self.planner = Planner(Rules(), iter(map(str, range(100))).__next__, lambda: 0.5)
+        self.now_s = 0.0
+        self.planner.destination(spec("d", value=VALUE, mode=SeedMode.REPLAY), self.now_s)
+        self.see(*spelled)
+
+    def see(self, *spelled: Vector, oldest: Vector | None = None, newest: Vector | None = None) -> None:
+        self.planner.saw(look(*spelled, oldest=oldest, newest=newest), self.now_s)
+        if (above := self.planner.above()) is not None:
+            self.planner.counted(step(above.after, above.through, {VALUE: above.through - above.after}, pinned=True))
+        while (below := self.planner.below()) is not None:
+            self.planner.counted_below(step(below.after, below.through, {VALUE: 1}, pinned=True))
+
+    def next(self) -> Send | Park:
+        self.now_s += 1.0
+        (action,) = self.planner.plan(self.now_s)
+        return action
+
+    def sent(self) -> Send:
+        action = self.next()
+        assert isinstance(action, Send)
+        return action
+
+    def answer(self, sent: Send, outcome: Outcome, at: Vector | None) -> None:
+        said = Progress(
+            pipeline="p", destination="d", item=sent.item, kind=sent.draft.kind, outcome=outcome, generation=1,
+            position=-1 if at is None else at.records, position_at=None if at is None else at.text,
+        )  # fmt: skip
+        self.planner.progress(said, self.now_s)
+
+
+@pytest.fixture
+def log() -> Log:
+    """Seeded at its beginning, and read up to (4, 2)."""
+    made = Log(vector(1, 1), vector(4, 2))
+    made.answer(made.sent(), Outcome.ALREADY_APPLIED, None)
+    seed = made.sent()
+    assert (seed.draft.kind, seed.draft.through_at, seed.draft.expected_at) == (ItemKind.SEED, '{"0":1,"1":1}', "")
+    made.answer(seed, Outcome.APPLIED, vector(1, 1))
+    made.see(vector(1, 1), vector(4, 2))
+    return made
+
+
+def test_an_item_says_from_which_vector_to_which(log: Log) -> None:
+    draft = log.sent().draft
+    assert (draft.expected, draft.expected_at) == (2, '{"0":1,"1":1}')
+    assert (draft.through, draft.through_at) == (6, '{"0":4,"1":2}')
+
+
+def test_an_applier_may_stop_earlier_and_the_rest_is_planned_from_there(log: Log) -> None:
+    log.answer(log.sent(), Outcome.APPLIED, vector(1, 2))
+    draft = log.sent().draft
+    assert (draft.expected_at, draft.through_at) == ('{"0":1,"1":2}', '{"0":4,"1":2}')
+
+
+def test_a_destination_at_another_vector_of_the_same_sum_goes_on_to_the_head(log: Log) -> None:
+    """The head was (4, 2) once, and this destination read (1, 5) by the items of another reader."""
+    log.answer(log.sent(), Outcome.GAP, vector(1, 3))
+    log.see(vector(1, 1), vector(4, 2), vector(6, 7))
+    draft = log.sent().draft
+    assert (draft.expected_at, draft.through, draft.through_at) == ('{"0":1,"1":3}', 13, '{"0":6,"1":7}')
+
+
+def test_a_gap_at_the_vector_that_was_expected_is_waited_out_and_one_at_another_vector_is_not(log: Log) -> None:
+    sent = log.sent()
+    log.answer(sent, Outcome.GAP, vector(0, 2))
+    assert log.sent().draft.expected_at == '{"1":2}'
+
+
+def test_records_that_retention_took_before_they_were_read_park_it_by_partition_and_offsets(log: Log) -> None:
+    log.answer(log.sent(), Outcome.APPLIED, vector(4, 2))
+    log.see(vector(1, 1), vector(9, 9), oldest=vector(7, 2))
+    probe = log.sent()
+    assert probe.draft.kind is ItemKind.PROBE
+    log.answer(probe, Outcome.ALREADY_APPLIED, vector(4, 2))
+    parked = log.next()
+    assert isinstance(parked, Park)
+    assert parked.problem.type == "history_expired"
+    assert "partition 0: offsets 4 to 6; up to 3 are gone" in parked.problem.message
+
+
+def test_a_partition_that_ends_before_the_position_parks_it_though_the_others_grew(log: Log) -> None:
+    log.answer(log.sent(), Outcome.APPLIED, vector(4, 2))
+    log.see(vector(1, 1), vector(3, 90))
+    parked = log.next()
+    assert isinstance(parked, Park)
+    assert parked.problem.type == "source_moved"
+    assert "partition 0 ends at offset 3, and this destination is at 4" in parked.problem.message
+
+
+def test_a_topic_that_was_created_again_parks_it(log: Log) -> None:
+    log.answer(log.sent(), Outcome.APPLIED, vector(4, 2))
+    log.planner.saw(look(vector(9, 9), topic="another"), log.now_s)
+    parked = log.next()
+    assert isinstance(parked, Park)
+    assert parked.problem.type == "source_recreated"
+
+
+def test_positions_ahead_of_what_is_planned_are_no_contradiction_while_the_log_has_them(log: Log) -> None:
+    log.answer(log.sent(), Outcome.APPLIED, vector(4, 2))
+    log.see(vector(1, 1), vector(4, 2), newest=vector(9, 2))
+    log.planner.progress(
+        Progress(
+            pipeline="p", destination="d", item="of another reader", kind=ItemKind.CHANGES, outcome=Outcome.APPLIED,
+            generation=1, position=9, position_at='{"0":7,"1":2}',
+        ),
+        log.now_s,
+    )  # fmt: skip
+    log.see(vector(1, 1), vector(4, 2), newest=vector(9, 2))
+    assert log.planner.plan(log.now_s + 1) == []

@@ -1,0 +1,132 @@
+"""Files whose source is a Kafka topic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from services.applier.model.topic import form_of
+from services.applier.records.conversions import is_supported
+from services.applier.records.record_format import KEY_TYPES, METADATA_TYPES, KeyFormat, Metadata
+from shared.config import topic_rules
+from shared.config.topic_rules import size_in_bytes
+from shared.contracts.messages import SeedMode
+from tests.fast.shared.config.conftest import Load, Mistaken
+
+WHOLE = {
+    "pipeline": "clicks",
+    "source": {"kind": "kafka", "topic": "clicks"},
+    "kafka": {"bootstrap_servers": "kafka:9092"},
+    "destinations": [{"id": "clicks", "catalog": "sqlite:clicks.sqlite", "data_path": "clicks"}],
+}
+
+
+def text(source: dict[str, Any] | None = None, **sections: Any) -> str:
+    whole = {**WHOLE, "source": {**WHOLE["source"], **(source or {})}, **sections}  # type: ignore[dict-item]
+    return yaml.safe_dump({name: section for name, section in whole.items() if section is not None})
+
+
+def test_ten_lines_make_a_pipeline(load_text: Load) -> None:
+    config = load_text(text())
+    assert config.topic is not None
+    assert (config.topic.topic, config.topic.start.position, config.flush.seconds) == ("clicks", "earliest", 60.0)
+    assert config.routing.append_only
+    assert config.routing.seed_mode is SeedMode.REPLAY
+    (destination,) = config.destinations
+    assert (destination.table, destination.routing_value) == ("clicks", "")
+
+
+def test_all_that_a_file_may_say_reaches_the_applier(load_text: Load) -> None:
+    source = {
+        "format": {"value": "json", "key": "text"},
+        "columns": [{"name": "id", "path": "$.id", "type": "bigint", "required": True}],
+        "infer": "freeze",
+        "metadata": ["partition", "key"],
+        "max_columns": 9,
+        "max_record_bytes": 1000,
+        "start": {"offsets": {"0": 12}},
+        "on_gap": "reseed",
+    }
+    config = load_text(
+        text(source, routing={"key_columns": ["id"]}, flush={"rows": 5, "bytes": "2MiB", "seconds": 0.5})
+    )
+    assert config.topic is not None
+    form = form_of(config, config.topic)
+    assert (form.columns[0].type, form.columns[0].required, form.key_columns) == ("BIGINT", True, ("id",))
+    assert (form.infer, form.metadata, form.max_columns) == ("freeze", (Metadata.PARTITION, Metadata.KEY), 9)
+    assert form.max_record_bytes == 1000
+    assert config.topic.start.offsets == {"0": "12"}
+    assert config.routing.on_gap == "reseed"
+    assert (config.flush.rows, size_in_bytes(config.flush.bytes)) == (5, 2 * 1024 * 1024)
+
+
+@pytest.mark.parametrize(
+    ("source", "sections", "said"),
+    [
+        ({"kind": "pulsar"}, {}, "source.kind: is \"pulsar\"; write one of: lake, kafka"),
+        ({"topic": None}, {}, "source.topic: is required and has no value"),
+        ({"topic": "a/b"}, {}, "source.topic: "),
+        ({"topic": "viaduck.work"}, {}, "source.topic: begins with viaduck., as Viaduck's own topics do"),
+        ({"registry": {"url": "x"}}, {}, "source.registry: is not a key"),
+        ({"format": {"value": "avro"}}, {}, "source.format.value: must be one of"),
+        ({"isolation": "read_uncommitted"}, {}, "source.isolation: must be one of"),
+        ({"start": "never"}, {}, "source.start.position: must be one of"),
+        ({"start": {"timestamp": "2026-11-01"}}, {}, "source.start.timestamp: must be a time with its zone"),
+        ({"start": {"offsets": {"x": 1}}}, {}, "source.start.offsets.x: must be a partition"),
+        ({"start": {"position": "latest", "offsets": {"0": 1}}}, {}, "source.start: names more than one place"),
+        ({"properties": {"auto.offset.reset": "latest"}}, {}, "source.properties.auto.offset.reset: is Viaduck's own"),
+        ({"properties": {"plugin.library.paths": "/x.so"}}, {}, "source.properties.plugin.library.paths: is Viaduck's"),
+        ({"properties": {"sasl.password_env": "NOWHERE"}}, {}, "source.properties.sasl.password_env: the environment"),
+        ({"on_gap": "skip"}, {}, "source.on_gap: must be one of"),
+        ({"metadata": []}, {}, "source.metadata: is empty, and no column is declared"),
+        ({"metadata": ["place"]}, {}, "source.metadata[0]: must be one of"),
+        ({"columns": [{"name": "a", "path": "id", "type": "BIGINT"}]}, {}, "source.columns[0].path: must lead to"),
+        ({"columns": [{"name": "a", "path": "$.a", "type": "HUGEINT"}]}, {},
+         "source.columns[0].type: \"HUGEINT\" is no type"),
+        ({"columns": [{"name": n, "path": f"$.{n}", "type": "DATE"} for n in ("a", "A")]}, {},
+         "source.columns[1].name: \"A\" is a column already"),
+        ({"format": {"value": "text"}, "columns": [{"name": "a", "path": "$.a", "type": "DATE"}]}, {},
+         "source.columns: are fields of JSON"),
+        ({}, {"routing": {"key_columns": ["id"]}}, "routing.key_columns[0]: is not declared among source.columns"),
+        ({}, {"routing": {"field": "tenant"}}, "routing.field: can't be given for a topic yet"),
+        ({}, {"routing": {"on_gap": "park"}}, "routing.on_gap: belongs to the source of a topic"),
+        ({}, {"kafka": None}, "source.bootstrap_servers: is missing"),
+        ({}, {"appear": {"policy": "off"}}, "appear: names destinations by a routing column"),
+        ({}, {"flush": {"bytes": "many"}}, "flush.bytes: must be a size"),
+        ({}, {"flush": {"seconds": 0}}, "flush.seconds: must be greater than 0"),
+        ({}, {"destinations": [{**WHOLE["destinations"][0], "routing_value": "a"}]},  # type: ignore[index]
+         "destinations[0].routing_value: has no meaning for a topic"),
+        ({}, {"destinations": [*WHOLE["destinations"], {"id": "b", "catalog": "sqlite:b", "data_path": "b"}]},
+         "destinations[1]: is one too many"),
+    ],
+)  # fmt: skip
+def test_what_a_topic_can_not_have_is_refused_by_its_place(
+    mistakes_of: Mistaken, source: dict[str, Any], sections: dict[str, Any], said: str
+) -> None:
+    assert any(line.startswith(said) for line in mistakes_of(text(source, **sections))), said
+
+
+def test_a_lake_has_no_flush(mistakes_of: Mistaken) -> None:
+    lake = {"source": {"kind": "lake", "catalog": "sqlite:s", "table": "t"}, "routing": {"field": "f"}}
+    assert mistakes_of(yaml.safe_dump({**lake, "flush": {"rows": 5}}))[0].startswith("flush: is for topics")
+
+
+@pytest.mark.parametrize(
+    ("size", "found"), [("100MB", 100_000_000), ("1.5 kb", 1_500), ("2GiB", 2 * 1024**3), ("77", 77), ("1K", 1_000)]
+)
+def test_sizes_are_read_as_they_are_written(size: str, found: int) -> None:
+    assert size_in_bytes(size) == found
+
+
+def test_the_file_knows_the_types_that_records_are_converted_to() -> None:
+    """Control can't import what appliers convert with, so both have a list."""
+    from services.applier.records.conversions import duckdb_spelling
+
+    assert all(is_supported(duckdb_spelling(each)) for each in topic_rules.TYPES)
+    assert is_supported(duckdb_spelling("decimal(10, 2)"))
+    assert not is_supported("HUGEINT")
+    known = {each.value: METADATA_TYPES[each] for each in METADATA_TYPES}
+    assert {name: topic_rules.METADATA_TYPES[name] for name in known} == known
+    assert {each.value: KEY_TYPES[each] for each in KeyFormat} == topic_rules.KEY_TYPES

@@ -1,0 +1,73 @@
+"""Mistakes with what records become."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from services.applier.records import conversions, examination, parse
+from services.applier.records.inference import Kind
+from services.applier.records.staging import Staging
+from tests.mutants.mistake import Mistake, put
+
+FOLDER = "tests/fast/applier/records"
+ANY = f"{FOLDER}/test_any_records.py"
+
+
+def _rescue_nothing() -> None:
+    put(examination, "rescue", lambda *_: {})
+
+
+def _by_place() -> None:
+    put(Staging, "_alike", lambda _: "map_values(m) AS at_places, map_keys(m) = $usual OR true AS alike")
+
+
+def _whatever_casts() -> None:
+    put(conversions, "_integer", lambda raw, type: f"try_cast({raw} AS {type})")  # noqa: A006
+
+
+def _any_double() -> None:
+    put(conversions, "_double", lambda _, double: double)
+
+
+def _text_of_anything() -> None:
+    put(conversions, "_text", lambda raw: f"json_extract_string({raw}, '$')")
+
+
+def _first_of_a_key() -> None:
+    newest = parse._Parsing._newest
+    put(parse._Parsing, "_newest", lambda self: newest(self).replace("o DESC", "o"))
+
+
+def _nothing_deletes() -> None:
+    newest = parse._Parsing._newest
+    put(parse._Parsing, "_newest", lambda self: newest(self).replace("WHERE NOT nothing", ""))
+
+
+def _bad_ones_stay() -> None:
+    put(examination, "refused", lambda *_: {})
+
+
+def _case_tells_columns_apart() -> None:
+    def new_columns(found: Iterable[tuple[str, Kind]], taken: Iterable[str], room: int) -> list[tuple[str, Kind]]:
+        names = set(taken)
+        chosen: list[tuple[str, Kind]] = [(n, kind) for n, kind in found if kind is not Kind.NOTHING and n not in names]
+        return chosen[:room]
+
+    put(parse, "new_columns", new_columns)
+
+
+MISTAKES = (
+    Mistake("rescue-nothing", "what fits no column is dropped", _rescue_nothing, (ANY, "-k", "its_record")),
+    Mistake("by-place", "every record has the first one's fields in its order", _by_place,
+            (ANY, "-k", "its_record")),
+    Mistake("whatever-casts", "a fraction becomes an integer", _whatever_casts, (ANY, "-k", "its_record")),
+    Mistake("any-double", "an integer becomes the double beside it", _any_double, (ANY, "-k", "its_record")),
+    Mistake("text-of-anything", "a number becomes a text", _text_of_anything, (ANY, "-k", "its_record")),
+    Mistake("first-of-a-key", "the first record of a key wins", _first_of_a_key, (ANY, "-k", "split")),
+    Mistake("nothing-deletes", "a record without a value leaves a row of its key", _nothing_deletes,
+            (ANY, "-k", "split")),
+    Mistake("bad-ones-stay", "a record that is no object lands as an empty row", _bad_ones_stay,
+            (f"{FOLDER}/test_bad_input.py", "-k", "no_object")),
+    Mistake("case-tells-apart", "columns differ by case alone", _case_tells_columns_apart,
+            (f"{FOLDER}/test_bad_input.py", "-k", "by_case_alone")),
+)  # fmt: skip

@@ -1,0 +1,72 @@
+"""Mistakes with positions that are vectors: two of them may have one sum."""
+
+from __future__ import annotations
+
+import re
+
+from services.applier.apply import fence
+from services.applier.apply.reading import Reading
+from services.reader.planner.counted_changes import nothing
+from services.reader.source.topic_source import TopicSource
+from shared.contracts.positions import Vector
+from shared.kafka import topic_records
+from tests.mutants.mistake import Mistake, put
+
+TOPICS = "tests/e2e/test_topics.py"
+DECIDE = "tests/fast/applier/apply/test_decide.py"
+
+
+def _compare_sums() -> None:
+    put(Vector, "covers", lambda self, other: self.records >= other.records)
+
+
+def _fence_by_sum() -> None:
+    """The statement compares the integer alone, as that of a lake does."""
+    right = fence._set_cursor
+
+    class Connection:
+        def __init__(self, con: object) -> None:
+            self.con = con
+
+        def execute(self, sql: str, bound: list[object]) -> object:
+            expected = str(bound[-1]).partition("/")[2]
+            plain = re.sub(re.escape("coalesce(source_position, '') || '/' || "), "", sql)
+            return self.con.execute(plain, [*bound[:-1], expected])  # type: ignore[attr-defined]
+
+    def careless(con: object, *rest: object) -> None:
+        right(Connection(con), *rest)  # type: ignore[arg-type]
+
+    put(fence, "_set_cursor", careless)
+
+
+def _await_no_rejected() -> None:
+    put(Reading, "deliver", lambda _: None)
+
+
+def _honour_the_reset() -> None:
+    put(topic_records, "FETCH", {**topic_records.FETCH, "auto.offset.reset": "earliest"})
+
+
+def _read_uncommitted() -> None:
+    put(topic_records, "FETCH", {**topic_records.FETCH, "isolation.level": "read_uncommitted"})
+
+
+def _forget_what_waits() -> None:
+    """Records that came before a destination was known are nobody's."""
+    put(TopicSource, "count", lambda _, cut, routed: nothing(cut.range, pinned=not routed))
+
+
+MISTAKES = (
+    Mistake("sums-for-vectors", "a vector covers whatever has no greater sum", _compare_sums,
+            (DECIDE, "-k", "passed_each_of_them")),
+    Mistake("rejected-not-awaited", "rows commit before the records that were rejected beside them are delivered",
+            _await_no_rejected, (TOPICS, "-k", "nothing_commits_while")),
+    Mistake("reset-honoured", "an offset that is gone is a jump to the oldest that is there", _honour_the_reset,
+            (TOPICS, "-k", "no_jump")),
+    Mistake("read-uncommitted", "records of aborted transactions become rows", _read_uncommitted,
+            (TOPICS, "-k", "aborted")),
+    Mistake("unheard-records", "records that are planned before a destination is known are no one's",
+            _forget_what_waits, ("tests/fast/reader/source/test_topic_source.py", "-k", "one_step")),
+    Mistake("fence-by-sum", "the fence compares sums of offsets", _fence_by_sum,
+            ("tests/lake/test_spelled_cursors.py", "-k", "expects_another_vector and sqlite")),
+)  # fmt: skip
