@@ -142,8 +142,9 @@ class TopicReader:
             parsed = parse(con, batch, self._source.form, present, datetime.now(UTC))
             table = self._table(identity, parsed.columns)
             reading = Reading(
-                con, table, parsed.columns, reached.records, only_inserts=False, routing="", keys=self._source.form.key_columns,
-                through_at=reached.text, promotions=parsed.promotions, records=_counted(parsed, counts),
+                con, table, parsed.columns, reached.records, only_inserts=False, routing="",
+                keys=self._source.form.key_columns, through_at=reached.text, promotions=parsed.promotions,
+                records=_counted(parsed, counts),
             )  # fmt: skip
             self._parsed[reading.number] = parsed
             self._show(reading, parsed, number)
