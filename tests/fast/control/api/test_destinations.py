@@ -26,6 +26,7 @@ from services.control.web.paging import page
 from services.control.web.problems import ProblemDocument
 from shared.contracts.messages import Outcome
 from shared.lake.catalog_stamps import Stamped
+from shared.lake.stamp import LONGEST
 from shared.runtime.background import Heartbeat
 from shared.runtime.loopback import is_loopback
 from tests.fast.control.examples import PIPELINE, START, by_id, declared, frontier, problem, progress, registered
@@ -411,7 +412,7 @@ STAMP = {"pipeline": PIPELINE, "destination": "a", "kind": "changes", "generatio
     "said",
     ["[" * 3_000, "[]", "null", json.dumps({**STAMP, "kind": None}), json.dumps({**STAMP, "inserted": "<b>"}),
      json.dumps({**STAMP, "kind": "k" * 500}), json.dumps({**STAMP, "generation": 2**63}),
-     json.dumps({**STAMP, "through": 2**70}), json.dumps({**STAMP, "more": "x" * 10_000})],
+     json.dumps({**STAMP, "through": 2**70}), json.dumps({**STAMP, "more": "x" * LONGEST})],
 )  # fmt: skip
 def test_a_stamp_that_the_lakes_owner_wrote_breaks_no_page(said: str) -> None:
     """It was a 500 of the destination's page, and of its history."""
