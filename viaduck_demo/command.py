@@ -97,6 +97,8 @@ class Performance:
                 self._commits += 1
                 self._rows_written += commit.rows
                 yield commit
+            if number == len(self._played) // 2:
+                yield from self._play.restructure(day)
             if number % TIDY_EVERY_DAYS == 0:
                 yield self._play.tidy_up(day)
 
@@ -135,7 +137,7 @@ class Performance:
         different = run_to_end(self._command("verify"))
         self._say(
             f"\n{len(self._played)} days in {self._commits} commits wrote {self._rows_written:,} rows, some of which"
-            f" changed hands; {time.monotonic() - self._began:.0f} s in all."
+            f" changed hands, a column was renamed and one was added; {time.monotonic() - self._began:.0f} s in all."
         )
         if different:
             self._say(f"Not every tenant is exact; the log is in {self._folder.log}")

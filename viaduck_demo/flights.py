@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from shared.contracts.errors import DependencyError
-from shared.lake.sql import path
+from shared.lake.sql import ident, path
 
 TABLE = "flights"
 ROUTING_FIELD = "carrier"
@@ -48,6 +48,13 @@ COLUMNS = {
 }
 ACTUAL = ("dep_time", "arr_time", "dep_delay", "arr_delay", "air_time")
 """What is known only after a flight; NULL in the schedule."""
+
+RENAMED = ("air_time", "minutes_in_the_air")
+ADDED = ("on_time", "BOOLEAN")
+"""What the owner of the table changes about its columns in the middle of the play."""
+
+PUNCTUAL_MINUTES = 15
+"""A flight that arrives so late is on time."""
 
 PARTNERS = {"9E": "DL", "EV": "UA", "MQ": "AA", "OO": "UA", "YV": "US"}
 """Regional carriers, and the larger carrier that takes over some of their flights."""
@@ -114,6 +121,15 @@ class FlightPlay:
         yield self._commit(day, "morning flown", lambda of: self._fly(of, f"sched_dep_time < {AFTERNOON}"))
         yield self._commit(day, "evening flown", lambda of: self._fly(of, f"sched_dep_time >= {AFTERNOON}"))
 
+    def restructure(self, day: date) -> Iterator[Commit]:
+        """Rename one column and add another, while flights go on; yields after each commit."""
+        old, new = RENAMED
+        self._con.execute(f"ALTER TABLE {self._table} RENAME COLUMN {ident(old)} TO {ident(new)}")
+        yield Commit(day, f"the column {old} renamed to {new}", 0)
+        name, declared = ADDED
+        self._con.execute(f"ALTER TABLE {self._table} ADD COLUMN {ident(name)} {declared}")
+        yield Commit(day, f"the column {name} added", 0)
+
     def tidy_up(self, day: date) -> Commit:
         """What a lake's owner does now and then: compaction. It moves rows between files and changes none."""
         for call in ("ducklake_flush_inlined_data", "ducklake_merge_adjacent_files", "ducklake_rewrite_data_files"):
@@ -132,7 +148,10 @@ class FlightPlay:
 
     def _publish_schedule(self, day: date) -> int:
         known = ", ".join("NULL" if name in ACTUAL else name for name in COLUMNS)
-        return self._run(f"INSERT INTO {self._table} SELECT {known} FROM year_of_flights WHERE flight_date = ?", day)
+        names = ", ".join(self._named(name) for name in COLUMNS)
+        return self._run(
+            f"INSERT INTO {self._table} ({names}) SELECT {known} FROM year_of_flights WHERE flight_date = ?", day
+        )
 
     def _hand_over(self, day: date) -> int:
         to = " ".join(f"WHEN '{one}' THEN '{other}'" for one, other in PARTNERS.items())
@@ -142,7 +161,9 @@ class FlightPlay:
 
     def _fly(self, day: date, which: str) -> int:
         """Actual times for flights that left, and no trace of those that did not, in one transaction."""
-        sets = ", ".join(f"{name} = flown.{name}" for name in ACTUAL)
+        sets = ", ".join(f"{self._named(name)} = flown.{name}" for name in ACTUAL)
+        if self._has(ADDED[0]):
+            sets = f"{sets}, {ident(ADDED[0])} = flown.arr_delay <= {PUNCTUAL_MINUTES:d}"
         flown = f"(SELECT * FROM year_of_flights WHERE flight_date = ? AND dep_time IS NOT NULL AND {which}) flown"
         target = f"{self._table} AS planned"
         updated = self._run(
@@ -151,6 +172,19 @@ class FlightPlay:
         return updated + self._run(
             f"DELETE FROM {self._table} WHERE flight_date = ? AND dep_time IS NULL AND {which}", day
         )
+
+    def _named(self, column: str) -> str:
+        """What a column of the data is called in the table now."""
+        old, new = RENAMED
+        return ident(new) if column == old and self._has(new) else ident(column)
+
+    def _has(self, column: str) -> bool:
+        found = self._con.execute(
+            "SELECT 1 FROM duckdb_columns() WHERE database_name = ? AND schema_name = 'main' AND table_name = ?"
+            " AND column_name = ?",
+            [self._alias, TABLE, column],
+        )
+        return found.fetchone() is not None
 
     def _run(self, statement: str, day: date) -> int:
         """Rows that the statement wrote."""

@@ -96,5 +96,25 @@ def test_compaction_changes_no_row(con: duckdb.DuckDBPyConnection, play: FlightP
     assert play.rows() == count(con, "before")
 
 
+def test_columns_are_renamed_and_added_while_flights_go_on(con: duckdb.DuckDBPyConnection, play: FlightPlay) -> None:
+    day = date(2013, 7, 4)
+    story = play.day(day)
+    next(story)
+    assert [each.what for each in play.restructure(day)] == [
+        "the column air_time renamed to minutes_in_the_air", "the column on_time added",
+    ]  # fmt: skip
+    for _ in story:
+        pass
+    for _ in play.day(date(2013, 7, 5)):
+        pass
+    of_days = "lake.flights WHERE flight_date BETWEEN '2013-07-04' AND '2013-07-05'"
+    known = "on_time IS NOT DISTINCT FROM (arr_delay <= 15)"
+    assert count(con, of_days) == count(con, f"{of_days} AND {known}") > 0
+    same = "lake.flights f JOIN year_of_flights y USING (flight_id) WHERE f.flight_date BETWEEN '2013-07-04' AND"
+    flown = f"{same} '2013-07-05' AND f.minutes_in_the_air IS NOT DISTINCT FROM y.air_time"
+    assert count(con, of_days) == count(con, flown)
+    assert count(con, "lake.flights WHERE flight_date < '2013-07-04' AND on_time IS NOT NULL") == 0
+
+
 def test_the_play_ends_with_the_year() -> None:
     assert days(date(2013, 12, 30), 10) == [date(2013, 12, 30), date(2013, 12, 31)]
