@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from shared.contracts.errors import ViaduckError
 from shared.lake.types import duckdb_type
@@ -56,6 +57,20 @@ DEEPEST = 100
 
 Versions = Sequence[ColumnVersion]
 """Of one table, in the order of its columns."""
+
+
+def reshaped_at(versions: Versions, at: int) -> int:
+    """The newest snapshot up to ``at`` that made the columns what they are. Later defaults are no part of that."""
+    points = {point for each in versions for point in (each.begin, each.end) if point is not None and point <= at}
+    newest_first = sorted(points, reverse=True)
+    for point, before in pairwise(newest_first):
+        if _identities(versions, point) != _identities(versions, before):
+            return point
+    return newest_first[-1] if newest_first else 0
+
+
+def _identities(versions: Versions, at: int) -> list[tuple[object, ...]]:
+    return [field.identity for field in fields_at(versions, at)]
 
 
 def fields_at(versions: Versions, at: int) -> tuple[Field, ...]:

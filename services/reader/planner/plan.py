@@ -337,7 +337,7 @@ class Planner:
                 self._dirty[tracked.name] = None
         elif tracked.position is not None and tracked.exact > tracked.position:
             is_old = now_s - tracked.since_s >= self._rules.advance_after_s
-            if is_old or is_near_oldest(tracked.position, sight):
+            if is_old or is_near_oldest(tracked.position, sight) or tracked.position < sight.reshaped:
                 self._dirty[tracked.name] = None
 
     def _ask_anew(self, tracked: DestinationState) -> None:

@@ -55,6 +55,8 @@ class SourceState:
     """Counts how often the known history was replaced, as by a restore from a backup."""
     breaks: tuple[Break, ...] = ()
     """Positions from which the table's columns are not followed to the head, under each policy."""
+    reshaped: int = 0
+    """The newest snapshot that changed the table's columns."""
     notice: str | None = None
     """Why the table is expensive to read, and the statement that corrects it."""
     log: LogState | None = None
@@ -159,7 +161,8 @@ def _advance(
         return None
     quiet_s = now_s - tracked.since_s
     strands = is_near_oldest(position, sight) and quiet_s >= rules.advance_pause_s
-    if quiet_s < rules.advance_after_s and not strands:
+    has_old_columns = position < sight.reshaped <= exact
+    if quiet_s < rules.advance_after_s and not strands and not has_old_columns:
         return None
     return Draft(ItemKind.ADVANCE, position, exact, exact, 0)
 
@@ -182,6 +185,7 @@ def is_near_oldest(position: int, sight: SourceState) -> bool:
 
 
 def lowest_safe(sight: SourceState) -> float:
-    """The lowest position of which neither expiry, nor a change of the table, makes anything necessary now."""
+    """The lowest position of which neither expiry, nor a change of the table or its columns, makes anything necessary
+    now."""
     near = sight.oldest + NEAR_OLDEST * (sight.head - sight.oldest) if sight.oldest > 0 else 0
-    return max([near, sight.born, *(broken.last + 1 for broken in sight.breaks)])
+    return max([near, sight.born, sight.reshaped, *(broken.last + 1 for broken in sight.breaks)])

@@ -21,12 +21,13 @@ class Room(Enum):
     PROBES = "probes"
     CHANGES = "changes"
     SEEDS = "seeds"
+    ADVANCES = "advances"
 
 
-ROOMS = {ItemKind.PROBE: Room.PROBES, ItemKind.SEED: Room.SEEDS}
+ROOMS = {ItemKind.PROBE: Room.PROBES, ItemKind.SEED: Room.SEEDS, ItemKind.ADVANCE: Room.ADVANCES}
 """All other kinds share the room of the changes."""
 
-FIRST_IN_ROOM = frozenset({ItemKind.ADVANCE, ItemKind.DROP})
+FIRST_IN_ROOM = frozenset({ItemKind.DROP})
 
 
 class Place(NamedTuple):

@@ -17,6 +17,7 @@ from shared.contracts.errors import SourceError, ViaduckError
 from shared.contracts.ranges import NOT_SEEDED, Range
 from shared.contracts.reports import LONGEST_OFFERED, MOST_OFFERED, Offered
 from shared.lake.catalog import CatalogReader, Column, Head, TableInfo, Touch
+from shared.lake.column_history import reshaped_at
 from shared.lake.column_identity import Identifying
 from shared.lake.followed_columns import breaks
 from shared.lake.routing_value import not_routed
@@ -75,6 +76,7 @@ class LakeSource:
             at=head.time,
             history=self._histories,
             breaks=breaks(table.versions, self._identifying, head.snapshot),
+            reshaped=reshaped_at(table.versions, head.snapshot),
             notice=layout.notice(table.schema, table.name),
         )
 

@@ -58,8 +58,9 @@ def sight(
     at: datetime = EPOCH,
     history: int = 0,
     breaks: tuple[Break, ...] = (),
+    reshaped: int = 0,
 ) -> SourceState:
-    return SourceState(head, oldest, born, max(oldest, born), lake, table, at, history, breaks)
+    return SourceState(head, oldest, born, max(oldest, born), lake, table, at, history, breaks, reshaped)
 
 
 def step(after: int, through: int, rows: Mapping[str, int] | None = None, *, pinned: bool = False) -> Step:

@@ -20,7 +20,7 @@ from shared.contracts.upkeep import Compaction
 from tests.fast.reader.simulation import World, spec
 
 NAMES = "abcdefgh"
-AT_ONCE = (ItemKind.ADVANCE, ItemKind.DROP)
+AT_ONCE = (ItemKind.DROP,)
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 RULES = Rules(
     max_rows_in_flight=30, segment_rows=10, confirm_within_s=20, compaction=Compaction(applies=3), advance_after_s=1e9
