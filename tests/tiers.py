@@ -186,8 +186,8 @@ ONE_OF_EACH = (
     "tests/lake/test_histories.py::test_every_destination_of_any_history_is_exact[0]",
     "tests/lake/test_histories.py::test_every_destination_of_any_history_is_exact[1]",
     "tests/model/test_citations.py",
-    "tests/model/test_models.py::test_a_direct_commit_keeps_every_promise_whatever_its_rivals_do",
-    "tests/model/test_models.py::test_every_promise_holds_whatever_fails_and_whenever",
+    "tests/model/test_models.py::test_every_promise_holds_whatever_fails_and_whenever[direct]",
+    "tests/model/test_models.py::test_every_promise_holds_whatever_fails_and_whenever[small]",
     "tests/test_tiers.py",
 )
 """Of what is slow, the one that `test` has."""

@@ -46,7 +46,8 @@ PRIVATE = (
 
 FOUND = re.compile(rf"\b(?:{'|'.join(PRIVATE)})(?!\w)", re.IGNORECASE)
 
-PAGES = sorted([*ROOT.glob("*.md"), *(page for name in ("docs", "client") for page in (ROOT / name).rglob("*.md"))])
+DOCUMENTED = ("docs", "client", "tla")
+PAGES = sorted([*ROOT.glob("*.md"), *(page for name in DOCUMENTED for page in (ROOT / name).rglob("*.md"))])
 
 
 def prose(page: str) -> str:

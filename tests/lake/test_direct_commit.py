@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +27,7 @@ from shared.lake.engine import read_whole, release
 from shared.lake.postgres_connections import PostgresConnections
 from shared.lake.sql import ident
 from tests.fast.waiting import eventually
+from tests.lake.batches import before_commit, lose_acknowledgements
 from tests.lake.conftest import MakeRig
 from tests.lake.rig import EVERY_CATALOG, ApplyRig
 from tests.lake.test_direct_twins import MAINTENANCE
@@ -54,22 +54,6 @@ def changed(rig: ApplyRig, *statements: str) -> Progress:
     rig.sql(*statements or ("UPDATE src.main.t SET v = v || '!' WHERE id < 3",))
     (progress,) = rig.changes(before, "a")
     return progress
-
-
-def before_commit(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> None:
-    """Have something happen between the files of a commit and its batch, once."""
-    waiting = [act]
-
-    def first(commit_: Callable[..., None]) -> Callable[..., None]:
-        def passing(catalog: Any, commit: Commit) -> None:
-            if waiting:
-                waiting.pop()()
-            commit_(catalog, commit)
-
-        return passing
-
-    for each in (PostgresCatalog, SqliteCatalog):
-        monkeypatch.setattr(each, "commit", first(each.commit))
 
 
 def files(rig: ApplyRig) -> set[str]:
@@ -282,13 +266,7 @@ def test_a_lost_acknowledgement_is_found_by_its_token_and_no_file_is_lost(
     rig: ApplyRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """H7: the extension would delete the files that it has just committed."""
-    real = PostgresCatalog.commit
-
-    def lost(catalog: PostgresCatalog, commit: Commit) -> None:
-        real(catalog, commit)
-        raise psycopg.OperationalError("server closed the connection unexpectedly")
-
-    monkeypatch.setattr(PostgresCatalog, "commit", lost)
+    lose_acknowledgements(monkeypatch)
     assert (done := changed(rig)).commit is CommitPath.DIRECT, done.error
     assert rig.rows("a") == rig.expected("a")
     assert rig.commits("a") == 2

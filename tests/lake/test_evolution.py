@@ -116,19 +116,11 @@ def shaped(make_rig: MakeRig, routing: Routing) -> ApplyRig:
     return made
 
 
-def key_of(rig: ApplyRig) -> str:
-    """What the key column is called now."""
+def name_now(rig: ApplyRig, configured: str) -> str:
+    """What the column is called now that the configuration names."""
     with closing(CatalogReader(rig.source)) as catalog:
         table = catalog.table("main", "t", rig.head)
-        column = None if table is None else table.identified("id")
-    assert column is not None
-    return column.name
-
-
-def routing_of(rig: ApplyRig) -> str:
-    with closing(CatalogReader(rig.source)) as catalog:
-        table = catalog.table("main", "t", rig.head)
-        column = None if table is None else table.identified("tenant")
+        column = None if table is None else table.identified(configured)
     assert column is not None
     return column.name
 
@@ -137,7 +129,7 @@ def assert_exact(rig: ApplyRig) -> None:
     for name in rig.destinations:
         described = [row[:2] for row in rig.look(name, "DESCRIBE dst.main.t")]
         assert described == [row[:2] for row in rig.con.execute(f"DESCRIBE {T}").fetchall()]
-        where = f"SELECT * FROM {T} WHERE {routing_of(rig)} = ?"
+        where = f"SELECT * FROM {T} WHERE {name_now(rig, 'tenant')} = ?"
         expected = sorted(rig.con.execute(where, [rig.destinations[name].routing_value]).fetchall(), key=repr)
         assert rig.rows(name) == expected
 
@@ -152,7 +144,7 @@ def alone(rig: ApplyRig) -> None:
 def test_columns_are_followed_together_with_rows(shaped: ApplyRig, what: str) -> None:
     position = shaped.head
     shaped.sql(f"UPDATE {T} SET n = n + 100 WHERE id < 4", *CHANGES[what])
-    key = key_of(shaped)
+    key = name_now(shaped, "id")
     shaped.sql(f"DELETE FROM {T} WHERE {key} IN (6, 7)", f"UPDATE {T} SET {key} = {key} + 1000 WHERE {key} IN (8, 9)")
     answers = shaped.changes(position)
     assert [(each.outcome, each.error) for each in answers] == [(Outcome.APPLIED, None)] * 2
@@ -167,7 +159,7 @@ def test_commits_after_that_are_direct_and_right(shaped: ApplyRig, what: str) ->
     assert {each.commit for each in shaped.changes(position)} == {CommitPath.DIRECT}, "what is remembered of files"
     position = shaped.head
     shaped.sql(*CHANGES[what])
-    key = key_of(shaped)
+    key = name_now(shaped, "id")
     shaped.changes(position)
     assert_exact(shaped)
     for forgets in (False, True):

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import psycopg
 import pytest
 
 from services.applier.apply import direct_seed
@@ -17,13 +16,11 @@ from shared.config.catalogs import ResolvedLake
 from shared.config.model import CommitChoice
 from shared.contracts.layout import TableLayout
 from shared.contracts.messages import CommitPath, ItemKind, Outcome, Progress
-from shared.lake.direct.batch import Commit
-from shared.lake.direct.catalogs import PostgresCatalog
 from shared.lake.engine import connect
 from shared.lake.new_catalog import TABLES
+from tests.lake.batches import before_commit, lose_acknowledgements
 from tests.lake.conftest import MakeRig
 from tests.lake.rig import EVERY_CATALOG, ApplyRig, MakeLake
-from tests.lake.test_direct_commit import before_commit
 from tests.lake.test_direct_twins import COLUMNS, VALUES
 
 MORE_COLUMNS = {
@@ -292,13 +289,7 @@ def test_a_lost_acknowledgement_of_a_seed_is_found_by_its_token_and_no_file_is_l
     narrow: ApplyRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """H7: the extension would delete the files that it has just committed."""
-    real = PostgresCatalog.commit
-
-    def lost(catalog: PostgresCatalog, commit: Commit) -> None:
-        real(catalog, commit)
-        raise psycopg.OperationalError("server closed the connection unexpectedly")
-
-    monkeypatch.setattr(PostgresCatalog, "commit", lost)
+    lose_acknowledgements(monkeypatch)
     (done,) = narrow.seed("d")
     assert (done.outcome, done.commit) == (Outcome.APPLIED, CommitPath.DIRECT)
     assert narrow.rows("d") == narrow.expected("d")

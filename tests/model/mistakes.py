@@ -34,7 +34,7 @@ MISTAKES = (
     ),
     Mistake("no_generation_check", "the compare-and-set does not name the generation", "PositionsOnlyGrow", RESEED),
     Mistake(
-        "reseed_without_fence", "a seed replaces whatever is there, be it a later life", "OldLivesAreFenced", RESEED
+        "reseed_without_fence", "a seed replaces whatever is there, even a later life", "OldLivesAreFenced", RESEED
     ),
     Mistake(
         "drop_is_forgotten",
@@ -89,7 +89,7 @@ MISTAKES = (
     Mistake("probe_unlooked", "the same of a probe", "ToldIsWhole", LOST_COMMITS),
     Mistake(
         "never_planned_again",
-        "the reader waits for ever for an answer that was lost",
+        "the reader waits forever for an answer that was lost",
         "Temporal properties",
         model="live",
     ),

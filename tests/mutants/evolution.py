@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from services.applier.apply import evolve, feed, source_identity
+from services.applier.apply import evolve, feed, source_columns
 from shared.lake import column_identity, evolution, followed_columns
 from shared.lake.catalog import TableInfo
 from shared.lake.column_history import Field
@@ -27,7 +27,7 @@ def _columns_first() -> None:
 
 
 def _columns_by_name() -> None:
-    put(source_identity, "evolution", lambda *_: None)
+    put(source_columns, "evolution", lambda *_: None)
 
 
 def _narrow_types_stay() -> None:

@@ -17,7 +17,8 @@ import duckdb
 
 from services.applier.apply.reading import Counts, Reading
 from services.applier.apply.row_counts import count_rows, count_touched
-from services.applier.apply.source_identity import evolution_of, refusal
+from services.applier.apply.source_columns import follow_columns, name_at, require_routed
+from services.applier.apply.source_identity import refusal
 from services.applier.apply.source_refusals import behind, expired, require_insertions
 from services.applier.apply.unsupported_values import require_carried_names
 from services.applier.model.task import SourceTable, Target
@@ -32,7 +33,6 @@ from shared.lake.column_identity import Identifying
 from shared.lake.column_mapping import columns_as_of
 from shared.lake.pool import OpenLake
 from shared.lake.pruning import MOST_BOUND, TEXT, among, comparison, is_harmless, may_prune
-from shared.lake.routing_value import not_routed
 from shared.lake.runs import insertion_runs
 from shared.lake.sql import ident, path
 
@@ -225,7 +225,7 @@ class Feed:
         columns = tuple(Column(name, declared, _default_of(table, name)) for name, declared in described)
         layout = self._lake.catalog.layout(self._source.schema, self._source.table, through)
         routing, *keys = (
-            self._named(table, name, through) for name in (self._routing.field, *self._routing.key_columns)
+            name_at(table, configured, through) for configured in (self._routing.field, *self._routing.key_columns)
         )
         reading = Reading(
             self._con, table, columns, through, only_inserts, routing, tuple(keys), layout=layout, times=self._times
@@ -233,33 +233,12 @@ class Feed:
         reading.arrangement = self._arrangement(targets, through)
         refused = ((number, refusal(target.item, table, through, self._times)) for number, target in targets)
         reading.refused = {number: error for number, error in refused if error is not None}
-        self._follow_columns(reading, targets)
+        follow_columns(reading, targets, Identifying(self._routing.field, self._routing.key_columns))
         ahead = [(number, target.item.through) for number, target in targets if target.item.through > through]
         reading.refused |= {number: behind(through, end) for number, end in ahead}
         require_carried_names(columns)
-        self._require_routed(reading)
+        require_routed(reading)
         return reading
-
-    def _named(self, table: TableInfo, configured: str, through: int) -> str:
-        """The name at ``through`` of the column that the configuration names, which may have been renamed since."""
-        column = table.identified(configured)
-        if column is None:
-            raise DestinationError(
-                "schema_change",
-                f"the source has no column {configured!r} any more at snapshot {through}",
-                "correct routing.field and routing.key_columns, or bring the column back, then resume",
-            )
-        return column.name
-
-    def _follow_columns(self, reading: Reading, targets: Sequence[tuple[int, Target]]) -> None:
-        identifying = Identifying(self._routing.field, self._routing.key_columns)
-        for number, target in targets:
-            try:
-                found = evolution_of(target.item, target.destination, reading.table, identifying, reading.through)
-            except DestinationError as error:
-                reading.refused.setdefault(number, error)
-            else:
-                reading.evolutions |= {} if found is None else {number: found}
 
     def _arrangement(self, targets: Sequence[tuple[int, Target]], through: int) -> Arrangement | None:
         """How the source is laid out, where a seed is to lay out a destination alike."""
@@ -267,12 +246,6 @@ class Feed:
         if not any(each is not None and SAME in (each.partitioned_by, each.sorted_by) for each in layouts):
             return None
         return self._lake.catalog.arrangement(self._source.schema, self._source.table, through)
-
-    def _require_routed(self, reading: Reading) -> None:
-        """Raises ``schema_change`` where no destination can be told by the routing column: it may have come later."""
-        why = not_routed(reading.routing, reading.type_of(reading.routing))
-        if why is not None:
-            raise DestinationError("schema_change", f"{why}, at snapshot {reading.through}", "then resume")
 
     def _load_targets(self, reading: Reading, targets: Sequence[tuple[int, Target]]) -> None:
         """Numbers and routing values as a table; the value is cast once, to the routing column's type."""

@@ -1,4 +1,4 @@
-"""Whether an item still speaks of the source that is there: its columns, and its history. Values in, values out."""
+"""Whether an item still speaks of the source that is there. Values in, values out."""
 
 from __future__ import annotations
 
@@ -6,11 +6,8 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from shared.contracts.errors import DestinationError, SourceError, ViaduckError
-from shared.contracts.messages import Destination, ItemKind, WorkItem
+from shared.contracts.messages import ItemKind, WorkItem
 from shared.lake.catalog import TableInfo
-from shared.lake.column_identity import Identifying
-from shared.lake.evolution import NotFollowed
-from shared.lake.followed_columns import Evolution, evolution, not_followed
 from shared.lake.types import not_carried
 
 
@@ -31,19 +28,3 @@ def refusal(item: WorkItem, table: TableInfo, through: int, times: Mapping[int, 
             "nothing: it is planned again",
         )
     return None
-
-
-def evolution_of(
-    item: WorkItem, destination: Destination, table: TableInfo, identifying: Identifying, through: int
-) -> Evolution | None:
-    """What became of the source's columns since the destination's position; None for nothing. Raises ``schema_change``
-    where they are not followed.
-
-    Columns are compared from the stored position on, not from where the item begins: a change of them touches no row.
-    """
-    if item.kind is ItemKind.SEED:
-        return None
-    try:
-        return evolution(table.versions, identifying, item.expected, through, destination.policy)
-    except NotFollowed as why:
-        raise not_followed(why, item.expected, destination.policy) from None

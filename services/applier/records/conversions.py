@@ -47,14 +47,14 @@ STRINGS = r'''"(?:[^"\\]|\\.)*"'''
 """A string in JSON, as a regular expression."""
 
 
-def is_supported(type: str) -> bool:  # noqa: A002 - the word of a column
+def is_supported(declared: str) -> bool:
     """Whether a field can be converted to this type, in DuckDB's own spelling."""
-    return type in INTEGERS | TIMESTAMPS | OTHERS or DECIMAL.fullmatch(type) is not None
+    return declared in INTEGERS | TIMESTAMPS | OTHERS or DECIMAL.fullmatch(declared) is not None
 
 
-def duckdb_spelling(type: str) -> str:  # noqa: A002
+def duckdb_spelling(declared: str) -> str:
     """A type as DuckDB spells it, where the text is a common alias; else the text in capitals."""
-    upper = re.sub(r"\s*([(),])\s*", r"\1", " ".join(type.upper().split()))
+    upper = re.sub(r"\s*([(),])\s*", r"\1", " ".join(declared.upper().split()))
     return ALIASES.get(upper, upper)
 
 
@@ -63,36 +63,36 @@ def as_double(raw: str) -> str:
     return f"try_cast({raw} AS DOUBLE)"
 
 
-def converted(raw: str, type: str, double: str = "", *, rounds: bool = True) -> str:  # noqa: A002
+def converted(raw: str, declared: str, double: str = "", *, rounds: bool = True) -> str:
     """The expression of a column's value; ``raw`` is one of its field's raw JSON text, NULL where there is none.
 
     ``double`` is a column that holds ``as_double(raw)``, if there is one. ``rounds`` lets FLOAT take what it can't hold
     exactly, which a declaration of that type asks for. A type that is not supported takes nothing.
     """
-    if type in INTEGERS:
-        return _integer(raw, type)
-    if type == "FLOAT":
+    if declared in INTEGERS:
+        return _integer(raw, declared)
+    if declared == "FLOAT":
         return _float(raw) if rounds else _exact_float(raw)
-    if type == "DOUBLE":
+    if declared == "DOUBLE":
         return _double(raw, double or as_double(raw))
-    if found := DECIMAL.fullmatch(type):
-        return _decimal(raw, type, int(found[2]))
-    if type == "BOOLEAN":
+    if found := DECIMAL.fullmatch(declared):
+        return _decimal(raw, declared, int(found[2]))
+    if declared == "BOOLEAN":
         return _boolean(raw)
-    return _json(raw) if type == "JSON" else _of_text(raw, type)
+    return _json(raw) if declared == "JSON" else _of_text(raw, declared)
 
 
-def _of_text(raw: str, type: str) -> str:  # noqa: A002
+def _of_text(raw: str, declared: str) -> str:
     """What JSON has no values of its own for."""
-    if type == "VARCHAR":
+    if declared == "VARCHAR":
         return _text(raw)
-    if type in TIMESTAMPS:
-        return _timestamp(raw, type)
-    if type == "DATE":
+    if declared in TIMESTAMPS:
+        return _timestamp(raw, declared)
+    if declared == "DATE":
         return _date(raw)
-    if type == "TIME":
+    if declared == "TIME":
         return _time(raw)
-    return _uuid(raw) if type == "UUID" else "NULL"
+    return _uuid(raw) if declared == "UUID" else "NULL"
 
 
 def integer_form(raw: str) -> str:
@@ -108,8 +108,8 @@ def is_json(raw: str) -> str:
     )
 
 
-def _integer(raw: str, type: str) -> str:  # noqa: A002
-    return f"CASE WHEN {integer_form(raw)} THEN try_cast({raw} AS {type}) END"
+def _integer(raw: str, declared: str) -> str:
+    return f"CASE WHEN {integer_form(raw)} THEN try_cast({raw} AS {declared}) END"
 
 
 def _boolean(raw: str) -> str:
@@ -141,19 +141,19 @@ def _json(raw: str) -> str:
     return f"CASE WHEN {is_json(raw)} THEN {raw} END"
 
 
-def _decimal(raw: str, type: str, scale: int) -> str:  # noqa: A002
+def _decimal(raw: str, declared: str, scale: int) -> str:
     """Of a number or of a string, without an exponent and with no digit that would be cut off."""
     text = f"coalesce({_text(raw)}, {raw})"
     form = f"'^-?[0-9]+([.][0-9]{{0,{scale:d}}}0*)?$'"
-    return f"CASE WHEN regexp_matches({text}, {form}) THEN try_cast({text} AS {type}) END"
+    return f"CASE WHEN regexp_matches({text}, {form}) THEN try_cast({text} AS {declared}) END"
 
 
-def _timestamp(raw: str, type: str) -> str:  # noqa: A002
+def _timestamp(raw: str, declared: str) -> str:
     """Of a string that begins with a digit, as words such as ``epoch`` don't, and with no digit beyond microseconds."""
     text = _text(raw)
     return (
         f"CASE WHEN regexp_matches({text}, '^[0-9]') AND NOT regexp_matches({text}, '[.][0-9]{{6}}[0-9]*[1-9]')"
-        f" THEN try_cast({text} AS {type}) END"
+        f" THEN try_cast({text} AS {declared}) END"
     )
 
 

@@ -89,12 +89,12 @@ def _is_uncarried(staging: Staging) -> str:
     return f"rest IS NOT NULL AND len({values}) + len({names}) > 0{columns}"
 
 
-def _holds_word(text: str, type: str) -> str:  # noqa: A002 - the word of a column
+def _holds_word(text: str, declared: str) -> str:
     """Of JSON it is told first whether there is more in its braces than its own quotes."""
-    if type != "JSON":
-        return is_uncarried(text, type)
+    if declared != "JSON":
+        return is_uncarried(text, declared)
     begins = " OR ".join(f"contains({text}, '{{{letter}')" for letter in INITIALS)
-    return f"(({begins}) AND {is_uncarried(text, type)})"
+    return f"(({begins}) AND {is_uncarried(text, declared)})"
 
 
 INITIALS = "SNACMD"

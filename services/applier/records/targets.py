@@ -51,8 +51,8 @@ def _wanted(form: RecordFormat) -> Iterator[Target]:
             is_key=column.name in form.key_columns,
         )
     for each in form.metadata:
-        type = KEY_TYPES[form.key] if each is Metadata.KEY else METADATA_TYPES[each]  # noqa: A001
-        yield Target(each.column, type, metadata=each, is_key=each.column in form.key_columns)
+        declared = KEY_TYPES[form.key] if each is Metadata.KEY else METADATA_TYPES[each]
+        yield Target(each.column, declared, metadata=each, is_key=each.column in form.key_columns)
     if form.value in VALUE_TYPES:
         yield Target(VALUE, VALUE_TYPES[form.value], (VALUE,), declared=True)
 

@@ -1,0 +1,39 @@
+"""What may happen to the batch of a direct commit: something comes before it, or its acknowledgement is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+from shared.lake.direct.batch import Commit
+from shared.lake.direct.catalogs import PostgresCatalog, SqliteCatalog
+
+
+def before_commit(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> None:
+    """Have something happen between the files of a commit and its batch, once."""
+    waiting = [act]
+
+    def first(commit_: Callable[..., None]) -> Callable[..., None]:
+        def passing(catalog: Any, commit: Commit) -> None:
+            if waiting:
+                waiting.pop()()
+            commit_(catalog, commit)
+
+        return passing
+
+    for each in (PostgresCatalog, SqliteCatalog):
+        monkeypatch.setattr(each, "commit", first(each.commit))
+
+
+def lose_acknowledgements(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have each batch committed by Postgres, and its connection broken before the answer."""
+    real = PostgresCatalog.commit
+
+    def lost(catalog: PostgresCatalog, commit: Commit) -> None:
+        real(catalog, commit)
+        raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+    monkeypatch.setattr(PostgresCatalog, "commit", lost)
