@@ -13,6 +13,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from services.applier.model.task import Limits, SourceTopic, Target, Task
@@ -55,10 +57,16 @@ class Topic:
         wait_for(self.admin.create_topics([NewTopic(self.name, partitions, 1, config=given)]))
 
     def _connected(self) -> Producer:
-        return Producer({"bootstrap.servers": self.kafka.bootstrap, "linger.ms": 5})
+        return Producer({"bootstrap.servers": self.kafka.bootstrap, "linger.ms": 5, "message.max.bytes": 10_000_000})
 
     def drop(self) -> None:
         wait_for(self.admin.delete_topics([self.name]))
+
+    def take_records_of(self, most_bytes: int, name: str | None = None) -> None:
+        """Let the broker take larger records for this topic, or for another one."""
+        entry = ConfigEntry("max.message.bytes", str(most_bytes), incremental_operation=AlterConfigOpType.SET)
+        wanted = ConfigResource(ResourceType.TOPIC, name or self.name, incremental_configs=[entry])
+        wait_for(self.admin.incremental_alter_configs([wanted]))
 
     def grow(self, partitions: int) -> None:
         wait_for(self.admin.create_partitions([NewPartitions(self.name, partitions)]))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -13,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from services.applier.model.task import SourceTopic
 from services.applier.records.rejection import Rejected
-from shared.contracts.errors import SourceError
+from shared.contracts.errors import DestinationError, SourceError
 from shared.kafka.failure import Watch, build, describe
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topic_log import TopicLog
@@ -21,7 +22,11 @@ from shared.kafka.topic_records import TopicRecords
 
 DELIVER_WITHIN_S = 30.0
 
-Delivered = Callable[[KafkaError | None, Message], None]
+FULL_POLL_S = 0.1
+"""How long it waits for the broker to take something of a full queue."""
+
+ANY_SIZE = {"message.max.bytes": 1_000_000_000}
+"""The broker's limits count, and not the client's own."""
 
 PREFIX = "viaduck-"
 """Of the headers that say why a record was rejected, and where it stood."""
@@ -80,49 +85,76 @@ class RejectedRecords:
         self._settings = settings
         self._topic = topic
         self._watch = Watch(client_id)
-        self._producer = build(Producer, settings.producer(client_id, self._watch))
+        self._producer = build(Producer, {**ANY_SIZE, **settings.producer(client_id, self._watch)})
 
     def deliver(self, source_topic: str, records: Sequence[Rejected]) -> None:
-        """Returns once the broker has all of them. Raises ``SourceError`` where it has not: then nothing may commit.
+        """Returns once the broker has all of them. Raises ``ViaduckError`` where it has not: then nothing may commit.
 
         What was sent is sent again by the next try: a record may lie there twice, under the same place.
         """
-        failed: list[str] = []
-
-        def delivered(error: KafkaError | None, _: Message) -> None:
-            if error is not None:
-                failed.append(str(error))
-
-        try:
-            for each in records:
-                self._produce(source_topic, each, delivered)
-        except (KafkaException, BufferError) as error:
-            failed.append(describe(error.args[0]) if isinstance(error, KafkaException) else str(error))
+        failed: list[tuple[Rejected, KafkaError]] = []
+        for each in records:
+            if not self._produce(source_topic, each, failed):
+                break
         left = self._producer.flush(DELIVER_WITHIN_S)
+        too_large = next((record for record, why in failed if why.code() == KafkaError.MSG_SIZE_TOO_LARGE), None)
+        if too_large is not None:
+            raise self._too_large(too_large)
         if failed or left:
+            said = self._watch.problem or (describe(failed[0][1]) if failed else "no answer")
             raise SourceError(
                 "source_unreachable",
-                f"{len(records)} rejected records could not be delivered to {self._topic}:"
-                f" {self._watch.problem or (failed or ['no answer'])[0]}",
+                f"{len(records)} rejected records could not be delivered to {self._topic}: {said}",
                 "check that the broker runs, has the topic, and lets appliers write to it; it is tried again",
             )
         self._watch.works()
 
-    def _produce(self, source_topic: str, record: Rejected, delivered: Delivered) -> None:
-        own = {
-            "reason": record.reason.value,
-            "message": record.text,
-            "topic": source_topic,
-            "partition": str(record.partition),
-            "offset": str(record.offset),
-            "timestamp": "" if record.timestamp is None else record.timestamp.isoformat(),
-        }
-        headers: list[tuple[str, str | bytes | None]] = [
-            *(record.headers or []),
-            *((PREFIX + name, text.encode()) for name, text in own.items()),
-        ]
-        self._producer.produce(self._topic, value=record.value, key=record.key, headers=headers, on_delivery=delivered)
-        self._producer.poll(0)
+    def _produce(self, source_topic: str, record: Rejected, failed: list[tuple[Rejected, KafkaError]]) -> bool:
+        """Whether the producer took it. Of a full queue it waits for the broker to take something."""
+        headers = [*(record.headers or []), *_reason_headers(source_topic, record)]
+
+        def delivered(error: KafkaError | None, _: Message) -> None:
+            if error is not None:
+                failed.append((record, error))
+
+        until_s = time.monotonic() + DELIVER_WITHIN_S
+        while time.monotonic() < until_s:
+            try:
+                self._producer.produce(
+                    self._topic, value=record.value, key=record.key, headers=headers, on_delivery=delivered
+                )
+            except BufferError:
+                self._producer.poll(FULL_POLL_S)
+            except KafkaException as error:
+                failed.append((record, error.args[0]))
+                return False
+            else:
+                self._producer.poll(0)
+                return True
+        failed.append((record, KafkaError(KafkaError._QUEUE_FULL)))
+        return False
+
+    def _too_large(self, record: Rejected) -> DestinationError:
+        size = len(record.key or b"") + len(record.value or b"")
+        return DestinationError(
+            "value_refused",
+            f"offset {record.offset} of partition {record.partition} was rejected ({record.reason.value}), and its"
+            f" {size} bytes are too large for the topic {self._topic}",
+            f"raise max.message.bytes of {self._topic} above that of the source's topic, then resume",
+        )
+
+
+def _reason_headers(source_topic: str, record: Rejected) -> list[tuple[str, str | bytes | None]]:
+    """Why a record was rejected, and where it stood."""
+    own = {
+        "reason": record.reason.value,
+        "message": record.text,
+        "topic": source_topic,
+        "partition": str(record.partition),
+        "offset": str(record.offset),
+        "timestamp": "" if record.timestamp is None else record.timestamp.isoformat(),
+    }
+    return [(PREFIX + name, text.encode()) for name, text in own.items()]
 
 
 def _key(settings: KafkaSettings, topic: str) -> str:

@@ -175,7 +175,7 @@ class TopicReader:
             reading.refused[number] = DestinationError(
                 "value_refused",
                 f"offset {first.offset} of partition {first.partition} can't become a row: {first.text}",
-                "let source.on_bad be reject, or skip the record by a rewind, then resume",
+                "set source.on_bad: reject, then resume",
             )
 
     def _deliver(self, parsed: ParsedRecords) -> None:
