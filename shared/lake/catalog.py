@@ -158,6 +158,11 @@ class CatalogReader(CurrentTables, CommitStamps):
             == snapshots.through - snapshots.after
         )
 
+    def is_whole(self) -> bool:
+        """Whether every snapshot that the lake ever had is still retained, the first, 0, included."""
+        found = self._one("SELECT count(*) AS n, max(snapshot_id) AS newest FROM {}ducklake_snapshot")
+        return int(found["n"]) == int(found["newest"]) + 1
+
     def table(self, schema: str, table: str, at: int) -> TableInfo | None:
         """The table as it was at snapshot ``at``; None where there is none. Names compare as DuckDB compares them."""
         rows = self._all(

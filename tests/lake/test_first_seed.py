@@ -309,3 +309,19 @@ def test_a_lake_that_the_extension_had_attached_goes_on_with_what_was_made_direc
     done = follow(narrow)
     assert (done.commit, done.commit_reason) == (CommitPath.DIRECT, None)
     assert narrow.rows("d") == narrow.expected("d")
+
+
+def test_a_late_seed_of_a_dropped_life_makes_nothing_though_the_owner_expired_snapshots_in_between(
+    narrow: ApplyRig,
+) -> None:
+    """No table that was dropped is known any more, and the oldest snapshot is retained: only the stamp tells."""
+    narrow.seed("d")
+    narrow.run(ItemKind.DROP, "d")
+    ((dropped,),) = narrow.look("d", "SELECT max(snapshot_id) FROM dst.snapshots()")
+    between = ", ".join(str(each) for each in range(1, dropped))
+    narrow.write("d", "CREATE TABLE dst.main.other (i INTEGER)")
+    narrow.write("d", f"CALL ducklake_expire_snapshots('dst', versions => [{between}])")
+    narrow.forget()
+    (late,) = narrow.seed("d")
+    assert late.outcome is Outcome.FENCED
+    assert narrow.look("d", "SELECT table_name FROM duckdb_tables() WHERE database_name = 'dst'") == [("other",)]

@@ -9,6 +9,7 @@ from services.applier.apply import direct_seed
 from services.applier.apply.cursor_answers import CursorAnswers
 from services.applier.apply.direct_commit import DirectApplier
 from shared.lake import new_catalog, postgres_connections
+from shared.lake.catalog import CatalogReader
 from shared.lake.catalog_query import Question
 from shared.lake.direct import batch, files, new_table, statistics, store
 from shared.lake.direct.catalogs import RivalCommitted
@@ -90,6 +91,10 @@ def _seeds_beside_a_life() -> None:
     put(direct_seed, "parse_place", lambda said: replace(parsed(said), taken=False, whole=True))
 
 
+def _gaps_are_not_seen() -> None:
+    put(CatalogReader, "is_whole", lambda self: self.exists(0))
+
+
 def _seeds_whatever_came() -> None:
     put(FirstCommit, "_condition", lambda self: ("SELECT 1 AS held", {}))
 
@@ -97,6 +102,8 @@ def _seeds_whatever_came() -> None:
 MISTAKES = (
     Mistake("seed-beside-a-life", "a seed makes its tables where the destination had others", _seeds_beside_a_life,
             (SEEDS, "-k", "late_seed")),
+    Mistake("gaps-are-not-seen", "a lake that retains its first snapshot is taken to retain all", _gaps_are_not_seen,
+            (SEEDS, "-k", "in_between")),
     Mistake("seed-without-condition", "a seed's batch does not require that nothing was committed since its look",
             _seeds_whatever_came, (SEEDS, "-k", "expiry_of_others")),
     Mistake("direct-without-condition", "the number of a snapshot is all that a direct commit compares",

@@ -176,7 +176,7 @@ def dropped_generation_in(catalog: CatalogReader, destination: Destination) -> i
     ended = catalog.dropped_at(SCHEMA, cursor_name(destination.pipeline, destination.destination))
     names = destination.pipeline, destination.destination
     texts = [catalog.stamp_at(each) for each in ended]
-    if not catalog.exists(0):
+    if not catalog.is_whole():
         texts += catalog.stamps(f'"destination": "{destination.destination}", "kind": "drop"')
     ours = (each for each in map(read_stamp, texts) if each is not None and each.kind == "drop")
     found = (each.generation for each in ours if each.speaks_of(*names))
