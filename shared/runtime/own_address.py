@@ -6,6 +6,7 @@ import os
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from urllib.parse import urlsplit
 
 from shared.contracts.errors import DependencyError
 
@@ -20,6 +21,12 @@ def peers(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The services that run beside this one, by name: their base addresses."""
     pairs = (pair.partition("=") for pair in environ.get(PEERS, "").split(",") if pair)
     return {name: url for name, _, url in pairs}
+
+
+def ports_of_peers(environ: Mapping[str, str] = os.environ) -> list[int]:
+    """Where they listen, or will."""
+    found = (urlsplit(url).port for url in peers(environ).values())
+    return [port for port in found if port is not None]
 
 
 def own_port(configured: int, environ: Mapping[str, str] = os.environ) -> int:

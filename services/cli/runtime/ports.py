@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 import socket
 from collections.abc import Collection
@@ -22,12 +21,18 @@ def free_port(host: str = "127.0.0.1", taken: Collection[int] = ()) -> int:
     """
     for _ in range(TRIES):
         port = random.choice(BELOW_EPHEMERAL)  # noqa: S311 - no secret
-        if port in taken:
-            continue
-        with contextlib.suppress(OSError):
-            _bind(host, port)
+        if port not in taken and is_free(host, port):
             return port
     raise OSError(f"no free port on {host} in {BELOW_EPHEMERAL.start} to {BELOW_EPHEMERAL.stop}")
+
+
+def is_free(host: str, port: int) -> bool:
+    """Whether nothing listens there now."""
+    try:
+        _bind(host, port)
+    except OSError:
+        return False
+    return True
 
 
 def require_free(host: str, port: int) -> None:

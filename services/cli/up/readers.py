@@ -6,10 +6,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 import structlog
 
-from services.cli.runtime.ports import free_port
+from services.cli.runtime.ports import free_port, is_free
 from services.cli.up.process_specs import InForce, named
 from services.cli.up.supervisor import Spec, Supervisor
 from shared.config.deployment import ACCEPTED, LOOK_AGAIN_S, Deployment, same_but_destinations
@@ -24,7 +25,7 @@ from shared.kafka.topics import Topics
 from shared.runtime.http import ServiceServer
 from shared.runtime.metrics import merge
 from shared.runtime.metrics_access import MetricsAccess
-from shared.runtime.own_address import OWN_PORT, listen, own_port
+from shared.runtime.own_address import OWN_PORT, listen, own_port, ports_of_peers
 from shared.runtime.peers import SOURCE, Peers, source_check
 from shared.runtime.process import is_supervised
 from shared.runtime.signals import Signals
@@ -100,9 +101,9 @@ class Readers:
     def __init__(
         self,
         deployment: Deployment,
-        spec: Callable[[InForce, Config, int], Spec] | None = None,
+        spec: Callable[[InForce, Config, Callable[[], int]], Spec] | None = None,
     ) -> None:
-        """``spec``: the process of a pipeline's reader, from its port."""
+        """``spec``: the process of a pipeline's reader, from what tells its port at each start."""
         self._in_force = InForce(deployment)
         self._spec = spec or reader_spec
         self._look_at_s = 0.0
@@ -176,10 +177,26 @@ class Readers:
         return merge(list(self._peers.metrics().values()))
 
     def _set_out(self, names: Sequence[str]) -> None:
-        control = self._in_force.deployment.common.server.port
         for name in names:
-            self._ports[name] = free_port(taken=[control, *self._ports.values()])
-            self._supervisor.add(self._spec(self._in_force, self._in_force.deployment.of(name), self._ports[name]))
+            self._ports[name] = self._another_port()
+            config = self._in_force.deployment.of(name)
+            self._supervisor.add(self._spec(self._in_force, config, partial(self._port_to_start_on, name)))
+        self._find_peers()
+
+    def _port_to_start_on(self, name: str) -> int:
+        """The one that it has, unless another process listens there by now."""
+        if not is_free("127.0.0.1", self._ports[name]):
+            self._ports[name] = self._another_port()
+            self._find_peers()
+        return self._ports[name]
+
+    def _another_port(self) -> int:
+        """None of a service that may only be about to listen."""
+        common = self._in_force.deployment.common
+        services = [common.server.port, own_port(common.reader.port), *ports_of_peers()]
+        return free_port(taken=[*services, *self._ports.values()])
+
+    def _find_peers(self) -> None:
         self._peers.point_to({name: f"http://127.0.0.1:{port}" for name, port in self._ports.items()})
 
     def _is_time_to_look(self) -> bool:
@@ -190,12 +207,12 @@ class Readers:
         return True
 
 
-def reader_spec(in_force: InForce, config: Config, port: int) -> Spec:
-    """A process that reads for one pipeline of the deployment."""
+def reader_spec(in_force: InForce, config: Config, port: Callable[[], int]) -> Spec:
+    """A process that reads for one pipeline of the deployment, on ``port`` at each start."""
     command = (
         sys.executable, "-m", "services.cli.main", "reader", *named(in_force.deployment), "--pipeline", config.pipeline,
     )  # fmt: skip
-    return Spec(config.pipeline, command, lambda: {OWN_PORT: str(port), ACCEPTED: in_force.deployment.digest})
+    return Spec(config.pipeline, command, lambda: {OWN_PORT: str(port()), ACCEPTED: in_force.deployment.digest})
 
 
 def _listening(config: Config, readers: Readers) -> ServiceServer:

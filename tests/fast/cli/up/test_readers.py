@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from services.cli.runtime import ports
+from services.cli.runtime.ports import is_free
 from services.cli.up.process_specs import InForce
 from services.cli.up.readers import Readers, hearing
 from services.cli.up.supervisor import Spec
@@ -20,6 +21,7 @@ from shared.contracts.messages import PipelineDocument
 from shared.kafka.publisher import Publisher
 from shared.kafka.settings import BOOTSTRAP, KafkaSettings
 from shared.kafka.topics import Topics
+from shared.runtime.own_address import OWN_PORT, PEERS, listen
 from shared.runtime.process import SUPERVISED
 from tests.fast.shared.config.test_deployment import document, write
 from tests.fast.shared.kafka.conftest import broker, publisher, settings
@@ -29,11 +31,11 @@ from tests.signed import ENVIRON
 __all__ = ["broker", "publisher", "settings"]
 
 STANDING_IN = """
-import json, sys
+import json, os, sys
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-name, port = sys.argv[1], int(sys.argv[2])
-if Path(sys.argv[3], f"{name}.refuses").exists():
+name, port = sys.argv[1], int(os.environ["VIADUCK_HTTP_PORT"])
+if Path(sys.argv[2], f"{name}.refuses").exists():
     raise SystemExit(2)
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
@@ -54,13 +56,19 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def standing_in(folder: Path) -> Callable[[InForce, Config, Callable[[], int]], Spec]:
+    """What a reader is here; it refuses while the folder says so."""
+
+    def spec(_: InForce, config: Config, port: Callable[[], int]) -> Spec:
+        command = (sys.executable, "-S", "-c", STANDING_IN, config.pipeline, str(folder))
+        return Spec(config.pipeline, command, lambda: {OWN_PORT: str(port())})
+
+    return spec
+
+
 @pytest.fixture
 def readers(folder: Path) -> Iterator[Readers]:
-    def spec(_: InForce, config: Config, port: int) -> Spec:
-        command = (sys.executable, "-S", "-c", STANDING_IN, config.pipeline, str(port), str(folder))
-        return Spec(config.pipeline, command)
-
-    made = Readers(load_all([folder], {}), spec)
+    made = Readers(load_all([folder], {}), standing_in(folder))
     yield made
     made.stop()
 
@@ -145,10 +153,7 @@ def test_files_with_mistakes_change_nothing(readers: Readers, folder: Path) -> N
 
 def test_a_reader_alone_says_plainly_source(tmp_path: Path) -> None:
     write(tmp_path, "good.yaml")
-    command = (sys.executable, "-S", "-c", STANDING_IN, "good")
-    made = Readers(
-        load_all([tmp_path], {}), lambda _, config, port: Spec(config.pipeline, (*command, str(port), str(tmp_path)))
-    )
+    made = Readers(load_all([tmp_path], {}), standing_in(tmp_path))
     try:
         soon(made, fine(made, "good"))
         assert made.checks() == {"source": None, "reader of good": None}
@@ -156,21 +161,44 @@ def test_a_reader_alone_says_plainly_source(tmp_path: Path) -> None:
         made.stop()
 
 
-def test_readers_leave_controls_port_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    few = range(15_000, 15_003)
+def test_readers_leave_the_ports_of_services_alone_that_are_about_to_listen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = range(15_000, 15_006)
+    control, own, peer, other = few[:4]
     for name in ("good.yaml", "bad.yaml"):
-        write(tmp_path, name, server={"port": few[0]})
+        write(tmp_path, name, server={"port": control})
+    monkeypatch.setenv(OWN_PORT, str(own))
+    monkeypatch.setenv(PEERS, f"reader=http://127.0.0.1:{peer},applier=http://127.0.0.1:{other}")
     monkeypatch.setattr(ports, "BELOW_EPHEMERAL", few)
     monkeypatch.setattr(ports, "_bind", lambda *_: None)
     given = set[int]()
 
-    def spec(_: InForce, config: Config, port: int) -> Spec:
-        given.add(port)
+    def spec(_: InForce, config: Config, port: Callable[[], int]) -> Spec:
+        given.add(port())
         return Spec(config.pipeline, (sys.executable, "-S", "-c", ""))
 
     for _ in range(10):
         Readers(load_all([tmp_path], {}), spec)
-    assert given == {few[1], few[2]}
+    assert given == set(few[4:])
+
+
+def test_a_reader_whose_port_was_taken_meanwhile_starts_on_another_and_is_found_there(readers: Readers) -> None:
+    soon(readers, fine(readers, "good", "bad"))
+    bad = pid(readers, "bad")
+    before = port_of(bad)
+    os.kill(bad, signal.SIGKILL)
+    eventually(lambda: is_free("127.0.0.1", before))
+    with listen("127.0.0.1", before, "x"):
+        soon(readers, lambda: readers.supervisor["bad"].pid not in (bad, None))
+        soon(readers, fine(readers, "good", "bad"))
+        assert port_of(pid(readers, "bad")) != before
+
+
+def port_of(process: int) -> int:
+    """What it was told as it started."""
+    environ = Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
+    return int(next(pair.partition(b"=")[2] for pair in environ if pair.startswith(OWN_PORT.encode())))
 
 
 def test_what_comes_over_rest_gets_a_reader_and_loses_it_and_touches_no_other(readers: Readers, folder: Path) -> None:
