@@ -22,8 +22,12 @@ class Identifying:
     routing: str
     keys: tuple[str, ...] = ()
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.routing, *self.keys)
+
     def ids(self, versions: Versions, at: int) -> frozenset[int]:
-        found = (identified(versions, name, at) for name in (self.routing, *self.keys))
+        found = (identified(versions, name, at) for name in self.names)
         return frozenset(field.id for field in found if field is not None)
 
 
@@ -49,7 +53,7 @@ def identified_before(versions: Versions, name: str, at: int, later: int) -> Fie
 
 def replaced(versions: Versions, identifying: Identifying, since: int, at: int) -> str | None:
     """Why rows can't be told by the same columns as at snapshot ``since``; None if they can."""
-    found = [_replaced(versions, name, since, at) for name in (identifying.routing, *identifying.keys)]
+    found = [_replaced(versions, name, since, at) for name in identifying.names]
     found.append(_respelled(versions, identifying.routing, since, at))
     return next((why for why in found if why is not None), None)
 

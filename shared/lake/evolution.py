@@ -125,8 +125,13 @@ def _drop(name: str, field: Field, shown: Path, path: Path) -> Step:
 
 
 def _add(field: Field, shown: Path, path: Path) -> Step:
-    said = f"add {_dotted((*shown, field.name))} {field.declared}"
+    said = addition(field, shown)
     return Step(Kind.ADD, (*path, field.name), field.id, type=field.declared, default=field.default, said=said)
+
+
+def addition(field: Field, shown: Path = ()) -> str:
+    """What the step says that adds a column, or a field within one."""
+    return f"add {_dotted((*shown, field.name))} {field.declared}"
 
 
 def _renames(before: dict[int, Field], kept: Sequence[Field], shown: Path, path: Path) -> Iterator[Step]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 from shared.contracts.errors import DestinationError
 from shared.contracts.evolution import EvolutionPolicy
-from shared.lake.column_history import Field, Versions, changed, fields_at
-from shared.lake.column_identity import Identifying, replaced
-from shared.lake.evolution import NotFollowed, Step, first_not_allowed, steps_between
+from shared.lake.column_history import ColumnVersion, Field, Versions, changed, fields_at
+from shared.lake.column_identity import Identifying, identified, replaced
+from shared.lake.evolution import NotFollowed, Step, addition, first_not_allowed, steps_between
 
 FOLLOW = EvolutionPolicy.FOLLOW
 
@@ -47,6 +49,15 @@ def evolution(
 ) -> Evolution | None:
     """What a destination at ``since`` has to follow; None for nothing. Raises ``NotFollowed`` where it may not, or
     can't."""
+    found = _evolution(versions, identifying, since, at)
+    refused = None if found is None else first_not_allowed(found.steps, policy, identifying.ids(versions, at))
+    if refused is not None:
+        raise _by_policy(refused.said)
+    return found
+
+
+def _evolution(versions: Versions, identifying: Identifying, since: int, at: int) -> Evolution | None:
+    """The same under the policy that follows all that can be."""
     if not changed(versions, since, at):
         return None
     then, now = fields_at(versions, since), fields_at(versions, at)
@@ -55,21 +66,68 @@ def evolution(
     if (why := replaced(versions, identifying, since, at)) is not None:
         raise NotFollowed(why)
     steps = steps_between(then, now)
-    refused = first_not_allowed(steps, policy, identifying.ids(versions, at))
-    if refused is not None:
-        raise NotFollowed(f"the source's columns changed ({refused.said})", by_policy=True)
     return Evolution(then, now, steps) if steps else None
+
+
+def _by_policy(said: str) -> NotFollowed:
+    return NotFollowed(f"the source's columns changed ({said})", by_policy=True)
 
 
 def breaks(versions: Versions, identifying: Identifying, at: int) -> tuple[Break, ...]:
     """The older positions from which the columns at snapshot ``at`` are not followed, under each policy."""
-    points = sorted({n for each in versions for n in (each.begin, each.end) if n is not None and n <= at})
+    points = {n for each in versions for n in (each.begin, each.end) if n is not None and n <= at}
+    return _breaks(tuple(versions), identifying, tuple(sorted(points)))
+
+
+@lru_cache(maxsize=8)
+def _breaks(
+    versions: tuple[ColumnVersion, ...], identifying: Identifying, points: tuple[int, ...]
+) -> tuple[Break, ...]:
+    """Each poll asks, and a table may have changed a thousand times: only another change is computed."""
     found = list[Break]()
+    now = _Now.of(versions, identifying, points[-1]) if points else None
     for first, end in pairwise(points):
-        for policy in EvolutionPolicy:
-            why = _refusal(versions, identifying, first, at, policy)
-            found += [] if why is None else [Break(first, end - 1, str(why), policy, why.by_policy)]
+        refusals = {} if now is None else _refusals(versions, identifying, first, now)
+        found += [Break(first, end - 1, str(why), policy, why.by_policy) for policy, why in refusals.items()]
     return tuple(found)
+
+
+@dataclass(frozen=True)
+class _Now:
+    """The columns at snapshot ``at``, and which of them the configured names mean."""
+
+    at: int
+    fields: Sequence[Field]
+    identifying: frozenset[int]
+    has_all: bool
+
+    @classmethod
+    def of(cls, versions: Versions, identifying: Identifying, at: int) -> _Now:
+        has_all = all(identified(versions, name, at) is not None for name in identifying.names)
+        return cls(at, fields_at(versions, at), identifying.ids(versions, at), has_all)
+
+    def only_grew(self, then: Sequence[Field]) -> bool:
+        """Whether the columns are those of ``then`` and others behind them, none of which rows are told by."""
+        if not self.has_all or not self.identifying <= {field.id for field in then} or len(then) > len(self.fields):
+            return False
+        return all(one.identity == other.identity for one, other in zip(then, self.fields, strict=False))
+
+
+def _refusals(
+    versions: Versions, identifying: Identifying, since: int, now: _Now
+) -> Mapping[EvolutionPolicy, NotFollowed]:
+    """Under which policies the columns ``now`` are not followed from ``since``."""
+    then = fields_at(versions, since)
+    if now.only_grew(then):  # nearly all changes, of which comparing field by field costs a second for a thousand
+        added = now.fields[len(then) :]
+        return {EvolutionPolicy.FREEZE: _by_policy(addition(added[0]))} if then and added else {}
+    try:
+        found = _evolution(versions, identifying, since, now.at)
+    except NotFollowed as why:
+        return dict.fromkeys(EvolutionPolicy, why)
+    steps = () if found is None else found.steps
+    refused = {policy: first_not_allowed(steps, policy, now.identifying) for policy in EvolutionPolicy}
+    return {policy: _by_policy(step.said) for policy, step in refused.items() if step is not None}
 
 
 def not_followed(why: NotFollowed, position: int, policy: EvolutionPolicy) -> DestinationError:
@@ -80,13 +138,3 @@ def not_followed(why: NotFollowed, position: int, policy: EvolutionPolicy) -> De
         return DestinationError("schema_change", f"{said}; evolution.policy: {policy} does not follow that", hint)
     hint = "reseed the destination: only that shows in the rows which it has what they show at the source now"
     return DestinationError("schema_change", said, hint)
-
-
-def _refusal(
-    versions: Versions, identifying: Identifying, since: int, at: int, policy: EvolutionPolicy
-) -> NotFollowed | None:
-    try:
-        evolution(versions, identifying, since, at, policy)
-    except NotFollowed as error:
-        return error
-    return None
