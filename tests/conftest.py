@@ -22,16 +22,20 @@ from tests.world.duck import connect
 settings.register_profile("viaduck", deadline=None)  # machines are noisy: how long an example takes proves nothing
 settings.load_profile("viaduck")
 
-TOGETHER = ("tests/e2e/test_torture.py", "tests/e2e/", "tests/model/")
-"""What starts whole deployments shares its servers, and two model checkers would only slow each other down: each of
-these is run by one process, test after test, while the others do the rest."""
+DEPLOYMENTS, MODELS = "tests/e2e/", "tests/model/"
 
 
 class Scheduling(LoadScopeScheduling):
-    """Hands out test by test, but each of ``TOGETHER`` whole. (xdist's groups do nothing under this pytest.)"""
+    """Hands out test by test, but deployments file by file, whose servers are shared, and the models all to one
+    process: two model checkers would only slow each other down. Files with most tests come first, and so not last.
+
+    (xdist's groups do nothing under this pytest.)
+    """
 
     def _split_scope(self, nodeid: str) -> str:
-        return next((place for place in TOGETHER if nodeid.startswith(place)), nodeid)
+        if nodeid.startswith(DEPLOYMENTS):
+            return nodeid.partition("::")[0]
+        return MODELS if nodeid.startswith(MODELS) else nodeid
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.servers import spark_archive
+
 LINES = 80
+
+
+@pytest.fixture(scope="session", autouse=True)
+def spark_starts_quickly() -> Iterator[None]:
+    """Deployments of these tests start Spark more than a hundred times."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in spark_archive.environment().items():
+            patch.setenv(name, value)
+        yield
 
 
 @pytest.hookimpl(wrapper=True)

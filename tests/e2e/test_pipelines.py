@@ -141,7 +141,7 @@ def test_a_source_that_is_missing_and_one_that_breaks_is_only_its_own_pipelines_
     # orders has no source yet: events is exact, and moves on
     two.wait_until_exact("events", two.change("events"))
     two.wait_until_exact("events", two.change("events"))
-    assert list(two.problems()) == ["source (orders)"]
+    eventually(lambda: list(two.problems()) == ["source (orders)"], WITHIN_S)
     other = reader_of(up, "events")
 
     two.wait_until_exact("orders", two.change("orders"))

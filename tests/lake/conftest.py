@@ -19,22 +19,25 @@ MakeRig = Callable[..., ApplyRig]
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def make_lake(request: pytest.FixtureRequest, tmp_path: Path) -> MakeLake:
+def make_lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeLake]:
     """Where lakes go: a SQLite file, a Postgres database each, or (``EVERY_CATALOG``) a metadata schema each in one."""
     if request.param == "sqlite":
-        return lambda name, data: ResolvedLake(f"sqlite:{tmp_path}/{name}.sqlite", None, str(data))
+        yield lambda name, data: ResolvedLake(f"sqlite:{tmp_path}/{name}.sqlite", None, str(data))
+        return
     server: Postgres = request.getfixturevalue("postgres")
-    prefix = f"t{abs(hash(request.node.nodeid)) % 10**10}"
+    lent = dict[str, str]()
+
+    def in_database(database: str, schema: str | None, data: Path) -> ResolvedLake:
+        if database not in lent:
+            lent[database] = server.lend_database()
+        return ResolvedLake(f"postgres:{server.dsn(lent[database])}", schema, str(data))
+
     if request.param == "postgres-schema":
-        database = f"{prefix}_lakes"
-        server.create_database(database)
-        return lambda name, data: ResolvedLake(f"postgres:{server.dsn(database)}", f"lake_{name}", str(data))
-
-    def database_each(name: str, data: Path) -> ResolvedLake:
-        server.create_database(f"{prefix}_{name}")
-        return ResolvedLake(f"postgres:{server.dsn(f'{prefix}_{name}')}", None, str(data))
-
-    return database_each
+        yield lambda name, data: in_database("shared", f"lake_{name}", data)
+    else:
+        yield lambda name, data: in_database(name, None, data)
+    for database in lent.values():
+        server.take_back(database)
 
 
 @pytest.fixture

@@ -49,6 +49,8 @@ COUNTED = (
     "SELECT coalesce(sum(calls), 0) FROM pg_stat_statements s JOIN pg_database d ON d.oid = s.dbid WHERE d.datname = %s"
 )
 
+SCHEMAS = "SELECT nspname FROM pg_namespace WHERE nspname NOT LIKE 'pg\\_%' AND nspname <> 'information_schema'"
+
 
 class Postgres(Server):
     """One server with a folder of its own. ``durable`` keeps fsync on, for tests that kill it."""
@@ -61,6 +63,7 @@ class Postgres(Server):
             "host": "127.0.0.1", "port": str(free_port()), "user": USER, "password": secrets.token_hex(8)
         }  # fmt: skip
         self._made: list[str] = []
+        self._idle: list[str] = []
         self._root: Path | None = None
         self._machine: Machine | None = None
 
@@ -187,6 +190,25 @@ class Postgres(Server):
             con.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
         if name in self._made:
             self._made.remove(name)
+
+    def lend_database(self) -> str:
+        """An empty one that comes back with ``take_back``: a database is 300 files, and making and deleting them costs
+        more than most tests."""
+        if not self._idle:
+            self.create_database(name := f"lent_{secrets.token_hex(8)}")
+            return name
+        return self._idle.pop()
+
+    def take_back(self, name: str) -> None:
+        """Who is connected is sent away, and all that is in it goes."""
+        with self.connect(name) as con:
+            con.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                        " WHERE datname = %s AND pid <> pg_backend_pid()", (name,))  # fmt: skip
+            for (schema,) in con.execute(SCHEMAS).fetchall():
+                con.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(schema)))
+            con.execute("CREATE SCHEMA public")
+            con.execute(sql.SQL("ALTER DATABASE {} RESET ALL").format(sql.Identifier(name)))
+        self._idle.append(name)
 
     @property
     def _ours(self) -> Machine:

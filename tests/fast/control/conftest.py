@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +17,6 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str
         yield f"sqlite:///{tmp_path}/deeper/registry.sqlite"
         return
     server: Postgres = request.getfixturevalue("postgres")
-    name = f"registry_{uuid.uuid4().hex}"
-    server.create_database(name)
+    name = server.lend_database()
     yield server.uri(name).replace("postgresql://", "postgresql+psycopg://")
-    server.drop_database(name)
+    server.take_back(name)
