@@ -185,13 +185,16 @@ def newest_at(found: Iterable[Applied], moment: datetime, source_times: Times) -
 
 
 def with_ends(found: Iterable[Applied], known_through: int | None) -> Iterator[Past]:
-    """Each with the position up to which nothing of the destination changed: where the next range begins."""
+    """Each with the position up to which nothing of the destination changed: where the next range begins.
+
+    Where the next one followed other columns, they may have changed anywhere in between.
+    """
     following: Applied | None = None
     for each in found:
         through = each.stamp.through
         if following is None:
             yield Past(**vars(each), exact_through=max(through, known_through or 0))
-        elif following.stamp.generation == each.stamp.generation:
+        elif following.stamp.generation == each.stamp.generation and not following.stamp.columns:
             yield Past(**vars(each), exact_through=max(through, following.stamp.after))
         else:
             yield Past(**vars(each), exact_through=through)
