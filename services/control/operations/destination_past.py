@@ -143,9 +143,8 @@ class Remembered(Iterator[Applied]):
         return self.last
 
 
-def applied(catalog: CatalogReader, pipeline: str, destination: str) -> Iterator[Applied]:
-    """The retained snapshots that moved the destination, the newest first."""
-    before: int | None = None
+def applied(catalog: CatalogReader, pipeline: str, destination: str, before: int | None = None) -> Iterator[Applied]:
+    """The retained snapshots, ``before`` one, that moved the destination, the newest first."""
     while found := catalog.history(f'"destination": "{destination}"', PAGE, before):
         for each in found:
             stamp = read_stamp(each.extra_info)
