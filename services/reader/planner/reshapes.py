@@ -25,7 +25,7 @@ class Reshapes:
 
     def lacking(self, tracked: DestinationState) -> int | None:
         """The first snapshot whose columns a destination lacks although its rows are those of then, or of later."""
-        if tracked.position is None or tracked.position >= self.newest:
+        if tracked.position is None or not self.snapshots or tracked.position >= self.newest:
             return None
         first = self.snapshots[bisect_right(self.snapshots, tracked.position)]
         return first if first <= tracked.exact else None

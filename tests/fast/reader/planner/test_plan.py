@@ -642,10 +642,8 @@ def test_quiet_destinations_get_the_columns_that_changed_at_once_and_behind_chan
     reader = reader_at(5, *names)
     reader.saw(7, reshaped=[6])
     reader.count(5, 7, {"d150": 1})
-    (changes,) = reader.plan()
+    changes, *first = reader.plan()
     assert changes.destination == "d150"
-    reader.saw(7, reshaped=[6])
-    first = reader.plan()
     assert [send.draft for send in first] == [Draft(ItemKind.ADVANCE, 5, 7, 7, 0)] * MOST_ADVANCES
     for send in first:
         reader.hear(send, Outcome.APPLIED, 7, through=7)
@@ -658,6 +656,16 @@ def test_quiet_destinations_get_the_columns_that_changed_at_once_and_behind_chan
     assert others | {send.destination for send in first} == set(names) - {"d150"}
     reader.saw(7, reshaped=[6])
     assert reader.plan() == []
+
+
+def test_who_was_found_further_back_follows_columns_as_soon_as_it_is_counted_for() -> None:
+    """After a restart, of an idle source: the next look is a minute away."""
+    reader = Reader(spec("a"))
+    reader.saw(9, reshaped=[1, 7])
+    reader.probed(a=5)
+    assert reader.plan() == []
+    reader.planner.counted_below(step(5, 9, {"b": 1}))
+    assert [send.draft for send in reader.plan()] == [Draft(ItemKind.ADVANCE, 5, 9, 9, 0)]
 
 
 def test_columns_that_are_not_known_to_be_reached_hurry_nobody() -> None:
