@@ -217,6 +217,10 @@ class Client:
         given = {name: value for name, value in asked.items() if value is not None}
         return self._get(f"{_destination(pipeline, destination)}/at", **given)
 
+    def schema(self, pipeline: str, destination: str) -> dict[str, Any]:
+        """A destination's columns beside the source's, which are the same, and what is done to follow the source."""
+        return self._get(f"{_destination(pipeline, destination)}/schema")
+
     def health(self, pipeline: str, destination: str) -> dict[str, Any]:
         """How a destination's table and lake fare, as its catalog had it at the last look."""
         return self._get(f"{_destination(pipeline, destination)}/health")

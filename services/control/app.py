@@ -9,6 +9,7 @@ from services.control.api import (
     as_of,
     audit,
     bulk,
+    destination_schema,
     destinations,
     health,
     lake_health,
@@ -84,7 +85,7 @@ def _assembled() -> FastAPI:
     problems.install(app)
     common = declared(*EVERYWHERE)
     routers = (build_of, pipelines, destinations, writes, upkeep, bulk, proposals, operations, work, tokens, audit,
-               lake_health, retention, as_of)  # fmt: skip
+               lake_health, retention, as_of, destination_schema)  # fmt: skip
     for router in (each.router for each in routers):
         app.include_router(router, responses={**common})
     for router in (

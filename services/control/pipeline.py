@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from services.control.model.conflicts import Neighbour
 from services.control.model.lifecycle import Revision, all_removed
 from services.control.operations.destination_past import DestinationPast
+from services.control.operations.destination_schema import DestinationSchemas
 from services.control.operations.destination_service import DestinationService
 from services.control.operations.discovery import Discovery
 from services.control.operations.long_operations import Operations
@@ -132,8 +133,9 @@ class Pipeline:
         scan = Scan(common.settings, f"{common.client}-scan")
         work = Work(self.name, common.topics, scan, common.publisher, view, self._service.audit_log)
         past = DestinationPast(lambda: self.reconciler.config, view, common.environ, self.source_watch.times_of)
+        schemas = DestinationSchemas(lambda: self.reconciler.config, view, common.environ)
         return PipelineHandle(view, self._service, work, self._history, self.discovery, self.source_watch, past,
-                              self._upkeep)  # fmt: skip
+                              self._upkeep, schemas)  # fmt: skip
 
     def neighbours(self, managed_by: Collection[str] = ("file", "api")) -> Iterator[Neighbour]:
         """Its destinations, for those beside it."""

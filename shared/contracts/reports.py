@@ -22,6 +22,9 @@ class Lagging(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     known_through: Position
+    rows_through: Position | None = None
+    """Up to where none of its rows changed, where that is further: the source's columns changed, and the destination
+    has still to follow."""
     lag_seconds: float | None = Field(default=None, ge=0)
     """Age, by the source catalog's own clock, of the oldest snapshot that holds an unapplied change of it; None where
     that is not known."""

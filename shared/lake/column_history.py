@@ -7,9 +7,9 @@ DuckLake keeps the versions of a column that ended for as long as the table live
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from shared.contracts.errors import ViaduckError
 from shared.lake.types import duckdb_type
@@ -58,19 +58,23 @@ DEEPEST = 100
 Versions = Sequence[ColumnVersion]
 """Of one table, in the order of its columns."""
 
-
-def reshaped_at(versions: Versions, at: int) -> int:
-    """The newest snapshot up to ``at`` that made the columns what they are. Later defaults are no part of that."""
-    points = {point for each in versions for point in (each.begin, each.end) if point is not None and point <= at}
-    newest_first = sorted(points, reverse=True)
-    for point, before in pairwise(newest_first):
-        if _identities(versions, point) != _identities(versions, before):
-            return point
-    return newest_first[-1] if newest_first else 0
+Shape = tuple[int, int | None, str, str]
+"""What makes a version of a column another one than its predecessor."""
 
 
-def _identities(versions: Versions, at: int) -> list[tuple[object, ...]]:
-    return [field.identity for field in fields_at(versions, at)]
+def reshapings(versions: Versions, at: int) -> tuple[int, ...]:
+    """The snapshots up to ``at`` that made the columns what they are, oldest first; the table's birth is the first.
+
+    A later default is no part of that. A table may have changed a thousand times, and each poll asks: one pass.
+    """
+    came, went = defaultdict[int, set[Shape]](set), defaultdict[int, set[Shape]](set)
+    for each in versions:
+        shape = (each.id, each.parent, each.name, each.type)
+        came[each.begin].add(shape)
+        if each.end is not None:
+            went[each.end].add(shape)
+    points = {point for point in (*came, *went) if point <= at}
+    return tuple(sorted(point for point in points if came[point] != went[point]))
 
 
 def fields_at(versions: Versions, at: int) -> tuple[Field, ...]:

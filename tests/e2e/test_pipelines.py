@@ -77,6 +77,21 @@ class Two:
         con.close()
         return int(head)
 
+    def rename(self, name: str) -> int:
+        """A column gets another name, and no row changes. Returns the source's snapshot after it."""
+        con = connect()
+        con.execute(f"ATTACH 'ducklake:sqlite:{self.catalog(name)}' AS s (META_JOURNAL_MODE 'WAL')")
+        con.execute("ALTER TABLE s.main.t RENAME COLUMN n TO moves")
+        (head,) = con.execute("SELECT max(snapshot_id) FROM ducklake_snapshots('s')").fetchall()[0]
+        con.close()
+        return int(head)
+
+    def columns(self, name: str, tenant: str) -> tuple[str, ...]:
+        """What a tenant's table has."""
+        with closing(CatalogReader(ResolvedLake(f"sqlite:{self.folder / name / tenant}.sqlite"))) as lake:
+            found = lake.table("main", "t", lake.head().snapshot)
+        return () if found is None else found.column_names
+
     def is_exact(self, name: str, head: int) -> bool:
         """Whether both of a pipeline's destinations are known to be exact at ``head`` or later."""
         try:
@@ -207,10 +222,11 @@ def test_once_waits_for_every_pipeline_and_its_code_is_that_of_the_worst(two: Tw
         assert f"{name}: 2 destinations are exact at snapshot {head} or later" in both.stderr
 
     two.catalog("orders").rename(two.folder / "away.sqlite")
-    head = two.change("events")
+    head = two.rename("events")
     one = viaduck("up", "-c", str(two.files / "events.yaml"), "-c", str(two.files / "orders.yaml"), "--once")
     assert one.returncode == 3, one.stderr
     assert f"events: 2 destinations are exact at snapshot {head} or later" in one.stderr
+    assert {two.columns("events", tenant) for tenant in "ab"} == {("id", "company", "moves")}
     assert "orders: source: " in one.stderr
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from services.control.operations.destination_past import Applied, Past, newest_at, newest_through
+from services.control.operations.destination_past import Applied, Past, newest_at, newest_through, with_ends
 from shared.contracts.messages import ItemKind
 from shared.lake.stamp import StampRead
 from tests.fast.control.rig import ControlRig
@@ -42,6 +42,12 @@ def test_the_furthest_snapshot_up_to_a_position_is_told_with_where_the_next_rang
     assert found is not None
     assert (found.snapshot, found.exact_through) == (snapshot, exact)
     assert newest_through(HISTORY, 9, 30) is None
+
+
+def test_a_snapshot_is_not_exact_where_the_next_one_has_followed_other_columns() -> None:
+    newest = an_apply(9, 20, after=20)
+    followed = replace(newest, stamp=newest.stamp.model_copy(update={"columns": ("rename v to w",)}))
+    assert [each.exact_through for each in with_ends([followed, *HISTORY[1:]], 20)] == [20, 15, 12]
 
 
 def test_after_a_rewind_an_older_snapshot_may_reach_further() -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from services.applier.apply import evolve, feed, source_columns
+from services.reader.planner.reshapes import Reshapes
 from shared.lake import column_identity, evolution, followed_columns
 from shared.lake.catalog import TableInfo
 from shared.lake.column_history import Field
@@ -46,6 +47,10 @@ def _any_spelling() -> None:
     put(column_identity, "keeps_texts", lambda *_: True)
 
 
+def _exact_by_rows() -> None:
+    put(Reshapes, "lacking", lambda *_: None)
+
+
 def _appended_by_name() -> None:
     def by_name(then: Sequence[Field], now: Sequence[Field]) -> str:
         ids = {field.name.lower(): field.id for field in then}
@@ -67,6 +72,8 @@ MISTAKES = (
             (EVOLUTION, "-k", "without_any_row and routing and sqlite")),
     Mistake("any-spelling", "a routing column may have any wider type", _any_spelling,
             (EVOLUTION, "-k", "spelled_otherwise and sqlite")),
+    Mistake("exact-by-rows", "a destination with the columns that were is exact where its rows are", _exact_by_rows,
+            ("tests/fast/reader/planner/test_frontier.py", "-k", "columns")),
     Mistake("appended-by-name", "appended rows of older runs are mapped by names", _appended_by_name,
             (EVOLUTION, "-k", "appended and True and another and sqlite")),
 )  # fmt: skip

@@ -25,6 +25,19 @@ class Holdings:
         """The first snapshot of ``(after, through]`` that changed something of this destination."""
         return next((snapshot for snapshot, _ in self._changes(after, through)), None)
 
+    def first_lack(self, after: int, through: int) -> int | None:
+        """The same, where other columns count too, unless they are again what they were."""
+        found = (self.first_change(after, through), self._first_reshape(after, through))
+        return min((snapshot for snapshot in found if snapshot is not None), default=None)
+
+    def _first_reshape(self, after: int, through: int) -> int | None:
+        if through <= after or self._shape(after) == self._shape(through):
+            return None
+        return next(each for each in range(after + 1, through + 1) if self._shape(each) != self._shape(after))
+
+    def _shape(self, snapshot: int) -> tuple[object, ...]:
+        return self.truth.columns(snapshot), self.truth.ids(snapshot)
+
     def uncarried(self, item: WorkItem, mode: SeedMode, end: int) -> tuple[bool, bool]:
         """Whether an item that ends at a snapshot brings rows that can't be carried, and whether it may read any."""
         value = self.destination.value

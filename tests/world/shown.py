@@ -93,7 +93,7 @@ class Past:
 
     def behind_s(self, id: str, held: Held, moment_s: float) -> float:
         """For how long, at least, a lake has lacked a change; 0 where it lacks none, or nobody can tell."""
-        missed = self.holdings[id].first_change(held.through, self.head_at(moment_s))
+        missed = self.holdings[id].first_lack(held.through, self.head_at(moment_s))
         return moment_s - self.made[missed][1] if missed in self.made else 0.0
 
 
@@ -157,7 +157,7 @@ def _beside(status: Mapping[str, Any], held: Held, look: Look, past: Past) -> It
     if position is not None and position > held.through:
         yield f"its cursor was at {held.through} even later"
     if known is not None and (missed := _missed(past.holdings[id], held, known)) is not None:
-        yield f"its lake was at {held.through} even later, and snapshot {missed} changed its rows"
+        yield f"its lake was at {held.through} even later, and snapshot {missed} changed its rows, or the columns"
     behind_s = past.behind_s(id, held, look.asked_s)
     if _is_late(status["lag_seconds"], behind_s):
         yield f"it had lacked a change for {behind_s:.0f} s"
@@ -168,7 +168,7 @@ def _beside(status: Mapping[str, Any], held: Held, look: Look, past: Past) -> It
 def _missed(due: Holdings, held: Held, through: int) -> int | None:
     """A change that a lake had not, though it is said to be exact ``through``."""
     head = due.truth.head
-    return head + 1 if through > head else due.first_change(held.through, through)
+    return head + 1 if through > head else due.first_lack(held.through, through)
 
 
 def _is_late(lag_s: float | None, behind_s: float) -> bool:

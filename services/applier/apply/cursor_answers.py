@@ -14,7 +14,7 @@ from services.applier.apply.direct_commit import DirectApplier
 from services.applier.apply.in_doubt import committed_files, require_files
 from services.applier.apply.lake_state import TimeOf, dropped_generation_in, require_same, stored_cursor
 from services.applier.apply.table_options import is_settled, settle, tables_of
-from services.applier.apply.table_schema import columns_of, table_gone, table_path
+from services.applier.apply.table_schema import columns_of, table_path
 from services.applier.model.task import Target
 from shared.contracts.errors import DestinationError
 from shared.contracts.messages import CommitPath, Destination, ItemKind, Outcome
@@ -26,6 +26,7 @@ from shared.lake.pool import OpenLake
 from shared.lake.stamp import read_stamp
 from shared.lake.statements import SharedPostgres
 from shared.lake.table import require_table
+from shared.lake.table_mismatch import table_gone
 
 unknown: TimeOf = dict[int, datetime]().get
 

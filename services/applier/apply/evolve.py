@@ -13,7 +13,7 @@ from dataclasses import replace
 import duckdb
 
 from services.applier.apply.reading import Reading
-from services.applier.apply.table_schema import columns_of, differs, table_gone, table_path
+from services.applier.apply.table_schema import columns_of, table_path
 from shared.contracts.errors import DestinationError
 from shared.contracts.messages import Destination
 from shared.lake.catalog import Column
@@ -23,6 +23,7 @@ from shared.lake.evolution import Kind, NotFollowed, Step, steps_between
 from shared.lake.failure import classify
 from shared.lake.followed_columns import Evolution
 from shared.lake.sql import ident, literal, path
+from shared.lake.table_mismatch import differs, how_to_release, table_gone
 
 REFUSED = (
     duckdb.CatalogException, duckdb.BinderException, duckdb.NotImplementedException, duckdb.InvalidInputException,
@@ -118,13 +119,12 @@ def _statement(step: Step, table: str) -> str:
 
 def _refused(destination: Destination, step: Step, error: duckdb.Error) -> DestinationError:
     """By what DuckLake says of it. A column that a table is partitioned or sorted by can't be dropped."""
-    table = path(destination.schema_name, destination.table)
     said = classify(error, f"{step.said or step.kind} of {destination.key}").message
     hint = "reseed the destination"
     if "partition" in str(error).lower():
-        hint = f"in the destination's lake: ALTER TABLE {table} RESET PARTITIONED BY; then resume"
+        hint = how_to_release(destination, "PARTITIONED")
     elif "sort" in str(error).lower():
-        hint = f"in the destination's lake: ALTER TABLE {table} RESET SORTED BY; then resume"
+        hint = how_to_release(destination, "SORTED")
     return DestinationError("schema_change", said, hint)
 
 

@@ -11,6 +11,7 @@ from shared.contracts.errors import DestinationError
 from shared.contracts.messages import Destination
 from shared.lake.catalog import Column
 from shared.lake.sql import ident, path
+from shared.lake.table_mismatch import differs
 
 
 def columns_of(con: duckdb.DuckDBPyConnection, table: str) -> tuple[Column, ...] | None:
@@ -43,14 +44,6 @@ def create_table(
     con.execute(f"CREATE SCHEMA IF NOT EXISTS {path(alias, destination.schema_name)}")
     declared = ", ".join(f"{ident(column.name)} {column.type}" for column in columns)
     con.execute(f"CREATE TABLE {table_path(alias, destination)} ({declared})")
-
-
-def table_gone(destination: Destination) -> DestinationError:
-    return DestinationError(
-        "table_mismatch",
-        f"the table {destination.schema_name}.{destination.table} is gone from the destination",
-        "reseed the destination, which creates the table again",
-    )
 
 
 def prepare_seed(
@@ -97,24 +90,3 @@ def require_names(destination: Destination) -> None:
     for key, name in (("schema", destination.schema_name), ("table", destination.table)):
         if found := SUBSTITUTED_WORD.search(name):
             raise DestinationError("invalid_destination", f"{key} {refusal(found)}", "correct the destination")
-
-
-def differs(kind: str, destination: Destination, have: Sequence[Column], wanted: Sequence[Column]) -> DestinationError:
-    """What is wrong with a table that has other columns than it should have."""
-    return DestinationError(
-        kind,
-        f"the columns of {destination.schema_name}.{destination.table} are not the source's:"
-        f" {_difference(have, wanted)}",
-        "make the two tables' columns equal in name, type and order, or reseed the destination, then resume",
-    )
-
-
-def _difference(have: Sequence[Column], wanted: Sequence[Column]) -> str:
-    """The first place where two lists of columns part."""
-    for number, wants in enumerate(wanted):
-        if number >= len(have):
-            return f"column {number + 1}, {wants.name} {wants.type}, is missing"
-        if _shape(have[number]) != _shape(wants):
-            found = f"{have[number].name} {have[number].type}"
-            return f"column {number + 1} is {found} and should be {wants.name} {wants.type}"
-    return f"column {len(wanted) + 1}, {have[len(wanted)].name}, is not in the source"

@@ -221,6 +221,15 @@ def at_(
 
 @app.command()
 @asks("pipeline", "json")
+def schema(call: Call, destination: Id) -> None:
+    """Show its columns beside the source's, and what is done to follow them. Exit code 1 if they are not followed."""
+    from services.cli.output import destination_schema
+
+    end(destination_schema.show(call.client, call.pipeline, destination, call.json))
+
+
+@app.command()
+@asks("pipeline", "json")
 def health(
     call: Call,
     destination: Annotated[str | None, typer.Argument(metavar="[ID]", help="Only this one; else all.")] = None,

@@ -143,9 +143,8 @@ class Remembered(Iterator[Applied]):
         return self.last
 
 
-def applied(catalog: CatalogReader, pipeline: str, destination: str) -> Iterator[Applied]:
-    """The retained snapshots that moved the destination, the newest first."""
-    before: int | None = None
+def applied(catalog: CatalogReader, pipeline: str, destination: str, before: int | None = None) -> Iterator[Applied]:
+    """The retained snapshots, ``before`` one, that moved the destination, the newest first."""
     while found := catalog.history(f'"destination": "{destination}"', PAGE, before):
         for each in found:
             stamp = read_stamp(each.extra_info)
@@ -185,13 +184,16 @@ def newest_at(found: Iterable[Applied], moment: datetime, source_times: Times) -
 
 
 def with_ends(found: Iterable[Applied], known_through: int | None) -> Iterator[Past]:
-    """Each with the position up to which nothing of the destination changed: where the next range begins."""
+    """Each with the position up to which nothing of the destination changed: where the next range begins.
+
+    Where the next one followed other columns, they may have changed anywhere in between.
+    """
     following: Applied | None = None
     for each in found:
         through = each.stamp.through
         if following is None:
             yield Past(**vars(each), exact_through=max(through, known_through or 0))
-        elif following.stamp.generation == each.stamp.generation:
+        elif following.stamp.generation == each.stamp.generation and not following.stamp.columns:
             yield Past(**vars(each), exact_through=max(through, following.stamp.after))
         else:
             yield Past(**vars(each), exact_through=through)

@@ -229,6 +229,13 @@ def known_through_of(view: View, destination: str) -> int | None:
     return _known_through(seen_of(view, destination), trusted, destination)
 
 
+def rows_through_of(view: View, destination: str) -> int | None:
+    """The same of its rows alone: from there on it can go on, whatever has become of the source's columns since."""
+    trusted = of(view.trusted, destination, view.destinations[destination].generation)
+    rows = NOT_SEEDED if trusted is None else trusted.rows_through(destination)
+    return _furthest(seen_of(view, destination), rows)
+
+
 def pipeline_status(view: View) -> PipelineStatus:
     standings = view.standings.values()
     states: Counter[str] = Counter(each.state for each in standings)
@@ -300,7 +307,10 @@ def _of_this_life(seen: Seen | None, held: Registered) -> Seen | None:
 
 
 def _known_through(seen: Seen | None, trusted: Trusted | None, destination: str) -> int | None:
-    known = NOT_SEEDED if trusted is None else trusted.known_through(destination)
+    return _furthest(seen, NOT_SEEDED if trusted is None else trusted.known_through(destination))
+
+
+def _furthest(seen: Seen | None, known: int) -> int | None:
     for said in () if seen is None else (seen.position, seen.through):
         if said is not None and said > known:
             known = said

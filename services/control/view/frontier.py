@@ -96,6 +96,12 @@ class Trusted:
         lagging = self.report.lagging.get(destination)
         return self.report.head if lagging is None else lagging.known_through
 
+    def rows_through(self, destination: str) -> int:
+        """The same of its rows alone: the source's columns may have changed, and it has still to follow."""
+        lagging = self.report.lagging.get(destination)
+        told = None if lagging is None else lagging.rows_through
+        return self.known_through(destination) if told is None else told
+
     @property
     def order(self) -> tuple[int, datetime]:
         return self.report.head, self.report.at

@@ -13,7 +13,8 @@ of whose cursor nothing was ever heard      unknown: then nothing may be expired
 ==========================================  ===========================================================================
 
 Positions only grow within a generation, so an old answer is a safe one. A position that is no longer retained is
-replaced by how far the destination is known to be exact; where that is not retained either, its history is lost.
+replaced by how far the destination's rows are known to be exact; where that is not retained either, its history is
+lost.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from services.control.model.lifecycle import Registered
-from services.control.view.destination_status import MOVING, State, View, known_through_of, seen_of
+from services.control.view.destination_status import MOVING, State, View, rows_through_of, seen_of
 from services.control.view.observed_state import CLOCKS_DIFFER, Seen
 from shared.contracts.messages import SeedMode
 from shared.lake.retained import Retained, Snapshot
@@ -108,8 +109,8 @@ def _snapshot(view: View, need: Need, retained: Retained, begun: Snapshot | None
         return retained.oldest if begun is None or begun.at > need.since else begun.id
     if need.snapshot is None or need.snapshot >= retained.oldest:
         return need.snapshot
-    known = known_through_of(view, need.destination)
-    return known if known is not None and known >= retained.oldest else None
+    rows = rows_through_of(view, need.destination)
+    return rows if rows is not None and rows >= retained.oldest else None
 
 
 def near_expiry(held: list[Held], retained: Retained) -> tuple[str, ...]:

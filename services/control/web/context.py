@@ -9,6 +9,7 @@ from typing import Annotated, TypeVar
 from fastapi import Depends, Request
 
 from services.control.operations.destination_past import DestinationPast
+from services.control.operations.destination_schema import DestinationSchemas
 from services.control.operations.destination_service import DestinationService
 from services.control.operations.discovery import Discovery
 from services.control.operations.pipeline_service import PipelineService
@@ -41,6 +42,7 @@ class PipelineHandle:
     source_watch: SourceWatch | None = None
     past: DestinationPast | None = None
     upkeep: UpkeepService | None = None
+    schemas: DestinationSchemas | None = None
     history: History = field(init=False)
     snapshots: SnapshotCache = field(init=False)
 
@@ -144,6 +146,11 @@ def past_of(pipeline: str, request: Request) -> DestinationPast:
     return _there(handle_of(pipeline, request).past, f"there is no pipeline {pipeline} whose lakes can be looked at")
 
 
+def schemas_of(pipeline: str, request: Request) -> DestinationSchemas:
+    """The columns of the destinations of the pipeline that the path names."""
+    return _there(handle_of(pipeline, request).schemas, f"there is no pipeline {pipeline} whose lakes can be looked at")
+
+
 def upkeep_of(pipeline: str, request: Request) -> UpkeepService:
     """The upkeep of the pipeline that the path names."""
     otherwise = f"there is no pipeline {pipeline} whose destinations can be kept up"
@@ -177,4 +184,5 @@ CurrentDiscovery = Annotated[Discovery, Depends(discovery_of)]
 CurrentTokens = Annotated[Tokens, Depends(tokens_of)]
 CurrentUpkeep = Annotated[UpkeepService, Depends(upkeep_of)]
 CurrentPast = Annotated[DestinationPast, Depends(past_of)]
+CurrentSchemas = Annotated[DestinationSchemas, Depends(schemas_of)]
 CurrentCaller = Annotated[Caller, Depends(caller_of)]

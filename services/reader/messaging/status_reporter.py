@@ -18,6 +18,7 @@ from services.reader.planner.frontier import (
     lag_seconds,
     lagging,
     pages,
+    reshapes_of,
     standing,
 )
 from services.reader.planner.plan import Planner
@@ -120,9 +121,10 @@ class StatusReporter:
             return
         self._gauged_s = now_s
         line, catalog_now = planner.index.line, look.catalog.now if look.catalog is not None else None
+        reshapes = reshapes_of(planner)
         for tracked in self._next_to_gauge(planner):
-            behind = max(0, line - known_through(tracked))
-            seconds = lag_seconds(tracked, now_s, catalog_now) if behind else 0.0
+            behind = max(0, line - known_through(tracked, reshapes))
+            seconds = lag_seconds(tracked, reshapes, now_s, catalog_now) if behind else 0.0
             _show(self._metrics.dest_lag_snapshots, tracked.name, None if look.is_late else behind)
             _show(self._metrics.dest_lag_seconds, tracked.name, None if look.is_late else seconds)
 

@@ -123,13 +123,13 @@ class Exactness:
         """
         line, through, rows = step.range.after, step.range.through, step.rows
         needed, floor, dirty, waiting = through, self._known_index().floor, self._dirty, self._waiting
-        born = 0 if self.sight is None else self.sight.born
+        born, reshaped = (0, 0) if self.sight is None else (self.sight.born, self.sight.reshaped)
         for name, each in self._tracked.items():
             if each.exact != line or each.position is None or each.parked is not None:
                 # A newer step changes nothing for those whose next step is known and which are in flight or in a queue.
                 # To search the index for each costs 130 ms where fifty thousand lag.
                 if each.waits_since is None or each.exact < floor or each.parked or (each.position or -1) < born:
-                    if self.settle(each):
+                    if self.settle(each) or self._lacks_columns(each):
                         dirty[name] = None
                 elif each.in_flight is None and name not in waiting:
                     dirty[name] = None
@@ -138,13 +138,24 @@ class Exactness:
                 dirty[name] = None
             else:
                 each.exact = through
+                if each.position < reshaped and self._lacks_columns(each):
+                    dirty[name] = None
                 continue
             if each.exact < needed and each.is_running and each.is_seeded:
                 needed = each.exact
         self._known_index().trim(needed)
 
     def _settle_all(self) -> None:
-        self._dirty.update((tracked.name, None) for tracked in self._tracked.values() if self.settle(tracked))
+        for name, each in self._tracked.items():
+            if self.settle(each) or self._lacks_columns(each):
+                self._dirty[name] = None
+
+    def _lacks_columns(self, tracked: DestinationState) -> bool:
+        """Whether a quiet destination has to be woken to follow the source's columns: the next look at an idle source
+        may be a minute away."""
+        if self.sight is None or not tracked.is_running or tracked.in_flight is not None:
+            return False
+        return tracked.name not in self._waiting and self.sight.reshapes.lacking(tracked) is not None
 
     def _running(self) -> Iterator[DestinationState]:
         return (tracked for tracked in self._tracked.values() if tracked.is_running and tracked.is_seeded)

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from services.reader.planner.destination_state import DestinationState
 from services.reader.planner.plan import Planner
+from services.reader.planner.reshapes import UNCHANGED, Reshapes
 from services.reader.planner.source_problems import is_cut_off
 from shared.contracts.messages import Problem
 from shared.contracts.ranges import NOT_SEEDED
@@ -20,7 +21,8 @@ UNKNOWN = Lagging(known_through=NOT_SEEDED)
 
 @dataclass(frozen=True)
 class ShareState:
-    """The state of a share at one moment. Destinations not in ``lagging`` are known to be exact at ``head``."""
+    """The state of a share at one moment. Destinations not in ``lagging`` are known to be exact at ``head``, rows and
+    columns."""
 
     head: int
     head_time: datetime | None
@@ -64,10 +66,11 @@ class CatalogTime:
 def standing(planner: Planner, catalog: CatalogTime | None, *, readable: bool, overdue: bool = False) -> ShareState:
     """All destinations' state. ``readable``: the last poll succeeded; ``overdue``: the last success is too old."""
     line = planner.index.line if planner.index is not None else None
+    reshapes = reshapes_of(planner)
     return ShareState(
         head=line or 0,
         head_time=catalog.head if catalog is not None else None,
-        lagging=tuple(each.name for each in _not_at(planner, line) if _lags(each, line)),
+        lagging=tuple(each.name for each in _not_at(planner, line) if _lags(each, line, reshapes)),
         settled=readable and is_settled(planner),
         revision=planner.revision,
         notice=None if planner.sight is None else planner.sight.notice,
@@ -80,10 +83,10 @@ def lagging(
 ) -> dict[str, Lagging]:
     """How far those are behind that lagged when a cycle began. What was removed since is told as unknown."""
     catalog_now = catalog.now if catalog is not None else None
-    line = None if planner.index is None else head
+    line, reshapes = None if planner.index is None else head, reshapes_of(planner)
     found = {name: planner.tracked.get(name) for name in names}
     return {
-        name: UNKNOWN if tracked is None else _lagging(tracked, line, now_s, catalog_now)
+        name: UNKNOWN if tracked is None else _lagging(tracked, line, reshapes, now_s, catalog_now)
         for name, tracked in found.items()
     }
 
@@ -92,40 +95,60 @@ def is_settled(planner: Planner) -> bool:
     """Whether everything that can move has: who lags is parked, past its retries or switched off."""
     if planner.index is None or planner.above() is not None:
         return False
-    line = planner.index.line
-    return all(_has_arrived(t, line) or t.is_exhausted for t in _not_at(planner, line) if t.is_running)
+    line, reshapes = planner.index.line, reshapes_of(planner)
+    return all(_has_arrived(t, line, reshapes) or t.is_exhausted for t in _not_at(planner, line) if t.is_running)
+
+
+def reshapes_of(planner: Planner) -> Reshapes:
+    """When the source's columns changed, as far as it was seen."""
+    return UNCHANGED if planner.sight is None else planner.sight.reshapes
 
 
 def _not_at(planner: Planner, line: int | None) -> Iterable[DestinationState]:
     """Of tens of thousands of destinations those that may not be exact at the line, or have work in flight."""
-    everybody = planner.tracked.values()
+    everybody, reshaped = planner.tracked.values(), reshapes_of(planner).newest
     if line is None:
         return everybody
     return [
         each
         for each in everybody
-        if each.exact < line or each.position is None or each.in_flight is not None or each.parked is not None
+        if each.exact < line
+        or each.position is None
+        or each.position < reshaped
+        or each.in_flight is not None
+        or each.parked is not None
     ]
 
 
-def _has_arrived(tracked: DestinationState, line: int) -> bool:
-    return tracked.is_seeded and tracked.exact >= line and tracked.in_flight is None
+def _has_arrived(tracked: DestinationState, line: int, reshapes: Reshapes) -> bool:
+    return tracked.is_seeded and known_through(tracked, reshapes) >= line and tracked.in_flight is None
 
 
-def known_through(tracked: DestinationState) -> int:
-    return tracked.exact if tracked.is_seeded else NOT_SEEDED
+def known_through(tracked: DestinationState, reshapes: Reshapes) -> int:
+    """Up to where a destination is exact. One whose rows are right beyond a change of the columns, and whose position
+    lies before it, has the columns that were."""
+    if not tracked.is_seeded:
+        return NOT_SEEDED
+    lacking = reshapes.lacking(tracked)
+    return tracked.exact if lacking is None else lacking - 1
 
 
-def lag_seconds(tracked: DestinationState, now_s: float, catalog_now: datetime | None) -> float | None:
-    """Age of the oldest snapshot that may hold an unapplied change; for a waiting seed, how long it has waited.
+def lag_seconds(
+    tracked: DestinationState, reshapes: Reshapes, now_s: float, catalog_now: datetime | None
+) -> float | None:
+    """Age of the oldest snapshot that may hold an unapplied change, of its rows or of the columns; for a waiting seed,
+    how long it has waited.
 
-    For destinations that lag. None while it is unknown: the cursor was not read, or the changes were not counted.
+    For destinations that lag. None while it is unknown: the cursor was not read, the changes were not counted, or the
+    snapshot has expired.
     """
     if tracked.position == NOT_SEEDED:
         return max(0.0, now_s - tracked.since_s)
-    if tracked.position is None or tracked.waits_since is None or catalog_now is None:
+    lacking = reshapes.lacking(tracked)
+    since = tracked.waits_since if lacking is None else reshapes.times.get(lacking)
+    if tracked.position is None or since is None or catalog_now is None:
         return None
-    return max(0.0, (catalog_now - tracked.waits_since).total_seconds())
+    return max(0.0, (catalog_now - since).total_seconds())
 
 
 def pages(lagging: Sequence[str]) -> list[Sequence[str]]:
@@ -133,16 +156,26 @@ def pages(lagging: Sequence[str]) -> list[Sequence[str]]:
     return [lagging[start : start + MOST_PER_PAGE] for start in range(0, max(len(lagging), 1), MOST_PER_PAGE)]
 
 
-def _lags(tracked: DestinationState, line: int | None) -> bool:
-    return line is None or known_through(tracked) < line or is_cut_off(tracked, None)
+def _lags(tracked: DestinationState, line: int | None, reshapes: Reshapes) -> bool:
+    if line is None or tracked.exact < line:  # of fifty thousand that lag, each costs a comparison
+        return True
+    return known_through(tracked, reshapes) < line or is_cut_off(tracked, None)
 
 
-def _lagging(tracked: DestinationState, line: int | None, now_s: float, catalog_now: datetime | None) -> Lagging:
-    known, seconds = known_through(tracked), lag_seconds(tracked, now_s, catalog_now)
+def _lagging(
+    tracked: DestinationState, line: int | None, reshapes: Reshapes, now_s: float, catalog_now: datetime | None
+) -> Lagging:
+    known, seconds = known_through(tracked, reshapes), lag_seconds(tracked, reshapes, now_s, catalog_now)
+    has_rows = tracked.is_seeded and tracked.exact > known
     return Lagging(
-        known_through=known if line is None else min(known, line),
+        known_through=_up_to(line, known),
+        rows_through=_up_to(line, tracked.exact) if has_rows else None,
         lag_seconds=None if seconds is None else round(seconds, 3),
         in_flight=tracked.in_flight is not None,
         attempts=tracked.attempts,
         exhausted=tracked.is_exhausted,
     )
+
+
+def _up_to(line: int | None, known: int) -> int:
+    return known if line is None else min(known, line)

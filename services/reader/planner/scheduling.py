@@ -9,6 +9,7 @@ from datetime import datetime
 from services.reader.planner import compaction
 from services.reader.planner.change_index import ChangeIndex
 from services.reader.planner.destination_state import DestinationState
+from services.reader.planner.reshapes import UNCHANGED, Reshapes
 from shared.contracts.messages import ItemKind, SeedMode
 from shared.contracts.positions import UNSPELLED, Vector
 from shared.contracts.ranges import NOT_SEEDED
@@ -55,12 +56,17 @@ class SourceState:
     """Counts how often the known history was replaced, as by a restore from a backup."""
     breaks: tuple[Break, ...] = ()
     """Positions from which the table's columns are not followed to the head, under each policy."""
-    reshaped: int = 0
-    """The newest snapshot that changed the table's columns."""
+    reshapes: Reshapes = UNCHANGED
+    """The snapshots that changed the table's columns."""
     notice: str | None = None
     """Why the table is expensive to read, and the statement that corrects it."""
     log: LogState | None = None
     """Of a source that spells its positions."""
+
+    @property
+    def reshaped(self) -> int:
+        """The newest snapshot that changed the table's columns."""
+        return self.reshapes.newest
 
 
 @dataclass(frozen=True, slots=True)

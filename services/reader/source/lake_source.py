@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from datetime import datetime
 
 from services.reader.planner.counted_changes import Step, nothing, segments
+from services.reader.planner.reshapes import UNCHANGED, Reshapes
 from services.reader.planner.scheduling import SourceState
 from services.reader.source.row_counter import Counter, Images
 from services.reader.source.source_reader import Cut, Expired
@@ -17,7 +18,7 @@ from shared.contracts.errors import SourceError, ViaduckError
 from shared.contracts.ranges import NOT_SEEDED, Range
 from shared.contracts.reports import LONGEST_OFFERED, MOST_OFFERED, Offered
 from shared.lake.catalog import CatalogReader, Column, Head, TableInfo, Touch
-from shared.lake.column_history import reshaped_at
+from shared.lake.column_history import reshapings
 from shared.lake.column_identity import Identifying
 from shared.lake.followed_columns import breaks
 from shared.lake.routing_value import not_routed
@@ -29,6 +30,10 @@ MOST_ROWS_TO_SIZE = 50_000_000
 
 
 COUNT_TRIES = range(3)
+
+MOST_DATED = 500
+"""Changes of columns of which is asked when they were committed: a destination that lags behind more is rare, and the
+age of what it lacks then unknown."""
 
 
 class LakeSource:
@@ -46,6 +51,8 @@ class LakeSource:
         self._table: TableInfo | None = None
         self._seen: Head | None = None
         self._histories = 0
+        self._reshapes: tuple[int, Reshapes] = (0, UNCHANGED)
+        """And of which history they are."""
 
     def close(self) -> None:
         self._counter.close()
@@ -76,9 +83,16 @@ class LakeSource:
             at=head.time,
             history=self._histories,
             breaks=breaks(table.versions, self._identifying, head.snapshot),
-            reshaped=reshaped_at(table.versions, head.snapshot),
+            reshapes=self._dated(reshapings(table.versions, head.snapshot)),
             notice=layout.notice(table.schema, table.name),
         )
+
+    def _dated(self, reshaped: tuple[int, ...]) -> Reshapes:
+        """With the times of the newest ones, which are asked for once."""
+        if self._reshapes[0] != self._histories or self._reshapes[1].snapshots != reshaped:
+            times = self._catalog.times_of(reshaped[-MOST_DATED:])
+            self._reshapes = self._histories, Reshapes(reshaped, times)
+        return self._reshapes[1]
 
     def measure(self, reached: Iterable[int]) -> None:
         """All that is measured of a lake is measured of every source."""

@@ -15,6 +15,7 @@ from sqlalchemy.engine import make_url
 from services.control.app import build, furnish
 from services.control.model.conflicts import Neighbour
 from services.control.operations.destination_past import DestinationPast
+from services.control.operations.destination_schema import DestinationSchemas
 from services.control.operations.destination_service import DestinationService
 from services.control.operations.discovery import Discovery
 from services.control.operations.long_operations import Operations
@@ -138,8 +139,9 @@ class ControlRig:
             lambda: self.reconciler.config, self.status_store.view, self.environ, self.source_watch.times_of
         )
         self.handle = PipelineHandle(
-            self.status_store.view, self.service, work, self.history, self.discovery, self.source_watch, past
-        )
+            self.status_store.view, self.service, work, self.history, self.discovery, self.source_watch, past,
+            schemas=DestinationSchemas(lambda: self.reconciler.config, self.status_store.view, self.environ),
+        )  # fmt: skip
         self.incidents = AccessAudit(database, lambda: self.now)
         sources = Sources(
             self.pipelines or (lambda: {self.pipeline: self.handle}), dict, str, self.tokens, self.pipeline_service,

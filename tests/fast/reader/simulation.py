@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from random import Random
 
 from services.reader.planner.actions import Park, Send
 from services.reader.planner.counted_changes import Step, nothing, segments
+from services.reader.planner.frontier import known_through, reshapes_of
 from services.reader.planner.in_flight_limits import MOST_UPKEEPS
 from services.reader.planner.plan import Planner
+from services.reader.planner.reshapes import Reshapes
 from services.reader.planner.scheduling import Rules, SourceState
 from shared.contracts.messages import DesiredState, Destination, ItemKind, LakeRef, Outcome, Problem, Progress, SeedMode
 from shared.contracts.ranges import NOT_SEEDED, Range
@@ -58,9 +60,11 @@ def sight(
     at: datetime = EPOCH,
     history: int = 0,
     breaks: tuple[Break, ...] = (),
-    reshaped: int = 0,
+    reshaped: Sequence[int] = (),
 ) -> SourceState:
-    return SourceState(head, oldest, born, max(oldest, born), lake, table, at, history, breaks, reshaped)
+    """``reshaped``: the snapshots that changed the columns, each a second after the one before."""
+    reshapes = Reshapes(tuple(reshaped), {each: EPOCH + timedelta(seconds=each) for each in reshaped})
+    return SourceState(head, oldest, born, max(oldest, born), lake, table, at, history, breaks, reshapes)
 
 
 def step(after: int, through: int, rows: Mapping[str, int] | None = None, *, pinned: bool = False) -> Step:
@@ -105,6 +109,8 @@ class World:
     rules: Rules = field(default_factory=lambda: RULES)
     history: list[dict[str, int]] = field(default_factory=lambda: [{}, {}])
     """Changed rows by routing value of each snapshot; snapshot 1 created the table."""
+    reshaped: list[int] = field(default_factory=list)
+    """Snapshots that changed the columns."""
     oldest: int = 0
     now_s: float = 0.0
     specs: dict[str, Destination] = field(default_factory=dict)
@@ -130,12 +136,20 @@ class World:
     def commit(self, rows: Mapping[str, int]) -> None:
         self.history.append(dict(rows))
 
+    def alter(self) -> None:
+        """Change the columns, and no row."""
+        self.history.append({})
+        self.reshaped.append(self.head)
+
     def expire(self, oldest: int) -> None:
         self.oldest = min(max(self.oldest, oldest), self.head)
 
     def changed(self, name: str, range: Range) -> bool:
         value = self.specs[name].routing_value
         return any(value in rows for rows in self.history[range.after + 1 : range.through + 1])
+
+    def reshapes_in(self, range: Range) -> bool:
+        return any(range.after < each <= range.through for each in self.reshaped)
 
     def _counts(self, range: Range) -> list[Step]:
         per_snapshot = [(s, sum(self.history[s].values())) for s in _snapshots(range)]
@@ -167,7 +181,7 @@ class World:
 
     def poll(self) -> None:
         planner = self.planner
-        planner.saw(sight(self.head, oldest=self.oldest), self.now_s)
+        planner.saw(sight(self.head, oldest=self.oldest, reshaped=self.reshaped), self.now_s)
         above = planner.above()
         for counted in self._counts(above) if above is not None else []:
             planner.counted(counted)
@@ -214,10 +228,18 @@ class World:
             if tracked.is_seeded and cursor is not None and cursor.generation == tracked.spec.generation:
                 beyond = Range(cursor.position, max(tracked.exact, cursor.position))
                 assert not self.changed(name, beyond), f"{name}: believed exact at {tracked.exact}, is {cursor}"
+                known = min(known_through(tracked, reshapes_of(self.planner)), self._seen_head)
+                beyond = Range(cursor.position, max(known, cursor.position))
+                assert not self.reshapes_in(beyond), f"{name}: said to be exact at {known}, has the columns of {cursor}"
             if tracked.in_flight is not None:
                 rows[tracked.in_flight.kind is ItemKind.SEED].append(tracked.in_flight.charge)
         for charges in rows.values():
             assert sum(charges) <= self.rules.max_rows_in_flight or len([r for r in charges if r]) == 1
+
+    @property
+    def _seen_head(self) -> int:
+        """No frontier speaks of more."""
+        return 0 if self.planner.sight is None else self.planner.sight.head
 
     # -- the applier and the network ---------------------------------------------------------------------------------
 
@@ -282,7 +304,8 @@ class World:
             problem = Problem(type="history_expired", message="", hint="", retryable=False)
             return answer(send, Outcome.PARKED, error=problem)
         through = draft.through if draft.pinned or draft.kind is ItemKind.ADVANCE else self.head
-        if draft.kind is ItemKind.CHANGES and not self.changed(send.destination, Range(draft.after, through)):
+        is_quiet = not self.changed(send.destination, Range(draft.after, through))
+        if draft.kind is ItemKind.CHANGES and is_quiet and not self.reshapes_in(Range(cursor.position, through)):
             return answer(send, Outcome.EMPTY, cursor.position, through=through)
         cursor.position = through
         return answer(send, Outcome.APPLIED, through, through=through)

@@ -11,7 +11,7 @@ import pytest
 from tests.world.destination import Destination
 from tests.world.holdings import Holdings
 from tests.world.lake import Lake
-from tests.world.rows import Rows
+from tests.world.rows import Column, Rows
 from tests.world.shown import HEAD, LAST, OLD_AFTER_S, SECONDS, SNAPSHOTS, Answer, Held, Look, Past, Trouble
 from tests.world.shown import contradictions as contradictions_
 from tests.world.shown import lies as lies_
@@ -22,19 +22,24 @@ LONG_S = OLD_AFTER_S + 1
 AT_HEAD = Held(1, 3)
 
 
-def truth(*changed: bool) -> RecordedTruth:
-    """A source whose snapshots 1, 2, … change the tenant's rows or not; each is made a second after the one before."""
+def truth(*changed: bool, reshaped: int | None = None) -> RecordedTruth:
+    """A source whose snapshots 1, 2, … change the tenant's rows or not; each is made a second after the one before.
+
+    One of them may give it a column.
+    """
     made = RecordedTruth("company")
     rows: Rows = Counter()
     made._states[0], made.head = _State((), (), {}, {"a": rows}, {}, {}), 0
     for snapshot, changes in enumerate(changed, 1):
         rows = Counter({(str(snapshot),): 1}) if changes else rows
-        made._states[snapshot], made.head = _State((), (), {}, {"a": rows}, {}, {}), snapshot
+        columns = (Column("v", "VARCHAR"),) if reshaped is not None and snapshot >= reshaped else ()
+        made._states[snapshot] = _State(columns, tuple((each.name, 0) for each in columns), {}, {"a": rows}, {}, {})
+        made.head = snapshot
     return made
 
 
-def past(*changed: bool) -> Past:
-    told = truth(*changed)
+def past(*changed: bool, reshaped: int | None = None) -> Past:
+    told = truth(*changed, reshaped=reshaped)
     tenant = Destination(lake=Lake("sqlite:nowhere"), table="t", pipeline="events", id=A, value="a")
     return Past({A: Holdings(tenant, told)}, {each: (each - 0.1, float(each)) for each in range(told.head + 1)})
 
@@ -53,8 +58,8 @@ def look(at_s: float = 4.0, held: Held | None = AT_HEAD, gauges: Any = None, **s
     return Look(at_s, at_s + 0.1, [status(**said)], pipeline, gauges or {}, {}, before=lakes, held=lakes)
 
 
-def lies(seen: Look, *changed: bool, troubles: Any = ()) -> list[str]:
-    return lies_(seen, past(*(changed or (True, True, True))), troubles)
+def lies(seen: Look, *changed: bool, troubles: Any = (), reshaped: int | None = None) -> list[str]:
+    return lies_(seen, past(*(changed or (True, True, True)), reshaped=reshaped), troubles)
 
 
 class TestWhatIsTrue:
@@ -73,6 +78,9 @@ class TestWhatIsTrue:
     def test_old_for_less_than_it_may_be(self) -> None:
         assert lies(look(3 + OLD_AFTER_S, Held(1, 2), position=2, known_through=2, source_snapshot=2)) == []
 
+    def test_behind_columns_that_are_again_what_they_were(self) -> None:
+        assert lies(look(held=Held(1, 1), position=1), True, False, False, reshaped=4) == []
+
     def test_what_could_not_be_seen_in_the_lake_is_not_judged(self) -> None:
         seen = look(known_through=3, held=Held(1, 1))
         assert lies(replace(seen, held={})) == []
@@ -88,6 +96,14 @@ class TestLies:
         (first, second) = lies(look(held=Held(1, 2)))
         assert "its cursor was at 2" in first
         assert "snapshot 3 changed its rows" in second
+
+    def test_exact_where_its_lake_has_the_columns_that_were(self) -> None:
+        (lie,) = lies(look(held=Held(1, 2), position=2), True, True, False, reshaped=3)
+        assert "snapshot 3 changed its rows, or the columns" in lie
+        (lie,) = lies(
+            look(3 + LONG_S, Held(1, 2), position=2, known_through=2, lag_snapshots=1), True, True, False, reshaped=3
+        )
+        assert f"lacked a change for {LONG_S:.0f} s" in lie
 
     def test_exact_where_the_source_has_not_come_to(self) -> None:
         assert any("snapshot 4 changed" in each for each in lies(look(known_through=9, source_snapshot=9)))

@@ -24,6 +24,7 @@ from services.control.view.status_store import StatusStore
 from shared.contracts.errors import ConfigError
 from shared.contracts.messages import ItemKind, Outcome
 from tests.fast.control.examples import PIPELINE, problem, progress
+from tests.fast.control.files import make_source
 from tests.fast.control.live_server import served
 from tests.fast.control.operations.test_work_items import TOPICS, FakeBroker, item, letter
 from tests.fast.control.rig import ControlRig, offered
@@ -378,6 +379,18 @@ def test_the_retention_of_sources_is_shown_and_an_unknown_position_makes_the_exi
     terminal.rig.applied("a", 1, 812)
     assert [each["may_expire_through"] for each in terminal.json("source", "retention")] == [811]
     assert "events/a (running)" in terminal.run("source", "retention").stdout
+
+
+def test_the_columns_of_a_destination_are_shown_beside_the_source_s(terminal: Terminal) -> None:
+    add(terminal, "a", "--no-check")
+    assert "source" in str(terminal.fails("destination", "schema", "a")), "there is none yet"
+    make_source(terminal.rig.folder)
+    shown = terminal.run("destination", "schema", "a").stdout
+    assert "not seeded yet" in shown
+    assert "company" in shown
+    (found,) = terminal.json("destination", "schema", "a")
+    assert (found["position"], found["columns"], found["refused"]) == (None, [], None)
+    assert isinstance(terminal.fails("destination", "schema", "nowhere"), Rejected)
 
 
 def test_a_moment_or_a_position_is_asked_for_and_not_both(terminal: Terminal) -> None:

@@ -17,6 +17,7 @@ from services.control.view.observed_state import CLOCKS_DIFFER
 from services.control.view.pipeline_retention import PipelineRetention, warning
 from services.control.view.status_store import StatusStore
 from shared.contracts.messages import ItemKind, Outcome, SeedMode
+from shared.contracts.reports import Lagging
 from shared.lake.retained import Retained, Snapshot
 from shared.runtime.metrics import together
 from tests.fast.control.examples import START, at, by_id, declared, frontier, problem, progress, registered
@@ -127,6 +128,16 @@ def test_a_position_that_has_expired_is_replaced_by_what_is_known_to_be_exact() 
     made.note(progress(id="a", position=50))
     assert lowest(made) is None
     made.note(frontier([held], head=7_000))
+    assert lowest(made) == 7_000
+
+
+def test_columns_that_changed_take_nothing_from_who_can_go_on_behind_them() -> None:
+    """Its rows are exact at a snapshot that is still there; only the columns have to be followed from an older one."""
+    held = registered("a")
+    made = store(held)
+    made.note(progress(id="a", position=50))
+    behind = Lagging(known_through=59, rows_through=7_000)
+    made.note(frontier([held], head=7_000).model_copy(update={"lagging": {"a": behind}}))
     assert lowest(made) == 7_000
 
 

@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 from services.reader.planner.frontier import MOST_PER_PAGE, CatalogTime, is_settled, lagging, pages, standing
+from services.reader.planner.scheduling import Draft
 from shared.contracts.digest import digest
-from shared.contracts.messages import DesiredState, Outcome, Problem
+from shared.contracts.evolution import EvolutionPolicy
+from shared.contracts.messages import DesiredState, ItemKind, Outcome, Problem
 from shared.contracts.ranges import NOT_SEEDED
 from shared.contracts.reports import Lagging
+from shared.lake.followed_columns import Break
 from tests.fast.reader.planner.test_plan import PROBLEM, Reader, reader_at
-from tests.fast.reader.simulation import EPOCH, spec
+from tests.fast.reader.simulation import EPOCH, sight, spec
 
 NOON = CatalogTime(head=EPOCH, now=EPOCH + timedelta(hours=12))
 
@@ -92,6 +96,44 @@ def test_a_destination_past_its_retries_holds_up_nobody() -> None:
             reader.hear(send, Outcome.FAILED)
     assert is_settled(reader.planner)
     assert told(reader, reader.now_s)["a"].exhausted
+
+
+def test_a_quiet_destination_with_the_columns_that_were_is_not_exact_where_they_changed() -> None:
+    reader = reader_at(5, "a", "b")
+    reader.saw(9, reshaped=[1, 7, 8])
+    reader.count(5, 9, {"b": 1})
+    changes, advance = reader.plan()
+    assert (changes.destination, advance.draft) == ("b", Draft(ItemKind.ADVANCE, 5, 9, 9, 0))
+    assert told(reader)["a"] == Lagging(known_through=6, rows_through=9, lag_seconds=12 * 3600 - 7, in_flight=True)
+    reader.hear(changes, Outcome.APPLIED, 9, through=9)
+    assert not is_settled(reader.planner)
+    reader.hear(advance, Outcome.APPLIED, 9, through=9)
+    assert (told(reader), is_settled(reader.planner)) == ({}, True)
+
+
+def test_columns_that_changed_hold_up_nobody_who_is_switched_off_parked_or_past_its_retries() -> None:
+    reader = reader_at(5, "a", "b", "c")
+    reader.saw(7, reshaped=[1, 6], breaks=(Break(1, 5, "x was dropped", EvolutionPolicy.FREEZE, by_policy=True),))
+    reader.planner.destination(spec("a", state=DesiredState.PAUSED, revision="2"), 0.0)
+    reader.count(5, 7, {})
+    while not reader.planner.tracked["b"].is_exhausted:
+        assert not is_settled(reader.planner)
+        reader.now_s += 300.0
+        for send in reader.plan():
+            reader.hear(send, Outcome.PARKED if send.destination == "c" else Outcome.FAILED, error=PROBLEM)
+    assert is_settled(reader.planner)
+    found = told(reader)
+    assert {name: (each.known_through, each.rows_through) for name, each in found.items()} == {
+        "a": (5, 7), "b": (5, 7), "c": (5, 7),
+    }  # fmt: skip
+
+
+def test_of_columns_that_changed_in_an_expired_snapshot_nobody_knows_the_age() -> None:
+    reader = reader_at(5, "a")
+    seen = sight(9, reshaped=[1, 7])
+    reader.planner.saw(replace(seen, reshapes=replace(seen.reshapes, times={})), 0.0)
+    reader.count(5, 9, {})
+    assert told(reader)["a"] == Lagging(known_through=6, rows_through=9, lag_seconds=None)
 
 
 def test_nothing_is_settled_while_the_head_is_still_to_be_counted() -> None:

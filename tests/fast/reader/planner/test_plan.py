@@ -640,12 +640,10 @@ def test_a_quiet_destination_is_advanced_though_the_source_is_idle() -> None:
 def test_quiet_destinations_get_the_columns_that_changed_at_once_and_behind_changes() -> None:
     names = [f"d{number:03}" for number in range(200)]
     reader = reader_at(5, *names)
-    reader.saw(7, reshaped=6)
+    reader.saw(7, reshaped=[6])
     reader.count(5, 7, {"d150": 1})
-    (changes,) = reader.plan()
+    changes, *first = reader.plan()
     assert changes.destination == "d150"
-    reader.saw(7, reshaped=6)
-    first = reader.plan()
     assert [send.draft for send in first] == [Draft(ItemKind.ADVANCE, 5, 7, 7, 0)] * MOST_ADVANCES
     for send in first:
         reader.hear(send, Outcome.APPLIED, 7, through=7)
@@ -656,15 +654,25 @@ def test_quiet_destinations_get_the_columns_that_changed_at_once_and_behind_chan
             others.add(send.destination)
             reader.hear(send, Outcome.APPLIED, 7, through=7)
     assert others | {send.destination for send in first} == set(names) - {"d150"}
-    reader.saw(7, reshaped=6)
+    reader.saw(7, reshaped=[6])
     assert reader.plan() == []
+
+
+def test_who_was_found_further_back_follows_columns_as_soon_as_it_is_counted_for() -> None:
+    """After a restart, of an idle source: the next look is a minute away."""
+    reader = Reader(spec("a"))
+    reader.saw(9, reshaped=[1, 7])
+    reader.probed(a=5)
+    assert reader.plan() == []
+    reader.planner.counted_below(step(5, 9, {"b": 1}))
+    assert [send.draft for send in reader.plan()] == [Draft(ItemKind.ADVANCE, 5, 9, 9, 0)]
 
 
 def test_columns_that_are_not_known_to_be_reached_hurry_nobody() -> None:
     reader = reader_at(5, "a")
-    reader.saw(9, reshaped=8)
+    reader.saw(9, reshaped=[8])
     reader.count(5, 7, {"b": 1})
-    reader.saw(9, reshaped=8)
+    reader.saw(9, reshaped=[8])
     assert reader.plan() == []
 
 

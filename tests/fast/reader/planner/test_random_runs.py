@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.reader.planner import change_index
-from services.reader.planner.frontier import is_settled, known_through
+from services.reader.planner.frontier import is_settled, known_through, reshapes_of
 from services.reader.planner.plan import Planner
 from shared.contracts.messages import DesiredState, ItemKind, SeedMode
 from tests.fast.reader.simulation import World, spec
@@ -55,6 +55,7 @@ def _sleep(world: World, number: int) -> None:
 
 DEEDS: tuple[tuple[int, Deed], ...] = (
     (10, _commit),
+    (2, lambda w, _: w.alter()),
     (10, lambda w, _: w.poll()),
     (4, lambda w, _: w.catch_up()),
     (8, lambda w, _: w.plan()),
@@ -96,7 +97,9 @@ def end_at_the_head(world: World) -> None:
     world.calm_down(lambda: at_rest(world))
     for name, tracked in world.planner.tracked.items():
         if tracked.spec.state is DesiredState.RUNNING:
-            assert known_through(tracked) >= world.head, f"{name} is left behind: {tracked}"
+            known = known_through(tracked, reshapes_of(world.planner))
+            assert known >= world.head, f"{name} is left behind: {tracked}"
+            assert world.cursors[name].position >= max(world.reshaped, default=0), f"{name} has old columns: {tracked}"
     assert not world.parks
 
 
@@ -137,7 +140,7 @@ def test_expiry_strands_only_those_that_were_behind_and_says_so(
             assert tracked.parked.type == "history_expired"
             assert world.cursors[name].position < world.oldest
         elif tracked.spec.state is DesiredState.RUNNING:
-            assert known_through(tracked) >= world.head
+            assert known_through(tracked, reshapes_of(world.planner)) >= world.head
 
 
 @settings(max_examples=200, deadline=None)

@@ -274,6 +274,22 @@ def test_columns_that_a_policy_does_not_follow_are_told_by_position(lake: Lake, 
     assert source.sight(source.head()).breaks == source.sight(source.head()).breaks, "a poll tells nothing new"
 
 
+def test_the_snapshots_that_changed_the_columns_are_told_with_their_times(lake: Lake, open_source: MakeSource) -> None:
+    born = lake.head
+    source = open_source()
+    renamed = lake.sql("ALTER TABLE lake.t RENAME COLUMN v TO w")
+    lake.insert("a", 0, 1)
+    lake.sql("ALTER TABLE lake.t ALTER COLUMN w SET DEFAULT 'x'", "COMMENT ON COLUMN lake.t.w IS 'words'")
+    found = source.sight(source.head())
+    assert (found.reshapes.snapshots, found.reshaped) == ((born, renamed), renamed)
+    added = lake.sql("ALTER TABLE lake.t ADD COLUMN n INTEGER")
+    head = source.head()
+    found = source.sight(head)
+    assert (found.reshapes.snapshots, found.reshapes.times[added]) == ((born, renamed, added), head.time)
+    assert found.reshapes.times[born] < found.reshapes.times[renamed] < head.time
+    assert source.sight(head).reshapes is found.reshapes, "their times are asked for once"
+
+
 def test_a_routing_column_that_is_another_one_is_followed_under_no_policy(lake: Lake, open_source: MakeSource) -> None:
     before = lake.insert("a", 0, 3)
     lake.sql("ALTER TABLE lake.t DROP COLUMN tenant")

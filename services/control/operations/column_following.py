@@ -1,0 +1,110 @@
+"""Which column of a destination's table is which of the source's, and what it takes to follow the source: values alone.
+
+As the appliers find it: the table has the columns that the source had at the destination's position, so whose is whose
+is known by their order; or its owner has already done what is to be done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from shared.contracts.errors import DestinationError, ViaduckError
+from shared.contracts.messages import Destination, Problem
+from shared.lake.arrangement import UNARRANGED, Arrangement
+from shared.lake.catalog import Column
+from shared.lake.column_history import Field, Versions, fields_at
+from shared.lake.column_identity import Identifying
+from shared.lake.evolution import Kind, NotFollowed, Step, steps_between
+from shared.lake.followed_columns import evolution, not_followed
+from shared.lake.sql import ident
+from shared.lake.table_mismatch import differs, how_to_release, table_gone
+
+
+@dataclass(frozen=True)
+class Table:
+    """A destination's table as its own catalog has it; without ``fields`` it is not there."""
+
+    fields: tuple[Field, ...] = ()
+    arrangement: Arrangement = UNARRANGED
+
+
+NO_TABLE = Table()
+
+
+@dataclass(frozen=True)
+class Following:
+    """``ids``: the source's field id of each of the table's, nested ones too; empty where that is not known.
+    ``steps`` in words, in order; none where nothing is to be done, or where it is ``refused``."""
+
+    ids: Mapping[int, int]
+    steps: tuple[str, ...] = ()
+    refused: Problem | None = None
+
+
+def following(
+    versions: Versions, identifying: Identifying, position: int, head: int, destination: Destination, table: Table
+) -> Following:
+    """What a table at ``position`` needs to have the source's columns at ``head``. ``versions`` are the source's."""
+    then, now = fields_at(versions, position), fields_at(versions, head)
+    whose = _whose(table.fields, then, now)
+    ids = dict(_pairs(table.fields, whose or ()))
+    try:
+        evolution(versions, identifying, position, head, destination.policy)
+        return Following(ids, _steps(destination, table, whose, then, now))
+    except NotFollowed as why:
+        return Following(ids, refused=not_followed(why, position, destination.policy).problem())
+    except ViaduckError as error:
+        return Following(ids, refused=error.problem())
+
+
+def _steps(
+    destination: Destination,
+    table: Table,
+    whose: Sequence[Field] | None,
+    then: Sequence[Field],
+    now: Sequence[Field],
+) -> tuple[str, ...]:
+    """Raises what the destination would park for."""
+    if not table.fields:
+        raise table_gone(destination)
+    if whose is None:
+        raise differs("table_mismatch", destination, _columns(table.fields), _columns(then))
+    steps = steps_between(whose, now)
+    _require_released(destination, table, whose, steps)
+    return tuple(step.said for step in steps if step.said)
+
+
+def _whose(have: Sequence[Field], then: tuple[Field, ...], now: tuple[Field, ...]) -> tuple[Field, ...] | None:
+    """The source's columns that a table's are, in order; None where that is not known. Columns that came without a row
+    may still be missing at the end."""
+    if not have:
+        return None
+    found = (then[: len(have)], now)
+    return next((each for each in found if _columns(each) == _columns(have)), None)
+
+
+def _pairs(have: Sequence[Field], whose: Sequence[Field]) -> Iterator[tuple[int, int]]:
+    for mine, theirs in zip(have, whose, strict=False):
+        yield mine.id, theirs.id
+        yield from _pairs(mine.fields, theirs.fields)
+
+
+def _require_released(destination: Destination, table: Table, whose: Sequence[Field], steps: Sequence[Step]) -> None:
+    """Raises ``schema_change`` where the table is arranged by a column that goes: DuckLake refuses to drop it."""
+    names = {theirs.id: mine.name for mine, theirs in zip(table.fields, whose, strict=False)}
+    going = [names[step.column] for step in steps if step.kind is Kind.DROP and step.column in names]
+    partitions = {name.lower() for _, name in table.arrangement.partitions}
+    sorted_by = {expression.lower() for expression, _, _ in table.arrangement.sort_keys}
+    for name in going:
+        where = f"the table {destination.schema_name}.{destination.table}"
+        if name.lower() in partitions:
+            said = f"{where} is partitioned by the column {name}, which the source has dropped"
+            raise DestinationError("schema_change", said, how_to_release(destination, "PARTITIONED"))
+        if {name.lower(), ident(name).lower()} & sorted_by:
+            said = f"{where} is sorted by the column {name}, which the source has dropped"
+            raise DestinationError("schema_change", said, how_to_release(destination, "SORTED"))
+
+
+def _columns(fields: Sequence[Field]) -> list[Column]:
+    return [Column(field.name, field.declared) for field in fields]
