@@ -15,6 +15,7 @@ from services.control.api import (
     operations,
     pipelines,
     proposals,
+    rejected,
     retention,
     tokens,
     upkeep,
@@ -83,7 +84,8 @@ def _assembled() -> FastAPI:
         app.add_middleware(middleware)
     problems.install(app)
     common = declared(*EVERYWHERE)
-    routers = (build_of, pipelines, destinations, writes, upkeep, bulk, proposals, operations, work, tokens, audit,
+    routers = (build_of, pipelines, destinations, writes, upkeep, bulk, proposals, operations, work, rejected,
+               tokens, audit,
                lake_health, retention, as_of)  # fmt: skip
     for router in (each.router for each in routers):
         app.include_router(router, responses={**common})
