@@ -49,7 +49,7 @@ class SourceReader(Protocol):
         """Take in how large a record is, by those that appliers have read."""
 
     def measure(self, reached: Iterable[SpelledPosition]) -> None:
-        """Tell what is told of this kind of source alone. ``reached``: positions of destinations."""
+        """Show what only this kind of source has. ``reached``: positions of destinations."""
 
     def cuts(self, snapshots: Range) -> list[Cut]:
         """How a range is to be counted, oldest part first."""
