@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+import httpx
 import pytest
 
 from services.applier.records.record_format import RecordFormat, ValueFormat
@@ -20,6 +21,7 @@ from shared.kafka.settings import KafkaSettings
 from shared.kafka.topic_log import TopicLog
 from shared.kafka.topic_part import TopicPart
 from shared.kafka.topics import Topics
+from tests.e2e.test_topics_up import TopicDeployment
 from tests.e2e.topics import Landing, Topic, messages_of
 from tests.fast.control.files import config
 from tests.servers.kafka import Kafka
@@ -27,7 +29,7 @@ from tests.servers.kafka import Kafka
 
 @pytest.fixture
 def topic(kafka: Kafka) -> Topic:
-    return Topic(kafka)
+    return Topic(kafka, 3)
 
 
 @pytest.fixture
@@ -80,3 +82,24 @@ def test_a_topic_that_is_missing_is_told_from_an_empty_one(topic: Topic, rejecti
     part = TopicPart(KafkaSettings(topic.kafka.bootstrap), "test")
     assert part.spans(topic.name) == {}
     assert part.spans("no-such-topic") is None
+
+
+@pytest.mark.timeout(300)
+def test_control_shows_rejected_records_and_sends_them_once(topic: Topic, tmp_path: Path) -> None:
+    topic.send({"id": 1}, b"bad", partition=1)
+    deployment = TopicDeployment(tmp_path, topic)
+    with deployment.run() as viaduck:
+        deployment.wait_until_landed(viaduck)
+        url = f"{viaduck.url}/v1/pipelines/clicks/rejected"
+        (one,) = httpx.get(url, timeout=30.0).json()["items"]
+        assert (one["reason"], one["source_partition"], one["source_offset"]) == ("not_json", 1, 1)
+        assert (one["value"]["text"], one["redriven"]) == ("bad", None)
+        sent = httpx.post(f"{url}:redrive", json={"partition": one["partition"], "offset": one["offset"]}, timeout=60.0)
+        assert (sent.status_code, sent.json()["sent"]) == (200, 1)
+        deployment.wait_until_landed(viaduck)
+        (newest, first) = httpx.get(url, timeout=30.0).json()["items"]
+        assert (newest["source_offset"], newest["redriven"]) == (2, None)
+        assert first["redriven"]["confirmed"] is True
+        httpx.post(f"{url}:redrive", json={}, timeout=60.0)
+        assert [each.value() for each in messages_of(topic.kafka, topic.name)] == [b'{"id": 1}', b"bad", b"bad", b"bad"]
+    assert deployment.verdict(0)["result"] == "equal"
