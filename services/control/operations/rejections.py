@@ -100,7 +100,7 @@ class Rejections:
         """
         name, there = self._there()
         spans = _meant(there, rest, partition, offset)
-        shown = SHOWN if offset is None else WHOLE_SHOWN
+        shown = SHOWN if partition is None or offset is None else WHOLE_SHOWN
         found, left = newest(self._reading, name, spans, limit, shown) if spans else ([], None)
         marks = self._marks.of(each.place for each in found)
         return [(each, marks.get(each.place)) for each in found], left

@@ -375,3 +375,10 @@ def test_the_claim_of_another_control_is_respected(rig: ControlRig, broker: Brok
     rejections._reach = reach
     assert counts(redrive(rig)) == (1, 0, 0)
     assert broker.sent == []
+
+
+def test_headers_that_another_program_wrote_are_cut(rig: ControlRig, broker: Broker) -> None:
+    broker.put(b"a", topic="t" * 100_000)
+    (one,) = shown(rig)["items"]
+    assert (one["topic"], one["source_offset"]) == ("t" * 500, 0)
+    assert counts(redrive(rig)) == (1, 0, 1)
