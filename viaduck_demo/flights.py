@@ -82,7 +82,7 @@ class FlightPlay:
         self._con = con
         self._alias = alias
         self._table = path(alias, "main", TABLE)
-        _load_year(con)
+        load_year(con)
 
     def seed(self, through: date) -> int:
         """Create the table with everything that has happened up to and including a day; returns its rows."""
@@ -206,7 +206,8 @@ def days(first: date, count: int) -> list[date]:
     return [first + timedelta(n) for n in range(count) if first + timedelta(n) <= LAST_DAY]
 
 
-def _load_year(con: duckdb.DuckDBPyConnection) -> None:
+def load_year(con: duckdb.DuckDBPyConnection) -> None:
+    """The whole year as the temporary table ``year_of_flights``."""
     con.register("flights_csv", _read_csv())
     typed = ", ".join(f"{name}::{kind} AS {name}" for name, kind in COLUMNS.items())
     con.execute(

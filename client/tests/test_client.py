@@ -93,6 +93,7 @@ def test_a_name_that_would_step_out_of_its_path_is_sent_nowhere(name: str) -> No
             lambda: viaduck.put_pipeline(name, {}), lambda: viaduck.revoke_token(name),
             lambda: viaduck.accept("events", name), lambda: viaduck.operation("events", name),
             lambda: viaduck.replay(name), lambda: viaduck.dead_letters(name),
+            lambda: viaduck.rejected(name), lambda: viaduck.redrive_rejected(name),
         )  # fmt: skip
         for call in calls:
             with pytest.raises(InvalidAddress, match="is no name"):

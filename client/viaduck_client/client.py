@@ -20,6 +20,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from types import TracebackType
 from typing import Any, Literal, Self, TypedDict, cast
 from urllib.parse import quote
@@ -303,6 +304,16 @@ class Client:
         """Send dead letters to where they came from."""
         return self._sent(f"/v1/pipelines/{_part(pipeline)}/dead-letters:redrive", which)
 
+    def rejected(self, pipeline: str, limit: int = 100, **where: int) -> list[dict[str, Any]]:
+        """Records that could not become rows, about the newest first: ``partition``, ``offset``."""
+        path = f"/v1/pipelines/{_part(pipeline)}/rejected"
+        filters = {name: str(value) for name, value in where.items()}
+        return list(islice(self._items(path, limit=str(min(limit, PAGE)), **filters), limit))
+
+    def redrive_rejected(self, pipeline: str, **which: Any) -> dict[str, Any]:
+        """Send rejected records to their topic again, each once: ``partition``, ``offset``, ``again``…"""
+        return self._sent(f"/v1/pipelines/{_part(pipeline)}/rejected:redrive", which)
+
     def _sent(self, path: str, which: Mapping[str, Any]) -> dict[str, Any]:
         """All that matches, in as many calls as it takes."""
         total = self._ask("POST", path, json=which)
@@ -316,7 +327,7 @@ class Client:
     def _items(self, path: str, **filters: str | list[str]) -> Iterator[dict[str, Any]]:
         after: str | None = None
         while True:
-            page = self._get(path, limit=str(PAGE), **filters, **({"after": after} if after else {}))
+            page = self._get(path, **{"limit": str(PAGE), **filters, **({"after": after} if after else {})})
             yield from page["items"]
             after = page["next"]
             if not after:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -133,11 +134,24 @@ def verify(
     _call("services.cli.verify.command", _load(config), destination or [], json, pipeline, asked)
 
 
+class DemoKind(StrEnum):
+    """What the demo's source is."""
+
+    LAKE = "lake"
+    KAFKA = "kafka"
+
+
 @app.command()
 def demo(
     folder: Annotated[Path, typer.Option("--dir", metavar="FOLDER", help="Where to play.")] = Path("viaduck-demo"),
+    kind: Annotated[DemoKind, typer.Option("--kind", help="What the source is.")] = DemoKind.LAKE,
+    bootstrap_servers: Annotated[
+        str, typer.Option("--bootstrap-servers", metavar="HOST:PORT", help="With --kind kafka: your broker.")
+    ] = "localhost:9092",
 ) -> None:
     """Play with real data: what `make demo` runs."""
+    if kind is DemoKind.KAFKA:
+        _call("viaduck_demo.topic_command", folder, bootstrap_servers)
     _call("viaduck_demo.command", folder)
 
 

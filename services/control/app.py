@@ -16,6 +16,7 @@ from services.control.api import (
     operations,
     pipelines,
     proposals,
+    rejected,
     retention,
     tokens,
     upkeep,
@@ -84,8 +85,8 @@ def _assembled() -> FastAPI:
         app.add_middleware(middleware)
     problems.install(app)
     common = declared(*EVERYWHERE)
-    routers = (build_of, pipelines, destinations, writes, upkeep, bulk, proposals, operations, work, tokens, audit,
-               lake_health, retention, as_of, destination_schema)  # fmt: skip
+    routers = (build_of, pipelines, destinations, writes, upkeep, bulk, proposals, operations, work, rejected, tokens,
+               audit, lake_health, retention, as_of, destination_schema)  # fmt: skip
     for router in (each.router for each in routers):
         app.include_router(router, responses={**common})
     for router in (

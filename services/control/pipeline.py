@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from services.control.model.conflicts import Neighbour
 from services.control.model.lifecycle import Revision, all_removed
@@ -13,6 +13,7 @@ from services.control.operations.destination_service import DestinationService
 from services.control.operations.discovery import Discovery
 from services.control.operations.long_operations import Operations
 from services.control.operations.reconciler import Reconciler
+from services.control.operations.rejections import Destined, Rejections
 from services.control.operations.source_watch import SourceWatch
 from services.control.operations.upkeep_service import UpkeepService
 from services.control.operations.work_items import Work
@@ -22,15 +23,21 @@ from services.control.store.audit_log import AuditLog
 from services.control.store.database import Database
 from services.control.store.destination_topic import DestinationPublisher
 from services.control.store.proposals import Proposals
+from services.control.store.redriven import Redriven
 from services.control.store.registry import Registry
 from services.control.store.tokens import Tokens
 from services.control.view.history import History
 from services.control.view.status_store import StatusStore
 from services.control.web.context import PipelineHandle
 from shared.config.model import Config
+from shared.contracts.errors import ConfigError
+from shared.kafka.exact_producer import ExactProducer
 from shared.kafka.publisher import Publisher
 from shared.kafka.scan import Scan
 from shared.kafka.settings import KafkaSettings
+from shared.kafka.source_settings import topic_settings
+from shared.kafka.topic_log import TopicLog
+from shared.kafka.topic_part import TopicPart
 from shared.kafka.topics import Topics
 from shared.runtime.metrics import Metrics
 
@@ -135,7 +142,23 @@ class Pipeline:
         past = DestinationPast(lambda: self.reconciler.config, view, common.environ, self.source_watch.times_of)
         schemas = DestinationSchemas(lambda: self.reconciler.config, view, common.environ)
         return PipelineHandle(view, self._service, work, self._history, self.discovery, self.source_watch, past,
-                              self._upkeep, schemas)  # fmt: skip
+                              self._upkeep, schemas, self._rejections())  # fmt: skip
+
+    def _rejections(self) -> Rejections:
+        common = self._common
+        part = TopicPart(common.settings, f"{common.client}-rejected")
+        marks = Redriven(common.database, self.name)
+        return Rejections(lambda: self.reconciler.config, part, self._reached, marks, self._service.audit_log)
+
+    def _reached(self, config: Config) -> Destined:
+        """The source's topic, to send records to it; it is not created."""
+        if config.topic is None:
+            raise ConfigError(["source: is a lake, and a topic is needed"])
+        settings, topic = topic_settings(config, self._common.environ), config.topic.topic
+        client = f"{self._common.client}-redrive"
+        properties = {**settings.properties, "allow.auto.create.topics": "false"}
+        partitions = TopicLog(settings, topic, client).identity().partitions
+        return Destined(partitions, ExactProducer(replace(settings, properties=properties), topic, client))
 
     def neighbours(self, managed_by: Collection[str] = ("file", "api")) -> Iterator[Neighbour]:
         """Its destinations, for those beside it."""

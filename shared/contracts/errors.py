@@ -21,6 +21,7 @@
     ├── Declined                the extension has to commit instead (applier.apply.direct_look)
     │   └── NoCatalog           a seed finds no lake, which may be created (applier.apply.direct_seed)
     ├── CursorMoved             the compare-and-set found another cursor; decide again (applier.apply.fence)
+    ├── TimeIsUp                a sample has taken as long as it may (applier.worker.topic_sample)
     ├── Expired                 a range begins before what the source retains (reader.source.source_reader)
     ├── Refused                 a destination's state does not allow the action (control.model.lifecycle)
     ├── InvalidEntry            an entry over REST, with all that is wrong with it (control.model.problems)

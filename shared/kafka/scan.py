@@ -12,7 +12,7 @@ from tenacity import retry, retry_if_exception, stop_after_delay, wait_fixed
 
 from shared.contracts.errors import DependencyError
 from shared.kafka.failure import ClientLost, Watch, build, describe
-from shared.kafka.message_batch import receive
+from shared.kafka.message_batch import MISSING, receive
 from shared.kafka.record import Record
 from shared.kafka.settings import KafkaSettings
 
@@ -47,6 +47,16 @@ class Scan:
         """Where lies what the topic holds now, from ``since_ms`` on where the broker can tell."""
         with self._consumer() as (consumer, _):
             return self._spans(consumer, topic, since_ms=since_ms)
+
+    def spans_of(self, topic: str) -> Spans | None:
+        """The same of a topic that may be missing: None then."""
+        with self._consumer() as (consumer, _):
+            known = consumer.list_topics(topic, timeout=ANSWER_WITHIN_S).topics[topic]
+            if known.error is not None and known.error.code() in MISSING:
+                return None
+            if known.error is not None:
+                raise KafkaException(known.error)
+            return self._spans(consumer, topic)
 
     def within(self, topic: str, spans: Mapping[int, tuple[int, int]]) -> Iterator[Record]:
         """What of these spans the topic still holds."""

@@ -8,7 +8,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
@@ -66,6 +73,17 @@ class TopicLog:
         found = self._offsets(partitions, OffsetSpec.for_timestamp(timestamp_ms))
         newest = self.newest(partitions).by_partition
         return Vector.of({each: offset if offset >= 0 else newest.get(each, 0) for each, offset in found.items()})
+
+    def commit(self, group: str, offsets: Mapping[int, int]) -> Future[ConsumerGroupTopicPartitions]:
+        """Have the broker note these next offsets for a consumer group that has no members.
+
+        The future raises, or names an error by partition. Raises ``KafkaException`` where nothing can be sent.
+        """
+        places = [TopicPartition(self.topic, partition, offset) for partition, offset in offsets.items()]
+        asked = self._admin.alter_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(group, places)], request_timeout=ANSWER_WITHIN_S
+        )
+        return asked[group]
 
     def _offsets(self, partitions: int, spec: OffsetSpec) -> Mapping[int, int]:
         wanted = {TopicPartition(self.topic, number): spec for number in range(partitions)}

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 
 from services.applier.model.task import Limits, Task
 from services.applier.records.record_format import DeclaredColumn, KeyFormat, Metadata, RecordFormat
 from services.applier.worker.task_run import run_task
+from services.reader.source.group_offsets import TELL_EVERY_S, GroupOffsets
 from shared.contracts.messages import ItemKind
 from shared.contracts.positions import Vector
 from shared.kafka.settings import KafkaSettings
@@ -311,3 +313,19 @@ def test_two_destinations_of_one_task_are_read_one_by_one(topic: Topic, landing:
     done = run_task(Task(ItemKind.CHANGES, landed.source, (one, other), Limits())).results
     assert sorted(result.progress.outcome for result in done) == ["already_applied", "applied"]
     assert landed.rows_of(PLACES) == [(0, 0, 1)]
+
+
+def test_how_far_a_destination_is_can_be_seen_as_the_offsets_of_a_group(topic: Topic) -> None:
+    topic.send({"id": 1}, {"id": 2})
+    log = TopicLog(KafkaSettings(topic.kafka.bootstrap), topic.name, "test")
+    offsets = GroupOffsets(log, f"viaduck.{topic.name}")
+    group = ConsumerGroupTopicPartitions(f"viaduck.{topic.name}")
+
+    clock = itertools.count(0, TELL_EVERY_S)
+
+    def seen() -> dict[int, int]:
+        offsets.tell(['{"0":2}'], 2, next(clock))
+        asked = topic.admin.list_consumer_group_offsets([group])
+        return {each.partition: each.offset for each in asked[group.group_id].result(30).topic_partitions or ()}
+
+    eventually(lambda: seen() == {0: 2, 1: 0})

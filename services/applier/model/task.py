@@ -145,6 +145,12 @@ class RecordCounts:
     columns_added: int = 0
     bytes_read: int = 0
 
+    @property
+    def record_bytes(self) -> int | None:
+        """Of one of them, on average; None where none was read."""
+        read = self.landed + self.rejected
+        return -(-self.bytes_read // read) if read else None
+
 
 @dataclass(frozen=True)
 class TargetResult:

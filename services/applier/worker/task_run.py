@@ -351,6 +351,7 @@ class Run:
         phases = dict(reading.seconds) if reading is not None else {}
         if seconds is not None:
             phases["apply"] = seconds
+        records = reading.records if reading is not None and wrote else None
         progress = answer(target.item, applied.outcome, self.task.applier).model_copy(
             update={
                 "generation": applied.generation or target.item.generation,
@@ -364,6 +365,7 @@ class Run:
                 "layout": applied.layout,
                 "commit": applied.commit,
                 "commit_reason": applied.reason,
+                "record_bytes": None if records is None else records.record_bytes,
                 "wear": applied.wear,
                 "upkeep": applied.upkeep if target.item.upkeep is not None else None,
                 "seconds": {phase: round(spent, 6) for phase, spent in phases.items()},
@@ -372,5 +374,4 @@ class Run:
         matched = matched_rows(counts, applied.deleted)
         self.tally.conflicts_resolved += came_and_went(counts, applied.deleted)
         gone = max(0, counts.touched - counts.upserts)
-        records = reading.records if reading is not None and wrote else None
         return TargetResult(progress, matched, gone, seconds if wrote else None, applied.upkeep, records)

@@ -5,31 +5,21 @@ from __future__ import annotations
 import os
 import socket
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError
 
 from services.applier.model.task import SourceTopic
 from services.applier.records.rejection import Rejected
 from shared.contracts.errors import DestinationError, SourceError
-from shared.kafka.failure import Watch, build, describe
+from shared.kafka.exact_producer import ExactProducer
+from shared.kafka.failure import describe
+from shared.kafka.rejected import Origin, reason_headers
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topic_log import TopicLog
 from shared.kafka.topic_records import TopicRecords
-
-DELIVER_WITHIN_S = 30.0
-
-FULL_POLL_S = 0.1
-"""How long it waits for the broker to take something of a full queue."""
-
-ANY_SIZE = {"message.max.bytes": 1_000_000_000}
-"""The broker's limits count, and not the client's own."""
-
-PREFIX = "viaduck-"
-"""Of the headers that say why a record was rejected, and where it stood."""
 
 
 @dataclass
@@ -82,10 +72,8 @@ class RejectedRecords:
     """Produces records byte for byte, with the reason and their place as headers."""
 
     def __init__(self, settings: KafkaSettings, topic: str, client_id: str) -> None:
-        self._settings = settings
         self._topic = topic
-        self._watch = Watch(client_id)
-        self._producer = build(Producer, {**ANY_SIZE, **settings.producer(client_id, self._watch)})
+        self._producer = ExactProducer(settings, topic, client_id)
 
     def deliver(self, source_topic: str, records: Sequence[Rejected]) -> None:
         """Returns once the broker has all of them. Raises ``ViaduckError`` where it has not: then nothing may commit.
@@ -94,45 +82,27 @@ class RejectedRecords:
         """
         failed: list[tuple[Rejected, KafkaError]] = []
         for each in records:
-            if not self._produce(source_topic, each, failed):
+            if not self._send(source_topic, each, failed):
                 break
-        left = self._producer.flush(DELIVER_WITHIN_S)
+        left = self._producer.flush()
         too_large = next((record for record, why in failed if why.code() == KafkaError.MSG_SIZE_TOO_LARGE), None)
         if too_large is not None:
             raise self._too_large(too_large)
         if failed or left:
-            said = self._watch.problem or (describe(failed[0][1]) if failed else "no answer")
+            said = self._producer.problem or (describe(failed[0][1]) if failed else "no answer")
             raise SourceError(
                 "source_unreachable",
                 f"{len(records)} rejected records could not be delivered to {self._topic}: {said}",
                 "check that the broker runs, has the topic, and lets appliers write to it; it is tried again",
             )
-        self._watch.works()
 
-    def _produce(self, source_topic: str, record: Rejected, failed: list[tuple[Rejected, KafkaError]]) -> bool:
-        """Whether the producer took it. Of a full queue it waits for the broker to take something."""
-        headers = [*(record.headers or []), *_reason_headers(source_topic, record)]
-
-        def delivered(error: KafkaError | None, _: Message) -> None:
+    def _send(self, source_topic: str, record: Rejected, failed: list[tuple[Rejected, KafkaError]]) -> bool:
+        def report(error: KafkaError | None) -> None:
             if error is not None:
                 failed.append((record, error))
 
-        until_s = time.monotonic() + DELIVER_WITHIN_S
-        while time.monotonic() < until_s:
-            try:
-                self._producer.produce(
-                    self._topic, value=record.value, key=record.key, headers=headers, on_delivery=delivered
-                )
-            except BufferError:
-                self._producer.poll(FULL_POLL_S)
-            except KafkaException as error:
-                failed.append((record, error.args[0]))
-                return False
-            else:
-                self._producer.poll(0)
-                return True
-        failed.append((record, KafkaError(KafkaError._QUEUE_FULL)))
-        return False
+        headers = [*(record.headers or []), *reason_headers(_origin(source_topic, record))]
+        return self._producer.send(record.key, record.value, headers, report)
 
     def _too_large(self, record: Rejected) -> DestinationError:
         size = len(record.key or b"") + len(record.value or b"")
@@ -144,17 +114,9 @@ class RejectedRecords:
         )
 
 
-def _reason_headers(source_topic: str, record: Rejected) -> list[tuple[str, str | bytes | None]]:
-    """Why a record was rejected, and where it stood."""
-    own = {
-        "reason": record.reason.value,
-        "message": record.text,
-        "topic": source_topic,
-        "partition": str(record.partition),
-        "offset": str(record.offset),
-        "timestamp": "" if record.timestamp is None else record.timestamp.isoformat(),
-    }
-    return [(PREFIX + name, text.encode()) for name, text in own.items()]
+def _origin(source_topic: str, record: Rejected) -> Origin:
+    timestamp = "" if record.timestamp is None else record.timestamp.isoformat()
+    return Origin(record.reason.value, record.text, source_topic, record.partition, record.offset, timestamp)
 
 
 def _key(settings: KafkaSettings, topic: str) -> str:

@@ -9,13 +9,12 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rich.table import Table
 from sqlalchemy import create_engine
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
-from services.cli.output.sanitize import cell
-from services.cli.runtime.console import console
+from services.cli.commands.check_topic import findings
+from services.cli.output.findings import Finding, show
 from services.cli.runtime.lock import refused
 from services.cli.runtime.writable import require_writable
 from services.cli.verify.registered_destinations import registry_url
@@ -39,16 +38,6 @@ BROKER_WITHIN_S = 5.0
 HINT = "check registry.url and that its server runs"
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One thing that the file names, and what is wrong with it, if anything."""
-
-    what: str
-    fine: bool
-    said: str
-    hint: str = ""
-
-
 def main(deployment: Deployment) -> int:
     """Check everything and report the findings. Returns the exit code; raises ``ConfigError`` for what has to be
     changed in the files, also if only the source reveals it."""
@@ -68,7 +57,7 @@ def main(deployment: Deployment) -> int:
         mistakes += error.mistakes
     if mistakes:
         raise ConfigError(mistakes)
-    _show(found)
+    show(found)
     return DONE if all(finding.fine for finding in found) else UNREACHABLE
 
 
@@ -81,17 +70,14 @@ def _named(config: Config, finding: Finding) -> Finding:
 
 
 def _source(config: Config) -> Iterator[Finding]:
-    name = f"source {config.source.schema_name}.{config.source.table}"
     if config.topic is not None:
-        name = f"source topic {config.topic.topic}"
+        yield from findings(config, config.topic)
+        return
+    name = f"source {config.source.schema_name}.{config.source.table}"
     try:
         seen = look(config)
     except SourceError as error:
         yield Finding(name, False, error.message, error.hint)
-        return
-    if seen.partitions is not None:
-        keys = ", ".join(config.routing.key_columns) or "none, append-only"
-        yield Finding(name, True, f"{seen.partitions} partitions up to record {seen.head.snapshot}; keys: {keys}")
         return
     routed = f"routed by {seen.routing.name} {seen.routing.type}"
     keys = ", ".join(key.name for key in seen.keys) or "none, append-only"
@@ -211,12 +197,3 @@ def _answered(what: str, ask: Callable[[], str]) -> Finding:
         raise
     except DependencyError as error:
         return Finding(what, False, error.message, error.hint)
-
-
-def _show(found: list[Finding]) -> None:
-    table = Table(box=None, pad_edge=False, show_header=False)
-    for finding in found:
-        table.add_row("ok" if finding.fine else "[bold red]no[/]", cell(finding.what), cell(finding.said))
-        if not finding.fine and finding.hint:
-            table.add_row("", "", cell(f"→ {finding.hint}"))
-    console().print(table)

@@ -1,4 +1,4 @@
-"""``viaduck work …``: work items and dead letters, to see them and to send them again."""
+"""``viaduck work …``: work items, dead letters and rejected records, to see them and to send them again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import typer
 
 from services.cli.commands.options import Call, Limit, OfDestination, asks, end, given
 
-app = typer.Typer(help="List work items and dead letters, and send them again.", no_args_is_help=True)
+app = typer.Typer(help="List work items, dead letters and rejected records, and send them again.", no_args_is_help=True)
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count them.")]
 Rate = Annotated[int | None, typer.Option(min=1, max=5_000, help="Messages a second; 1,000 if not given.")]
@@ -77,6 +77,42 @@ def redrive(
     """Send dead letters to where they came from: all, or the one at an offset."""
     which = given(partition=partition, offset=offset, rate=rate)
     _show(call.client.redrive(call.pipeline, **which, dry_run=dry_run), call.json)
+
+
+@app.command()
+@asks("pipeline", "json")
+def rejected(
+    call: Call,
+    partition: Annotated[
+        int | None, typer.Option(min=0, help="On this partition of the topic of rejected records.")
+    ] = None,
+    offset: Annotated[int | None, typer.Option(min=0, help="At this offset of it.")] = None,
+    limit: Limit = 100,
+) -> None:
+    """Show records of the source's topic that could not become rows, about the newest first."""
+    from services.cli.output.listing import REJECTED, show_list
+
+    where = given(partition=partition, offset=offset)
+    end(show_list(call.client.rejected(call.pipeline, limit, **where), REJECTED, call.json))
+
+
+@app.command("redrive-rejected")
+@asks("pipeline", "json")
+def redrive_rejected(
+    call: Call,
+    partition: Annotated[
+        int | None, typer.Option(min=0, help="On this partition, as `work rejected` shows it.")
+    ] = None,
+    offset: Annotated[int | None, typer.Option(min=0, help="At this offset.")] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Also what was sent before: the topic then holds it twice.")
+    ] = False,
+    rate: Rate = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Send rejected records to their topic again: all that were not sent before, or the one at an offset."""
+    which = given(partition=partition, offset=offset, rate=rate)
+    _show(call.client.redrive_rejected(call.pipeline, **which, again=again, dry_run=dry_run), call.json)
 
 
 def _show(sent: dict[str, Any], json: bool) -> None:

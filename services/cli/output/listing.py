@@ -20,6 +20,7 @@ LAKES = ("id", "files", "bytes", "rows", "small_file_share", "dead_rows", "snaps
          "cleanup_files", "error")  # fmt: skip
 WORK = ("partition", "offset", "published_at", "destination", "kind", "generation", "after", "through", "state")
 PROPOSALS = ("id", "rows", "first_seen", "routing_value", "destination", "reason", "message")
+REJECTED = ("partition", "offset", "rejected_at", "reason", "source_partition", "source_offset", "size", "message")
 LETTERS = ("partition", "offset", "at", "topic", "by", "reason")
 
 

@@ -20,6 +20,7 @@ from services.cli.verify.differences import Differences, Multisets
 from shared.config.model import Config
 from shared.contracts.errors import ConfigError, DestinationError, SourceError, ViaduckError
 from shared.contracts.positions import Vector, is_spelling_of
+from shared.kafka.rejected import told_apart
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.source_settings import topic_settings
 from shared.kafka.topic_log import TopicIdentity, TopicLog
@@ -134,12 +135,9 @@ class TopicProof:
     def _named(self, messages: Sequence[Message]) -> Iterator[tuple[int, int]]:
         """The places that the headers of rejected records name; a record may have been sent twice."""
         for message in messages:
-            pairs = message.headers() or []
-            said = {str(name): value for name, value in (pairs.items() if isinstance(pairs, dict) else pairs)}
-            numbers = [said.get("viaduck-partition"), said.get("viaduck-offset")]
-            texts = [each.decode() if isinstance(each, bytes) else "" for each in numbers]
-            if said.get("viaduck-topic") == self.log.topic.encode() and all(map(str.isdecimal, texts)):
-                yield int(texts[0]), int(texts[1])
+            _, origin = told_apart(message.headers())
+            if origin is not None and origin.topic == self.log.topic:
+                yield origin.partition, origin.offset
 
     def _differences(self, con: duckdb.DuckDBPyConnection, subject: Subject, begin: Vector) -> tuple[Differences, str]:
         table = path(DESTINATION, subject.schema, subject.table)

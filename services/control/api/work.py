@@ -168,7 +168,7 @@ def replay_work(
     within five seconds at its `rate`, and while one does no other may.
     """
     wanted = Which(**which.model_dump(exclude={"dry_run", "rate"}))
-    return _sent(work.replay(wanted, caller.name, replace(portion, dry_run=which.dry_run, rate=which.rate)))
+    return sent_again(work.replay(wanted, caller.name, replace(portion, dry_run=which.dry_run, rate=which.rate)))
 
 
 @router.get("/dead-letters", responses=declared("not_found"))
@@ -194,14 +194,14 @@ def redrive_dead_letters(
     A letter that has come back before is left out unless it is named, because its first copy is there, too.
     """
     call = replace(portion, dry_run=which.dry_run, rate=which.rate)
-    return _sent(work.redrive(which.partition, which.offset, caller.name, call))
+    return sent_again(work.redrive(which.partition, which.offset, caller.name, call))
 
 
 def _shown(found: Found) -> ItemShown:
     return project(ItemShown, found.item, found.record, found)
 
 
-def _sent(sent: Sent) -> SentAgain:
+def sent_again(sent: Sent) -> SentAgain:
     following = write_spans(sent.rest)
     return SentAgain(
         matched=sent.matched, sent=sent.sent, refused=sent.refused, more=following is not None, next=following

@@ -88,6 +88,18 @@ KINDS: dict[str, Kind] = {
         "A replay of this pipeline is running; there is at most one at a time.",
         "Wait until it ends, or a few seconds if its client gave up.",
     ),
+    "source_is_lake": Kind(
+        409, "The source is a lake", "This is for pipelines that land a topic; the source of this one is a lake.",
+        "Look at the dead letters instead.",
+    ),
+    "source_refuses": Kind(
+        409, "The topic takes nothing", "Control may not write to the source's topic, so no record was sent there.",
+        "Grant Write on the topic to control's principal.",
+    ),
+    "redriven_before": Kind(
+        409, "Sent before", "This rejected record was sent to its topic before.",
+        "Send it with `again` if the topic is to hold it twice.",
+    ),
     "not_visible": Kind(
         409, "Not visible from here", "Control cannot open this lake: variables are set at the appliers only.",
         "Set the variable for control too, or look from where the appliers run.",

@@ -170,7 +170,7 @@ class Work:
         """``rate`` None: only count."""
         since_ms = None if which.since is None else int(which.since.timestamp() * 1000)
         spans = rest if rest is not None else self._reading.spans(self._topics.work, since_ms)
-        spans = _narrowed(spans, which.partition, which.from_offset, which.to_offset)
+        spans = narrowed(spans, which.partition, which.from_offset, which.to_offset)
 
         def choose(record: Record) -> Record | None:
             if REPLAYED_BY in record.headers:
@@ -211,7 +211,7 @@ class Work:
     ) -> Sent:
         """``rate`` None: only count."""
         spans = rest if rest is not None else self._reading.spans(self._topics.dead_letter)
-        spans = _narrowed(spans, partition, offset, offset)
+        spans = narrowed(spans, partition, offset, offset)
         named = partition is not None and offset is not None
 
         def choose(record: Record) -> tuple[DeadLetter, Record] | None:
@@ -290,7 +290,8 @@ def _readable(records: Iterable[Record], model: type[Read]) -> Iterator[tuple[Re
         yield record, message
 
 
-def _narrowed(spans: Spans, partition: int | None, first: int | None, last: int | None) -> Spans:
+def narrowed(spans: Spans, partition: int | None, first: int | None, last: int | None) -> Spans:
+    """The part of the spans on that partition and between these offsets, both included."""
     return {
         number: (max(start, first or 0), end if last is None else min(end, last + 1))
         for number, (start, end) in spans.items()

@@ -93,6 +93,22 @@ audit = Table(
 )
 """What was done to whom, when and by whom; written in the transaction that did it, never changed."""
 
+redriven = Table(
+    "redriven",
+    metadata,
+    Column("pipeline", String(NAME), primary_key=True),
+    # A digest of where the record stood in its topic, and of its time there: a topic may be created again.
+    Column("place", String(64), primary_key=True),
+    # Where it lies on the topic of rejected records: what is gone from there is forgotten here.
+    Column("partition", BigInteger, nullable=False),
+    Column("offset", BigInteger, nullable=False),
+    Column("at", Moment, nullable=False),
+    Column("author", String(NAME)),
+    # Whether the broker has confirmed it; where not, it may have arrived.
+    Column("confirmed", Boolean, nullable=False),
+)
+"""Rejected records that were sent to their topic again."""
+
 proposals = Table(
     "proposals",
     metadata,

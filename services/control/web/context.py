@@ -13,6 +13,7 @@ from services.control.operations.destination_schema import DestinationSchemas
 from services.control.operations.destination_service import DestinationService
 from services.control.operations.discovery import Discovery
 from services.control.operations.pipeline_service import PipelineService
+from services.control.operations.rejections import Rejections
 from services.control.operations.source_watch import SourceWatch
 from services.control.operations.upkeep_service import UpkeepService
 from services.control.operations.work_items import Work
@@ -43,6 +44,7 @@ class PipelineHandle:
     past: DestinationPast | None = None
     upkeep: UpkeepService | None = None
     schemas: DestinationSchemas | None = None
+    rejections: Rejections | None = None
     history: History = field(init=False)
     snapshots: SnapshotCache = field(init=False)
 
@@ -136,6 +138,12 @@ def work_of(pipeline: str, request: Request) -> Work:
     return _there(handle_of(pipeline, request).work, f"there is no pipeline {pipeline} whose work can be seen")
 
 
+def rejections_of(pipeline: str, request: Request) -> Rejections:
+    """The rejected records of the pipeline that the path names."""
+    otherwise = f"there is no pipeline {pipeline} whose rejected records can be seen"
+    return _there(handle_of(pipeline, request).rejections, otherwise)
+
+
 def discovery_of(pipeline: str, request: Request) -> Discovery:
     """What appears in the pipeline that the path names."""
     return _there(handle_of(pipeline, request).discovery, f"there is no pipeline {pipeline} that has proposals")
@@ -180,6 +188,7 @@ PipelineView = Annotated[View, Depends(_pipeline_view)]
 CurrentDestinations = Annotated[DestinationService, Depends(destination_service_of)]
 CurrentPipelines = Annotated[PipelineService, Depends(pipeline_service_of)]
 CurrentWork = Annotated[Work, Depends(work_of)]
+CurrentRejections = Annotated[Rejections, Depends(rejections_of)]
 CurrentDiscovery = Annotated[Discovery, Depends(discovery_of)]
 CurrentTokens = Annotated[Tokens, Depends(tokens_of)]
 CurrentUpkeep = Annotated[UpkeepService, Depends(upkeep_of)]

@@ -82,6 +82,11 @@ class DestinationState:
         return self.spec.routing_value
 
     @property
+    def reached(self) -> SpelledPosition:
+        """The position, as of none where it is not known."""
+        return SpelledPosition(NOT_SEEDED if self.position is None else self.position, self.position_at)
+
+    @property
     def vector(self) -> Vector:
         """``position`` by partition; the beginning where the source has no such spelling."""
         return Vector.parse(self.position_at) if self.position_at else Vector()

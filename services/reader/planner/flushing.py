@@ -12,6 +12,7 @@ class Trigger(StrEnum):
     """What made records worth a transaction."""
 
     ROWS = "rows"
+    BYTES = "bytes"
     SECONDS = "seconds"
     CAUGHT_UP = "caught_up"
 
@@ -21,6 +22,7 @@ class FlushRules:
     """The section ``flush`` of a file, as far as it concerns the reader."""
 
     rows: int
+    bytes: int
     seconds: float
 
 
@@ -39,8 +41,10 @@ class Flushing:
         """Since when the oldest record behind the head may be there: the look before it was first seen."""
         return self._waits_since_s
 
-    def look(self, newest: Vector, now_s: float) -> Trigger | None:
+    def look(self, newest: Vector, now_s: float, record_bytes: int = 0) -> Trigger | None:
         """Take in the ends of the partitions; what made the head move, if it did.
+
+        ``record_bytes``: of a record, by those of earlier items; 0 where none has been read yet.
 
         The first look finds whatever came before it, so it moves at once. A log that lost records has another
         head in any case.
@@ -54,12 +58,14 @@ class Flushing:
             return None
         if self._waits_since_s is None:
             self._waits_since_s = before_s
-        trigger = self._trigger(newest.records - self.head.records, now_s - self._waits_since_s)
+        trigger = self._trigger(newest.records - self.head.records, now_s - self._waits_since_s, record_bytes)
         if trigger is not None:
             self.head, self._waits_since_s = newest, None
         return trigger
 
-    def _trigger(self, records: int, waited_s: float) -> Trigger | None:
+    def _trigger(self, records: int, waited_s: float, record_bytes: int) -> Trigger | None:
         if records >= self._rules.rows:
             return Trigger.ROWS
+        if records * record_bytes >= self._rules.bytes:
+            return Trigger.BYTES
         return Trigger.SECONDS if waited_s >= self._rules.seconds else None

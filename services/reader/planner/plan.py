@@ -63,6 +63,8 @@ class Planner:
         self._jitter = jitter
         self._tracked: dict[str, DestinationState] = {}
         self._dirty: dict[str, None] = {}
+        self.record_bytes = 0
+        """Of a record of a topic, by the last answer that told; 0 before the first."""
         self._unsized: set[str] = set()
         self._parks: list[Park] = []
         self._timers = Timers()
@@ -121,6 +123,8 @@ class Planner:
         if tracked is None:
             return False
         asked = tracked.in_flight
+        if progress.record_bytes is not None:
+            self.record_bytes = progress.record_bytes
         if asked is None or asked.item != progress.item:
             if not overhear(tracked, progress, now_s):
                 return False

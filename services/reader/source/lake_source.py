@@ -15,6 +15,7 @@ from shared.config.catalogs import ResolvedLake
 from shared.config.model import Config
 from shared.contracts.digest import VALUE_DIGITS
 from shared.contracts.errors import SourceError, ViaduckError
+from shared.contracts.positions import SpelledPosition
 from shared.contracts.ranges import NOT_SEEDED, Range
 from shared.contracts.reports import LONGEST_OFFERED, MOST_OFFERED, Offered
 from shared.lake.catalog import CatalogReader, Column, Head, TableInfo, Touch
@@ -94,7 +95,10 @@ class LakeSource:
             self._reshapes = self._histories, Reshapes(reshaped, times)
         return self._reshapes[1]
 
-    def measure(self, reached: Iterable[int]) -> None:
+    def weigh(self, record_bytes: int) -> None:
+        """A lake's changes are bounded by rows."""
+
+    def measure(self, reached: Iterable[SpelledPosition]) -> None:
         """All that is measured of a lake is measured of every source."""
 
     def cuts(self, snapshots: Range) -> list[Cut]:

@@ -135,12 +135,13 @@ class SourcePoller:
         self._metrics.polls_total.inc()
         self.poll_at_s = now_s + self._interval_s
         with self._reading(now_s, LOOK_WITHIN_S):
+            self._source.weigh(self._planner.record_bytes)
             self._look(now_s)
             above = self._planner.above()
             self._above = deque(self._source.cuts(above)) if above is not None else deque()
             self._works()
             self._looked_s = now_s
-            self._source.measure(t.position for t in self._planner.tracked.values() if t.position is not None)
+            self._source.measure(t.reached for t in self._planner.tracked.values() if t.position is not None)
             self._note_counted()
 
     def has_work(self, now_s: float) -> bool:

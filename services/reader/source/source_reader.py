@@ -10,6 +10,7 @@ from typing import Protocol
 from services.reader.planner.counted_changes import Step
 from services.reader.planner.scheduling import SourceState
 from shared.contracts.errors import Error
+from shared.contracts.positions import SpelledPosition
 from shared.contracts.ranges import Range
 from shared.contracts.reports import Offered
 from shared.lake.catalog import Head
@@ -44,8 +45,11 @@ class SourceReader(Protocol):
     def sight(self, head: Head) -> SourceState:
         """What else metadata tells at the head."""
 
-    def measure(self, reached: Iterable[int]) -> None:
-        """Set what metrics say of this kind of source alone. ``reached``: positions of destinations."""
+    def weigh(self, record_bytes: int) -> None:
+        """Take in how large a record is, by those that appliers have read."""
+
+    def measure(self, reached: Iterable[SpelledPosition]) -> None:
+        """Show what only this kind of source has. ``reached``: positions of destinations."""
 
     def cuts(self, snapshots: Range) -> list[Cut]:
         """How a range is to be counted, oldest part first."""

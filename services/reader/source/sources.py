@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from services.reader.source.group_offsets import GroupOffsets
 from services.reader.source.lake_source import LakeSource
 from services.reader.source.source_reader import SourceReader
 from services.reader.source.topic_source import TopicSource
@@ -21,7 +22,8 @@ def open_source(config: Config, environ: Mapping[str, str], client_id: str, metr
     if config.topic is None:
         return LakeSource(config, _source_lake(config, environ))
     log = TopicLog(topic_settings(config, environ), config.topic.topic, f"{client_id}-source")
-    return TopicSource(config, log, metrics=metrics)
+    offsets = GroupOffsets(log, f"{config.kafka.topic_prefix}.{config.pipeline}")
+    return TopicSource(config, log, metrics=metrics, offsets=offsets)
 
 
 def _source_lake(config: Config, environ: Mapping[str, str]) -> ResolvedLake:

@@ -11,11 +11,13 @@ from typing import Protocol
 from services.reader.planner.counted_changes import Step
 from services.reader.planner.flushing import Flushing, FlushRules
 from services.reader.planner.scheduling import LogState, SourceState
+from services.reader.source.group_offsets import GroupOffsets
 from services.reader.source.source_reader import Cut
 from shared.config.model import Config, TopicStart
+from shared.config.topic_rules import size_in_bytes
 from shared.contracts.errors import SourceError
-from shared.contracts.positions import Vector
-from shared.contracts.ranges import Range
+from shared.contracts.positions import SpelledPosition, Vector
+from shared.contracts.ranges import NOT_SEEDED, Range
 from shared.contracts.reports import Offered
 from shared.kafka.topic_log import TopicIdentity
 from shared.lake.catalog import Head
@@ -49,17 +51,21 @@ class TopicSource:
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         metrics: Metrics | None = None,
+        offsets: GroupOffsets | None = None,
     ) -> None:
+        """``offsets``: tells other programs how far the destination is; None where nothing does."""
         if config.topic is None:
             raise ValueError("the pipeline reads no topic")
         self._start = config.topic.start
-        self._rules = FlushRules(config.flush.rows, config.flush.seconds)
+        self._rules = FlushRules(config.flush.rows, size_in_bytes(config.flush.bytes), config.flush.seconds)
         self._log = log
         self._clock = clock
         self._now = now
         self._metrics = metrics or Metrics(config.pipeline)
+        self._offsets = offsets
         self._identity: TopicIdentity | None = None
         self._newest = Vector()
+        self._record_bytes = 0
         self._level_s = clock()
         """When a destination was last seen to hold every record."""
         self._begin: Vector | None = None
@@ -73,7 +79,7 @@ class TopicSource:
             self._identity = self._log.identity()
         self._newest = self._newest_of(self._identity)
         now_s, now, since_s = self._clock(), self._now(), self._flushing.waits_since_s
-        trigger = self._flushing.look(self._newest, now_s)
+        trigger = self._flushing.look(self._newest, now_s, self._record_bytes)
         if trigger is not None:
             self._metrics.flushes_total.labels(trigger=trigger.value).inc()
             first_s = now_s if since_s is None else since_s
@@ -103,17 +109,23 @@ class TopicSource:
             log=LogState(oldest, planned, self._newest, {**self._heads, begin.records: begin}),
         )
 
-    def measure(self, reached: Iterable[int]) -> None:
-        """``reached``: the positions of the destinations that have one."""
+    def weigh(self, record_bytes: int) -> None:
+        self._record_bytes = record_bytes
+
+    def measure(self, reached: Iterable[SpelledPosition]) -> None:
+        """``reached``: the positions of the destinations that have one; a topic has one destination."""
+        positions = [each for each in reached if each.number != NOT_SEEDED]
         offsets = self._newest.offsets if len(self._newest.offsets) <= MOST_PARTITIONS else ()
         for partition, offset in offsets:
             self._metrics.topic_head_offset.labels(partition=str(partition)).set(offset)
-        lag = max((max(0, self._newest.records - position) for position in reached), default=0)
+        lag = max((max(0, self._newest.records - each.number) for each in positions), default=0)
         now_s = self._clock()
         if lag == 0:
             self._level_s = now_s
         self._metrics.topic_lag_records.set(lag)
         self._metrics.topic_lag_seconds.set(now_s - self._level_s)
+        if self._offsets is not None and self._identity is not None:
+            self._offsets.tell((each.spelled for each in positions), self._identity.partitions, now_s)
 
     def cuts(self, snapshots: Range) -> list[Cut]:
         return [Cut(snapshots, pinned=True, oldest_touch=self._times.get(snapshots.through))]

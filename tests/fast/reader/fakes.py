@@ -12,6 +12,7 @@ from services.reader.source.source_reader import Cut, Expired
 from shared.contracts.digest import value_digest
 from shared.contracts.errors import SourceError, ViaduckError
 from shared.contracts.messages import Progress, WorkItem
+from shared.contracts.positions import SpelledPosition
 from shared.contracts.ranges import Range
 from shared.contracts.reports import Frontier, Offer, Offered, Told, parse_progress
 from shared.lake.catalog import Head
@@ -44,7 +45,10 @@ class FakeSource:
         self.history.append(rows)
         return len(self.history) - 1
 
-    def measure(self, reached: Iterable[int]) -> None:
+    def weigh(self, record_bytes: int) -> None:
+        """Nothing."""
+
+    def measure(self, reached: Iterable[SpelledPosition]) -> None:
         """Nothing."""
 
     def close(self) -> None:

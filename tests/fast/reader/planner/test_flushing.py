@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from services.reader.planner.flushing import Flushing, FlushRules, Trigger
 from shared.contracts.positions import Vector
 
-RULES = FlushRules(rows=10, seconds=5.0)
+RULES = FlushRules(rows=10, bytes=1_000, seconds=5.0)
 
 
 def vector(*offsets: int) -> Vector:
@@ -42,6 +42,15 @@ def test_time_begins_with_the_look_before_the_first_record_was_seen() -> None:
     flushing.look(vector(3), 103.0)
     flushing.look(vector(4), 104.0)
     assert flushing.waits_since_s == 103.0
+
+
+def test_large_records_wait_for_nothing_once_it_is_known_how_large_they_are() -> None:
+    flushing = begun(3)
+    assert flushing.look(vector(6), 100.1) is None
+    assert flushing.look(vector(7), 100.2, 249) is None
+    assert flushing.look(vector(7), 100.3, 250) is Trigger.BYTES
+    assert flushing.head == vector(7)
+    assert flushing.look(vector(17), 100.4, 250) is Trigger.ROWS
 
 
 def test_many_records_wait_for_nothing() -> None:

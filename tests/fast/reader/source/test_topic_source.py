@@ -14,7 +14,7 @@ from services.reader.source.topic_source import TopicSource
 from shared.config.loading import load
 from shared.config.model import Config
 from shared.contracts.errors import SourceError
-from shared.contracts.positions import Vector
+from shared.contracts.positions import SpelledPosition, Vector
 from shared.contracts.ranges import Range
 from shared.kafka.topic_log import TopicIdentity
 from shared.runtime.metrics import Metrics
@@ -202,13 +202,24 @@ def test_what_is_measured_is_how_far_the_destination_is_behind_the_newest_record
     log, metrics = FakeLog(30, 40), Metrics("clicks")
     source = TopicSource(config(tmp_path, {}), log, clock, clock.now, metrics)
     source.head()
-    source.measure([70])
+    source.measure([SpelledPosition(70, vector(30, 40).text), SpelledPosition(-1)])
     clock.s += 7
     log.ends = vector(30, 41)
     source.head()
-    source.measure([70])
+    source.measure([SpelledPosition(70, vector(30, 40).text), SpelledPosition(-1)])
     shown = metrics.exposition()
     assert 'viaduck_topic_head_offset{partition="1",pipeline="clicks"} 41.0' in shown
     assert 'viaduck_topic_lag_records{pipeline="clicks"} 1.0' in shown
     assert 'viaduck_topic_lag_seconds{pipeline="clicks"} 7.0' in shown
     assert 'viaduck_flushes_total{pipeline="clicks",trigger="caught_up"} 1.0' in shown
+
+
+def test_records_are_planned_by_the_size_that_appliers_found(tmp_path: Path, clock: Clock) -> None:
+    log, metrics = FakeLog(30), Metrics("clicks")
+    source = TopicSource(config(tmp_path, {}), log, clock, clock.now, metrics)
+    source.head()
+    log.ends = vector(35)
+    assert source.head().snapshot == 30
+    source.weigh(20_000_000)
+    assert source.head().snapshot == 35
+    assert 'viaduck_flushes_total{pipeline="clicks",trigger="bytes"} 1.0' in metrics.exposition()

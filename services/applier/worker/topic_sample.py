@@ -1,0 +1,106 @@
+"""The newest records of a topic, parsed as a task would parse them: what table would come of them."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from confluent_kafka import Message
+
+from services.applier.model.topic import form_of
+from services.applier.records.parse import ParsedRecords, parse
+from services.applier.records.record_batch import batch_of
+from shared.config.model import Config, TopicSource
+from shared.contracts.errors import Error
+from shared.contracts.positions import Vector
+from shared.kafka.source_settings import topic_settings
+from shared.kafka.topic_log import TopicLog
+from shared.kafka.topic_records import Bounds, TopicRecords
+from shared.lake.engine import connect, release
+
+CLIENT_ID = "viaduck-sample"
+MOST = 100
+MOST_BYTES = 8_000_000
+WITHIN_S = 10.0
+"""How long records are read; a broker that is silent for as long does not answer."""
+
+MEMORY_LIMIT = "256MB"
+
+
+class TimeIsUp(Error):
+    """No more records are waited for; those that came are the sample."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """``rejected`` by reason, ``rescued`` by column (values of fields that have none under "")."""
+
+    records: int
+    rows: int
+    tombstones: int
+    columns: tuple[tuple[str, str], ...]
+    """Name and type of each."""
+    rejected: Mapping[str, int]
+    first_rejected: str
+    """Where the first of them is, and why; empty where there is none."""
+    rescued: Mapping[str, int]
+
+
+def sample(config: Config, topic: TopicSource) -> Sample:
+    """Of about an equal part of each partition. Raises ``ConfigError``, and ``SourceError`` where it can't be read."""
+    messages = _newest(config, topic)
+    con = connect(memory_limit=MEMORY_LIMIT, catalogs=())
+    try:
+        parsed = parse(con, batch_of(messages), form_of(config, topic), (), datetime.now(UTC))
+        try:
+            return _sample(len(messages), parsed)
+        finally:
+            parsed.drop()
+    finally:
+        release(con)
+
+
+def _sample(records: int, parsed: ParsedRecords) -> Sample:
+    first = parsed.rejected[0] if parsed.rejected else None
+    return Sample(
+        records,
+        parsed.landed - parsed.tombstones,
+        parsed.tombstones,
+        tuple((column.name, column.type) for column in parsed.columns),
+        Counter(each.reason.value for each in parsed.rejected),
+        "" if first is None else f"offset {first.offset} of partition {first.partition}: {first.text}",
+        parsed.rescued,
+    )
+
+
+def _newest(config: Config, topic: TopicSource) -> list[Message]:
+    settings, found = topic_settings(config), list[Message]()
+    log = TopicLog(settings, topic.topic, CLIENT_ID)
+    partitions = log.identity().partitions
+    begin, end = span(log.oldest(partitions), log.newest(partitions))
+    until_s = time.monotonic() + WITHIN_S
+
+    def take(messages: Sequence[Message]) -> None:
+        found.extend(messages)
+        if time.monotonic() > until_s:
+            raise TimeIsUp
+
+    with closing(TopicRecords(settings, topic.topic, CLIENT_ID)) as records:
+        try:
+            records.read(begin, end, Bounds(MOST, MOST_BYTES), WITHIN_S, take)
+        except TimeIsUp:
+            return found
+    return found
+
+
+def span(oldest: Vector, newest: Vector) -> tuple[Vector, Vector]:
+    """From where to where to read at most ``MOST`` records, of all partitions or, where there are more, of some."""
+    first, last = oldest.by_partition, newest.by_partition
+    there = [each for each, end in sorted(last.items()) if end > first.get(each, 0)][:MOST]
+    share = MOST // len(there) if there else 0
+    begin = {each: max(first.get(each, 0), last[each] - share) for each in there}
+    return Vector.of(begin), Vector.of({each: last[each] for each in there})

@@ -1,0 +1,75 @@
+"""The part of ``viaduck check`` that is about a topic: can it be read, and what table would come of its records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Any
+
+from services.cli.output.findings import Finding
+from shared.config.model import Config, TopicSource
+from shared.contracts.errors import ConfigError, DependencyError, SourceError
+from shared.kafka.broker import Broker
+from shared.kafka.settings import KafkaSettings
+from shared.kafka.source_look import look
+from shared.kafka.topics import Topics
+
+SAMPLE = "services.applier.worker.topic_sample"
+"""By its name: a service is no part of another."""
+
+BROKER_WITHIN_S = 5.0
+
+
+def findings(config: Config, topic: TopicSource) -> Iterator[Finding]:
+    """Raises ``ConfigError`` for what the file must say otherwise."""
+    name = f"source topic {topic.topic}"
+    try:
+        seen = look(config)
+        _require_foreign(config, topic, seen.table.lake_uuid)
+        keys = ", ".join(config.routing.key_columns) or "none, append-only"
+        yield Finding(name, True, f"{seen.partitions} partitions up to record {seen.head.snapshot}; keys: {keys}")
+        yield _sampled(config, topic)
+    except SourceError as error:
+        yield Finding(name, False, error.message, error.hint)
+
+
+def _require_foreign(config: Config, topic: TopicSource, cluster: str) -> None:
+    """Raises ``ConfigError`` for a topic that Viaduck writes itself, whatever address its cluster is named by."""
+    topics = Topics(config.kafka.topic_prefix)
+    if config.kafka.bootstrap_servers is None or not topic.topic.startswith(f"{topics.prefix}."):
+        return
+    try:
+        own = Broker(KafkaSettings.reaching(config), "viaduck-check").cluster_id(BROKER_WITHIN_S)
+    except DependencyError:
+        return  # a finding of its own
+    if own == cluster:
+        said = f"begins with {topics.prefix}., as Viaduck's own topics on this cluster do; name a topic of yours"
+        raise ConfigError([f"source.topic: {said}"])
+
+
+def _sampled(config: Config, topic: TopicSource) -> Finding:
+    found = import_module(SAMPLE).sample(config, topic)
+    return Finding(f"sample of {topic.topic}", True, said_of(found), columns=found.columns)
+
+
+def said_of(found: Any) -> str:
+    """Of a ``Sample``."""
+    if not found.records:
+        return "no record yet; these columns come first"
+    parts = [f"of the newest {found.records} records {found.rows} would be rows"]
+    if found.tombstones:
+        parts.append(f"{found.tombstones} would delete their key")
+    if found.rejected:
+        parts.append(f"{sum(found.rejected.values())} would be rejected ({_counted(found.rejected)})")
+    if found.rescued:
+        named = {name or "fields without a column": count for name, count in found.rescued.items()}
+        parts.append(f"{sum(named.values())} values would go to _rescued ({_counted(named)})")
+    first = f"; first rejected: {found.first_rejected}" if found.first_rejected else ""
+    return ", ".join(parts) + first
+
+
+def _counted(numbers: Mapping[str, int]) -> str:
+    """The most frequent ones first."""
+    ordered = sorted(numbers.items(), key=lambda each: (-each[1], each[0]))
+    more = ", …" if len(ordered) > 5 else ""
+    return ", ".join(f"{name}: {count}" for name, count in ordered[:5]) + more

@@ -1,0 +1,70 @@
+"""``viaduck check`` of a topic on a real broker: what table would come of it, and what speaks against it."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import pytest
+
+from services.cli.commands import check
+from shared.config.deployment import Deployment, load_all
+from shared.contracts.errors import ConfigError, SourceError
+from shared.contracts.positions import Vector
+from shared.kafka.settings import KafkaSettings
+from shared.kafka.topic_log import TopicLog
+from tests.e2e.topics import Topic
+from tests.fast.control.files import write
+from tests.fast.waiting import eventually
+from tests.servers.kafka import Kafka
+
+
+def deployment(folder: Path, topic: Topic, prefix: str = "viaduck", **source: object) -> Deployment:
+    broker = topic.kafka.bootstrap
+    file = write(
+        folder, source={"kind": "kafka", "topic": topic.name, **source}, routing={}, state_dir=str(folder / "state"),
+        kafka={"bootstrap_servers": broker, "topic_prefix": prefix},
+    )  # fmt: skip
+    return load_all([file])
+
+
+def wait_until_led(topic: Topic, partitions: int) -> None:
+    """A partition of a new topic has no leader for a moment."""
+
+    def is_led() -> bool:
+        with contextlib.suppress(SourceError):
+            return TopicLog(KafkaSettings(topic.kafka.bootstrap), topic.name, "test").newest(partitions) == Vector()
+        return False
+
+    eventually(is_led)
+
+
+def test_the_newest_records_are_shown_as_the_table_that_would_come_of_them(
+    kafka: Kafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic = Topic(kafka, 3)
+    wait_until_led(topic, 3)
+    columns = [{"name": "id", "path": "$.id", "type": "BIGINT", "required": True}]
+    assert check.main(deployment(tmp_path, topic, columns=columns)) == check.DONE
+    assert "no record yet" in capsys.readouterr().out
+    topic.send(*({"id": number, "old": True} for number in range(200)), partition=1)
+    topic.send({"id": 1, "name": "n", "\x1b[2J": 1}, b"bad", {"id": "x"}, {"id": 2, "name": [1]})
+    assert check.main(deployment(tmp_path, topic, columns=columns)) == check.DONE
+    said = " ".join(capsys.readouterr().out.split())
+    assert "of the newest 54 records 52 would be rows, 2 would be rejected (not_json: 1, type_mismatch: 1)" in said
+    assert "offset 1 of partition 0: the value is not JSON" in said
+    assert "id BIGINT" in said
+    assert "name VARCHAR" in said or "name JSON" in said
+    assert "\\x1b[2J BIGINT" in said
+
+
+def test_what_the_file_must_say_otherwise_is_a_mistake(kafka: Kafka, tmp_path: Path) -> None:
+    missing = Topic(kafka)
+    missing.drop()
+    with pytest.raises(ConfigError, match="has no topic"):
+        check.main(deployment(tmp_path, missing))
+    prefix = missing.name
+    own = Topic(kafka, name=f"{prefix}.work")
+    elsewhere = kafka.bootstrap.replace("localhost", "127.0.0.1")
+    with pytest.raises(ConfigError, match="as Viaduck's own topics on this cluster do"):
+        check.main(deployment(tmp_path, own, prefix, bootstrap_servers=elsewhere))
