@@ -35,6 +35,7 @@ WITHIN_THE_PROCESS = (
     "tests/fast/applier/model/test_admission.py",
     "tests/fast/applier/records/test_any_records.py",
     "tests/fast/applier/records/test_bad_input.py",
+    "tests/fast/applier/records/test_debezium.py",
     "tests/fast/applier/records/test_inference.py",
     "tests/fast/applier/records/test_keys.py",
     "tests/fast/applier/records/test_parse.py",

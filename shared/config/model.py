@@ -66,7 +66,7 @@ class TopicColumn(Section):
 
 
 class TopicFormat(Section):
-    value: Literal["json", "text", "bytes"] = "json"
+    value: Literal["json", "text", "bytes", "debezium"] = "json"
     key: Literal["none", "text", "bytes", "json"] = "none"
 
 

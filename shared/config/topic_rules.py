@@ -125,7 +125,9 @@ def check_topic(sections: Mapping[str, Any], world: ConfigContext, mistakes: Mis
     _check_own_topic(topic, kafka, mistakes)
     _check_start(section_of(topic, "start"), mistakes)
     _check_shown(topic, mistakes)
-    _check_columns(topic, section_of(sections, "routing").get("key_columns"), mistakes)
+    keys = section_of(sections, "routing").get("key_columns")
+    _check_columns(topic, keys, mistakes)
+    _check_events(section_of(topic, "format"), keys, mistakes)
 
 
 def check_flush(sections: Mapping[str, Any], mistakes: Mistakes) -> None:
@@ -157,8 +159,18 @@ def _check_start(start: Mapping[str, Any], mistakes: Mistakes) -> None:
 
 def _check_shown(topic: Mapping[str, Any], mistakes: Mistakes) -> None:
     form = section_of(topic, "format")
-    if topic.get("metadata") == [] and not topic.get("columns") and text_of(form, "value") in (None, "json"):
+    if topic.get("metadata") == [] and not topic.get("columns") and text_of(form, "value") not in VALUE_TYPES:
         mistakes.note("source.metadata", "is empty, and no column is declared: a table needs one to begin with")
+
+
+def _check_events(form: Mapping[str, Any], keys: Any, mistakes: Mistakes) -> None:
+    """Change events of Debezium."""
+    if text_of(form, "value") != "debezium":
+        return
+    if text_of(form, "key") != "json":
+        mistakes.note("source.format.key", "must be json where values are events: a tombstone has nothing but its key")
+    if not keys:
+        mistakes.note("routing.key_columns", "are needed where values are events, which update and delete rows by key")
 
 
 def size_in_bytes(text: str) -> int:
@@ -183,7 +195,7 @@ def first_columns(topic: TopicSource) -> list[tuple[str, str]]:
 def _check_columns(topic: Mapping[str, Any], keys: Any, mistakes: Mistakes) -> None:
     columns = [each for each in topic.get("columns") or () if isinstance(each, dict)]
     if columns and text_of(section_of(topic, "format"), "value") in VALUE_TYPES:
-        mistakes.note("source.columns", "are fields of JSON, and format.value is not json; remove them")
+        mistakes.note("source.columns", "are fields of values, and texts and bytes have none; remove them")
     seen: set[str] = set()
     for number, each in enumerate(columns):
         place, name = join("source.columns", number), text_of(each, "name") or ""

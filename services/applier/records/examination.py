@@ -34,8 +34,10 @@ def has_rest(con: duckdb.DuckDBPyConnection, staging: Staging) -> bool:
 def not_json(con: duckdb.DuckDBPyConnection, staging: Staging) -> Refusals:
     """Records of the batch that the parser refuses: for one of them the whole statement failed."""
     found: Refusals = {}
-    values = f"SELECT i FROM {staging.scanned} WHERE NOT json_valid(v)"
+    values = f"SELECT i FROM {staging.batch} WHERE NOT json_valid(v)"
     found.update((place, (Reason.NOT_JSON, "")) for (place,) in con.execute(values).fetchall())
+    if found and staging.is_unwrapped:
+        return found  # there are no events yet
     if staging.reads_keys and staging.format.key is KeyFormat.JSON:
         keys = f"SELECT i FROM {staging.scanned} WHERE v IS NULL AND NOT json_valid(k)"
         found.update((place, (Reason.KEY_INVALID, "")) for (place,) in con.execute(keys).fetchall())
@@ -50,7 +52,7 @@ def refused(con: duckdb.DuckDBPyConnection, staging: Staging) -> Refusals:
         {
             f"n{number}": target.path[0]
             for number, target in enumerate(staging.targets)
-            if _is_only_required(target) and target.is_field
+            if _is_only_required(target) and (target.is_field or (staging.is_unwrapped and target.path))
         },
     ).fetchall()
     found = ((place, Reason(reason), fault) for place, reason, fault in rows)
@@ -120,7 +122,7 @@ def _missing(staging: Staging) -> str:
     """Of required columns; what only deletes its key needs none."""
     deletes = "nothing" if staging.format.key_columns else "false"
     return "".join(
-        f" WHEN c{number:d} IS NULL AND NOT {deletes}"
+        f" WHEN c{number:d} IS NULL AND NOT {deletes}{staging.has_value(number)}"
         f" THEN CASE WHEN {_is_there(number, target)} THEN 'type_mismatch' ELSE 'required_missing' END"
         for number, target in enumerate(staging.targets)
         if _is_only_required(target)

@@ -26,9 +26,13 @@ def unreadable(batch: RecordBatch, form: RecordFormat) -> dict[int, tuple[Reason
     return found
 
 
-def usual_fields(batch: RecordBatch) -> tuple[str, ...]:
+def first_value(batch: RecordBatch) -> bytes:
+    """Empty where no record has one."""
+    return next((value.as_py() for value in batch.values if value.is_valid), b"")
+
+
+def fields_in(first: str | bytes) -> tuple[str, ...]:
     """The fields of a batch's first value, which most records have if they are made by one program."""
-    first = next((value.as_py() for value in batch.values if value.is_valid), b"")
     try:
         found = json.loads(first)
         "".join(found).encode()

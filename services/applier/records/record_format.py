@@ -15,6 +15,12 @@ class ValueFormat(StrEnum):
     JSON = "json"
     TEXT = "text"
     BYTES = "bytes"
+    DEBEZIUM = "debezium"
+
+    @property
+    def has_fields(self) -> bool:
+        """Whether a value has fields, each of which may be a column."""
+        return self not in (ValueFormat.TEXT, ValueFormat.BYTES)
 
 
 class KeyFormat(StrEnum):
@@ -114,13 +120,18 @@ class RecordFormat:
                 raise ValueError(f"no column can be called {column.name[:80]!r}")
             if not is_supported(column.duckdb_type):
                 raise ValueError(f"the column {column.name} is {column.type[:80]}, which no field is converted to")
-        if self.columns and self.value is not ValueFormat.JSON:
+        self._check_together(set(names))
+
+    def _check_together(self, names: set[str]) -> None:
+        if self.columns and not self.value.has_fields:
             raise ValueError(f"columns can't be declared of values that are {self.value}")
-        if not (self.columns or self.metadata) and self.value is ValueFormat.JSON:
+        if not (self.columns or self.metadata) and self.value.has_fields:
             raise ValueError("a table needs a column from the beginning: declare one, or keep some of the metadata")
-        known = {Metadata.KEY.column} if self.key_is_the_row_s else set(names)
+        known = {Metadata.KEY.column} if self.key_is_the_row_s else names
         if unknown := [name for name in self.key_columns if name not in known]:
             raise ValueError(f"the key column {unknown[0]} is not declared")
+        if self.value is ValueFormat.DEBEZIUM and not (self.key_columns and self.key is KeyFormat.JSON):
+            raise ValueError("events of Debezium need key columns, and keys in JSON: a tombstone has nothing else")
 
     @property
     def key_is_the_row_s(self) -> bool:

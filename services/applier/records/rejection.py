@@ -20,6 +20,8 @@ class Reason(StrEnum):
     KEY_MISSING = "key_missing"
     KEY_INVALID = "key_invalid"
     NOT_CARRIED = "not_carried"
+    NOT_EVENT = "not_event"
+    LEFT_OUT = "left_out"
 
 
 TEXTS = {
@@ -33,6 +35,8 @@ TEXTS = {
     Reason.KEY_MISSING: "a key column has no value of its type",
     Reason.KEY_INVALID: "the key is not of the declared format",
     Reason.NOT_CARRIED: "a text holds a word in braces, such as {AUTHOR}, which DuckLake replaces",
+    Reason.NOT_EVENT: "the value is no change event of Debezium with op, before and after",
+    Reason.LEFT_OUT: "an update leaves out a value that it did not change, and no row of its key is there to have it",
 }
 
 

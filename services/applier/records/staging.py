@@ -4,12 +4,14 @@ The columns of a staged table:
 
 ``i``          the record's place in its batch
 ``p``, ``o``   partition and offset
-``nothing``    the record has no value
+``nothing``    the record has no value, or deletes its row
 ``unread``     its value is JSON, and no object
 ``c0``, …      the values of the targets, by their numbers
 ``x0``, …      of targets within a field, whether there was a value that did not fit
 ``rest``       all fields of the record, by name, as raw JSON texts, where not all that are not null found their place
 ``rescued``    null at first
+
+Of unwrapped events also ``s``, ``begins`` and ``left_out`` (``envelope``).
 """
 
 from __future__ import annotations
@@ -47,10 +49,11 @@ class Target:
 
 @dataclass(frozen=True)
 class Staging:
-    """What the statement is made of. ``staged`` and ``scanned``, the batch, are quoted paths."""
+    """What the statement is made of. ``staged``, ``batch`` and ``unwrapped``, the events in it, are quoted paths."""
 
     staged: str
-    scanned: str
+    batch: str
+    unwrapped: str
     format: RecordFormat
     targets: tuple[Target, ...]
     inserted_at: datetime
@@ -59,15 +62,33 @@ class Staging:
     absent: frozenset[str] = frozenset()
     """Fields that no record of the batch has, as far as that is known."""
 
+    @property
+    def is_unwrapped(self) -> bool:
+        return self.format.value is ValueFormat.DEBEZIUM
+
+    @property
+    def scanned(self) -> str:
+        """Where the values are that have a row's fields."""
+        return self.unwrapped if self.is_unwrapped else self.batch
+
     def statement(self) -> str:
+        event = "s, begins, left_out, " if self.is_unwrapped else ""
+        nothing = "" if self.is_unwrapped else "v IS NULL AS nothing, "
         return (
             f"CREATE OR REPLACE TABLE {self.staged} AS"
-            f" SELECT i, p, o, nothing, NOT nothing AND m IS NULL AND {self._is_read} AS unread, {self._values()}"
+            f" SELECT i, p, o, {event} nothing, NOT nothing AND m IS NULL AND {self._is_read} AS unread,"
+            f" {self._values()}"
             f" CASE WHEN {self._has_rest()} THEN m END AS rest, CAST(NULL AS VARCHAR) AS rescued"
-            f" FROM (SELECT i, p, o, nothing, m, {self._converted()} {self._misfits()} 0 AS z"
-            f" FROM (SELECT *, {self._doubles()} 0 AS y FROM (SELECT *, v IS NULL AS nothing, {self._raw()} 0 AS x"
+            f" FROM (SELECT i, p, o, {event} nothing, m, {self._converted()} {self._misfits()} 0 AS z"
+            f" FROM (SELECT *, {self._doubles()} 0 AS y FROM (SELECT *, {nothing} {self._raw()} 0 AS x"
             f" FROM (SELECT *, {self._alike()} FROM (SELECT *, {self._fields()} FROM {self.scanned})))))"
         )
+
+    def has_value(self, number: int) -> str:
+        """That an event did not leave the field of a target out."""
+        if not self.is_unwrapped or not self.targets[number].path:
+            return ""
+        return f" AND NOT coalesce(list_contains(left_out, $n{number:d}), false)"
 
     def parameters(self) -> dict[str, Any]:
         """What ``statement`` binds: names of fields, paths within fields, the time of the insertion."""
@@ -89,7 +110,7 @@ class Staging:
 
     @property
     def reads_fields(self) -> bool:
-        return self.format.value is ValueFormat.JSON
+        return self.format.value.has_fields
 
     def _reads(self, target: Target) -> bool:
         """Whether records of the batch can have a value for the target. Keys may come from where no value is."""
@@ -129,6 +150,8 @@ class Staging:
             found = f"nullif(CAST(json_extract({found}, $within{number:d}) AS VARCHAR), 'null')"
         if target.is_key and self.reads_keys:
             found = f"CASE WHEN v IS NULL THEN {self._raw_key(number, target)} ELSE CAST({found} AS VARCHAR) END"
+        elif self.is_unwrapped and not target.is_key:
+            found = f"CASE WHEN NOT nothing THEN {found} END"
         return f"CAST({found} AS VARCHAR)"
 
     def _field(self, number: int, target: Target) -> str:
@@ -213,7 +236,8 @@ class Staging:
             for number, target in enumerate(self.targets)
             if target.is_field and self._reads(target)
         ]
-        return f"list_count(map_values(m)) <> {_sum(landed)}" + "".join(f" OR x{n:d}" for n in self._within)
+        rest = f"list_count(map_values(m)) <> {_sum(landed)}" + "".join(f" OR x{n:d}" for n in self._within)
+        return f"NOT nothing AND ({rest})" if self.is_unwrapped else rest
 
 
 def _sum(terms: Sequence[str]) -> str:
