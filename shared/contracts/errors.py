@@ -21,6 +21,8 @@
     ├── KeysInUse               an instance holds other keys for these files (lake.direct.lakes)
     ├── Declined                the extension has to commit instead (applier.apply.direct_look)
     │   └── NoCatalog           a seed finds no lake, which may be created (applier.apply.direct_seed)
+    ├── Undecodable             bytes are no value of their schema (applier.records.decoder)
+    ├── UnusableSchema          no value can be read by a schema (applier.records.decoder)
     ├── CursorMoved             the compare-and-set found another cursor; decide again (applier.apply.fence)
     ├── Expired                 a range begins before what the source retains (reader.source.source_reader)
     ├── Refused                 a destination's state does not allow the action (control.model.lifecycle)

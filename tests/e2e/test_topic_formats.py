@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from typing import Any
 
+import fastavro
+
 from services.applier.records.record_format import DeclaredColumn, KeyFormat, RecordFormat, ValueFormat
+from shared.kafka.schema_registry import RegistrySettings
 from tests.e2e.topics import Landing, Topic, read_all
+from tests.servers.registry import running_registry
 
 Land = Callable[..., Landing]
 
@@ -71,3 +76,28 @@ def test_a_destination_parks_with_the_place_where_the_file_says_so(topic: Topic,
     assert said.error is not None
     assert "offset 1 of partition 0" in said.error.message
     assert landed.rows_of() == []
+
+
+def test_records_in_avro_land_by_their_schemas_and_wait_for_a_registry_that_is_down(
+    topic: Topic, landing: Land
+) -> None:
+    schema = {"type": "record", "name": "r", "fields": [
+        {"name": "id", "type": "long"}, {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+    ]}  # fmt: skip
+    stream = io.BytesIO(b"\x00\x00\x00\x00\x07")
+    stream.seek(0, io.SEEK_END)
+    fastavro.schemaless_writer(stream, fastavro.parse_schema(schema), {"id": 1, "day": 20_000})
+    record = stream.getvalue()
+    with running_registry() as registry:
+        registry.add(7, schema)
+        landed = landing(form=RecordFormat(value=ValueFormat.AVRO), registry=RegistrySettings(registry.url))
+        topic.send(record, record[:-1], record.replace(b"\x07", b"\x08"))
+        registry.status = 503
+        said = landed.land(p0=3)
+        assert (said.outcome, said.error and said.error.type) == ("failed", "source_unreachable")
+        registry.status = 0
+        assert landed.land(p0=3).outcome == "applied"
+    assert landed.rows_of("SELECT id, CAST(day AS VARCHAR) FROM dst.main.clicks") == [(1, "2024-10-04")]
+    assert landed.columns()["day"] == "DATE"
+    rejected = [(value, headers["viaduck-reason"]) for _, value, headers in read_all(topic.kafka, landed.rejected)]
+    assert rejected == [(record[:-1], "undecodable"), (record.replace(b"\x07", b"\x08"), "schema_unknown")]

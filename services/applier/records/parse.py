@@ -16,6 +16,7 @@ import duckdb
 from services.applier.records import envelope, examination, left_out, readable
 from services.applier.records.column_names import RESCUED
 from services.applier.records.conversions import WIDER, converted
+from services.applier.records.decoding import Decoded, Schemas, decode
 from services.applier.records.inference import new_columns
 from services.applier.records.left_out import Asking
 from services.applier.records.memory import Memory
@@ -80,14 +81,16 @@ def parse(
     present: Sequence[Column],
     inserted_at: datetime,
     incomplete: Collection[int] = (),
+    schemas: Schemas | None = None,
 ) -> ParsedRecords:
     """``present`` are the destination's columns, none where its table is still to be made; ``incomplete`` places of
-    records that its rows were found not to complete. Raises ``value_refused`` for an event that has
-    no key.
+    records that its rows were found not to complete. ``schemas`` are needed where they say what values or keys are.
 
+    Raises ``value_refused`` for an event that has no key, and ``source_unreachable`` where no schema can be asked for.
     ``con`` is in no transaction, which a record that is not JSON would end.
     """
-    parsing = _Parsing(con, batch, form, tuple(present), inserted_at)
+    decoded = decode(batch, form, schemas) if form.is_decoded else Decoded(batch)
+    parsing = _Parsing(con, batch, form, tuple(present), inserted_at, decoded)
     parsing.bad.update(dict.fromkeys(incomplete, (Reason.LEFT_OUT, "")))
     try:
         return parsing.run()
@@ -105,6 +108,7 @@ class _Parsing:
     form: RecordFormat
     present: tuple[Column, ...]
     inserted_at: datetime
+    decoded: Decoded
     memory: Memory = field(default_factory=Memory)
     bad: dict[int, tuple[Reason, str]] = field(default_factory=dict)
     """By the place of a record: why it is rejected, and the column at fault."""
@@ -112,7 +116,7 @@ class _Parsing:
     def __post_init__(self) -> None:
         self.usual: tuple[str, ...] = ()
         if self.form.value.has_fields and self.form.value is not ValueFormat.DEBEZIUM:
-            self.usual = readable.fields_in(readable.first_value(self.batch))
+            self.usual = readable.fields_in(readable.first_value(self.decoded.batch))
         self.absent: frozenset[str] = frozenset()
         self.completes = False
         self.targets = targets_of(self.form, self.present)
@@ -131,7 +135,9 @@ class _Parsing:
         )
 
     def run(self) -> ParsedRecords:
-        self.bad.update(readable.unreadable(self.batch, self.form))
+        self.bad.update(self.decoded.bad)
+        self.bad.update(readable.not_text(self.decoded.batch, self.form))
+        self.bad.update(readable.too_large(self.batch, self.form))
         self._stage()
         while (rest := examination.has_rest(self.con, self.staging)) and self._adopt():
             self._stage()
@@ -142,7 +148,7 @@ class _Parsing:
     def _stage(self) -> None:
         """Stages all records that are not bad, and finds those that are."""
         while True:
-            self.con.register(self.memory.registered, readable.arrow_table(self.batch, self.form, self.bad))
+            self.con.register(self.memory.registered, readable.arrow_table(self.decoded.batch, self.form, self.bad))
             try:
                 if self.staging.is_unwrapped:
                     self._unwrap()
@@ -196,7 +202,10 @@ class _Parsing:
             names = [target.name for target in self.targets]
             fields = [target.path[0] for target in self.targets if target.is_field]
             found = examination.kinds(self.con, self.staging, fields)
-            self.targets += tuple(Target(name, kind.name, (name,)) for name, kind in new_columns(found, names, room))
+            told = self.decoded.types
+            self.targets += tuple(
+                Target(name, told.get(name, kind.name), (name,)) for name, kind in new_columns(found, names, room)
+            )
         return self.targets != before
 
     def _widen(self) -> None:

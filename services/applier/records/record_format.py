@@ -16,6 +16,8 @@ class ValueFormat(StrEnum):
     TEXT = "text"
     BYTES = "bytes"
     DEBEZIUM = "debezium"
+    AVRO = "avro"
+    JSON_SCHEMA = "json_schema"
 
     @property
     def has_fields(self) -> bool:
@@ -28,6 +30,12 @@ class KeyFormat(StrEnum):
     TEXT = "text"
     BYTES = "bytes"
     JSON = "json"
+    AVRO = "avro"
+
+    @property
+    def is_json(self) -> bool:
+        """Whether a key is JSON once it was decoded."""
+        return self in (KeyFormat.JSON, KeyFormat.AVRO)
 
 
 class Infer(StrEnum):
@@ -58,7 +66,13 @@ METADATA_TYPES = {
     Metadata.INSERTED_AT: "TIMESTAMP WITH TIME ZONE",
 }
 
-KEY_TYPES = {KeyFormat.NONE: "BLOB", KeyFormat.TEXT: "VARCHAR", KeyFormat.BYTES: "BLOB", KeyFormat.JSON: "JSON"}
+KEY_TYPES = {
+    KeyFormat.NONE: "BLOB",
+    KeyFormat.TEXT: "VARCHAR",
+    KeyFormat.BYTES: "BLOB",
+    KeyFormat.JSON: "JSON",
+    KeyFormat.AVRO: "JSON",
+}
 
 PATH = re.compile(r'\$((?:\.(?:[^."\[\]$*]+|"[^"]+"))+)')
 PART = re.compile(r'\.(?:([^."\[\]$*]+)|"([^"]+)")')
@@ -132,6 +146,15 @@ class RecordFormat:
             raise ValueError(f"the key column {unknown[0]} is not declared")
         if self.value is ValueFormat.DEBEZIUM and not (self.key_columns and self.key is KeyFormat.JSON):
             raise ValueError("events of Debezium need key columns, and keys in JSON: a tombstone has nothing else")
+
+    @property
+    def key_is_used(self) -> bool:
+        return bool(self.key_columns) or Metadata.KEY in self.metadata
+
+    @property
+    def is_decoded(self) -> bool:
+        """Whether values or keys are in the wire format of a registry."""
+        return self.value in (ValueFormat.AVRO, ValueFormat.JSON_SCHEMA) or self.key is KeyFormat.AVRO
 
     @property
     def key_is_the_row_s(self) -> bool:

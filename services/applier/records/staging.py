@@ -49,10 +49,11 @@ class Target:
 
 @dataclass(frozen=True)
 class Staging:
-    """What the statement is made of. ``staged``, ``batch`` and ``unwrapped``, the events in it, are quoted paths."""
+    """What the statement is made of. ``staged``, ``scanned`` (the batch) and ``unwrapped`` (the events in it) are
+    quoted paths."""
 
     staged: str
-    batch: str
+    scanned: str
     unwrapped: str
     format: RecordFormat
     targets: tuple[Target, ...]
@@ -67,9 +68,9 @@ class Staging:
         return self.format.value is ValueFormat.DEBEZIUM
 
     @property
-    def scanned(self) -> str:
+    def parsed_from(self) -> str:
         """Where the values are that have a row's fields."""
-        return self.unwrapped if self.is_unwrapped else self.batch
+        return self.unwrapped if self.is_unwrapped else self.scanned
 
     def statement(self) -> str:
         event = "s, begins, left_out, " if self.is_unwrapped else ""
@@ -81,7 +82,7 @@ class Staging:
             f" CASE WHEN {self._has_rest()} THEN m END AS rest, CAST(NULL AS VARCHAR) AS rescued"
             f" FROM (SELECT i, p, o, {event} nothing, m, {self._converted()} {self._misfits()} 0 AS z"
             f" FROM (SELECT *, {self._doubles()} 0 AS y FROM (SELECT *, {nothing} {self._raw()} 0 AS x"
-            f" FROM (SELECT *, {self._alike()} FROM (SELECT *, {self._fields()} FROM {self.scanned})))))"
+            f" FROM (SELECT *, {self._alike()} FROM (SELECT *, {self._fields()} FROM {self.parsed_from})))))"
         )
 
     def has_value(self, number: int) -> str:
@@ -98,7 +99,7 @@ class Staging:
                 found[f"n{number}"] = target.path[0]
             if self._reads(target) and not target.is_field:
                 found[f"within{number}"] = pointer(target.path[1:])
-            if target.is_key and self.reads_keys and self.format.key is KeyFormat.JSON:
+            if target.is_key and self.reads_keys and self.format.key.is_json:
                 found[f"key{number}"] = target.path[-1]
             if target.metadata is Metadata.INSERTED_AT:
                 found["inserted_at"] = self.inserted_at
@@ -128,7 +129,7 @@ class Staging:
     def _fields(self) -> str:
         """The maps of a record's fields, and of its key's if need be."""
         values = f"from_json(v, {SHAPE})" if self.reads_fields else "CAST(NULL AS MAP(VARCHAR, JSON))"
-        if self.reads_keys and self.format.key is KeyFormat.JSON:
+        if self.reads_keys and self.format.key.is_json:
             return f"{values} AS m, from_json(CASE WHEN v IS NULL THEN k END, {SHAPE}) AS key_m"
         return f"{values} AS m"
 
@@ -173,8 +174,11 @@ class Staging:
 
     def _raw_key(self, number: int, target: Target) -> str:
         """The raw text of a key column where there is no value: a field of the key, or a text as a whole."""
-        if self.format.key is KeyFormat.JSON:
-            return f"CAST(map_extract_value(key_m, $key{number:d}) AS VARCHAR)"
+        if self.format.key.is_json:
+            found = f"CAST(map_extract_value(key_m, $key{number:d}) AS VARCHAR)"
+            if self.format.key is KeyFormat.JSON or len(self.format.key_columns) > 1:
+                return found
+            return f"CASE WHEN key_m IS NULL THEN nullif(k, 'null') ELSE {found} END"
         if self.format.key is not KeyFormat.TEXT or len(self.format.key_columns) > 1:
             return "NULL"
         if target.type in INTEGERS:

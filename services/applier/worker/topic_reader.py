@@ -32,6 +32,9 @@ from shared.lake.sql import ident
 SILENCE_S = 30.0
 """A broker that sends nothing for so long, though there is something to read, does not answer."""
 
+IN_JSON = 4
+"""About so many times more bytes are values in binary once they are in JSON, in which they are kept beside."""
+
 SPARING = 8
 """So many times less is read at once where a reading did not fit into memory."""
 
@@ -136,7 +139,7 @@ class TopicReader:
         self, clients: TopicClients, begin: Vector, end: Vector, *, sparing: bool
     ) -> tuple[RecordBatch, Reached]:
         source, batches = self._source, list[RecordBatch]()
-        less = SPARING if sparing else 1
+        less = (SPARING if sparing else 1) * (IN_JSON if source.form.is_decoded else 1)
         bounds = Bounds(max(1, source.rows // less), max(1, source.bytes // less))
         reached = clients.records.read(
             begin, end, bounds, SILENCE_S, lambda messages: batches.append(batch_of(messages))
@@ -158,9 +161,11 @@ class TopicReader:
 
     def _fill(self, reading: Reading, number: int, fetched: Fetched) -> None:
         """Parse what was fetched, and show it as a transaction takes it."""
+        source = self._source
         parsed = parse(
-            reading.con, fetched.batch, self._source.form, fetched.present, datetime.now(UTC), fetched.incomplete
-        )
+            reading.con, fetched.batch, source.form, fetched.present, datetime.now(UTC), fetched.incomplete,
+            self._clients.schemas(source),
+        )  # fmt: skip
         self._parsed[reading.number] = parsed
         reading.columns, reading.promotions = parsed.columns, parsed.promotions
         reading.table = self._table(fetched.identity, parsed.columns)
