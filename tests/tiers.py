@@ -40,6 +40,7 @@ WITHIN_THE_PROCESS = (
     "tests/fast/applier/records/test_inference.py",
     "tests/fast/applier/records/test_keys.py",
     "tests/fast/applier/records/test_parse.py",
+    "tests/fast/applier/records/test_protobuf.py",
     "tests/fast/applier/records/test_record_batch.py",
     "tests/fast/applier/records/test_record_format.py",
     "tests/fast/applier/model/test_immediate_answers.py",

@@ -74,8 +74,8 @@ class TopicRegistry(Section):
 
 
 class TopicFormat(Section):
-    value: Literal["json", "json_schema", "avro", "debezium", "text", "bytes"] = "json"
-    key: Literal["none", "text", "bytes", "json", "avro"] = "none"
+    value: Literal["json", "json_schema", "avro", "protobuf", "debezium", "text", "bytes"] = "json"
+    key: Literal["none", "text", "bytes", "json", "avro", "protobuf"] = "none"
     registry: TopicRegistry = TopicRegistry()
 
 

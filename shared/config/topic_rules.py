@@ -42,7 +42,7 @@ METADATA_TYPES = {
     "headers": 'STRUCT("key" VARCHAR, "value" BLOB)[]',
     "inserted_at": "TIMESTAMP WITH TIME ZONE",
 }
-KEY_TYPES = {"none": "BLOB", "text": "VARCHAR", "bytes": "BLOB", "json": "JSON", "avro": "JSON"}
+KEY_TYPES = {"none": "BLOB", "text": "VARCHAR", "bytes": "BLOB", "json": "JSON", "avro": "JSON", "protobuf": "JSON"}
 VALUE_TYPES = {"text": "VARCHAR", "bytes": "BLOB"}
 
 TYPES = frozenset(
@@ -175,8 +175,10 @@ def _check_registry(form: Mapping[str, Any], world: ConfigContext, mistakes: Mis
     properties = section_of(registry, "properties")
     if url is not None and variable is not None:
         mistakes.note(join(place, "url_env"), "is given beside url; keep one of them")
-    if url is None and variable is None and "avro" in (text_of(form, "value"), text_of(form, "key")):
-        mistakes.note(join(place, "url_env"), "is missing: the schemas of records in Avro are in a registry")
+    if url is None and variable is None and {text_of(form, "value"), text_of(form, "key")} & {"avro", "protobuf"}:
+        mistakes.note(
+            join(place, "url_env"), "is missing: the schemas of records in Avro or Protobuf are in a registry"
+        )
     if variable is not None:
         check_variable(variable, join(place, "url_env"), world, mistakes)
         url = world.environ.get(variable)

@@ -21,6 +21,8 @@ WITHIN_S = 10.0
 UNKNOWN = 40403
 """What the registry calls an id that it does not have, beside status 404."""
 
+PROTOBUF, SERIALIZED = "PROTOBUF", "?format=serialized"
+
 MOST_REFERENCES = 100
 
 USER_INFO, TOKEN = "basic.auth.user.info", "bearer.auth.token"
@@ -44,11 +46,13 @@ class RegistrySettings:
 
 @dataclass(frozen=True)
 class Schema:
-    """``kind`` is AVRO, JSON or PROTOBUF; ``references`` are what it refers to, each before those that need it."""
+    """``kind`` is AVRO, JSON or PROTOBUF; ``references`` are what it refers to, by name, each before those that
+    need it. The texts of PROTOBUF are descriptors in base64.
+    """
 
     kind: str
     text: str
-    references: tuple[str, ...] = ()
+    references: tuple[tuple[str, str], ...] = ()
 
 
 class SchemaRegistry:
@@ -64,9 +68,12 @@ class SchemaRegistry:
         """The schema of an id; None where the registry has none. Raises ``source_unreachable``."""
         with self._lock:
             if number not in self._known:
-                found = self._fetched(f"/schemas/ids/{number:d}", may_miss=True)
+                path = f"/schemas/ids/{number:d}"
+                found = self._fetched(path, may_miss=True)
                 if found is None:
                     return None
+                if found.get("schemaType") == PROTOBUF:
+                    found = self._fetched(path + SERIALIZED) or {}
                 self._known[number] = self._read(found)
             return self._known[number]
 
@@ -77,25 +84,25 @@ class SchemaRegistry:
                 self._client = None
 
     def _read(self, found: Mapping[str, Any]) -> Schema:
-        references: dict[tuple[str, int], str] = {}
-        self._collect(found, references)
+        references: dict[tuple[str, int], tuple[str, str]] = {}
         kind, text = found.get("schemaType", "AVRO"), found.get("schema")
+        self._collect(found, references, SERIALIZED if kind == PROTOBUF else "")
         if not isinstance(kind, str) or not isinstance(text, str):
             raise self._failed("it answers without a schema")
         return Schema(kind, text, tuple(references.values()))
 
-    def _collect(self, found: Mapping[str, Any], references: dict[tuple[str, int], str]) -> None:
+    def _collect(self, found: Mapping[str, Any], references: dict[tuple[str, int], tuple[str, str]], form: str) -> None:
         for each in found.get("references") or ():
             subject, version = str(each.get("subject")), int(each.get("version", -1))
             if (subject, version) in references:
                 continue
             if len(references) >= MOST_REFERENCES:
                 raise self._failed(f"a schema refers to more than {MOST_REFERENCES} others")
-            references[subject, version] = ""
-            answer = self._fetched(f"/subjects/{quote(subject, safe='')}/versions/{version:d}") or {}
-            self._collect(answer, references)
+            references[subject, version] = "", ""
+            answer = self._fetched(f"/subjects/{quote(subject, safe='')}/versions/{version:d}{form}") or {}
+            self._collect(answer, references, form)
             del references[subject, version]
-            references[subject, version] = str(answer.get("schema"))
+            references[subject, version] = str(each.get("name")), str(answer.get("schema"))
 
     def _fetched(self, path: str, *, may_miss: bool = False) -> Mapping[str, Any] | None:
         try:

@@ -30,7 +30,7 @@ class Registry:
         self.schemas[number] = {"schema": json.dumps(schema), **more}
 
     def answer(self, path: str) -> tuple[int, Any]:
-        parts = path.strip("/").split("/")
+        parts = path.partition("?")[0].strip("/").split("/")
         if self.status:
             return self.status, {"error_code": self.status, "message": "as the test wants it"}
         if parts[:2] == ["schemas", "ids"]:

@@ -54,7 +54,7 @@ def avro_decoder(schema: Schema) -> AvroDecoder:
         raise UnusableSchema(f"it is {schema.kind[:20]}, and not AVRO")
     rewriting = _Rewriting()
     try:
-        for text in schema.references:
+        for _, text in schema.references:
             rewriting.node(json.loads(text), "", 0)
         return AvroDecoder(rewriting.node(json.loads(schema.text), "", 0))
     except UnusableSchema:

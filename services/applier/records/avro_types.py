@@ -43,7 +43,7 @@ def in_base64(value: bytes) -> Any:
     return {"$base64": b64encode(value).decode()}
 
 
-def _double(value: float) -> Any:
+def spelled_double(value: float) -> Any:
     """JSON has no other numbers."""
     if math.isfinite(value):
         return value
@@ -55,8 +55,8 @@ SIMPLE = {
     "boolean": Node("boolean", "BOOLEAN"),
     "int": Node("int", "BIGINT"),
     "long": Node("long", "BIGINT"),
-    "float": Node("float", "DOUBLE", _double),
-    "double": Node("double", "DOUBLE", _double),
+    "float": Node("float", "DOUBLE", spelled_double),
+    "double": Node("double", "DOUBLE", spelled_double),
     "string": Node("string", "VARCHAR"),
     "bytes": Node("bytes", "BLOB", in_base64),
 }

@@ -15,6 +15,7 @@ import pyarrow as pa
 from services.applier.records.avro import avro_decoder
 from services.applier.records.decoder import Decoder, Undecodable, UnusableSchema
 from services.applier.records.inference import join_types
+from services.applier.records.protobuf import protobuf_decoder
 from services.applier.records.record_batch import RecordBatch
 from services.applier.records.record_format import KeyFormat, RecordFormat, ValueFormat
 from services.applier.records.rejection import Reason
@@ -62,8 +63,8 @@ def decode(batch: RecordBatch, form: RecordFormat, schemas: Schemas | None) -> D
 
 Find = Callable[[Schema], Decoder]
 
-DECODERS_OF_VALUES: dict[ValueFormat, Find] = {ValueFormat.AVRO: avro_decoder}
-DECODERS_OF_KEYS: dict[KeyFormat, Find] = {KeyFormat.AVRO: avro_decoder}
+DECODERS_OF_VALUES: dict[ValueFormat, Find] = {ValueFormat.AVRO: avro_decoder, ValueFormat.PROTOBUF: protobuf_decoder}
+DECODERS_OF_KEYS: dict[KeyFormat, Find] = {KeyFormat.AVRO: avro_decoder, KeyFormat.PROTOBUF: protobuf_decoder}
 
 
 class _Known:

@@ -18,11 +18,15 @@ class ValueFormat(StrEnum):
     DEBEZIUM = "debezium"
     AVRO = "avro"
     JSON_SCHEMA = "json_schema"
+    PROTOBUF = "protobuf"
 
     @property
     def has_fields(self) -> bool:
         """Whether a value has fields, each of which may be a column."""
         return self not in (ValueFormat.TEXT, ValueFormat.BYTES)
+
+
+IN_WIRE_FORMAT = (ValueFormat.AVRO, ValueFormat.JSON_SCHEMA, ValueFormat.PROTOBUF)
 
 
 class KeyFormat(StrEnum):
@@ -31,11 +35,12 @@ class KeyFormat(StrEnum):
     BYTES = "bytes"
     JSON = "json"
     AVRO = "avro"
+    PROTOBUF = "protobuf"
 
     @property
     def is_json(self) -> bool:
         """Whether a key is JSON once it was decoded."""
-        return self in (KeyFormat.JSON, KeyFormat.AVRO)
+        return self in (KeyFormat.JSON, KeyFormat.AVRO, KeyFormat.PROTOBUF)
 
 
 class Infer(StrEnum):
@@ -72,6 +77,7 @@ KEY_TYPES = {
     KeyFormat.BYTES: "BLOB",
     KeyFormat.JSON: "JSON",
     KeyFormat.AVRO: "JSON",
+    KeyFormat.PROTOBUF: "JSON",
 }
 
 PATH = re.compile(r'\$((?:\.(?:[^."\[\]$*]+|"[^"]+"))+)')
@@ -154,7 +160,7 @@ class RecordFormat:
     @property
     def is_decoded(self) -> bool:
         """Whether values or keys are in the wire format of a registry."""
-        return self.value in (ValueFormat.AVRO, ValueFormat.JSON_SCHEMA) or self.key is KeyFormat.AVRO
+        return self.value in IN_WIRE_FORMAT or self.key in (KeyFormat.AVRO, KeyFormat.PROTOBUF)
 
     @property
     def key_is_the_row_s(self) -> bool:

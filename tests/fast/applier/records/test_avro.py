@@ -305,7 +305,7 @@ def test_named_types_are_found_by_their_spaces_and_in_references() -> None:
             {"name": "again", "type": "Kind"},
         ],
     }  # fmt: skip
-    decoder = avro_decoder(Schema("AVRO", json.dumps(whole), (json.dumps(address),)))
+    decoder = avro_decoder(Schema("AVRO", json.dumps(whole), (("Address", json.dumps(address)),)))
     assert decoder.decode(b"\x02\x04\x00\x00") == {"home": {"x": 1}, "work": {"x": 2}, "kind": "K", "again": "K"}
     with pytest.raises(Undecodable, match="left over"):
         decoder.decode(b"\x02\x04\x00\x00\x00")

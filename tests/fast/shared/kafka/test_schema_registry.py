@@ -51,7 +51,19 @@ def test_references_come_before_those_that_need_them(registry: Registry) -> None
     with closing(client(registry)) as schemas:
         found = schemas.schema(1)
     assert found is not None
-    assert found.references == ("C", "B")
+    assert found.references == (("c", "C"), ("b/x", "B"))
+
+
+def test_of_protobuf_the_descriptors_are_fetched(registry: Registry) -> None:
+    registry.add(1, "text", "PROTOBUF", {"name": "other.proto", "subject": "o", "version": 2})
+    registry.subjects["o", 2] = {"schema": "T3RoZXI="}
+    with closing(client(registry)) as schemas:
+        found = schemas.schema(1)
+    assert found is not None
+    assert (found.kind, found.references) == ("PROTOBUF", (("other.proto", "T3RoZXI="),))
+    assert [path for path, _ in registry.asked] == [
+        "/schemas/ids/1", "/schemas/ids/1?format=serialized", "/subjects/o/versions/2?format=serialized",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 500, 503, 302])
