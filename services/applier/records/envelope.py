@@ -11,6 +11,8 @@ The columns of what is unwrapped are those of the batch, and:
 
 from __future__ import annotations
 
+import json
+from base64 import b64encode
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,15 +26,25 @@ from shared.contracts.errors import DestinationError
 PLACEHOLDER = "__debezium_unavailable_value"
 """Debezium's ``unavailable.value.placeholder``, unless it is set to another one."""
 
-IN_BASE64 = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="
-
-SPELLINGS = (
-    f'"{PLACEHOLDER}"',
-    f'"{IN_BASE64}"',
-    f'["{PLACEHOLDER}"]',
-    f'{{"{PLACEHOLDER}":"{PLACEHOLDER}"}}',
+NUMBERS = "[" + ",".join(str(byte) for byte in PLACEHOLDER.encode()) + "]"
+NEEDLES = (
+    PLACEHOLDER,
+    b64encode(PLACEHOLDER.encode()).decode(),
+    PLACEHOLDER.encode().hex(),
+    "b68a35a7-17ad-35b3-af2a-ae46edb4545a",
+    NUMBERS,
 )
-"""How it stands for a text, for bytes, in an array, and for hstore."""
+"""Of which one stands in each value that was left out. The UUID is that of the placeholder's MD5."""
+
+HSTORE = f'{{"{PLACEHOLDER}":"{PLACEHOLDER}"}}'
+SPELLINGS = (
+    *(f'"{each}"' for each in NEEDLES[:3]),
+    *(f'["{each}"]' for each in NEEDLES[:4]),
+    NUMBERS,
+    HSTORE,
+    json.dumps(HSTORE),
+)
+"""How it stands for texts and bytes, in arrays of them, of UUIDs and of integers, and for hstore."""
 
 PARTS = "['/op', '/before', '/after', '/payload']"
 PUTS = "('\"c\"', '\"r\"', '\"u\"')"
@@ -59,7 +71,8 @@ def unwrap(
 
 def _parameters(keys: Sequence[str]) -> dict[str, Any]:
     found: dict[str, Any] = {f"key{number}": path for number, path in enumerate(keys)}
-    return {**found, "spellings": list(SPELLINGS), "placeholder": PLACEHOLDER, "in_base64": IN_BASE64}
+    needles = {f"needle{number}": each for number, each in enumerate(NEEDLES)}
+    return {**found, **needles, "spellings": list(SPELLINGS)}
 
 
 def _truncated(partition: int, offset: int) -> DestinationError:
@@ -119,7 +132,8 @@ def _left_out() -> str:
     """Names of the fields whose value is the placeholder; null where there is none."""
     fields = f"map_entries(from_json(new, {SHAPE}))"
     names = f"list_transform(list_filter({fields}, lambda e: {_is_left_out('e')}), lambda e: e.key)"
-    return f"CASE WHEN contains(new, $placeholder) OR contains(new, $in_base64) THEN nullif({names}, []) END"
+    is_there = " OR ".join(f"contains(new, $needle{number:d})" for number in range(len(NEEDLES)))
+    return f"CASE WHEN {is_there} THEN nullif({names}, []) END"
 
 
 def _without_left_out() -> str:

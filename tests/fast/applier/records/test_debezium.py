@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import uuid
 from dataclasses import replace
 from typing import Any
 
@@ -100,9 +102,18 @@ def test_a_truncate_is_never_taken_for_an_event_of_a_key(events: Table) -> None:
     assert refused.value.type == "value_refused"
 
 
+IN_BASE64 = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="
+IN_HEX = "5f5f646562657a69756d5f756e617661696c61626c655f76616c7565"
+AS_UUID = str(uuid.UUID(bytes=hashlib.md5(LEFT_OUT.encode()).digest(), version=3))
+
+
 @pytest.mark.parametrize(
-    "spelled", [LEFT_OUT, "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==", [LEFT_OUT], {LEFT_OUT: LEFT_OUT}]
-)
+    "spelled",
+    [
+        LEFT_OUT, IN_BASE64, IN_HEX, [LEFT_OUT], [IN_BASE64], [IN_HEX], [AS_UUID], list(LEFT_OUT.encode()),
+        {LEFT_OUT: LEFT_OUT}, json.dumps({LEFT_OUT: LEFT_OUT}, separators=(",", ":")),
+    ],
+)  # fmt: skip
 def test_a_value_that_was_left_out_comes_from_the_record_before(events: Table, spelled: Any) -> None:
     rows = take(
         events,
@@ -176,6 +187,12 @@ def test_a_record_that_the_destination_can_not_complete_is_rejected_and_the_one_
 def test_events_need_a_key(change: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="need key columns, and keys in JSON"):
         replace(EVENTS, **change)
+
+
+def test_a_value_that_only_holds_the_placeholder_is_itself(events: Table) -> None:
+    text = f"about {LEFT_OUT}"
+    rows = take(events, event("u", {"id": 1, "v": text, "list": [LEFT_OUT, "x"]}))
+    assert (rows[0]["v"], json.loads(rows[0]["list"]), events.last.asking) == (text, [LEFT_OUT, "x"], None)
 
 
 def test_a_key_that_holds_the_placeholder_is_none(events: Table) -> None:
