@@ -33,6 +33,7 @@ class Tier(IntEnum):
 
 WITHIN_THE_PROCESS = (
     "tests/fast/applier/model/test_admission.py",
+    "tests/fast/applier/records/test_any_events.py",
     "tests/fast/applier/records/test_any_records.py",
     "tests/fast/applier/records/test_avro.py",
     "tests/fast/applier/records/test_bad_input.py",
