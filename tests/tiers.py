@@ -33,11 +33,15 @@ class Tier(IntEnum):
 
 WITHIN_THE_PROCESS = (
     "tests/fast/applier/model/test_admission.py",
+    "tests/fast/applier/records/test_any_events.py",
     "tests/fast/applier/records/test_any_records.py",
+    "tests/fast/applier/records/test_avro.py",
     "tests/fast/applier/records/test_bad_input.py",
+    "tests/fast/applier/records/test_debezium.py",
     "tests/fast/applier/records/test_inference.py",
     "tests/fast/applier/records/test_keys.py",
     "tests/fast/applier/records/test_parse.py",
+    "tests/fast/applier/records/test_protobuf.py",
     "tests/fast/applier/records/test_record_batch.py",
     "tests/fast/applier/records/test_record_format.py",
     "tests/fast/applier/model/test_immediate_answers.py",

@@ -65,9 +65,18 @@ class TopicColumn(Section):
     required: bool = False
 
 
+class TopicRegistry(Section):
+    """The registry of the schemas that records name."""
+
+    url: str | None = Field(default=None, repr=False)
+    url_env: str | None = None
+    properties: dict[str, str] = Field(default={}, repr=False)
+
+
 class TopicFormat(Section):
-    value: Literal["json", "text", "bytes"] = "json"
-    key: Literal["none", "text", "bytes", "json"] = "none"
+    value: Literal["json", "json_schema", "avro", "protobuf", "debezium", "text", "bytes"] = "json"
+    key: Literal["none", "text", "bytes", "json", "avro", "protobuf"] = "none"
+    registry: TopicRegistry = TopicRegistry()
 
 
 class TopicStart(Section):

@@ -6,11 +6,12 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 from shared.config.coercion import fit_section
 from shared.config.config_errors import Mistakes, join, quoted
 from shared.config.document import Tree
-from shared.config.lake_rules import ConfigContext, check_variables, section_of, text_of
+from shared.config.lake_rules import ConfigContext, check_variable, check_variables, section_of, text_of
 from shared.config.model import TopicSource
 from shared.contracts.messages import SeedMode
 
@@ -30,6 +31,10 @@ OURS = frozenset(
 )
 """Properties that decide what is read, or load code."""
 
+REGISTRY_PROPERTIES = frozenset(
+    {"basic.auth.user.info", "bearer.auth.token", "ssl.ca.location", "ssl.certificate.location", "ssl.key.location"}
+)
+
 METADATA_TYPES = {
     "partition": "INTEGER",
     "offset": "BIGINT",
@@ -37,13 +42,13 @@ METADATA_TYPES = {
     "headers": 'STRUCT("key" VARCHAR, "value" BLOB)[]',
     "inserted_at": "TIMESTAMP WITH TIME ZONE",
 }
-KEY_TYPES = {"none": "BLOB", "text": "VARCHAR", "bytes": "BLOB", "json": "JSON"}
+KEY_TYPES = {"none": "BLOB", "text": "VARCHAR", "bytes": "BLOB", "json": "JSON", "avro": "JSON", "protobuf": "JSON"}
 VALUE_TYPES = {"text": "VARCHAR", "bytes": "BLOB"}
 
 TYPES = frozenset(
     {"BOOLEAN", "BOOL", "TINYINT", "SMALLINT", "INTEGER", "INT", "BIGINT", "LONG", "UTINYINT", "USMALLINT", "UINTEGER"}
     | {"UBIGINT", "FLOAT", "REAL", "DOUBLE", "VARCHAR", "STRING", "TEXT", "JSON", "DATE", "TIME", "TIMESTAMP", "UUID"}
-    | {"TIMESTAMPTZ", "TIMESTAMP WITH TIME ZONE"}
+    | {"BLOB", "TIMESTAMPTZ", "TIMESTAMP WITH TIME ZONE"}
 )
 """Of declared columns, beside DECIMAL(p, s)."""
 
@@ -125,7 +130,10 @@ def check_topic(sections: Mapping[str, Any], world: ConfigContext, mistakes: Mis
     _check_own_topic(topic, kafka, mistakes)
     _check_start(section_of(topic, "start"), mistakes)
     _check_shown(topic, mistakes)
-    _check_columns(topic, section_of(sections, "routing").get("key_columns"), mistakes)
+    keys = section_of(sections, "routing").get("key_columns")
+    _check_columns(topic, keys, mistakes)
+    _check_events(section_of(topic, "format"), keys, mistakes)
+    _check_registry(section_of(topic, "format"), world, mistakes)
 
 
 def check_flush(sections: Mapping[str, Any], mistakes: Mistakes) -> None:
@@ -157,8 +165,51 @@ def _check_start(start: Mapping[str, Any], mistakes: Mistakes) -> None:
 
 def _check_shown(topic: Mapping[str, Any], mistakes: Mistakes) -> None:
     form = section_of(topic, "format")
-    if topic.get("metadata") == [] and not topic.get("columns") and text_of(form, "value") in (None, "json"):
+    if topic.get("metadata") == [] and not topic.get("columns") and text_of(form, "value") not in VALUE_TYPES:
         mistakes.note("source.metadata", "is empty, and no column is declared: a table needs one to begin with")
+
+
+def _check_registry(form: Mapping[str, Any], world: ConfigContext, mistakes: Mistakes) -> None:
+    place, registry = "source.format.registry", section_of(form, "registry")
+    url, variable = text_of(registry, "url"), text_of(registry, "url_env")
+    properties = section_of(registry, "properties")
+    if url is not None and variable is not None:
+        mistakes.note(join(place, "url_env"), "is given beside url; keep one of them")
+    if url is None and variable is None and {text_of(form, "value"), text_of(form, "key")} & {"avro", "protobuf"}:
+        mistakes.note(
+            join(place, "url_env"), "is missing: the schemas of records in Avro or Protobuf are in a registry"
+        )
+    if variable is not None:
+        check_variable(variable, join(place, "url_env"), world, mistakes)
+        url = world.environ.get(variable)
+    if url is not None and not _is_http(url):
+        said = "must be like https://registry:8081, without a user: that belongs to basic.auth.user.info_env"
+        mistakes.note(join(place, "url" if variable is None else "url_env"), said)
+    check_variables(properties, join(place, "properties"), world, mistakes)
+    for name in properties:
+        if name.removesuffix("_env") not in REGISTRY_PROPERTIES:
+            known = ", ".join(sorted(REGISTRY_PROPERTIES))
+            mistakes.note(join(join(place, "properties"), name), f"is no property of a registry; there are {known}")
+
+
+def _is_http(url: str) -> bool:
+    try:
+        found = urlsplit(url)
+        return (
+            found.scheme in ("http", "https") and bool(found.hostname) and "@" not in found.netloc and found.port != 0
+        )
+    except ValueError:
+        return False
+
+
+def _check_events(form: Mapping[str, Any], keys: Any, mistakes: Mistakes) -> None:
+    """Change events of Debezium."""
+    if text_of(form, "value") != "debezium":
+        return
+    if text_of(form, "key") != "json":
+        mistakes.note("source.format.key", "must be json where values are events: a tombstone has nothing but its key")
+    if not keys:
+        mistakes.note("routing.key_columns", "are needed where values are events, which update and delete rows by key")
 
 
 def size_in_bytes(text: str) -> int:
@@ -183,7 +234,7 @@ def first_columns(topic: TopicSource) -> list[tuple[str, str]]:
 def _check_columns(topic: Mapping[str, Any], keys: Any, mistakes: Mistakes) -> None:
     columns = [each for each in topic.get("columns") or () if isinstance(each, dict)]
     if columns and text_of(section_of(topic, "format"), "value") in VALUE_TYPES:
-        mistakes.note("source.columns", "are fields of JSON, and format.value is not json; remove them")
+        mistakes.note("source.columns", "are fields of values, and texts and bytes have none; remove them")
     seen: set[str] = set()
     for number, each in enumerate(columns):
         place, name = join("source.columns", number), text_of(each, "name") or ""

@@ -7,7 +7,8 @@
     ├── DependencyError         a catalog, broker, registry or store can't be reached; exit code 3
     ├── ViaduckError            carries type, message, hint, and where it happened
     │   ├── DestinationError    one destination can't go on; its ``type`` decides between retry and park
-    │   │   └── LakeAbsent      its catalog can be reached and holds no lake yet (lake.failure)
+    │   │   ├── LakeAbsent      its catalog can be reached and holds no lake yet (lake.failure)
+    │   │   └── RowsLack        its rows don't have what an update left out (applier.apply.left_out)
     │   └── SourceError         the source can't be read or is not what it was
     ├── UnreadableMessage       a message is not of its topic's model; it becomes a dead letter
     ├── CatalogRefused          an entry names a catalog that can't be used (config.catalogs)
@@ -20,6 +21,8 @@
     ├── KeysInUse               an instance holds other keys for these files (lake.direct.lakes)
     ├── Declined                the extension has to commit instead (applier.apply.direct_look)
     │   └── NoCatalog           a seed finds no lake, which may be created (applier.apply.direct_seed)
+    ├── Undecodable             bytes are no value of their schema (applier.records.decoder)
+    ├── UnusableSchema          no value can be read by a schema (applier.records.decoder)
     ├── CursorMoved             the compare-and-set found another cursor; decide again (applier.apply.fence)
     ├── TimeIsUp                a sample has taken as long as it may (applier.worker.topic_sample)
     ├── Expired                 a range begins before what the source retains (reader.source.source_reader)

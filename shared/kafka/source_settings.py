@@ -6,10 +6,22 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 
-from shared.config.model import Config
+from shared.config.model import Config, TopicSource
 from shared.config.topic_rules import OF_FILES_ALONE
 from shared.contracts.errors import ConfigError
+from shared.kafka.schema_registry import RegistrySettings
 from shared.kafka.settings import KafkaSettings, resolved_properties
+
+
+def registry_settings(topic: TopicSource, environ: Mapping[str, str] = os.environ) -> RegistrySettings | None:
+    """None where the file names no registry. Raises ``ConfigError`` where a variable is missing."""
+    given = topic.format.registry
+    if given.url is None and given.url_env is None:
+        return None
+    named = {"url": given.url} if given.url is not None else {"url_env": given.url_env or ""}
+    url = resolved_properties(named, "source.format.registry", environ)["url"]
+    own = resolved_properties(given.properties, "source.format.registry.properties", environ)
+    return RegistrySettings(url, tuple(sorted(own.items())))
 
 
 def topic_settings(config: Config, environ: Mapping[str, str] = os.environ) -> KafkaSettings:

@@ -1,14 +1,16 @@
-"""What a failed test of whole deployments shows besides itself: the ends of its services' logs."""
+"""A topic that is landed, and what a failed test shows besides itself: the ends of its services' logs."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.e2e.topics import Landing, Topic
 from tests.servers import spark_archive
+from tests.servers.kafka import Kafka
 
 LINES = 80
 
@@ -32,3 +34,22 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
             lines = log.read_text(errors="replace").splitlines()
             report.sections.append((f"the end of {log.name}", "\n".join(lines[-LINES:])))
     return report
+
+
+@pytest.fixture
+def topic(kafka: Kafka) -> Topic:
+    return Topic(kafka)
+
+
+@pytest.fixture
+def landing(topic: Topic, tmp_path: Path) -> Iterator[Callable[..., Landing]]:
+    made: list[Landing] = []
+
+    def make(**options: Any) -> Landing:
+        made.append(Landing(topic, tmp_path, **options))
+        made[-1].seed()
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer
@@ -21,7 +19,6 @@ from shared.kafka.settings import KafkaSettings
 from shared.kafka.topic_log import TopicLog
 from tests.e2e.topics import Landing, Topic, read_all
 from tests.fast.waiting import eventually
-from tests.servers.kafka import Kafka
 
 PLACES = "SELECT _kafka_partition, _kafka_offset, id FROM dst.main.clicks"
 KEYED = RecordFormat(columns=(DeclaredColumn("id", "$.id", "BIGINT", required=True),), key_columns=("id",))
@@ -34,25 +31,6 @@ def wait_until_stable(topic: Topic, offset: int) -> None:
 
 
 Land = Callable[..., Landing]
-
-
-@pytest.fixture
-def topic(kafka: Kafka) -> Topic:
-    return Topic(kafka)
-
-
-@pytest.fixture
-def landing(topic: Topic, tmp_path: Path) -> Iterator[Land]:
-    made: list[Landing] = []
-
-    def make(**options: Any) -> Landing:
-        made.append(Landing(topic, tmp_path, **options))
-        made[-1].seed()
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.close()
 
 
 def test_every_record_is_a_row_with_its_place(topic: Topic, landing: Land) -> None:

@@ -32,6 +32,7 @@ from shared.contracts.messages import (
     WorkItem,
 )
 from shared.contracts.positions import Vector
+from shared.kafka.schema_registry import RegistrySettings
 from shared.kafka.settings import KafkaSettings
 from shared.lake.attach import attach
 from shared.lake.engine import connect
@@ -131,6 +132,7 @@ class Landing:
     form: RecordFormat = field(default_factory=RecordFormat)
     rows: int = 500_000
     parks_bad: bool = False
+    registry: RegistrySettings | None = None
     position: Vector = field(default_factory=Vector)
     generation: int = 1
 
@@ -144,7 +146,7 @@ class Landing:
     def source(self) -> SourceTopic:
         return SourceTopic(
             self.settings, self.topic.name, self.form, self.rows, 100_000_000, self.settings, self.rejected,
-            self.parks_bad,
+            self.parks_bad, self.registry,
         )  # fmt: skip
 
     def target(self, kind: ItemKind, begin: Vector | None, end: Vector) -> Target:

@@ -81,7 +81,7 @@ def rows_of(
 @contextlib.contextmanager
 def rows_where(con: duckdb.DuckDBPyConnection, reading: Reading, number: int, condition: str) -> Iterator[str]:
     """The same for those of a destination's rows for which ``condition``, SQL of ours, holds in the reading."""
-    with _streamed(con, reading, f"{_query(reading, ROWS, number)} AND ({condition})") as found:
+    with streamed(con, reading, f"{_query(reading, ROWS, number)} AND ({condition})") as found:
         yield found
 
 
@@ -95,7 +95,10 @@ def _key_names(reading: Reading) -> tuple[str, ...]:
 
 
 def _names(reading: Reading, kind: str) -> tuple[str, ...]:
-    return _key_names(reading) if kind == TOUCHED else tuple(column.name for column in reading.columns)
+    if kind == TOUCHED:
+        return _key_names(reading)
+    hidden = () if reading.left_out is None else (reading.left_out.place_column,)
+    return (*(column.name for column in reading.columns), *hidden)
 
 
 def _number_column(reading: Reading, kind: str) -> str:
@@ -152,12 +155,13 @@ def _incoming(
         with _registered(con, reading, few) as found:
             yield found
         return
-    with _streamed(con, reading, _query(reading, kind, number)) as found:
+    with streamed(con, reading, _query(reading, kind, number)) as found:
         yield found
 
 
 @contextlib.contextmanager
-def _streamed(con: duckdb.DuckDBPyConnection, reading: Reading, query: str) -> Iterator[str]:
+def streamed(con: duckdb.DuckDBPyConnection, reading: Reading, query: str) -> Iterator[str]:
+    """What ``con`` can scan once for a query of ours in the reading's instance."""
     with (
         _asking(reading, query) as source,
         _registered(con, reading, source.to_arrow_reader(_batch(reading))) as found,

@@ -38,6 +38,22 @@ class Counts:
     harmless_keys: tuple[bool, ...] = ()
 
 
+@dataclass(frozen=True)
+class LeftOut:
+    """What of a reading's rows the destination's own ones have to tell.
+
+    ``asking`` is a table of the reading's instance: ``place``, ``k0``, …, ``wanted`` (numbers of columns), ``fields``
+    (name, number of the column that takes it as a whole). ``place_column`` tells the same place in ``rows``.
+    ``wanted`` are the numbers of all columns that are asked for, ``rescued`` the name of the column of what found none.
+    """
+
+    asking: str
+    count: int
+    wanted: tuple[int, ...]
+    place_column: str
+    rescued: str
+
+
 @dataclass
 class Reading:
     """The net changes of some destinations, each by its number, in two tables of the instance that ``con`` is of.
@@ -74,6 +90,9 @@ class Reading:
     records: RecordCounts | None = None
     before_commit: Callable[[], None] | None = None
     """What has to be done of it outside of the destination before the transaction commits."""
+    left_out: LeftOut | None = None
+    refuse: Callable[[Sequence[int]], None] | None = None
+    """Reads again without the records at some places, which the destination's rows don't complete."""
     rows_read: int = 0
     routing_mutations: int = 0
     seconds: dict[str, float] = field(default_factory=dict)

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import duckdb
 
-from services.applier.apply import evolve, fence, table_schema
+from services.applier.apply import evolve, fence, left_out, table_schema
 from services.applier.apply.attempts import Attempt, Attempts
 from services.applier.apply.carry import carry_touched, require_all, rows_of
 from services.applier.apply.change import Applied, Change
@@ -202,6 +202,8 @@ class Applier:
             layout = _layout(con, lake, change)
             _require_carried(change, layout)
             steps = evolve.pending_steps(con, lake.alias, destination, change.reading, change.evolution)
+            table = table_schema.table_path(lake.alias, destination)
+            left_out.keep_left_out(con, table, change.reading, layout, change.counts.harmless_keys)
             deleted = self._delete(con, lake, change, change.reading, layout)
             evolve.evolve(con, lake.alias, destination, steps)
             inserted = self._insert(con, lake, change, change.reading)
@@ -292,7 +294,8 @@ class Applier:
             return inserted
         names = column_list(tuple(column.name for column in reading.columns))
         with rows_of(con, reading, change.number, change.counts.upserts) as rows:
-            inserted = int(con.execute(f"INSERT INTO {table} ({names}) SELECT {names} FROM {rows}").fetchall()[0][0])
+            query = left_out.completed(con, reading, rows)
+            inserted = int(con.execute(f"INSERT INTO {table} ({names}) {query}").fetchall()[0][0])
         require_all(inserted, change.counts.upserts, "rows")
         return inserted
 

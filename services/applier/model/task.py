@@ -10,6 +10,7 @@ from shared.config.model import CommitChoice, Routing
 from shared.config.upkeep_rules import Policy, least_age_s
 from shared.contracts.messages import Destination, ItemKind, Progress, WorkItem
 from shared.contracts.upkeep import UpkeepResult, UpkeepStep
+from shared.kafka.schema_registry import RegistrySettings
 from shared.kafka.settings import KafkaSettings
 
 
@@ -36,6 +37,7 @@ class SourceTopic:
     own: KafkaSettings
     rejected: str
     parks_bad: bool = False
+    registry: RegistrySettings | None = None
 
 
 Source = SourceTable | SourceTopic

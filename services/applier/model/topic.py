@@ -9,7 +9,7 @@ from shared.config.model import Config, TopicSource
 from shared.config.topic_rules import size_in_bytes
 from shared.contracts.errors import ConfigError
 from shared.kafka.settings import KafkaSettings
-from shared.kafka.source_settings import topic_settings
+from shared.kafka.source_settings import registry_settings, topic_settings
 from shared.kafka.topics import Topics
 
 
@@ -24,6 +24,7 @@ def topic_of(config: Config, topic: TopicSource, own: KafkaSettings) -> SourceTo
         own=own,
         rejected=Topics(own.prefix).rejected(config.pipeline),
         parks_bad=topic.on_bad == "park",
+        registry=registry_settings(topic),
     )
 
 

@@ -16,7 +16,7 @@ INTEGERS = frozenset(
     {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"},
 )
 TIMESTAMPS = frozenset({"TIMESTAMP", "TIMESTAMP WITH TIME ZONE"})
-OTHERS = frozenset({"BOOLEAN", "FLOAT", "DOUBLE", "VARCHAR", "JSON", "DATE", "TIME", "UUID"})
+OTHERS = frozenset({"BOOLEAN", "FLOAT", "DOUBLE", "VARCHAR", "JSON", "DATE", "TIME", "UUID", "BLOB"})
 ALIASES = {
     "BOOL": "BOOLEAN",
     "INT": "INTEGER",
@@ -77,8 +77,8 @@ def converted(raw: str, declared: str, double: str = "", *, rounds: bool = True)
         return _double(raw, double or as_double(raw))
     if found := DECIMAL.fullmatch(declared):
         return _decimal(raw, declared, int(found[2]))
-    if declared == "BOOLEAN":
-        return _boolean(raw)
+    if declared in ("BOOLEAN", "BLOB"):
+        return _boolean(raw) if declared == "BOOLEAN" else _bytes(raw)
     return _json(raw) if declared == "JSON" else _of_text(raw, declared)
 
 
@@ -114,6 +114,13 @@ def _integer(raw: str, declared: str) -> str:
 
 def _boolean(raw: str) -> str:
     return f"CASE {raw} WHEN 'true' THEN true WHEN 'false' THEN false END"
+
+
+def _bytes(raw: str) -> str:
+    """Of an object whose one field says in base64 what they are, as ``avro_types`` spells them. A text is no bytes."""
+    found = f"json_extract_string({raw}, '/$base64')"
+    is_spelled = f"starts_with({raw}, '{{\"$base64\":') AND len(json_keys({raw})) = 1"
+    return f"CASE WHEN {is_spelled} THEN try(from_base64({found})) END"
 
 
 def _double(raw: str, double: str) -> str:

@@ -11,7 +11,7 @@ import duckdb
 
 from services.applier.records.conversions import integer_form, is_json
 from services.applier.records.inference import Kind, join
-from services.applier.records.record_format import KeyFormat, Metadata
+from services.applier.records.record_format import Metadata
 from services.applier.records.rejection import Reason
 from services.applier.records.staging import Staging, Target
 from shared.lake.pruning import holds_text, is_uncarried
@@ -22,7 +22,7 @@ Refusals = dict[int, tuple[Reason, str]]
 
 def fields(con: duckdb.DuckDBPyConnection, staging: Staging) -> frozenset[str]:
     """All fields of a batch. Raises ``duckdb.InvalidInputException`` for a record that is not JSON."""
-    names = f"SELECT DISTINCT unnest(json_keys(v)) FROM {staging.scanned} WHERE v IS NOT NULL"
+    names = f"SELECT DISTINCT unnest(json_keys(v)) FROM {staging.parsed_from} WHERE v IS NOT NULL"
     return frozenset(name for (name,) in con.execute(names).fetchall())
 
 
@@ -36,8 +36,10 @@ def not_json(con: duckdb.DuckDBPyConnection, staging: Staging) -> Refusals:
     found: Refusals = {}
     values = f"SELECT i FROM {staging.scanned} WHERE NOT json_valid(v)"
     found.update((place, (Reason.NOT_JSON, "")) for (place,) in con.execute(values).fetchall())
-    if staging.reads_keys and staging.format.key is KeyFormat.JSON:
-        keys = f"SELECT i FROM {staging.scanned} WHERE v IS NULL AND NOT json_valid(k)"
+    if found and staging.is_unwrapped:
+        return found  # there are no events yet
+    if staging.reads_keys and staging.format.key.is_json:
+        keys = f"SELECT i FROM {staging.parsed_from} WHERE v IS NULL AND NOT json_valid(k)"
         found.update((place, (Reason.KEY_INVALID, "")) for (place,) in con.execute(keys).fetchall())
     return found
 
@@ -50,7 +52,7 @@ def refused(con: duckdb.DuckDBPyConnection, staging: Staging) -> Refusals:
         {
             f"n{number}": target.path[0]
             for number, target in enumerate(staging.targets)
-            if _is_only_required(target) and target.is_field
+            if _is_only_required(target) and (target.is_field or (staging.is_unwrapped and target.path))
         },
     ).fetchall()
     found = ((place, Reason(reason), fault) for place, reason, fault in rows)
@@ -120,7 +122,7 @@ def _missing(staging: Staging) -> str:
     """Of required columns; what only deletes its key needs none."""
     deletes = "nothing" if staging.format.key_columns else "false"
     return "".join(
-        f" WHEN c{number:d} IS NULL AND NOT {deletes}"
+        f" WHEN c{number:d} IS NULL AND NOT {deletes}{staging.has_value(number)}"
         f" THEN CASE WHEN {_is_there(number, target)} THEN 'type_mismatch' ELSE 'required_missing' END"
         for number, target in enumerate(staging.targets)
         if _is_only_required(target)
@@ -143,7 +145,7 @@ def _invalid_keys(staging: Staging) -> str:
         f" WHEN c{number:d} IS NOT NULL AND NOT"
         f" CASE WHEN json_valid(c{number:d}) THEN {is_json(f'c{number:d}')} ELSE false END THEN 'key_invalid'"
         for number, target in enumerate(staging.targets)
-        if target.metadata is Metadata.KEY and staging.format.key is KeyFormat.JSON
+        if target.metadata is Metadata.KEY and staging.format.key.is_json
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from enum import IntEnum
 
@@ -24,6 +25,25 @@ class Kind(IntEnum):
 
 def join(kinds: Iterable[Kind]) -> Kind:
     return max(kinds, default=Kind.NOTHING)
+
+
+def join_types(one: str, other: str) -> str:
+    """The type of a column of which schemas tell two: what does not fit is rescued, as with any column."""
+    if one == other:
+        return one
+    if one.startswith("DECIMAL") and other.startswith("DECIMAL"):
+        return _join_decimals(one, other)
+    kinds = [Kind[each] if each in Kind.__members__ else Kind.VARCHAR for each in (one, other)]
+    return join(kinds).name
+
+
+def _join_decimals(one: str, other: str) -> str:
+    """Room for the digits of both, on either side of the point."""
+    found = [re.fullmatch(r"DECIMAL\((\d+),(\d+)\)", each) for each in (one, other)]
+    sizes = [(int(each[1]), int(each[2])) for each in found if each is not None]
+    scale = max(size[1] for size in sizes)
+    digits = max(size[0] - size[1] for size in sizes) + scale
+    return f"DECIMAL({digits:d},{scale:d})" if digits <= 38 else Kind.VARCHAR.name
 
 
 def new_columns(found: Iterable[tuple[str, Kind]], taken: Iterable[str], room: int) -> list[tuple[str, Kind]]:

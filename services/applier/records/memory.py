@@ -28,6 +28,14 @@ class Memory:
         return ident(self.registered)
 
     @property
+    def unwrapped(self) -> str:
+        return self._path("unwrapped")
+
+    @property
+    def asking(self) -> str:
+        return self._path("asking")
+
+    @property
     def staged(self) -> str:
         return self._path("staged")
 
@@ -42,7 +50,8 @@ class Memory:
     def drop(self, con: duckdb.DuckDBPyConnection) -> None:
         con.execute(f"DROP VIEW IF EXISTS {self.parsed_rows}")
         con.execute(f"DROP VIEW IF EXISTS {self.parsed_keys}")
-        con.execute(f"DROP TABLE IF EXISTS {self.staged}")
+        for name in (self.staged, self.unwrapped, self.asking):
+            con.execute(f"DROP TABLE IF EXISTS {name}")
 
     def _path(self, name: str) -> str:
         return path("memory", "main", f"{name}_{self.number:d}")

@@ -9,26 +9,33 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from services.applier.records.record_batch import RecordBatch
-from services.applier.records.record_format import KeyFormat, Metadata, RecordFormat, ValueFormat
+from services.applier.records.record_format import KeyFormat, RecordFormat, ValueFormat
 from services.applier.records.rejection import Reason
 
 
-def unreadable(batch: RecordBatch, form: RecordFormat) -> dict[int, tuple[Reason, str]]:
-    """Places of records that are too large, or not UTF-8 where they are to be text."""
+def too_large(batch: RecordBatch, form: RecordFormat) -> dict[int, tuple[Reason, str]]:
+    lengths = pc.add(_lengths(batch.keys), _lengths(batch.values))
+    found = pc.indices_nonzero(pc.greater(lengths, form.max_record_bytes)).to_pylist()
+    return dict.fromkeys(found, (Reason.TOO_LARGE, ""))
+
+
+def not_text(batch: RecordBatch, form: RecordFormat) -> dict[int, tuple[Reason, str]]:
+    """Places of records that are not UTF-8 where they are to be text."""
     found: dict[int, tuple[Reason, str]] = {}
-    if _key_is_text(form) and _key_is_used(form):
+    if _key_is_text(form) and form.key_is_used:
         found.update((place, (Reason.KEY_INVALID, "")) for place in _not_utf8(batch.keys))
     if form.value is not ValueFormat.BYTES:
         found.update((place, (Reason.INVALID_UTF8, "")) for place in _not_utf8(batch.values))
-    lengths = pc.add(_lengths(batch.keys), _lengths(batch.values))
-    for place in pc.indices_nonzero(pc.greater(lengths, form.max_record_bytes)).to_pylist():
-        found[place] = (Reason.TOO_LARGE, "")
     return found
 
 
-def usual_fields(batch: RecordBatch) -> tuple[str, ...]:
+def first_value(batch: RecordBatch) -> bytes:
+    """Empty where no record has one."""
+    return next((value.as_py() for value in batch.values if value.is_valid), b"")
+
+
+def fields_in(first: str | bytes) -> tuple[str, ...]:
     """The fields of a batch's first value, which most records have if they are made by one program."""
-    first = next((value.as_py() for value in batch.values if value.is_valid), b"")
     try:
         found = json.loads(first)
         "".join(found).encode()
@@ -54,7 +61,7 @@ def arrow_table(batch: RecordBatch, form: RecordFormat, without: Collection[int]
         table = table.filter(pc.invert(pc.is_in(table["i"], pa.array(list(without), pa.int64()))))
     if form.value is not ValueFormat.BYTES:
         table = _as_text(table, "v")
-    return _as_text(table, "k") if _key_is_text(form) and _key_is_used(form) else table
+    return _as_text(table, "k") if _key_is_text(form) and form.key_is_used else table
 
 
 def _as_text(table: pa.Table, name: str) -> pa.Table:
@@ -62,11 +69,7 @@ def _as_text(table: pa.Table, name: str) -> pa.Table:
 
 
 def _key_is_text(form: RecordFormat) -> bool:
-    return form.key in (KeyFormat.TEXT, KeyFormat.JSON)
-
-
-def _key_is_used(form: RecordFormat) -> bool:
-    return bool(form.key_columns) or Metadata.KEY in form.metadata
+    return form.key is KeyFormat.TEXT or form.key.is_json
 
 
 def _not_utf8(texts: pa.Array) -> Iterator[int]:

@@ -15,6 +15,18 @@ class ValueFormat(StrEnum):
     JSON = "json"
     TEXT = "text"
     BYTES = "bytes"
+    DEBEZIUM = "debezium"
+    AVRO = "avro"
+    JSON_SCHEMA = "json_schema"
+    PROTOBUF = "protobuf"
+
+    @property
+    def has_fields(self) -> bool:
+        """Whether a value has fields, each of which may be a column."""
+        return self not in (ValueFormat.TEXT, ValueFormat.BYTES)
+
+
+IN_WIRE_FORMAT = (ValueFormat.AVRO, ValueFormat.JSON_SCHEMA, ValueFormat.PROTOBUF)
 
 
 class KeyFormat(StrEnum):
@@ -22,6 +34,13 @@ class KeyFormat(StrEnum):
     TEXT = "text"
     BYTES = "bytes"
     JSON = "json"
+    AVRO = "avro"
+    PROTOBUF = "protobuf"
+
+    @property
+    def is_json(self) -> bool:
+        """Whether a key is JSON once it was decoded."""
+        return self in (KeyFormat.JSON, KeyFormat.AVRO, KeyFormat.PROTOBUF)
 
 
 class Infer(StrEnum):
@@ -52,7 +71,14 @@ METADATA_TYPES = {
     Metadata.INSERTED_AT: "TIMESTAMP WITH TIME ZONE",
 }
 
-KEY_TYPES = {KeyFormat.NONE: "BLOB", KeyFormat.TEXT: "VARCHAR", KeyFormat.BYTES: "BLOB", KeyFormat.JSON: "JSON"}
+KEY_TYPES = {
+    KeyFormat.NONE: "BLOB",
+    KeyFormat.TEXT: "VARCHAR",
+    KeyFormat.BYTES: "BLOB",
+    KeyFormat.JSON: "JSON",
+    KeyFormat.AVRO: "JSON",
+    KeyFormat.PROTOBUF: "JSON",
+}
 
 PATH = re.compile(r'\$((?:\.(?:[^."\[\]$*]+|"[^"]+"))+)')
 PART = re.compile(r'\.(?:([^."\[\]$*]+)|"([^"]+)")')
@@ -114,13 +140,27 @@ class RecordFormat:
                 raise ValueError(f"no column can be called {column.name[:80]!r}")
             if not is_supported(column.duckdb_type):
                 raise ValueError(f"the column {column.name} is {column.type[:80]}, which no field is converted to")
-        if self.columns and self.value is not ValueFormat.JSON:
+        self._check_together(set(names))
+
+    def _check_together(self, names: set[str]) -> None:
+        if self.columns and not self.value.has_fields:
             raise ValueError(f"columns can't be declared of values that are {self.value}")
-        if not (self.columns or self.metadata) and self.value is ValueFormat.JSON:
+        if not (self.columns or self.metadata) and self.value.has_fields:
             raise ValueError("a table needs a column from the beginning: declare one, or keep some of the metadata")
-        known = {Metadata.KEY.column} if self.key_is_the_row_s else set(names)
+        known = {Metadata.KEY.column} if self.key_is_the_row_s else names
         if unknown := [name for name in self.key_columns if name not in known]:
             raise ValueError(f"the key column {unknown[0]} is not declared")
+        if self.value is ValueFormat.DEBEZIUM and not (self.key_columns and self.key is KeyFormat.JSON):
+            raise ValueError("events of Debezium need key columns, and keys in JSON: a tombstone has nothing else")
+
+    @property
+    def key_is_used(self) -> bool:
+        return bool(self.key_columns) or Metadata.KEY in self.metadata
+
+    @property
+    def is_decoded(self) -> bool:
+        """Whether values or keys are in the wire format of a registry."""
+        return self.value in IN_WIRE_FORMAT or self.key in (KeyFormat.AVRO, KeyFormat.PROTOBUF)
 
     @property
     def key_is_the_row_s(self) -> bool:

@@ -20,6 +20,12 @@ class Reason(StrEnum):
     KEY_MISSING = "key_missing"
     KEY_INVALID = "key_invalid"
     NOT_CARRIED = "not_carried"
+    NOT_EVENT = "not_event"
+    LEFT_OUT = "left_out"
+    WIRE_FORMAT = "wire_format"
+    SCHEMA_UNKNOWN = "schema_unknown"
+    SCHEMA_UNUSABLE = "schema_unusable"
+    UNDECODABLE = "undecodable"
 
 
 TEXTS = {
@@ -33,6 +39,12 @@ TEXTS = {
     Reason.KEY_MISSING: "a key column has no value of its type",
     Reason.KEY_INVALID: "the key is not of the declared format",
     Reason.NOT_CARRIED: "a text holds a word in braces, such as {AUTHOR}, which DuckLake replaces",
+    Reason.NOT_EVENT: "the value is no change event of Debezium with op, before and after",
+    Reason.WIRE_FORMAT: "there is no byte 0 with the id of a schema in front",
+    Reason.SCHEMA_UNKNOWN: "the registry has no schema of this id",
+    Reason.SCHEMA_UNUSABLE: "values can't be read by their schema",
+    Reason.UNDECODABLE: "the bytes are no value of their schema",
+    Reason.LEFT_OUT: "an update leaves out a value that it did not change, and no row of its key is there to have it",
 }
 
 
@@ -51,7 +63,7 @@ class Rejected:
 
 
 def rejected(batch: RecordBatch, place: int, reason: Reason, column: str = "") -> Rejected:
-    """``column`` names the one at fault."""
+    """``column`` names what is at fault."""
     headers = batch.headers[place].as_py()
     return Rejected(
         batch.partitions[place].as_py(),

@@ -4,12 +4,14 @@ The columns of a staged table:
 
 ``i``          the record's place in its batch
 ``p``, ``o``   partition and offset
-``nothing``    the record has no value
+``nothing``    the record has no value, or deletes its row
 ``unread``     its value is JSON, and no object
 ``c0``, …      the values of the targets, by their numbers
 ``x0``, …      of targets within a field, whether there was a value that did not fit
 ``rest``       all fields of the record, by name, as raw JSON texts, where not all that are not null found their place
 ``rescued``    null at first
+
+Of unwrapped events also ``s``, ``begins`` and ``left_out`` (``envelope``).
 """
 
 from __future__ import annotations
@@ -47,10 +49,12 @@ class Target:
 
 @dataclass(frozen=True)
 class Staging:
-    """What the statement is made of. ``staged`` and ``scanned``, the batch, are quoted paths."""
+    """What the statement is made of. ``staged``, ``scanned`` (the batch) and ``unwrapped`` (the events in it) are
+    quoted paths."""
 
     staged: str
     scanned: str
+    unwrapped: str
     format: RecordFormat
     targets: tuple[Target, ...]
     inserted_at: datetime
@@ -59,15 +63,33 @@ class Staging:
     absent: frozenset[str] = frozenset()
     """Fields that no record of the batch has, as far as that is known."""
 
+    @property
+    def is_unwrapped(self) -> bool:
+        return self.format.value is ValueFormat.DEBEZIUM
+
+    @property
+    def parsed_from(self) -> str:
+        """Where the values are that have a row's fields."""
+        return self.unwrapped if self.is_unwrapped else self.scanned
+
     def statement(self) -> str:
+        event = "s, begins, left_out, " if self.is_unwrapped else ""
+        nothing = "" if self.is_unwrapped else "v IS NULL AS nothing, "
         return (
             f"CREATE OR REPLACE TABLE {self.staged} AS"
-            f" SELECT i, p, o, nothing, NOT nothing AND m IS NULL AND {self._is_read} AS unread, {self._values()}"
+            f" SELECT i, p, o, {event} nothing, NOT nothing AND m IS NULL AND {self._is_read} AS unread,"
+            f" {self._values()}"
             f" CASE WHEN {self._has_rest()} THEN m END AS rest, CAST(NULL AS VARCHAR) AS rescued"
-            f" FROM (SELECT i, p, o, nothing, m, {self._converted()} {self._misfits()} 0 AS z"
-            f" FROM (SELECT *, {self._doubles()} 0 AS y FROM (SELECT *, v IS NULL AS nothing, {self._raw()} 0 AS x"
-            f" FROM (SELECT *, {self._alike()} FROM (SELECT *, {self._fields()} FROM {self.scanned})))))"
+            f" FROM (SELECT i, p, o, {event} nothing, m, {self._converted()} {self._misfits()} 0 AS z"
+            f" FROM (SELECT *, {self._doubles()} 0 AS y FROM (SELECT *, {nothing} {self._raw()} 0 AS x"
+            f" FROM (SELECT *, {self._alike()} FROM (SELECT *, {self._fields()} FROM {self.parsed_from})))))"
         )
+
+    def has_value(self, number: int) -> str:
+        """That an event did not leave the field of a target out."""
+        if not self.is_unwrapped or not self.targets[number].path:
+            return ""
+        return f" AND NOT coalesce(list_contains(left_out, $n{number:d}), false)"
 
     def parameters(self) -> dict[str, Any]:
         """What ``statement`` binds: names of fields, paths within fields, the time of the insertion."""
@@ -77,7 +99,7 @@ class Staging:
                 found[f"n{number}"] = target.path[0]
             if self._reads(target) and not target.is_field:
                 found[f"within{number}"] = pointer(target.path[1:])
-            if target.is_key and self.reads_keys and self.format.key is KeyFormat.JSON:
+            if target.is_key and self.reads_keys and self.format.key.is_json:
                 found[f"key{number}"] = target.path[-1]
             if target.metadata is Metadata.INSERTED_AT:
                 found["inserted_at"] = self.inserted_at
@@ -89,7 +111,7 @@ class Staging:
 
     @property
     def reads_fields(self) -> bool:
-        return self.format.value is ValueFormat.JSON
+        return self.format.value.has_fields
 
     def _reads(self, target: Target) -> bool:
         """Whether records of the batch can have a value for the target. Keys may come from where no value is."""
@@ -107,7 +129,7 @@ class Staging:
     def _fields(self) -> str:
         """The maps of a record's fields, and of its key's if need be."""
         values = f"from_json(v, {SHAPE})" if self.reads_fields else "CAST(NULL AS MAP(VARCHAR, JSON))"
-        if self.reads_keys and self.format.key is KeyFormat.JSON:
+        if self.reads_keys and self.format.key.is_json:
             return f"{values} AS m, from_json(CASE WHEN v IS NULL THEN k END, {SHAPE}) AS key_m"
         return f"{values} AS m"
 
@@ -129,6 +151,8 @@ class Staging:
             found = f"nullif(CAST(json_extract({found}, $within{number:d}) AS VARCHAR), 'null')"
         if target.is_key and self.reads_keys:
             found = f"CASE WHEN v IS NULL THEN {self._raw_key(number, target)} ELSE CAST({found} AS VARCHAR) END"
+        elif self.is_unwrapped and not target.is_key:
+            found = f"CASE WHEN NOT nothing THEN {found} END"
         return f"CAST({found} AS VARCHAR)"
 
     def _field(self, number: int, target: Target) -> str:
@@ -150,8 +174,11 @@ class Staging:
 
     def _raw_key(self, number: int, target: Target) -> str:
         """The raw text of a key column where there is no value: a field of the key, or a text as a whole."""
-        if self.format.key is KeyFormat.JSON:
-            return f"CAST(map_extract_value(key_m, $key{number:d}) AS VARCHAR)"
+        if self.format.key.is_json:
+            found = f"CAST(map_extract_value(key_m, $key{number:d}) AS VARCHAR)"
+            if self.format.key is KeyFormat.JSON or len(self.format.key_columns) > 1:
+                return found
+            return f"CASE WHEN key_m IS NULL THEN nullif(k, 'null') ELSE {found} END"
         if self.format.key is not KeyFormat.TEXT or len(self.format.key_columns) > 1:
             return "NULL"
         if target.type in INTEGERS:
@@ -213,7 +240,8 @@ class Staging:
             for number, target in enumerate(self.targets)
             if target.is_field and self._reads(target)
         ]
-        return f"list_count(map_values(m)) <> {_sum(landed)}" + "".join(f" OR x{n:d}" for n in self._within)
+        rest = f"list_count(map_values(m)) <> {_sum(landed)}" + "".join(f" OR x{n:d}" for n in self._within)
+        return f"NOT nothing AND ({rest})" if self.is_unwrapped else rest
 
 
 def _sum(terms: Sequence[str]) -> str:

@@ -59,7 +59,7 @@ def _wanted(form: RecordFormat) -> Iterator[Target]:
 
 def _inferred_before(column: Column, fields: set[str], form: RecordFormat) -> Target:
     """A column of the destination that is not asked for; it takes the field of its name unless another one does."""
-    takes = form.value is ValueFormat.JSON and column.name not in fields and may_be_column(column.name)
+    takes = form.value.has_fields and column.name not in fields and may_be_column(column.name)
     return Target(column.name, column.type, (column.name,) if takes else ())
 
 

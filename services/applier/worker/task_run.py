@@ -17,6 +17,7 @@ import duckdb
 from services.applier.apply.change import Applied, Change
 from services.applier.apply.decide import Decision, decide
 from services.applier.apply.drop import drop
+from services.applier.apply.left_out import RowsLack
 from services.applier.apply.reading import Counts, Reading
 from services.applier.apply.row_counts import came_and_went, matched_rows
 from services.applier.model.grouping import groups_of
@@ -231,11 +232,22 @@ class Run:
         self._each(ready, lambda number, target: (self._apply(reading, number, target), reading))
 
     def _apply(self, reading: Reading, number: int, target: Target) -> Applied:
+        """What the destination's rows don't complete is left out of the reading, a record more with each try."""
+        while True:
+            try:
+                return self.me.applier.apply(self._change_of(reading, number, target))
+            except RowsLack as lack:
+                if reading.refuse is None:
+                    raise
+                reading.refuse(lack.places)
+                if (refused := reading.refused.get(number)) is not None:
+                    raise refused from None
+
+    def _change_of(self, reading: Reading, number: int, target: Target) -> Change:
         counts, evolution = reading.counts[number], reading.evolutions.get(number)
-        change = Change(
+        return Change(
             target, reading.through, reading.table, number, reading, counts, evolution, through_at=reading.through_at
         )
-        return self.me.applier.apply(change)
 
     def _nothing_changed(self, reading: Reading, number: int) -> bool:
         counts = reading.counts[number]

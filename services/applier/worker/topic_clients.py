@@ -17,6 +17,7 @@ from shared.contracts.errors import DestinationError, SourceError
 from shared.kafka.exact_producer import ExactProducer
 from shared.kafka.failure import describe
 from shared.kafka.rejected import Origin, reason_headers
+from shared.kafka.schema_registry import RegistrySettings, SchemaRegistry
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topic_log import TopicLog
 from shared.kafka.topic_records import TopicRecords
@@ -38,6 +39,7 @@ class BrokerClients:
         self._lock = threading.Lock()
         self._topics: dict[str, TopicClients] = {}
         self._producers: dict[str, RejectedRecords] = {}
+        self._registries: dict[RegistrySettings, SchemaRegistry] = {}
         self._client_id = f"viaduck-worker-{socket.gethostname()}-{os.getpid()}"
 
     @contextmanager
@@ -60,8 +62,20 @@ class BrokerClients:
                 self._producers[key] = RejectedRecords(source.own, source.rejected, self._client_id)
             return self._producers[key]
 
+    def schemas(self, source: SourceTopic) -> SchemaRegistry | None:
+        """The registry of a topic's schemas, with those that are known already; None where it has none."""
+        if source.registry is None:
+            return None
+        with self._lock:
+            if source.registry not in self._registries:
+                self._registries[source.registry] = SchemaRegistry(source.registry)
+            return self._registries[source.registry]
+
     def close(self) -> None:
         with self._lock:
+            for registry in self._registries.values():
+                registry.close()
+            self._registries.clear()
             for each in self._topics.values():
                 each.records.close()
             self._topics.clear()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -11,10 +12,11 @@ import duckdb
 import pyarrow as pa
 
 from services.applier.apply.cursor_answers import CursorAnswers
-from services.applier.apply.reading import Counts, Reading
+from services.applier.apply.reading import Counts, LeftOut, Reading
 from services.applier.apply.row_counts import count_keys, count_rows
 from services.applier.model.task import RecordCounts, SourceTopic, Target
-from services.applier.records.parse import ParsedRecords, parse
+from services.applier.records.column_names import RESCUED
+from services.applier.records.parse import PLACE, ParsedRecords, parse
 from services.applier.records.record_batch import RecordBatch, batch_of
 from services.applier.worker.in_flight import Numbered
 from services.applier.worker.topic_clients import BrokerClients, TopicClients
@@ -30,6 +32,9 @@ from shared.lake.sql import ident
 SILENCE_S = 30.0
 """A broker that sends nothing for so long, though there is something to read, does not answer."""
 
+IN_JSON = 4
+"""About so many times more bytes are values in binary once they are in JSON, in which they are kept beside."""
+
 SPARING = 8
 """So many times less is read at once where a reading did not fit into memory."""
 
@@ -38,6 +43,17 @@ class Memory(Protocol):
     """An instance of the worker that no lake is attached to."""
 
     def cursor(self) -> duckdb.DuckDBPyConnection: ...
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """What a reading is parsed of; ``incomplete`` are places of records that the destination's rows don't complete."""
+
+    identity: TopicIdentity
+    batch: RecordBatch
+    present: Sequence[Column]
+    bytes: int = 0
+    incomplete: frozenset[int] = frozenset()
 
 
 class TopicReader:
@@ -73,14 +89,17 @@ class TopicReader:
         return self._nothing(number, target, of_seed=kind is ItemKind.SEED)
 
     def forget(self, reading: Reading) -> None:
-        parsed = self._parsed.pop(reading.number, None)
         try:
-            for name in ("rows", "touched"):
-                reading.con.execute(f"DROP VIEW IF EXISTS {reading.memory(name)}")
-            if parsed is not None:
-                parsed.drop()
+            self._drop(reading)
         finally:
             release(reading.con)
+
+    def _drop(self, reading: Reading) -> None:
+        parsed = self._parsed.pop(reading.number, None)
+        for name in ("rows", "touched"):
+            reading.con.execute(f"DROP VIEW IF EXISTS {reading.memory(name)}")
+        if parsed is not None:
+            parsed.drop()
 
     # -- what is read -------------------------------------------------------------------------------------------------
 
@@ -89,7 +108,7 @@ class TopicReader:
         with self._clients.of(self._source) as clients:
             identity = clients.log.identity()
         present = () if of_seed else self._answers.columns(target)
-        return self._reading(number, identity, batch_of([]), present, _vector(target.item.through_at), RecordCounts())
+        return self._reading(number, Fetched(identity, batch_of([]), present), _vector(target.item.through_at))
 
     def _changes(self, number: int, target: Target, *, sparing: bool) -> Reading:
         begin, end = _vector(target.item.expected_at), _vector(target.item.through_at)
@@ -111,8 +130,7 @@ class TopicReader:
         if reached.vector == begin:
             said = f"the topic {self._source.table} ends before {end.text}, up to which it is to be read"
             raise SourceError("source_behind", said, "a replica may lag; it is tried again")
-        counts = RecordCounts(bytes_read=reached.bytes)
-        reading = self._reading(number, identity, batch, present, reached.vector, counts)
+        reading = self._reading(number, Fetched(identity, batch, present, reached.bytes), reached.vector)
         reading.rows_read, reading.seconds["feed"] = reached.records, seconds
         reading.row_bytes = reached.bytes / max(1, reached.records)
         return reading
@@ -121,40 +139,50 @@ class TopicReader:
         self, clients: TopicClients, begin: Vector, end: Vector, *, sparing: bool
     ) -> tuple[RecordBatch, Reached]:
         source, batches = self._source, list[RecordBatch]()
-        less = SPARING if sparing else 1
+        less = (SPARING if sparing else 1) * (IN_JSON if source.form.is_decoded else 1)
         bounds = Bounds(max(1, source.rows // less), max(1, source.bytes // less))
         reached = clients.records.read(
             begin, end, bounds, SILENCE_S, lambda messages: batches.append(batch_of(messages))
         )
         return _together(batches), reached
 
-    def _reading(
-        self,
-        number: int,
-        identity: TopicIdentity,
-        batch: RecordBatch,
-        present: Sequence[Column],
-        reached: Vector,
-        counts: RecordCounts,
-    ) -> Reading:
+    def _reading(self, number: int, fetched: Fetched, reached: Vector) -> Reading:
         con = self._memory.cursor()
+        reading = Reading(
+            con, self._table(fetched.identity), (), reached.records, only_inserts=False, routing="",
+            keys=self._source.form.key_columns, through_at=reached.text,
+        )  # fmt: skip
         try:
-            parsed = parse(con, batch, self._source.form, present, datetime.now(UTC))
-            table = self._table(identity, parsed.columns)
-            reading = Reading(
-                con, table, parsed.columns, reached.records, only_inserts=False, routing="",
-                keys=self._source.form.key_columns, through_at=reached.text, promotions=parsed.promotions,
-                records=_counted(parsed, counts),
-            )  # fmt: skip
-            self._parsed[reading.number] = parsed
-            self._show(reading, parsed, number)
+            self._fill(reading, number, fetched)
         except BaseException:
-            release(con)
+            self.forget(reading)
             raise
-        if parsed.rejected:
-            reading.before_commit = lambda: self._deliver(parsed)
-            self._judge(reading, parsed, number)
         return reading
+
+    def _fill(self, reading: Reading, number: int, fetched: Fetched) -> None:
+        """Parse what was fetched, and show it as a transaction takes it."""
+        source = self._source
+        parsed = parse(
+            reading.con, fetched.batch, source.form, fetched.present, datetime.now(UTC), fetched.incomplete,
+            self._clients.schemas(source),
+        )  # fmt: skip
+        self._parsed[reading.number] = parsed
+        reading.columns, reading.promotions = parsed.columns, parsed.promotions
+        reading.table = self._table(fetched.identity, parsed.columns)
+        reading.records = _counted(parsed, fetched.bytes)
+        reading.left_out = _asked(parsed)
+        reading.refuse = (
+            None if parsed.asking is None else lambda places: self._refuse(reading, number, fetched, places)
+        )
+        reading.before_commit = (lambda: self._deliver(parsed)) if parsed.rejected else None
+        self._show(reading, parsed, number)
+        if parsed.rejected:
+            self._judge(reading, parsed, number)
+
+    def _refuse(self, reading: Reading, number: int, fetched: Fetched, places: Sequence[int]) -> None:
+        self._drop(reading)
+        reading.fetched.clear()
+        self._fill(reading, number, replace(fetched, incomplete=fetched.incomplete | set(places)))
 
     def _show(self, reading: Reading, parsed: ParsedRecords, number: int) -> None:
         """The parsed rows and keys as a transaction takes them."""
@@ -192,14 +220,19 @@ def _vector(spelled: str | None) -> Vector:
     return Vector.parse(spelled)
 
 
-def _counted(parsed: ParsedRecords, counts: RecordCounts) -> RecordCounts:
+def _asked(parsed: ParsedRecords) -> LeftOut | None:
+    asking = parsed.asking
+    return None if asking is None else LeftOut(asking.name, asking.count, asking.wanted, PLACE, RESCUED)
+
+
+def _counted(parsed: ParsedRecords, bytes_read: int) -> RecordCounts:
     return RecordCounts(
         landed=parsed.landed,
         rejected=len(parsed.rejected),
         tombstones=parsed.tombstones,
         rescued=sum(parsed.rescued.values()),
         columns_added=len(parsed.new_columns),
-        bytes_read=counts.bytes_read,
+        bytes_read=bytes_read,
     )
 
 

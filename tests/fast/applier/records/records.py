@@ -11,6 +11,7 @@ import duckdb
 import pyarrow as pa
 
 from services.applier.records.column_names import RESCUED
+from services.applier.records.decoding import Schemas
 from services.applier.records.parse import ParsedRecords, parse
 from services.applier.records.record_batch import HEADERS, RecordBatch
 from services.applier.records.record_format import Metadata, RecordFormat
@@ -59,8 +60,8 @@ class Table:
         self.rows: list[dict[str, Any]] = []
         self.last: ParsedRecords
 
-    def take(self, values: Sequence[Any], **how: Any) -> list[dict[str, Any]]:
-        return self.take_batch(batch_from(values, **how))
+    def take(self, values: Sequence[Any], *, schemas: Schemas | None = None, **how: Any) -> list[dict[str, Any]]:
+        return self.take_batch(batch_from(values, **how), schemas)
 
     def take_shuffled(self, order: Sequence[int], values: Sequence[Any], **how: Any) -> list[dict[str, Any]]:
         """As ``take``, the records of a batch being in another order than their offsets."""
@@ -69,9 +70,9 @@ class Table:
             RecordBatch(**{name: column.take(pa.array(order)) for name, column in vars(batch).items()})
         )
 
-    def take_batch(self, batch: RecordBatch) -> list[dict[str, Any]]:
+    def take_batch(self, batch: RecordBatch, schemas: Schemas | None = None) -> list[dict[str, Any]]:
         """The new rows."""
-        self.last = parsed = parse(self._con, batch, self.form, self.columns, NOW)
+        self.last = parsed = parse(self._con, batch, self.form, self.columns, NOW, schemas=schemas)
         try:
             rows = self.shown(parsed.rows)
             self.touched = None if parsed.touched is None else self.shown(parsed.touched)

@@ -11,8 +11,11 @@ from services.applier.model.topic import form_of
 from services.applier.records.conversions import is_supported
 from services.applier.records.record_format import KEY_TYPES, METADATA_TYPES, KeyFormat, Metadata
 from shared.config import topic_rules
+from shared.config.model import TopicFormat
 from shared.config.topic_rules import size_in_bytes
 from shared.contracts.messages import SeedMode
+from shared.kafka.schema_registry import RegistrySettings
+from shared.kafka.source_settings import registry_settings
 from tests.fast.shared.config.conftest import Load, Mistaken
 
 WHOLE = {
@@ -70,7 +73,16 @@ def test_all_that_a_file_may_say_reaches_the_applier(load_text: Load) -> None:
         ({"topic": "a/b"}, {}, "source.topic: "),
         ({"topic": "viaduck.work"}, {}, "source.topic: begins with viaduck., as Viaduck's own topics do"),
         ({"registry": {"url": "x"}}, {}, "source.registry: is not a key"),
-        ({"format": {"value": "avro"}}, {}, "source.format.value: must be one of"),
+        ({"format": {"value": "xml"}}, {}, "source.format.value: must be one of"),
+        ({"format": {"value": "avro"}}, {}, "source.format.registry.url_env: is missing"),
+        ({"format": {"key": "avro"}}, {}, "source.format.registry.url_env: is missing"),
+        ({"format": {"registry": {"url": "kafka:9092"}}}, {}, "source.format.registry.url: must be like https://"),
+        ({"format": {"registry": {"url": "http://me:pw@host"}}}, {}, "source.format.registry.url: must be like https:"),
+        ({"format": {"registry": {"url_env": "NOWHERE"}}}, {}, "source.format.registry.url_env: the environment"),
+        ({"format": {"registry": {"properties": {"basic.auth.user.info_env": "NOWHERE"}}}}, {},
+         "source.format.registry.properties.basic.auth.user.info_env: the environment"),
+        ({"format": {"registry": {"properties": {"url": "x"}}}}, {},
+         "source.format.registry.properties.url: is no property of a registry"),
         ({"isolation": "read_uncommitted"}, {}, "source.isolation: must be one of"),
         ({"start": "never"}, {}, "source.start.position: must be one of"),
         ({"start": {"timestamp": "2026-11-01"}}, {}, "source.start.timestamp: must be a time with its zone"),
@@ -88,7 +100,9 @@ def test_all_that_a_file_may_say_reaches_the_applier(load_text: Load) -> None:
         ({"columns": [{"name": n, "path": f"$.{n}", "type": "DATE"} for n in ("a", "A")]}, {},
          "source.columns[1].name: \"A\" is a column already"),
         ({"format": {"value": "text"}, "columns": [{"name": "a", "path": "$.a", "type": "DATE"}]}, {},
-         "source.columns: are fields of JSON"),
+         "source.columns: are fields of values"),
+        ({"format": {"value": "debezium", "key": "json"}}, {}, "routing.key_columns: are needed where"),
+        ({"format": {"value": "debezium"}}, {}, "source.format.key: must be json where values are events"),
         ({}, {"routing": {"key_columns": ["id"]}}, "routing.key_columns[0]: is not declared among source.columns"),
         ({}, {"routing": {"field": "tenant"}}, "routing.field: can't be given for a topic yet"),
         ({}, {"routing": {"on_gap": "park"}}, "routing.on_gap: belongs to the source of a topic"),
@@ -111,6 +125,21 @@ def test_what_a_topic_can_not_have_is_refused_by_its_place(
 def test_a_lake_has_no_flush(mistakes_of: Mistaken) -> None:
     lake = {"source": {"kind": "lake", "catalog": "sqlite:s", "table": "t"}, "routing": {"field": "f"}}
     assert mistakes_of(yaml.safe_dump({**lake, "flush": {"rows": 5}}))[0].startswith("flush: is for topics")
+
+
+def test_a_registry_reaches_the_applier_with_the_values_of_its_variables(load_text: Load) -> None:
+    properties = {"basic.auth.user.info_env": "REGISTRY_AUTH"}
+    source = {
+        "format": {"value": "avro", "key": "avro", "registry": {"url_env": "REGISTRY_URL", "properties": properties}}
+    }
+    environ = {"REGISTRY_URL": "http://registry:8081", "REGISTRY_AUTH": "me:secret"}
+    config = load_text(text(source), environ)
+    assert config.topic is not None
+    found = registry_settings(config.topic, environ)
+    assert found == RegistrySettings("http://registry:8081", (("basic.auth.user.info", "me:secret"),))
+    assert registry_settings(config.topic.model_copy(update={"format": TopicFormat()})) is None
+    assert form_of(config, config.topic).is_decoded
+    assert "secret" not in repr(found)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,149 @@
+"""Records in a registry's wire format become records in JSON: a byte 0, the schema's id in four, and what it describes.
+
+Each value is decoded once, by the schema that it names; a record whose bytes are not what they claim to be is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import pyarrow as pa
+
+from services.applier.records.avro import avro_decoder
+from services.applier.records.decoder import Decoder, Undecodable, UnusableSchema
+from services.applier.records.inference import join_types
+from services.applier.records.protobuf import protobuf_decoder
+from services.applier.records.record_batch import RecordBatch
+from services.applier.records.record_format import KeyFormat, RecordFormat, ValueFormat
+from services.applier.records.rejection import Reason
+from shared.kafka.schema_registry import Schema
+
+MAGIC, HEADER = 0, 5
+CHUNK = 4_096
+"""So many values are Python objects at once."""
+
+BYTES = pa.large_binary()
+
+in_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+
+Refusal = tuple[Reason, str]
+
+
+class Schemas(Protocol):
+    def schema(self, number: int) -> Schema | None:
+        """None where there is none of this id. Raises ``source_unreachable``."""
+
+
+@dataclass
+class Decoded:
+    """A batch in JSON. ``bad`` are the places of records without one, ``types`` the columns that schemas tell."""
+
+    batch: RecordBatch
+    bad: dict[int, Refusal] = field(default_factory=dict)
+    types: dict[str, str] = field(default_factory=dict)
+
+
+def decode(batch: RecordBatch, form: RecordFormat, schemas: Schemas | None) -> Decoded:
+    """Raises ``source_unreachable`` where the registry does not tell a schema: that is no record's fault."""
+    decoded = Decoded(batch)
+    if form.value is ValueFormat.JSON_SCHEMA:
+        decoded.batch = replace(decoded.batch, values=_without_header(batch.values, decoded.bad))
+    if form.value in DECODERS_OF_VALUES:
+        known = _Known(schemas, DECODERS_OF_VALUES[form.value])
+        decoded.batch = replace(decoded.batch, values=_texts(batch.values, known, decoded.bad, "the value"))
+        decoded.types = known.types()
+    if form.key in DECODERS_OF_KEYS and form.key_is_used:
+        known = _Known(schemas, DECODERS_OF_KEYS[form.key])
+        decoded.batch = replace(decoded.batch, keys=_texts(batch.keys, known, decoded.bad, "the key"))
+    return decoded
+
+
+Find = Callable[[Schema], Decoder]
+
+DECODERS_OF_VALUES: dict[ValueFormat, Find] = {ValueFormat.AVRO: avro_decoder, ValueFormat.PROTOBUF: protobuf_decoder}
+DECODERS_OF_KEYS: dict[KeyFormat, Find] = {KeyFormat.AVRO: avro_decoder, KeyFormat.PROTOBUF: protobuf_decoder}
+
+
+class _Known:
+    """The decoders of one batch by the ids of their schemas."""
+
+    def __init__(self, schemas: Schemas | None, find: Find) -> None:
+        self._schemas = schemas
+        self._find = find
+        self._decoders: dict[int, Decoder | Refusal] = {}
+
+    def of(self, number: int) -> Decoder | Refusal:
+        if number not in self._decoders:
+            self._decoders[number] = self._found(number)
+        return self._decoders[number]
+
+    def types(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for _, decoder in sorted(self._decoders.items()):
+            for name, declared in {} if isinstance(decoder, tuple) else decoder.columns.items():
+                found[name] = join_types(found.get(name, declared), declared)
+        return found
+
+    def _found(self, number: int) -> Decoder | Refusal:
+        if self._schemas is None:
+            raise ValueError("no registry is known for a format that needs one")
+        schema = self._schemas.schema(number)
+        if schema is None:
+            return Reason.SCHEMA_UNKNOWN, f"schema {number}"
+        try:
+            return self._find(schema)
+        except UnusableSchema as error:
+            return Reason.SCHEMA_UNUSABLE, f"schema {number}: {error}"
+
+
+def _without_header(values: pa.Array, bad: dict[int, Refusal]) -> pa.Array:
+    """Values in JSON, which tell their fields themselves: no schema is asked for."""
+
+    def cut(data: bytes | None, place: int) -> bytes | None:
+        if data is None:
+            return None
+        if len(data) < HEADER or data[0] != MAGIC:
+            bad[place] = Reason.WIRE_FORMAT, "the value"
+            return None
+        return data[HEADER:]
+
+    return _in_chunks(values, cut)
+
+
+def _in_chunks(values: pa.Array, of: Callable[[bytes | None, int], bytes | None]) -> pa.Array:
+    """What becomes of each value, which is given with its place."""
+    chunks = [
+        pa.array([of(each.as_py(), place) for place, each in enumerate(values.slice(begin, CHUNK), begin)], BYTES)
+        for begin in range(0, len(values), CHUNK)
+    ]
+    return pa.concat_arrays(chunks) if chunks else values
+
+
+def _texts(values: pa.Array, known: _Known, bad: dict[int, Refusal], what: str) -> pa.Array:
+    """Null where there is nothing, or nothing that can be read."""
+
+    def decoded_value(data: bytes | None, place: int) -> bytes | None:
+        found = None if data is None else _decoded(data, known)
+        if isinstance(found, tuple):
+            reason, said = found
+            bad[place] = reason, f"{what}, {said}" if said else what
+            return None
+        return found
+
+    return _in_chunks(values, decoded_value)
+
+
+def _decoded(data: bytes, known: _Known) -> bytes | Refusal:
+    if len(data) < HEADER or data[0] != MAGIC:
+        return Reason.WIRE_FORMAT, ""
+    number = int.from_bytes(data[1:HEADER], "big")
+    decoder = known.of(number)
+    if isinstance(decoder, tuple):
+        return decoder
+    try:
+        return in_json(decoder.decode(data[HEADER:])).encode()
+    except (Undecodable, ValueError, RecursionError) as error:
+        return Reason.UNDECODABLE, f"schema {number}: {error if isinstance(error, Undecodable) else 'no text'}"
