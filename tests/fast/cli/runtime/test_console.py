@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from services.cli.commands.check import Finding as Checked
-from services.cli.commands.check import _show as show_findings
+from services.cli.output.findings import Finding as Checked
+from services.cli.output.findings import show as show_findings
 from services.cli.output.listing import show_list
 from services.cli.output.status_table import list_all, show_one, table_of
 from services.cli.runtime.console import console
