@@ -17,13 +17,16 @@ from tests.e2e.topics import Topic
 from tests.fast.control.files import write
 from tests.fast.waiting import eventually
 from tests.servers.kafka import Kafka
+from tests.servers.registry import running_registry
 
 
-def deployment(folder: Path, topic: Topic, prefix: str = "viaduck", **source: object) -> Deployment:
+def deployment(
+    folder: Path, topic: Topic, routing: dict[str, object] | None = None, prefix: str = "viaduck", **source: object
+) -> Deployment:
     broker = topic.kafka.bootstrap
     file = write(
-        folder, source={"kind": "kafka", "topic": topic.name, **source}, routing={}, state_dir=str(folder / "state"),
-        kafka={"bootstrap_servers": broker, "topic_prefix": prefix},
+        folder, source={"kind": "kafka", "topic": topic.name, **source}, routing=routing or {},
+        state_dir=str(folder / "state"), kafka={"bootstrap_servers": broker, "topic_prefix": prefix},
     )  # fmt: skip
     return load_all([file])
 
@@ -67,4 +70,34 @@ def test_what_the_file_must_say_otherwise_is_a_mistake(kafka: Kafka, tmp_path: P
     own = Topic(kafka, name=f"{prefix}.work")
     elsewhere = kafka.bootstrap.replace("localhost", "127.0.0.1")
     with pytest.raises(ConfigError, match="as Viaduck's own topics on this cluster do"):
-        check.main(deployment(tmp_path, own, prefix, bootstrap_servers=elsewhere))
+        check.main(deployment(tmp_path, own, prefix=prefix, bootstrap_servers=elsewhere))
+
+
+def test_a_sample_is_read_with_the_schemas_of_the_registry(
+    kafka: Kafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic = Topic(kafka)
+    schema = {"type": "record", "name": "r", "fields": [{"name": "id", "type": "long"}]}
+    topic.send(b"\x00\x00\x00\x00\x07\x02", b"\x00\x00\x00\x00\x08\x02")
+    with running_registry() as registry:
+        registry.add(7, schema)
+        file = deployment(tmp_path, topic, format={"value": "avro", "registry": {"url": registry.url}})
+        assert check.main(file) == check.DONE
+        said = " ".join(capsys.readouterr().out.split())
+        assert "of the newest 2 records 1 would be rows, 1 would be rejected (schema_unknown: 1)" in said
+        assert "id BIGINT" in said
+        registry.status = 503
+        assert check.main(file) != check.DONE
+    assert "registry" in capsys.readouterr().out
+
+
+def test_an_event_whose_row_has_no_key_is_told_with_its_place(
+    kafka: Kafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic = Topic(kafka)
+    topic.send({"op": "t"})
+    columns = [{"name": "id", "path": "$.id", "type": "BIGINT"}]
+    form = {"value": "debezium", "key": "json"}
+    file = deployment(tmp_path, topic, {"key_columns": ["id"]}, format=form, columns=columns)
+    assert check.main(file) != check.DONE
+    assert "offset 0 of partition 0" in " ".join(capsys.readouterr().out.split())

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -17,7 +17,8 @@ from services.applier.records.record_batch import batch_of
 from shared.config.model import Config, TopicSource
 from shared.contracts.errors import Error
 from shared.contracts.positions import Vector
-from shared.kafka.source_settings import topic_settings
+from shared.kafka.schema_registry import SchemaRegistry
+from shared.kafka.source_settings import registry_settings, topic_settings
 from shared.kafka.topic_log import TopicLog
 from shared.kafka.topic_records import Bounds, TopicRecords
 from shared.lake.engine import connect, release
@@ -55,13 +56,25 @@ def sample(config: Config, topic: TopicSource) -> Sample:
     messages = _newest(config, topic)
     con = connect(memory_limit=MEMORY_LIMIT, catalogs=())
     try:
-        parsed = parse(con, batch_of(messages), form_of(config, topic), (), datetime.now(UTC))
+        with _schemas(topic) as schemas:
+            parsed = parse(con, batch_of(messages), form_of(config, topic), (), datetime.now(UTC), schemas=schemas)
         try:
             return _sample(len(messages), parsed)
         finally:
             parsed.drop()
     finally:
         release(con)
+
+
+@contextmanager
+def _schemas(topic: TopicSource) -> Iterator[SchemaRegistry | None]:
+    """The topic's registry; None where it has none."""
+    settings = registry_settings(topic)
+    if settings is None:
+        yield None
+        return
+    with closing(SchemaRegistry(settings)) as registry:
+        yield registry
 
 
 def _sample(records: int, parsed: ParsedRecords) -> Sample:

@@ -8,7 +8,7 @@ from typing import Any
 
 from services.cli.output.findings import Finding
 from shared.config.model import Config, TopicSource
-from shared.contracts.errors import ConfigError, DependencyError, SourceError
+from shared.contracts.errors import ConfigError, DependencyError, DestinationError, SourceError
 from shared.kafka.broker import Broker
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.source_look import look
@@ -29,7 +29,7 @@ def findings(config: Config, topic: TopicSource) -> Iterator[Finding]:
         keys = ", ".join(config.routing.key_columns) or "none, append-only"
         yield Finding(name, True, f"{seen.partitions} partitions up to record {seen.head.snapshot}; keys: {keys}")
         yield _sampled(config, topic)
-    except SourceError as error:
+    except (SourceError, DestinationError) as error:  # such as an event of a row without a key
         yield Finding(name, False, error.message, error.hint)
 
 

@@ -184,7 +184,7 @@ class Readers:
         self._find_peers()
 
     def _port_to_start_on(self, name: str) -> int:
-        """The one that it has, unless another process listens there by now."""
+        """Its own as long as no other process listens there."""
         if not is_free("127.0.0.1", self._ports[name]):
             self._ports[name] = self._another_port()
             self._find_peers()
