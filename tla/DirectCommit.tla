@@ -17,8 +17,7 @@ EXTENDS Fence, FiniteSets
 
 CONSTANTS
     Appliers,
-    Paths,          \* by which paths changes are committed: "direct", "extension"; so are first seeds, other seeds go by
-                    \* the extension
+    Paths,          \* by which paths changes are committed: "direct", "extension"; seeds may always go by the extension
     Begins,         \* how the lake is at first: "seeded", or "empty", without the destination's tables
     Head,           \* the source's newest snapshot
     MaxGeneration,
@@ -128,23 +127,23 @@ MayCommit == Newest < MaxSnapshot /\ ~Claimed(Newest + 1)
 \* What the look says to an item, with what a mistake makes of it.
 LetsThrough(item) == Passes(Stored, item) \/ (Mutant = "cursor_not_compared" /\ item.kind = "changes")
 
-\* Only a seed that finds no table makes one directly.
-IsFirstSeed(item) == item.kind = "seed" /\ (CursorsNow = {} \/ Mutant = "seed_beside_a_life")
+\* A seed that finds no table makes one; else it ends the cursor's row and the files of the life before.
+Before(item, rows) == IF item.kind = "seed" /\ Mutant = "seed_beside_a_life" THEN {} ELSE rows
 
 \* One statement reads the newest snapshot, the cursor and the files, and the cursor decides. Nothing stays open.
 LookDirect(a) ==
     /\ "direct" \in Paths
     /\ job[a].phase = "idle"
     /\ \E item \in Items :
-          /\ item.kind = "changes" \/ IsFirstSeed(item)
           /\ LetsThrough(item)
           /\ job' = [job EXCEPT ![a] = [phase |-> "looked", gen |-> item.gen, upto |-> item.through,
                                         looked |-> Newest, next |-> snapshots[Newest].next,
-                                        cursor |-> IF item.kind = "seed" THEN {} ELSE CursorsNow,
-                                        rows |-> IF item.kind = "seed" THEN {} ELSE RowsNow]]
+                                        cursor |-> Before(item, CursorsNow),
+                                        rows |-> IF item.kind = "seed" THEN {} ELSE RowsNow,
+                                        ends |-> IF item.kind = "seed" THEN Before(item, RowsNow) ELSE {}]]
     /\ UNCHANGED <<catalog, store, named, batches, history>>
 
-\* Files of the look that the store no longer holds.
+\* Files of the look that the store no longer holds. Those that a seed ends are not read.
 Missing(a) == {f \in job[a].rows : f.name \notin store}
 
 \* Positions are read from the files of the look; a data file and a delete file are written. One name stands for both.
@@ -155,7 +154,8 @@ WriteFiles(a) ==
     /\ named' = named + 1
     /\ store' = store \cup {named'}
     /\ job' = [job EXCEPT ![a] = [phase |-> "written", name |-> named', gen |-> @.gen, upto |-> @.upto,
-                                  looked |-> @.looked, next |-> @.next, cursor |-> @.cursor, rows |-> @.rows]]
+                                  looked |-> @.looked, next |-> @.next, cursor |-> @.cursor, rows |-> @.rows,
+                                  ends |-> @.ends]]
     /\ UNCHANGED <<catalog, batches, history>>
 
 \* A file of the look is gone: compaction and cleanup may have taken it meanwhile, so only a fresh look tells damage.
@@ -178,7 +178,7 @@ CommitDirect(a) ==
     LET j == job[a]
     IN  /\ j.phase = "written"
         /\ batches' = batches \cup {[name |-> j.name, gen |-> j.gen, upto |-> j.upto, looked |-> j.looked,
-                                     next |-> j.next, cursor |-> j.cursor, rows |-> j.rows,
+                                     next |-> j.next, cursor |-> j.cursor, rows |-> j.rows, ends |-> j.ends,
                                      claimed |-> FALSE, checked |-> FALSE]}
         /\ job' = [job EXCEPT ![a] = [phase |-> "sent", name |-> j.name, looked |-> j.looked, answer |-> "none"]]
         /\ UNCHANGED <<catalog, store, named, history>>
@@ -303,7 +303,7 @@ BecomeDurable(b) ==
         /\ n <= MaxSnapshot
         /\ Lists(n, Row(b.next + 1, b.name, TRUE))
         /\ MovesCursor(n, b.cursor, b.gen, b.upto)
-        /\ files' = files \cup {DataFile(b.next, b.name, b.upto, n)}
+        /\ files' = (files \ b.ends) \cup Ended(files \cap b.ends, n) \cup {DataFile(b.next, b.name, b.upto, n)}
         /\ deletes' = deletes \cup {[of |-> f.id, name |-> b.name, begin |-> n] : f \in b.rows}
         /\ batches' = batches \ {b}
         /\ Hears(b, "durable")

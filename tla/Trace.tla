@@ -71,7 +71,7 @@ IsNew(e) == e.token \notin tokens /\ \A done \in applied : <<e.destination, e.it
 \* nothing of the destination lies between the two, and what that path declines it does not commit.
 FollowsItsLook(e) ==
     e.path = "direct" =>
-        /\ e.kind \in {"changes", "advance"} \/ (e.kind = "seed" /\ Now(e.destination) = NoCursor)
+        /\ e.kind \in {"changes", "advance"} \/ (e.kind = "seed" /\ Now(e.destination).buried = 0)
         /\ e.snapshot > newest[e.destination]
         /\ e.looked # Unknown => e.snapshot = e.looked + 1 /\ e.looked >= newest[e.destination]
 

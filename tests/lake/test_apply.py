@@ -250,6 +250,7 @@ def test_an_advance_to_where_the_position_is_commits_nothing(rig: ApplyRig) -> N
     assert rig.look("a", "SELECT count(*) FROM dst.snapshots()") == before
 
 
+@EITHER_PATH
 def test_a_reseed_replaces_rows_and_columns(rig: ApplyRig) -> None:
     rig.seed()
     rig.write("a", "DELETE FROM dst.main.t", "INSERT INTO dst.main.t VALUES (5, 'a', 'not ours')")
@@ -259,6 +260,7 @@ def test_a_reseed_replaces_rows_and_columns(rig: ApplyRig) -> None:
     assert rig.rows("a") == rig.expected("a")
 
 
+@EITHER_PATH
 def test_a_later_life_replaces_the_rows_of_the_one_before(rig: ApplyRig) -> None:
     rig.seed()
     rig.sql("DELETE FROM src.main.t WHERE id < 4", "UPDATE src.main.t SET v = 'w'")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from services.applier.apply import direct_seed
+from services.applier.apply import direct_files, direct_seed
 from services.applier.apply.cursor_answers import CursorAnswers
 from services.applier.apply.direct_commit import DirectApplier
 from shared.lake import new_catalog, postgres_connections
@@ -20,7 +20,7 @@ from shared.lake.direct.positions import Losing
 from tests.mutants.mistake import Mistake, put
 
 TESTS = "tests/lake/test_direct_commit.py"
-SEEDS = "tests/lake/test_first_seed.py"
+SEEDS = "tests/lake/test_direct_seed.py"
 
 
 def _commit_whatever_came() -> None:
@@ -91,6 +91,11 @@ def _seeds_beside_a_life() -> None:
     put(direct_seed, "parse_place", lambda said: replace(parsed(said), taken=False, whole=True))
 
 
+def _reseeds_end_nothing() -> None:
+    written = direct_files.write_over
+    put(direct_files, "write_over", lambda *given: replace(written(*given), ended=()))
+
+
 def _gaps_are_not_seen() -> None:
     put(CatalogReader, "is_whole", lambda self: self.exists(0))
 
@@ -102,6 +107,8 @@ def _seeds_whatever_came() -> None:
 MISTAKES = (
     Mistake("seed-beside-a-life", "a seed makes its tables where the destination had others", _seeds_beside_a_life,
             (SEEDS, "-k", "late_seed")),
+    Mistake("reseed-ends-nothing", "a reseed leaves the rows of the life before", _reseeds_end_nothing,
+            (SEEDS, "-k", "in_the_place and sqlite")),
     Mistake("gaps-are-not-seen", "a lake that retains its first snapshot is taken to retain all", _gaps_are_not_seen,
             (SEEDS, "-k", "in_between")),
     Mistake("seed-without-condition", "a seed's batch does not require that nothing was committed since its look",

@@ -21,7 +21,8 @@ from services.applier.apply import direct_files, direct_look, direct_seed, fence
 from services.applier.apply.change import Applied, Change
 from services.applier.apply.decide import Cursor, Decision, decide
 from services.applier.apply.direct_look import Declined, Look, cursor_of
-from services.applier.apply.direct_seed import NoCatalog
+from services.applier.apply.direct_seed import NoCatalog, Site
+from services.applier.apply.reading import Reading
 from services.applier.apply.table_options import CURSOR_INLINED_ROWS
 from services.applier.apply.table_wear import wear_of
 from services.applier.model.task import Limits, Target
@@ -139,14 +140,39 @@ class DirectApplier:
             return self._send(lake, change, look, cursor, written)
 
     def _seed(self, lake: DirectLake, change: Change) -> Applied:
-        """Make the table, the cursor and the rows of a destination's first life at once. TLA: ``CommitDirect``."""
         reading = change.reading
         assert reading is not None  # noqa: S101 - a seed always carries the rows that it found, if only none
         direct_seed.require_plain(change, reading)
         try:
-            site = direct_seed.site_of(lake, change, reading)
+            found = direct_seed.site_of(lake, change, reading) or self._life_before(lake, change)
         except NEVER_WRITTEN:
             raise Declined(Reason.UNREADABLE_CATALOG) from None
+        if isinstance(found, Site):
+            done = self._seed_first(lake, change, reading, found)
+        else:
+            done = self._seed_over(lake, change, *found)
+        return replace(done, layout=change.target.destination.layout)
+
+    def _life_before(self, lake: DirectLake, change: Change) -> tuple[Look, Cursor]:
+        try:
+            look = direct_look.look_at(self._lakes, lake, change.target, change)
+        except Declined as declined:
+            absent = declined.reason is Reason.FIRST_COMMIT  # one of the two tables, or what has the name is none
+            raise Declined(Reason.TABLE_EXISTS if absent else declined.reason) from None
+        return look, cursor_of(look.state, change.target)
+
+    def _seed_over(self, lake: DirectLake, change: Change, look: Look, cursor: Cursor) -> Applied:
+        """Begin another life in the table of the one before, of which no file is read: they may be gone (H7)."""
+        if decide(cursor, change.target.item) is not Decision.APPLY:
+            raise Declined(None)
+        with lake.instance.keys(lake.lake, look.data_path):
+            began_s = self._clock()
+            written = direct_files.write_over(lake, change, look)
+            self._require_in_time(lake, change, look.folder, written, began_s)
+            return self._send(lake, change, look, cursor, written)
+
+    def _seed_first(self, lake: DirectLake, change: Change, reading: Reading, site: Site) -> Applied:
+        """Make the table, the cursor and the rows of a destination's first life at once. TLA: ``CommitDirect``."""
         structure, folder = site.tables.structure, site.folder
         with lake.instance.keys(lake.lake, site.data_path):
             began_s = self._clock()
@@ -161,7 +187,7 @@ class DirectApplier:
             )  # fmt: skip
             self._bring_about(lake, folder, first.batch(), token, written)
         self._lakes.remember(direct_look.key_of(change.target), structure)
-        return replace(_applied(change, written), rows_applied=rows, layout=change.target.destination.layout)
+        return replace(_applied(change, written), rows_applied=rows)
 
     def _require_in_time(self, lake: DirectLake, change: Change, folder: str, written: Written, began_s: float) -> None:
         """Raises ``deadline_exceeded``, and takes the files away, where an owner may take them for orphans by now."""
@@ -181,19 +207,24 @@ class DirectApplier:
     def _send(self, lake: DirectLake, change: Change, look: Look, cursor: Cursor, written: Written) -> Applied:
         """TLA: ``CommitDirect``, ``AcknowledgeDirect``, ``RefuseDirect``."""
         token, now = uuid.uuid4().hex, datetime.now(UTC)
-        net = max(change.counts.touched, change.counts.upserts)
+        after, rows, net = change.target.item.after, cursor.rows_applied, change.counts.upserts
+        if change.is_seed:  # another life, whose rows are counted from 0
+            after, rows = cursor.position, 0
+        else:
+            net = max(change.counts.touched, net)
         commit = commit_of(
             lake.catalog.dialect,
             lake.catalog.prefix,
             look.structure,
             look.state,
             written,
-            fence.row_of(change.move(net), cursor.rows_applied, now),
-            _stamp(change, token, change.target.item.after, written),
+            fence.row_of(change.move(net), rows, now),
+            _stamp(change, token, after, written),
             now,
         )
         self._bring_about(lake, look.folder, commit, token, written)
-        counted = None if change.target.item.rows_applied is None else change.target.item.rows_applied + net
+        told = 0 if change.is_seed else change.target.item.rows_applied
+        counted = None if told is None else told + net
         return replace(_applied(change, written), rows_applied=counted, wear=wear_of(look.state.files, written))
 
     def _bring_about(self, lake: DirectLake, folder: str, commit: Commit, token: str, written: Written) -> None:

@@ -32,6 +32,17 @@ def write(lake: DirectLake, change: Change, look: Look) -> Written:
         raise
 
 
+def write_over(lake: DirectLake, change: Change, look: Look) -> Written:
+    """Write the rows of a seed, which replace all that the table holds. TLA: ``WriteFiles``."""
+    reading = change.reading
+    assert reading is not None  # noqa: S101 - a seed always carries the rows that it found, if only none
+    files.make_folder(look.folder)
+    data = write_rows(lake, change, reading, look.structure, look.folder)
+    there = look.state.files
+    live = sum(file.records - file.dead for file in there)
+    return Written(data, ended=tuple(file.id for file in there), deleted_rows=live)
+
+
 def write_rows(
     lake: DirectLake, change: Change, reading: Reading, structure: Structure, folder: str
 ) -> NewDataFile | None:

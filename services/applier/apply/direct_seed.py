@@ -1,4 +1,4 @@
-"""The first seed of a destination as a direct commit: where its table is to be, and that it may be made there."""
+"""A seed as a direct commit: where the destination's table is to be, and that it may be made there."""
 
 from __future__ import annotations
 
@@ -47,14 +47,19 @@ def require_plain(change: Change, reading: Reading) -> None:
     decline(Reason.LARGE_SEED if change.counts.upserts > MOST_ROWS else None)
 
 
-def site_of(lake: DirectLake, change: Change, reading: Reading) -> Site:
-    """Raises ``Declined`` where the extension has to seed. TLA: ``LookDirect``."""
+def site_of(lake: DirectLake, change: Change, reading: Reading) -> Site | None:
+    """Where to make the tables; None where a reseed finds some. Raises ``Declined`` where the extension has to seed.
+    TLA: ``LookDirect``."""
     _, table, cursor = key_of(change.target)
     said = answer_of(lake, place_question(lake.catalog.dialect, lake.catalog.prefix, table, cursor))
     if said is None:
         raise NoCatalog
     place = parse_place(said)
-    decline(Reason.TABLE_EXISTS if place.taken or not place.whole else None)
+    if place.taken:
+        # Only what replaces all that is there need not know whether its files are (H7).
+        decline(None if change.target.destination.replace else Reason.TABLE_EXISTS)
+        return None
+    decline(None if place.whole else Reason.TABLE_EXISTS)
     decline(lake_refusal(place.options))
     made = new_tables(lake.catalog.dialect, place, table, cursor, fields_at(reading.table.versions, reading.through))
     structure = replace(made.structure, declared=files.duckdb_types(lake.con, made.structure.fields))

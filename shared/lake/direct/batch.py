@@ -32,6 +32,9 @@ from shared.lake.direct.structure import Structure
 from shared.lake.direct.written import Written
 from shared.lake.sql import ident
 
+MOST_NAMED = 1_000
+"""Files that one statement names: a seed ends all that a table has."""
+
 DELETE_FILE = (PLAIN, PLAIN, PLAIN, PLAIN, PLAIN, "CAST(1 AS {{boolean}}), 'parquet', {}", PLAIN, PLAIN, PLAIN)
 SCHEDULED = ("CAST({} AS BIGINT)", "CAST({} AS VARCHAR)")
 CHANGED_STATS = ("CAST({} AS BIGINT)", "CAST({} AS BIGINT)", FLAG, FLAG, "CAST({} AS VARCHAR)", "CAST({} AS VARCHAR)")
@@ -145,8 +148,8 @@ class _Batch:
         replaced = [each.replaces for each in self.written.deletes if each.replaces is not None]
         if replaced:
             yield from self._replaced(replaced)
-        if self.written.ended:
-            yield self._ended(self.written.ended)
+        for start in range(0, len(self.written.ended), MOST_NAMED):
+            yield self._ended(self.written.ended[start : start + MOST_NAMED])
         first = self.state.snapshot.next_file_id + (self.written.data is not None)
         rows = [
             (first + n, self.structure.table_id, each.begin, each.data_file_id, each.name, each.count, each.bytes,

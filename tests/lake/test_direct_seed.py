@@ -1,4 +1,5 @@
-"""A first seed that Viaduck commits itself leaves a lake as DuckLake's extension would, row by row of its catalog."""
+"""A seed that Viaduck commits itself: a first one leaves a lake as DuckLake's extension would, row by row of its
+catalog; a later one puts its rows in the place of those that are there."""
 
 from __future__ import annotations
 
@@ -325,3 +326,110 @@ def test_a_late_seed_of_a_dropped_life_makes_nothing_though_the_owner_expired_sn
     (late,) = narrow.seed("d")
     assert late.outcome is Outcome.FENCED
     assert narrow.look("d", "SELECT table_name FROM duckdb_tables() WHERE database_name = 'dst'") == [("other",)]
+
+
+def reseed(rig: ApplyRig, **changed: Any) -> Progress:
+    """The next life of the destination ``d``, which replaces what is there."""
+    rig.add("d", generation=rig.destinations["d"].generation + 1, **{"replace": True, **changed})
+    (done,) = rig.seed("d")
+    return done
+
+
+@EVERY_CATALOG
+def test_a_reseed_puts_its_rows_in_the_place_of_what_is_there(narrow: ApplyRig) -> None:
+    narrow.seed("d")
+    follow(narrow)
+    before = narrow.rows("d")
+    ((then,),) = narrow.look("d", "SELECT max(snapshot_id) FROM dst.snapshots()")
+    narrow.write("d", "INSERT INTO dst.main.t VALUES (99, 'a', 'of its owner')")
+    narrow.sql("INSERT INTO src.main.t VALUES (20, 'a', 'new'), (21, 'b', 'of another')")
+    done = reseed(narrow)
+    said = done.outcome, done.commit, done.commit_reason, done.deleted, done.inserted, done.rows_applied
+    assert (*said, done.error) == (Outcome.APPLIED, CommitPath.DIRECT, None, 11, 11, 11, None)
+    assert narrow.rows("d") == narrow.expected("d")
+    assert sorted(narrow.look("d", f"SELECT * FROM dst.main.t AT (VERSION => {then})")) == before
+    assert follow(narrow).commit is CommitPath.DIRECT
+    assert narrow.rows("d") == narrow.expected("d")
+    narrow.write("d", "CALL ducklake_rewrite_data_files('dst', 't')", "CALL ducklake_merge_adjacent_files('dst')")
+    assert narrow.rows("d") == narrow.expected("d")
+    assert (
+        narrow.look_writing("d", "CALL ducklake_delete_orphaned_files('dst', cleanup_all => true, dry_run => true)")
+        == []
+    )
+
+
+def test_a_reseed_to_nothing_empties_the_table(narrow: ApplyRig) -> None:
+    narrow.seed("d")
+    narrow.sql("DELETE FROM src.main.t")
+    done = reseed(narrow)
+    assert (done.commit, done.deleted, done.inserted) == (CommitPath.DIRECT, 10, 0)
+    assert narrow.rows("d") == []
+
+
+def test_a_reseed_needs_no_file_of_the_life_before(narrow: ApplyRig) -> None:
+    narrow.seed("d")
+    for file in (narrow.folder / "d-data").rglob("*.parquet"):
+        file.unlink()
+    done = reseed(narrow)
+    assert (done.commit, done.deleted, done.inserted) == (CommitPath.DIRECT, 10, 10)
+    assert narrow.rows("d") == narrow.expected("d")
+
+
+@pytest.mark.parametrize(
+    ("before", "changed", "reason"),
+    [
+        (("ALTER TABLE dst.main.t ADD COLUMN own INTEGER",), {}, "schema_change"),
+        (("ALTER TABLE dst.main.t SET PARTITIONED BY (id)",), {}, "partitioned"),
+        (("DROP TABLE dst.main.t",), {}, "table_exists"),
+        ((), {"layout": TableLayout(sorted_by="v")}, "sorted"),
+        ((), {"replace": False}, "table_exists"),  # a rewind, which has to find out whether the files are there
+    ],
+)
+def test_a_reseed_of_what_became_of_the_table_meanwhile_is_the_extensions(
+    narrow: ApplyRig, before: tuple[str, ...], changed: dict[str, Any], reason: str
+) -> None:
+    narrow.seed("d")
+    narrow.write("d", *before)
+    done = reseed(narrow, **changed)
+    assert (done.outcome, done.commit, done.commit_reason) == (Outcome.APPLIED, CommitPath.EXTENSION, reason)
+    assert narrow.rows("d") == narrow.expected("d")
+
+
+def test_a_late_seed_of_an_earlier_life_replaces_nothing(narrow: ApplyRig) -> None:
+    late = narrow.target("d", ItemKind.SEED)
+    narrow.seed("d")
+    reseed(narrow)
+    follow(narrow)
+    (done,) = narrow.run_targets(ItemKind.SEED, [late])
+    assert done.outcome is Outcome.FENCED
+    assert narrow.rows("d") == narrow.expected("d")
+
+
+def test_changes_that_come_between_the_look_of_a_reseed_and_its_batch_are_replaced_too(
+    narrow: ApplyRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The batch that looked before them has no effect; the look that follows sees them."""
+    narrow.seed("d")
+    first = narrow.head
+    narrow.sql("INSERT INTO src.main.t VALUES (20, 'a', 'new')")
+    narrow.add("d", generation=1)
+    late = narrow.target("d", ItemKind.CHANGES, expected=first, after=first)
+
+    def overtake() -> None:
+        narrow.run_targets(ItemKind.CHANGES, [late])
+
+    before_commit(monkeypatch, overtake)
+    done = reseed(narrow)
+    assert (done.commit, done.deleted, done.inserted) == (CommitPath.DIRECT, 11, 11)
+    assert narrow.rows("d") == narrow.expected("d")
+
+
+@pytest.mark.parametrize("make_lake", ["postgres"], indirect=True)
+def test_a_lost_acknowledgement_of_a_reseed_is_found_by_its_token(
+    narrow: ApplyRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    narrow.seed("d")
+    lose_acknowledgements(monkeypatch)
+    done = reseed(narrow)
+    assert (done.outcome, done.commit) == (Outcome.APPLIED, CommitPath.DIRECT)
+    assert narrow.rows("d") == narrow.expected("d")
