@@ -7,6 +7,7 @@ from a registry that does not answer: the first is the record's fault, the secon
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -119,14 +120,12 @@ class SchemaRegistry:
     def _connected(self) -> httpx.Client:
         if self._client is None:
             given = dict(self._settings.properties)
-            certificate = (given[CERTIFICATE], given[KEY]) if KEY in given else given.get(CERTIFICATE)
             user, _, password = given.get(USER_INFO, "").partition(":")
             self._client = httpx.Client(
                 base_url=self._settings.url,
                 auth=(user, password) if USER_INFO in given else None,
                 headers={"Authorization": f"Bearer {given[TOKEN]}"} if TOKEN in given else None,
-                verify=given.get(CA, True),
-                cert=certificate,
+                verify=_trust(given),
                 timeout=WITHIN_S,
             )
         return self._client
@@ -137,6 +136,14 @@ class SchemaRegistry:
             f"the schema registry at {self._settings.place} does not tell a schema that records name: {said}",
             "check that it runs, and url and properties of source.format.registry; it is tried again",
         )
+
+
+def _trust(given: Mapping[str, str]) -> ssl.SSLContext:
+    """Raises ``OSError`` for files that are not there or hold none."""
+    context = ssl.create_default_context(cafile=given.get(CA))
+    if CERTIFICATE in given:
+        context.load_cert_chain(given[CERTIFICATE], given.get(KEY))
+    return context
 
 
 def _object_in(response: httpx.Response) -> Mapping[str, Any]:

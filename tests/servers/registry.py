@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,7 +44,7 @@ class Registry:
 
 
 @contextmanager
-def running_registry() -> Iterator[Registry]:
+def running_registry(tls: ssl.SSLContext | None = None) -> Iterator[Registry]:
     registry = Registry()
 
     class Handler(BaseHTTPRequestHandler):
@@ -61,7 +62,9 @@ def running_registry() -> Iterator[Registry]:
             """Nothing: tests look at ``asked``."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    registry.url = f"http://127.0.0.1:{server.server_address[1]}"
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+    registry.url = f"http{'' if tls is None else 's'}://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:

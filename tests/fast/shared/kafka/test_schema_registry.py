@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import base64
+import ssl
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from shared.contracts.errors import SourceError
 from shared.kafka.schema_registry import PROPERTIES, RegistrySettings, Schema, SchemaRegistry
+from tests.servers.certificates import Authority
 from tests.servers.ports import free_port
 from tests.servers.registry import Registry, running_registry
 
@@ -93,6 +96,24 @@ def test_credentials_are_sent(registry: Registry) -> None:
         with closing(client(registry, **given)) as schemas:
             schemas.schema(7)
         assert registry.asked[-1][1] == sent
+
+
+def test_a_registry_is_trusted_by_its_authority_and_asks_for_a_certificate(tmp_path: Path) -> None:
+    authority = Authority.new(tmp_path)
+    pem = authority.server(tmp_path / "server.pem")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(pem)
+    tls.load_verify_locations(authority.file)
+    tls.verify_mode = ssl.CERT_REQUIRED
+    trusted, shown = {"ssl_ca_location": str(authority.file)}, {"ssl_certificate_location": str(pem)}
+    with running_registry(tls) as registry:
+        registry.add(7, "long")
+        for given in ({}, shown, trusted, {**trusted, "ssl_certificate_location": str(tmp_path / "none.pem")}):
+            with closing(client(registry, **given)) as schemas, pytest.raises(SourceError) as failed:
+                schemas.schema(7)
+            assert failed.value.type == "source_unreachable"
+        with closing(client(registry, **trusted, **shown, ssl_key_location=str(pem))) as schemas:
+            assert schemas.schema(7) is not None
 
 
 def test_the_file_knows_the_same_properties() -> None:
