@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -26,10 +26,12 @@ class Lake:
     data_path: str
     variable: str | None = None
     """Of its catalog with the password, for entries over REST: what is ambient reaches none of theirs."""
+    schema: str | None = None
+    """Of DuckLake's own tables, where several lakes share a database."""
 
     @property
     def resolved(self) -> ResolvedLake:
-        return ResolvedLake(self.catalog, data_path=self.data_path)
+        return ResolvedLake(self.catalog, self.schema, self.data_path)
 
 
 class Lakes(Protocol):
@@ -112,7 +114,7 @@ class PostgresLakes:
         return self._lake(name, self._port)
 
     def direct(self, lake: Lake) -> Lake:
-        return self._lake(lake.name, None)
+        return replace(self._lake(lake.name, None), data_path=lake.data_path, schema=lake.schema)
 
     def server_cpu_seconds(self) -> float:
         return sum(cpu_seconds(self.server.pid).values())

@@ -107,7 +107,8 @@ def entry(tenant: str, lake: Lake, suffix: str = "") -> dict[str, str]:
 
 def _declared(tenant: str, lake: Lake) -> dict[str, str]:
     """A destination of the file."""
-    return {"id": tenant, "routing_value": tenant, "catalog": lake.catalog, "data_path": lake.data_path}
+    shared = {} if lake.schema is None else {"metadata_schema": lake.schema}
+    return {"id": tenant, "routing_value": tenant, "catalog": lake.catalog, "data_path": lake.data_path, **shared}
 
 
 def _config(source: Lake, destinations: Mapping[str, Lake], port: int, options: Options) -> dict[str, Any]:
