@@ -201,13 +201,14 @@ class Postgres(Server):
 
     def take_back(self, name: str) -> None:
         """Who is connected is sent away, and all that is in it goes."""
+        with self.connect() as con:  # a test may have made the database read-only
+            con.execute(sql.SQL("ALTER DATABASE {} RESET ALL").format(sql.Identifier(name)))
         with self.connect(name) as con:
             con.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
                         " WHERE datname = %s AND pid <> pg_backend_pid()", (name,))  # fmt: skip
             for (schema,) in con.execute(SCHEMAS).fetchall():
                 con.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(schema)))
             con.execute("CREATE SCHEMA public")
-            con.execute(sql.SQL("ALTER DATABASE {} RESET ALL").format(sql.Identifier(name)))
         self._idle.append(name)
 
     @property
