@@ -1,4 +1,4 @@
-"""Spark's classes in the form that this machine's Java can map (AppCDS), which takes two fifths off the CPU of a start.
+"""Spark's classes in the form that this machine's Java can map (AppCDS), which takes a third off the CPU of a start.
 
 Tests start the applier more than a hundred times. The archive is made once, and kept in the Python environment whose
 jars it is of.

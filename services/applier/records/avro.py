@@ -15,7 +15,7 @@ from typing import Any
 
 import fastavro
 
-from services.applier.records.avro_types import SIMPLE, Node, in_base64, logical
+from services.applier.records.avro_types import SIMPLE, Node, Spell, in_base64, logical
 from services.applier.records.decoder import Undecodable, UnusableSchema
 from shared.kafka.schema_registry import Schema
 
@@ -114,7 +114,7 @@ class _Rewriting:
         try:
             kind = given["type"]
             if kind == "enum":
-                return Node({"type": "enum", "name": self._fresh(), "symbols": given["symbols"]}, "VARCHAR")
+                return _enum(given["symbols"])
             if kind == "fixed":
                 if given["size"] < 0:
                     raise UnusableSchema("a type has less than no bytes")
@@ -141,18 +141,14 @@ class _Rewriting:
         """Of items without bytes a few bytes could say that there are any number."""
         if not items.takes_bytes:
             raise UnusableSchema("the items of an array take no bytes")
-        spell, each = None, items.spell
-        if each is not None:
-            spell = lambda values: [each(value) for value in values]  # noqa: E731
+        spell = None if items.spell is None else _of_items(items.spell)
         return Node({"type": "array", "items": items.schema}, "JSON", spell)
 
     def _union(self, branches: Sequence[Node]) -> Node:
         values = [branch for branch in branches if branch.schema != "null"]
         if len(values) == 1:
             (only,) = values
-            spell, each = None, only.spell
-            if each is not None:
-                spell = lambda value: None if value is None else each(value)  # noqa: E731
+            spell = None if only.spell is None else _unless_null(only.spell)
             return Node([branch.schema for branch in branches], only.column, spell, True, only.fields)
         kinds = {branch.column for branch in values}
         schemas = [
@@ -177,8 +173,32 @@ class _Rewriting:
         return f"t{self.count}"
 
 
+def _enum(given: Any) -> Node:
+    """Encoded alike is the number of the symbol, of which fastavro takes negative ones for some of the last."""
+    if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
+        raise UnusableSchema("the symbols of an enum are no texts")
+    symbols: tuple[str, ...] = tuple(given)
+
+    def spell(number: int) -> str:
+        if number < 0:
+            raise IndexError(number)
+        return symbols[number]
+
+    return Node("int", "VARCHAR", spell)
+
+
 def _mapped(values: Node) -> Node:
-    spell, each = None, values.spell
-    if each is not None:
-        spell = lambda found: {name: each(value) for name, value in found.items()}  # noqa: E731
+    spell = None if values.spell is None else _of_entries(values.spell)
     return Node({"type": "map", "values": values.schema}, "JSON", spell)
+
+
+def _of_items(spell: Spell) -> Spell:
+    return lambda values: [spell(value) for value in values]
+
+
+def _of_entries(spell: Spell) -> Spell:
+    return lambda found: {name: spell(value) for name, value in found.items()}
+
+
+def _unless_null(spell: Spell) -> Spell:
+    return lambda value: None if value is None else spell(value)

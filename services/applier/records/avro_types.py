@@ -71,7 +71,7 @@ def logical(node: Node, given: Mapping[str, Any]) -> Node:
         return replace(node, column="UUID")
     if name == "uuid" and kind == "fixed" and node.schema["size"] == 16:
         return replace(node, column="UUID", spell=lambda value: str(uuid.UUID(bytes=value)))
-    if isinstance(name, str) and (name, kind) in TIMES:
+    if isinstance(name, str) and (name, kind) in TIMES and node.spell is None:
         column, spell = TIMES[name, kind]
         return replace(node, column=column, spell=spell)
     return node

@@ -52,7 +52,8 @@ TIMESTAMPTZ, spelled_nanoseconds = TIMES["timestamp-nanos", "long"]
 
 
 class ProtobufDecoder:
-    """Values of one schema. ``columns`` are types by the names of fields, of the messages that records have named."""
+    """Values of one schema in one batch. ``columns`` are types by the names of fields, of the messages that its records
+    have named."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
@@ -82,9 +83,13 @@ class ProtobufDecoder:
         return message_factory.GetMessageClass(found), _spelled_message
 
 
-@lru_cache(maxsize=256)
 def protobuf_decoder(schema: Schema) -> ProtobufDecoder:
     """Raises ``UnusableSchema``."""
+    return ProtobufDecoder(_file_of(schema))
+
+
+@lru_cache(maxsize=256)
+def _file_of(schema: Schema) -> Any:
     if schema.kind != "PROTOBUF":
         raise UnusableSchema(f"it is {schema.kind[:20]}, and not PROTOBUF")
     pool = descriptor_pool.DescriptorPool()
@@ -95,7 +100,7 @@ def protobuf_decoder(schema: Schema) -> ProtobufDecoder:
             file = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
             file.name = name
             pool.AddSerializedFile(file.SerializeToString())
-        return ProtobufDecoder(pool.FindFileByName(OWN))
+        return pool.FindFileByName(OWN)
     except Exception as error:  # of any kind: what is wrong with a text from outside makes it no schema
         raise UnusableSchema(f"it is no descriptor in Protobuf ({type(error).__name__})") from None
 

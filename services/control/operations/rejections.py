@@ -17,8 +17,8 @@ from confluent_kafka import KafkaError, Message
 
 from services.control.model.lifecycle import Refused
 from services.control.operations.rejected_records import Reading, RejectedRecord, newest, record_of
-from services.control.operations.replay_pacing import Turn, most_of_a_call, paced
-from services.control.operations.work_items import Call, Sent, narrowed
+from services.control.operations.replay_pacing import Turn, paced
+from services.control.operations.work_items import Call, Sent, in_turn, narrowed
 from services.control.store.audit_log import AuditLog
 from services.control.store.redriven import Mark, Redriven
 from shared.config.model import Config, TopicSource
@@ -111,13 +111,7 @@ class Rejections:
         Raises ``Refused``: for a record named by partition and offset that was sent before, unless ``again``; while
         others are being sent; where the topic is gone or takes nothing from control.
         """
-        send = partial(self._redrive, partition, offset, author, call.rest, again=again)
-        if call.dry_run:
-            return send(call.most, None)
-        with self._turn.taken(call.rest) as keep:
-            sent = send(min(call.most, most_of_a_call(call.rate)), call.rate)
-            keep(sent.rest)
-            return sent
+        return in_turn(self._turn, partial(self._redrive, partition, offset, author, call.rest, again=again), call)
 
     def _redrive(
         self,

@@ -128,6 +128,17 @@ class Sent:
     """Where more that matches lies than is sent at once; None where that was all."""
 
 
+def in_turn(turn: Turn, send: Callable[[int, int | None], Sent], call: Call) -> Sent:
+    """As many as go out within a call, and the turn for the next call. ``send`` is told how many, and at which rate;
+    None to count only. Raises ``Refused`` while others are being sent."""
+    if call.dry_run:
+        return send(call.most, None)
+    with turn.taken(call.rest) as keep:
+        sent = send(min(call.most, most_of_a_call(call.rate)), call.rate)
+        keep(sent.rest)
+        return sent
+
+
 class Work:
     """One pipeline's. Raises ``DependencyError`` while the broker does not answer; to send, the registry must, too."""
 
@@ -164,7 +175,7 @@ class Work:
 
     def replay(self, which: Which, author: str, call: Call) -> Sent:
         """Send what matches again, as it was. Raises ``Refused`` while others are being sent."""
-        return self._called(partial(self._replay, which, author, call.rest), call)
+        return in_turn(self._turn, partial(self._replay, which, author, call.rest), call)
 
     def _replay(self, which: Which, author: str, rest: Spans | None, most: int, rate: int | None) -> Sent:
         """``rate`` None: only count."""
@@ -195,16 +206,7 @@ class Work:
         A letter that has come back is left out, because its first copy is there, too; naming its partition and offset
         sends it anyway.
         """
-        return self._called(partial(self._redrive, partition, offset, author, call.rest), call)
-
-    def _called(self, send: Callable[[int, int | None], Sent], call: Call) -> Sent:
-        """As many as go out within a call, and the turn for the next call."""
-        if call.dry_run:
-            return send(call.most, None)
-        with self._turn.taken(call.rest) as keep:
-            sent = send(min(call.most, most_of_a_call(call.rate)), call.rate)
-            keep(sent.rest)
-            return sent
+        return in_turn(self._turn, partial(self._redrive, partition, offset, author, call.rest), call)
 
     def _redrive(
         self, partition: int | None, offset: int | None, author: str, rest: Spans | None, most: int, rate: int | None

@@ -225,6 +225,15 @@ def test_each_schema_is_asked_for_once_a_batch(con: duckdb.DuckDBPyConnection) -
     assert sorted(schemas.asked) == [1, 9]
 
 
+@pytest.mark.parametrize("number", [b"\x01", b"\x03", b"\x04", b"\x80\x01"])
+def test_a_number_that_no_symbol_has_is_undecodable(number: bytes) -> None:
+    enum = {"type": "enum", "name": "e", "symbols": ["A", "B"]}
+    decoder = avro_decoder(Schema("AVRO", json.dumps({"type": enum, "logicalType": "date"})))
+    assert [decoder.decode(each) for each in (b"\x00", b"\x02")] == ["A", "B"]
+    with pytest.raises(Undecodable):
+        decoder.decode(number)
+
+
 def test_a_registry_that_does_not_answer_rejects_no_record(con: duckdb.DuckDBPyConnection) -> None:
     class Down:
         def schema(self, number: int) -> Schema | None:

@@ -51,7 +51,9 @@ def described() -> Any:
     field(entry, "key", FIELD.TYPE_BOOL)
     field(entry, "value", FIELD.TYPE_BYTES)
     field(whole, "sizes", FIELD.TYPE_MESSAGE, ".shop.Whole.SizesEntry", repeated=True)
-    inner = file.message_type.add(name="Other").nested_type.add(name="Inner")
+    other = file.message_type.add(name="Other")
+    field(other, "big", FIELD.TYPE_STRING)
+    inner = other.nested_type.add(name="Inner")
     field(inner, "id", FIELD.TYPE_INT64)
     return file
 
@@ -82,8 +84,9 @@ def message(name: str) -> Any:
 
 
 FIRST = b"\x00"
+OTHER = b"\x02\x02"
 INNER = b"\x04\x02\x00"
-"""Of a path: two indexes, 1 and 0."""
+"""Paths: of one index, 1, and of two, 1 and 0."""
 
 
 def test_each_kind_of_field_has_its_column(con: duckdb.DuckDBPyConnection) -> None:
@@ -131,6 +134,17 @@ def test_a_message_is_found_by_its_path(con: duckdb.DuckDBPyConnection) -> None:
     table = Table(con, PROTOBUF)
     assert table.take([wire(1, INNER + inner.SerializeToString())], schemas=schemas()) == [{"id": 5}]
     assert table.types == {"id": "BIGINT"}
+
+
+def test_columns_are_told_by_the_messages_of_a_batch_and_not_by_what_the_worker_read_before(
+    con: duckdb.DuckDBPyConnection,
+) -> None:
+    other = message("Other")
+    other.big = "a text"
+    first, second = Table(con, PROTOBUF), Table(con, PROTOBUF)
+    first.take([wire(1, OTHER + other.SerializeToString())], schemas=schemas())
+    second.take([wire(1, FIRST)], schemas=schemas())
+    assert (first.types["big"], second.types["big"]) == ("VARCHAR", "BIGINT")
 
 
 def test_a_key_in_protobuf_says_which_row_goes(con: duckdb.DuckDBPyConnection) -> None:
