@@ -17,10 +17,10 @@ from bench.viaduck import phase_seconds, phases_since, running_viaduck, wait_cau
 from bench.workload import DENSE, MANY, SOURCE, SourceWriter, Workload, of_tenants, tenant_names
 from services.cli.runtime.running import RunningViaduck
 
-DENSE_SHARE, MANY_SHARE = 0.75, 0.6
+DENSE_SHARE, MANY_SHARE = 0.5, 0.2
 QUICK_TENANTS, QUICK_FAR_TENANTS = 60, 30
 FAR_S = 0.02
-APPLIES_PER_S = 25.0
+APPLIES_PER_S = 150.0
 FAR_WARMING = 3
 """Batches until both workers have open what they will be given: to open a lake there takes seconds."""
 

@@ -18,13 +18,13 @@ from bench.workload import SOURCE, SPARSE, SourceWriter, of_tenants, tenant_name
 from services.cli.runtime.running import RunningViaduck
 
 QUICK_TENANTS = 50
-TOUCHED_S = 1.5
+TOUCHED_S = 0.4
 IDLE_S = 60.0
 ONE_STATEMENT = 1.1
 """A poll: once a minute there is a look at what expiry leaves no trace of, with a few statements more."""
 STATEMENT_MS = 10.0
 CPU_SHARE = 5.0
-MEMORY_MB = 1_500.0
+MEMORY_MB = 600.0
 
 
 @dataclass(frozen=True)

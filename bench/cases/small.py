@@ -21,7 +21,7 @@ from bench.workload import SMALL, SOURCE, SourceWriter, Workload, of_tenants, te
 from services.cli.runtime.running import RunningViaduck
 
 POLL_S = 0.1
-P50_MS, UNTIL_JOB_MS = 400.0, 100.0
+P50_MS, UNTIL_JOB_MS = 280.0, 100.0
 WARMING = 5
 """Commits until every worker has the touched tenants' lakes open."""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from bench import lookup
 from bench.lakes import SqliteLakes
 from bench.single_process import SingleProcess, SourceTable
 from bench.stand import open_lake
@@ -71,3 +72,11 @@ def test_a_run_makes_as_many_commits_as_its_case_says(con: duckdb.DuckDBPyConnec
     writer.run()
     assert committed(con, "source") - before == TINY.commits
     assert lakes.last_commit(lake) > at
+
+
+@pytest.mark.parametrize("bloom", [False, True])
+def test_lookups_are_measured_where_all_keys_are_found(tmp_path: Path, *, bloom: bool) -> None:
+    found = lookup.measure(tmp_path, lookup.Layout(files=3, rows=40, type="VARCHAR", keys=4, bloom=bloom), lookups=2)
+    assert found.first_ms > 0
+    filters = duckdb.sql(f"SELECT bloom_filter_offset FROM parquet_metadata('{tmp_path}/*.parquet')").fetchall()
+    assert all((offset is not None) is bloom for (offset,) in filters)

@@ -1,0 +1,118 @@
+"""The owner of a destination commits to it while we do: neither's rows are lost, and neither keeps the other waiting.
+
+``make soak`` plays 500 commits on each kind of catalog.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import closing
+from functools import partial
+
+import duckdb
+import pytest
+
+from services.applier.apply.direct_commit import RIVAL_TRIES
+from shared.contracts.messages import CommitPath, Outcome, Progress
+from shared.lake.attach import attach
+from shared.lake.engine import connect
+from tests.lake.batches import before_commit
+from tests.lake.conftest import MakeRig
+from tests.lake.rig import EVERY_CATALOG, ApplyRig
+from tests.world.replay import SOAK
+
+COMMITS = 500 if SOAK else 12
+RIVALS = (
+    ("INSERT INTO dst.main.theirs VALUES (1)",),
+    ("INSERT INTO dst.main.theirs SELECT 1 FROM range(100)", "DELETE FROM dst.main.theirs WHERE rowid % 2 = 0"),
+    ("COMMENT ON TABLE dst.main.t IS 'rows of ours'",),
+    ("ALTER TABLE dst.main.t ADD COLUMN theirs INTEGER", "ALTER TABLE dst.main.t DROP COLUMN theirs"),
+    ("ALTER TABLE dst.main.t ALTER v SET DEFAULT 'a default'", "ALTER TABLE dst.main.t ALTER v DROP DEFAULT"),
+    ("CALL ducklake_flush_inlined_data('dst')",),
+    ("CALL ducklake_merge_adjacent_files('dst')",),
+    ("CALL ducklake_rewrite_data_files('dst', 't', delete_threshold => 0.01)",),
+    ("CALL ducklake_expire_snapshots('dst', older_than => now() - INTERVAL 100 YEAR)",),
+)
+"""What an owner does between our look and our commit, each statement in a transaction of its own."""
+
+THEIRS = "SELECT count(*) FROM dst.main.theirs"
+
+
+@pytest.fixture
+def rig(make_rig: MakeRig) -> ApplyRig:
+    """A tenant of ten rows, seeded, in a lake with a table of its owner's."""
+    made = make_rig()
+    made.sql(
+        "CREATE TABLE src.main.t (id BIGINT, tenant VARCHAR, v VARCHAR)",
+        "INSERT INTO src.main.t SELECT i, 'a', 'v' || i FROM range(10) r(i)",
+    )
+    made.add("a")
+    made.seed()
+    made.write("a", "CREATE TABLE dst.main.theirs (i INTEGER)")
+    return made
+
+
+def run_all(owner: duckdb.DuckDBPyConnection, statements: Sequence[str]) -> None:
+    for statement in statements:
+        owner.execute(statement)
+
+
+def changed(rig: ApplyRig, number: int) -> Progress:
+    before = rig.head
+    rig.sql(f"UPDATE src.main.t SET v = 'v{number}-' || id WHERE id % 5 = {number % 5}")
+    (progress,) = rig.changes(before, "a")
+    return progress
+
+
+@EVERY_CATALOG
+@pytest.mark.timeout(3_600)
+def test_what_an_owner_commits_between_our_look_and_our_commit_is_not_lost(
+    rig: ApplyRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng, paths = random.Random(COMMITS), Counter[CommitPath]()
+    with closing(connect()) as owner:
+        attach(owner, "dst", rig.lake("a"), read_only=False)
+        for number in range(COMMITS):
+            drawn = RIVALS[number] if number < len(RIVALS) else rng.choice(RIVALS)
+            ((before,),) = owner.execute(THEIRS).fetchall()
+            with monkeypatch.context() as patched:
+                before_commit(patched, partial(run_all, owner, drawn))
+                progress = changed(rig, number)
+            assert progress.outcome is Outcome.APPLIED, (drawn, progress)
+            assert progress.commit is not None
+            paths[progress.commit] += 1
+            ((after,),) = owner.execute(THEIRS).fetchall()
+            assert (after > before) is ("INSERT" in drawn[0]), drawn
+    assert rig.rows("a") == rig.expected("a")
+    assert paths[CommitPath.DIRECT] >= COMMITS // 2, paths
+
+
+@EVERY_CATALOG
+@pytest.mark.timeout(3_600)
+def test_an_owner_who_commits_without_a_pause_neither_starves_us_nor_is_starved(rig: ApplyRig) -> None:
+    ended, theirs = threading.Event(), Counter[str]()
+
+    def commit_on() -> None:
+        with closing(connect()) as owner:
+            attach(owner, "dst", rig.lake("a"), read_only=False)
+            while not ended.is_set():
+                try:
+                    owner.execute("INSERT INTO dst.main.theirs VALUES (1)")
+                    theirs["committed"] += 1
+                except (duckdb.TransactionException, duckdb.IOException):
+                    theirs["refused"] += 1
+
+    rival = threading.Thread(target=commit_on)
+    rival.start()
+    try:
+        outcomes = Counter(changed(rig, number).outcome for number in range(COMMITS))
+    finally:
+        ended.set()
+        rival.join()
+    assert outcomes == {Outcome.APPLIED: COMMITS}
+    assert rig.rows("a") == rig.expected("a")
+    assert rig.look("a", THEIRS) == [(theirs["committed"],)]
+    assert theirs["committed"] >= COMMITS // RIVAL_TRIES
