@@ -472,3 +472,19 @@ def test_no_filter_loses_a_row_once_the_extension_has_gone_on(make_rig: MakeRig,
 
 def rows_of(first: int, values: tuple[str, ...]) -> str:
     return ", ".join(f"({first + number}, 'a', {value})" for number, value in enumerate(values))
+
+
+def test_a_catalog_that_was_migrated_is_parked_with_its_version(make_rig: MakeRig) -> None:
+    """The extension refuses it as well, so nothing is written by guess."""
+    rig = make_rig()
+    rig.sql("CREATE TABLE src.main.t (id BIGINT, tenant VARCHAR)", "INSERT INTO src.main.t VALUES (1, 'a')")
+    rig.add("a")
+    rig.seed()
+    migrated = "UPDATE __ducklake_metadata_dst.ducklake_metadata SET value = '{}' WHERE key = 'version'"
+    rig.write("a", migrated.format("1.1"))
+    worker_state.forget()
+    refused = changed(rig, "INSERT INTO src.main.t VALUES (2, 'a')")
+    assert (refused.outcome, refused.commit) == (Outcome.PARKED, None)
+    assert refused.error is not None
+    assert refused.error.type == "lake_incompatible"
+    assert "catalog version is 1.1" in refused.error.message
