@@ -34,6 +34,7 @@ from services.reader.planner.timers import Timers
 from services.reader.planner.waiting_queue import Waiting
 from shared.contracts.digest import RunningDigest, Version
 from shared.contracts.messages import DesiredState, Destination, ItemKind, Problem, Progress, Seen
+from shared.contracts.positions import UNSPELLED
 from shared.contracts.ranges import NOT_SEEDED, Range
 from shared.runtime.backoff import delay_s
 
@@ -392,7 +393,8 @@ class Planner:
 
     def _park(self, tracked: DestinationState, problem: Problem) -> None:
         tracked.parked, tracked.told_at = problem, None
-        self._parks.append(Park(tracked.name, tracked.spec.generation, tracked.position, problem))
+        at = UNSPELLED if tracked.position is None else tracked.position_at
+        self._parks.append(Park(tracked.name, tracked.spec.generation, tracked.position, problem, at))
 
 
 def version(tracked: DestinationState) -> Version:
