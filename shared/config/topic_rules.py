@@ -86,7 +86,7 @@ def with_topic(sections: dict[str, Any], topic: dict[str, Any], mistakes: Mistak
             mistakes.note(join("routing", name), _not_here(name))
     fixed = {"field": EVERY_RECORD, "seed_mode": SeedMode.REPLAY.value}
     if (on_gap := text_of(topic, "on_gap")) is not None:
-        fixed["on_gap"] = on_gap
+        fixed["on_gap"] = "park" if on_gap == "skip" else on_gap  # the reader skips; control has nothing to answer
     return {
         **sections,
         "topic": topic,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
 from collections.abc import Callable
 
@@ -255,6 +256,45 @@ def test_records_that_are_gone_are_an_error_and_no_jump(topic: Topic, landing: L
     assert said.error is not None
     assert said.error.type == "history_expired"
     assert "offset 0 of partition 0" in said.error.message
+    assert landed.rows_of() == []
+
+
+def test_records_that_are_gone_are_skipped_where_that_is_chosen_and_the_stamp_names_them(
+    topic: Topic, landing: Land
+) -> None:
+    landed = landing(skips=True)
+    topic.send(*({"id": number} for number in range(10)))
+    topic.send({"id": 10}, partition=1)
+    topic.forget_before(p0=4)
+    end = Vector.of({0: 10, 1: 1})
+    gone = landed.run(landed.target(ItemKind.CHANGES, Vector(), end))
+    assert (gone.outcome, gone.error and gone.error.type) == ("failed", "source_behind"), "and is planned again"
+    target = landed.target(ItemKind.CHANGES, Vector(), end, after=Vector.of({0: 4}))
+    said = landed.run(target)
+    assert (said.outcome, said.position_at, said.skipped and said.skipped.offsets) == ("applied", end.text, {0: (0, 4)})
+    assert [row[1] for row in landed.rows_of(PLACES)] == [0, 4, 5, 6, 7, 8, 9]
+    ((stamp,),) = landed.rows_of("SELECT commit_extra_info FROM dst.snapshots() ORDER BY snapshot_id DESC LIMIT 1")
+    assert json.loads(stamp)["skipped"] == {"0": [0, 4]}
+    probed = landed.run(landed.target(ItemKind.PROBE, None, Vector()))
+    assert probed.skipped == said.skipped, "an answer that was lost is given again"
+
+
+def test_all_that_was_not_read_may_be_gone(topic: Topic, landing: Land) -> None:
+    landed = landing(skips=True)
+    topic.send({"id": 1}, {"id": 2})
+    topic.forget_before(p0=2)
+    end = Vector.of({0: 2})
+    said = landed.run(landed.target(ItemKind.CHANGES, Vector(), end, after=end))
+    assert (said.outcome, said.position_at, said.inserted) == ("applied", end.text, 0)
+
+
+@pytest.mark.parametrize(("skips", "after"), [(False, 4), (True, 5)], ids=["not chosen", "not gone"])
+def test_nothing_else_is_ever_skipped(topic: Topic, landing: Land, skips: bool, after: int) -> None:
+    landed = landing(skips=skips)
+    topic.send(*({"id": number} for number in range(10)))
+    topic.forget_before(p0=4)
+    said = landed.run(landed.target(ItemKind.CHANGES, Vector(), Vector.of({0: 10}), after=Vector.of({0: after})))
+    assert (said.outcome, said.error and said.error.type) == ("failed", "source_behind")
     assert landed.rows_of() == []
 
 

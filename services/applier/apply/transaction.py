@@ -332,7 +332,10 @@ class Applier:
 
 def _applied(change: Change, deleted: int, inserted: int) -> Applied:
     through = change.through
-    return Applied(Outcome.APPLIED, through, through, deleted, inserted, position_at=change.through_at)
+    return Applied(
+        Outcome.APPLIED, through, through, deleted, inserted, position_at=change.through_at,
+        skipped=change.target.item.skipped,
+    )  # fmt: skip
 
 
 def wait_for_rival(attempt: int) -> None:

@@ -95,7 +95,7 @@ class TopicProof:
         _require_same(cursor, identity, subject)
         end = _vector_of(con, subject, cursor)
         oldest, start = self.log.oldest(identity.partitions), _start_of(stamps, subject, cursor.generation)
-        begin = _furthest(start, oldest)
+        begin = start.joined(oldest)
         self._load(con, begin, end)
         differences, note = self._differences(con, subject, begin)
         table = path(DESTINATION, subject.schema, subject.table)
@@ -232,8 +232,3 @@ def _start_of(stamps: Iterable[str | None], subject: Subject, generation: int) -
         if said.speaks_of(subject.pipeline, subject.destination) and is_spelling_of(said.through_at, said.through):
             return Vector.parse(said.through_at)
     return Vector()
-
-
-def _furthest(one: Vector, other: Vector) -> Vector:
-    mine, theirs = one.by_partition, other.by_partition
-    return Vector.of({each: max(mine.get(each, 0), theirs.get(each, 0)) for each in {*mine, *theirs}})

@@ -100,6 +100,7 @@ class WorkPublisher:
             through=draft.through,
             expected_at=draft.expected_at or None,
             through_at=draft.through_at or None,
+            after_at=draft.after_at or None,
             rows=draft.rows,
             pinned=draft.pinned,
             attempt=send.attempt,

@@ -297,7 +297,7 @@ class Planner:
 
     def _seen_for(self, draft: Draft) -> Seen | None:
         """What the item rests on beyond the cursor: that nothing changed between the position and where it begins."""
-        if self.sight is None or draft.after <= draft.expected:
+        if self.sight is None or self.sight.log is not None or draft.after <= draft.expected:
             return None
         return Seen(snapshot=self.sight.head, at=self.sight.at)
 

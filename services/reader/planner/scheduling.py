@@ -29,6 +29,8 @@ class LogState:
     head: Vector
     newest: Vector
     spelled: Mapping[int, Vector]
+    skips: bool = False
+    """Whether a destination goes on at ``oldest`` where records before it are gone (``source.on_gap``)."""
 
     def end(self, position: int, begin: Vector) -> Vector:
         """The end of an item up to ``position`` from ``begin``: up to the head where its own vector does not follow."""
@@ -98,6 +100,8 @@ class Draft:
     expected_at: str = UNSPELLED
     through_at: str = UNSPELLED
     """The source's own spelling of both."""
+    after_at: str = UNSPELLED
+    """Of ``after``, where records before it are skipped."""
 
 
 def choose(
@@ -141,9 +145,17 @@ def with_spelling(draft: Draft, tracked: DestinationState, sight: SourceState | 
     if sight is None or sight.log is None or draft.kind in (ItemKind.PROBE, ItemKind.DROP):
         return draft
     begin = tracked.vector
-    end = begin if draft.kind is ItemKind.UPKEEP else sight.log.end(draft.through, begin)
     at = tracked.position_at if draft.expected != NOT_SEEDED else UNSPELLED
+    if draft.kind is ItemKind.CHANGES and sight.log.skips and not begin.covers(sight.log.oldest):
+        return _skipping(replace(draft, expected_at=at), begin.joined(sight.log.oldest), sight.log)
+    end = begin if draft.kind is ItemKind.UPKEEP else sight.log.end(draft.through, begin)
     return replace(draft, through=end.records, expected_at=at, through_at=end.text)
+
+
+def _skipping(draft: Draft, after: Vector, log: LogState) -> Draft:
+    """The draft from ``after`` on: what was not read before it is gone. The head may lie behind that."""
+    end = log.end(draft.through, after).joined(after)
+    return replace(draft, after=after.records, after_at=after.text, through=end.records, through_at=end.text)
 
 
 def needs_size(tracked: DestinationState) -> bool:

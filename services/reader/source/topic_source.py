@@ -59,6 +59,7 @@ class TopicSource:
         if config.topic is None:
             raise ValueError("the pipeline reads no topic")
         self._start = config.topic.start
+        self._skips = config.topic.on_gap == "skip"
         self._rules = FlushRules(config.flush.rows, size_in_bytes(config.flush.bytes), config.flush.seconds)
         self._log = log
         self._clock = clock
@@ -108,7 +109,7 @@ class TopicSource:
             lake=identity.cluster,
             table=identity.topic_id,
             at=head.time,
-            log=LogState(oldest, planned, self._newest, {**self._heads, begin.records: begin}),
+            log=LogState(oldest, planned, self._newest, {**self._heads, begin.records: begin}, self._skips),
         )
 
     def weigh(self, record_bytes: int) -> None:

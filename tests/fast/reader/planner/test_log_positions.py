@@ -19,11 +19,15 @@ def vector(*offsets: int) -> Vector:
 
 
 def look(
-    *spelled: Vector, oldest: Vector | None = None, newest: Vector | None = None, topic: str = "topic"
+    *spelled: Vector,
+    oldest: Vector | None = None,
+    newest: Vector | None = None,
+    topic: str = "topic",
+    skips: bool = False,
 ) -> SourceState:
     """The head is the last of the vectors, at whose integers items may end; the first is where a life begins."""
     head = spelled[-1]
-    log = LogState(oldest or vector(), head, newest or head, {each.records: each for each in spelled})
+    log = LogState(oldest or vector(), head, newest or head, {each.records: each for each in spelled}, skips)
     return SourceState(head.records, 0, 0, spelled[0].records, "cluster", topic, EPOCH, log=log)
 
 
@@ -36,8 +40,10 @@ class Log:
         self.planner.destination(spec("d", value=VALUE, mode=SeedMode.REPLAY), self.now_s)
         self.see(*spelled)
 
-    def see(self, *spelled: Vector, oldest: Vector | None = None, newest: Vector | None = None) -> None:
-        self.planner.saw(look(*spelled, oldest=oldest, newest=newest), self.now_s)
+    def see(
+        self, *spelled: Vector, oldest: Vector | None = None, newest: Vector | None = None, skips: bool = False
+    ) -> None:
+        self.planner.saw(look(*spelled, oldest=oldest, newest=newest, skips=skips), self.now_s)
         if (above := self.planner.above()) is not None:
             self.planner.counted(step(above.after, above.through, {VALUE: above.through - above.after}, pinned=True))
         while (below := self.planner.below()) is not None:
@@ -109,6 +115,37 @@ def test_records_that_retention_took_before_they_were_read_park_it_by_partition_
     assert isinstance(parked, Park)
     assert parked.problem.type == "history_expired"
     assert "partition 0: offsets 4 to 6; up to 3 are gone" in parked.problem.message
+
+
+def test_what_is_gone_is_skipped_where_its_operator_wants_that(log: Log) -> None:
+    log.answer(log.sent(), Outcome.APPLIED, vector(4, 2))
+    log.see(vector(1, 1), vector(9, 9), oldest=vector(7, 1), skips=True)
+    draft = log.sent().draft
+    assert (draft.kind, draft.expected, draft.expected_at) == (ItemKind.CHANGES, 6, '{"0":4,"1":2}')
+    assert (draft.after, draft.after_at) == (9, '{"0":7,"1":2}')
+    assert (draft.through, draft.through_at) == (18, '{"0":9,"1":9}')
+
+
+def test_where_nothing_is_gone_nothing_is_skipped(log: Log) -> None:
+    log.answer(log.sent(), Outcome.APPLIED, vector(4, 2))
+    log.see(vector(1, 1), vector(9, 9), oldest=vector(4, 0), skips=True)
+    draft = log.sent().draft
+    assert (draft.after, draft.after_at) == (6, "")
+
+
+def test_records_that_are_gone_before_they_were_planned_are_skipped_beyond_the_planned_head(log: Log) -> None:
+    log.answer(log.sent(), Outcome.APPLIED, vector(4, 1))
+    log.see(vector(1, 1), vector(4, 2), oldest=vector(7, 0), newest=vector(9, 9), skips=True)
+    draft = log.sent().draft
+    assert (draft.after_at, draft.through_at) == ('{"0":7,"1":1}', '{"0":7,"1":2}')
+
+
+def test_another_topic_is_never_skipped_over(log: Log) -> None:
+    log.answer(log.sent(), Outcome.APPLIED, vector(4, 2))
+    log.planner.saw(look(vector(9, 9), oldest=vector(9, 9), topic="another", skips=True), log.now_s)
+    parked = log.next()
+    assert isinstance(parked, Park)
+    assert (parked.problem.type, parked.position_at) == ("source_recreated", '{"0":4,"1":2}')
 
 
 def test_a_partition_that_ends_before_the_position_parks_it_though_the_others_grew(log: Log) -> None:
