@@ -130,6 +130,9 @@ class Destination(Message):
     """Changes whenever an operator touches the destination; a parked one is then tried again."""
     seed_at: Snapshot | None = None
     """This life begins at that snapshot of the source (a rewind); None: where ``seed_mode`` says."""
+    seed_from: Literal["earliest"] | Spelling | None = None
+    """Of a topic, where this life begins instead of at ``source.start``. With ``replace`` the table is emptied; else it
+    is rewound, and the rows of records before it stay."""
     drop: bool = False
     """Table and cursor are to be taken away; the state is ``stopped``."""
     managed_by: Literal["file", "api"] = "file"
@@ -150,6 +153,13 @@ class Destination(Message):
     @property
     def policy(self) -> EvolutionPolicy:
         return self.evolution or EvolutionPolicy.FOLLOW
+
+    @property
+    def rewound_to(self) -> Vector | None:
+        """The offsets of a topic at which this life begins with the rows of the records before them."""
+        if self.replace or self.seed_from is None or self.seed_from == "earliest":
+            return None
+        return Vector.parse(self.seed_from)
 
     @property
     def order(self) -> tuple[int, int, int]:
@@ -247,6 +257,9 @@ class WorkItem(Message):
     after_at: Spelling | None = None
     """Of ``after``, where a topic no longer has the records between it and ``expected``, and they are to be skipped."""
     through_at: Spelling | None = None
+    keeps: Literal[True] | None = None
+    """Of a seed: rows of records before ``through`` stay, and only those from there on are taken out; absent of any
+    other."""
     seen: Seen | None = None
     """The newest snapshot that the reader had seen when it found that nothing changed between ``expected`` and
     ``after``: what it found holds for no other history. None where the two are one."""

@@ -69,6 +69,11 @@ class Vector:
         mine, theirs = self.by_partition, other.by_partition
         return Vector.of({each: max(mine.get(each, 0), theirs.get(each, 0)) for each in {*mine, *theirs}})
 
+    def met(self, other: Vector) -> Vector:
+        """The last that both cover."""
+        theirs = other.by_partition
+        return Vector.of({each: min(offset, theirs.get(each, 0)) for each, offset in self.offsets})
+
     def beyond(self, other: Vector) -> dict[int, tuple[int, int]]:
         """The offsets between the two where this one is further: the other's and its own, by partition."""
         theirs = other.by_partition

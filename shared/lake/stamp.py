@@ -47,6 +47,9 @@ class StampRead(BaseModel):
     skipped: dict[PartitionText, tuple[Count, Count]] = {}
     """Offsets of a topic whose records were gone before they were read: the first, and the one behind the last."""
 
+    rewound: bool = False
+    """A seed that took out the rows of a topic's records from ``through`` on, and left those before it."""
+
     def speaks_of(self, pipeline: str, destination: str) -> bool:
         return (self.pipeline, self.destination) == (pipeline, destination)
 

@@ -393,8 +393,8 @@ class Planner:
 
     def _park(self, tracked: DestinationState, problem: Problem) -> None:
         tracked.parked, tracked.told_at = problem, None
-        at = UNSPELLED if tracked.position is None else tracked.position_at
-        self._parks.append(Park(tracked.name, tracked.spec.generation, tracked.position, problem, at))
+        spec, at = tracked.spec, tracked.position_at if tracked.position is not None else UNSPELLED
+        self._parks.append(Park(tracked.name, spec.generation, tracked.position, problem, at))
 
 
 def version(tracked: DestinationState) -> Version:

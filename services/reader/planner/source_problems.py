@@ -43,6 +43,10 @@ def cannot_begin(tracked: DestinationState, sight: SourceState, gone: Set[int] =
     start = tracked.spec.seed_at
     if start is None or tracked.position != NOT_SEEDED or not tracked.is_running or tracked.in_flight is not None:
         return None
+    if sight.log is not None:
+        to = tracked.spec.rewound_to
+        lost = [] if to is None or sight.log.skips else behind(to, sight.log.oldest)
+        return records_gone(lost) if lost else None
     if start < sight.born:
         return recreated(f"it was created at snapshot {sight.born}, after {start}, to which this one is rewound")
     if start < sight.oldest or start in gone:

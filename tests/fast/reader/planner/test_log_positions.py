@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from services.reader.planner.actions import Park, Send
@@ -59,10 +61,10 @@ class Log:
         assert isinstance(action, Send)
         return action
 
-    def answer(self, sent: Send, outcome: Outcome, at: Vector | None) -> None:
+    def answer(self, sent: Send, outcome: Outcome, at: Vector | None, generation: int = 1) -> None:
         said = Progress(
-            pipeline="p", destination="d", item=sent.item, kind=sent.draft.kind, outcome=outcome, generation=1,
-            position=-1 if at is None else at.records, position_at=None if at is None else at.text,
+            pipeline="p", destination="d", item=sent.item, kind=sent.draft.kind, outcome=outcome,
+            generation=generation, position=-1 if at is None else at.records, position_at=None if at is None else at.text,
         )  # fmt: skip
         self.planner.progress(said, self.now_s)
 
@@ -177,3 +179,43 @@ def test_positions_ahead_of_what_is_planned_are_no_contradiction_while_the_log_h
     )  # fmt: skip
     log.see(vector(1, 1), vector(4, 2), newest=vector(9, 2))
     assert log.planner.plan(log.now_s + 1) == []
+
+
+def again(log: Log, **life: Any) -> None:
+    """Control begins another life, and the cursor of the one before is found."""
+    log.planner.destination(spec("d", value=VALUE, mode=SeedMode.REPLAY, generation=2, **life), log.now_s)
+    log.answer(log.sent(), Outcome.FENCED, vector(4, 2))
+
+
+def test_a_rewind_begins_at_its_offsets_keeps_what_lies_before_them_and_reads_on_from_there(log: Log) -> None:
+    log.answer(log.sent(), Outcome.APPLIED, vector(4, 2))
+    again(log, seed_at=4, seed_from='{"0":2,"1":2}')
+    seed = log.sent()
+    assert (seed.draft.kind, seed.draft.through, seed.draft.through_at, seed.draft.keeps) == (
+        ItemKind.SEED, 4, '{"0":2,"1":2}', True,
+    )  # fmt: skip
+    log.answer(seed, Outcome.APPLIED, vector(2, 2), generation=2)
+    log.see(vector(1, 1), vector(4, 2))
+    draft = log.sent().draft
+    assert (draft.expected_at, draft.through_at, draft.keeps) == ('{"0":2,"1":2}', '{"0":4,"1":2}', False)
+
+
+def test_a_reseed_from_the_earliest_record_asks_for_nothing_that_is_gone(log: Log) -> None:
+    log.answer(log.sent(), Outcome.APPLIED, vector(4, 2))
+    log.see(vector(1, 1), vector(4, 2), oldest=vector(3, 1))
+    again(log, seed_from="earliest", replace=True)
+    draft = log.sent().draft
+    assert (draft.kind, draft.through, draft.through_at, draft.keeps) == (ItemKind.SEED, 4, '{"0":3,"1":1}', False)
+
+
+@pytest.mark.parametrize("skips", [False, True])
+def test_a_rewind_to_records_that_are_gone_meanwhile_parks_unless_they_may_be_skipped(log: Log, skips: bool) -> None:
+    log.answer(log.sent(), Outcome.APPLIED, vector(4, 2))
+    log.see(vector(1, 1), vector(4, 2), oldest=vector(3, 0), skips=skips)
+    again(log, seed_at=4, seed_from='{"0":2,"1":2}')
+    said = log.next()
+    if skips:
+        assert isinstance(said, Send)
+    else:
+        assert isinstance(said, Park)
+        assert (said.problem.type, "offsets 2 to 2" in said.problem.message) == ("history_expired", True)
