@@ -78,6 +78,8 @@ def test_what_is_skipped_is_the_readers_business_and_control_answers_no_gap(load
         ({"topic": None}, {}, "source.topic: is required and has no value"),
         ({"topic": "a/b"}, {}, "source.topic: "),
         ({"topic": "viaduck.work"}, {}, "source.topic: begins with viaduck., as Viaduck's own topics do"),
+        ({"topic": "viaduck.work", "bootstrap_servers": "b:1,SSL://A:2"},
+         {"kafka": {"bootstrap_servers": "a:2, c:3"}}, "source.topic: begins with viaduck., as Viaduck's own"),
         ({"registry": {"url": "x"}}, {}, "source.registry: is not a key"),
         ({"format": {"value": "xml"}}, {}, "source.format.value: must be one of"),
         ({"format": {"value": "avro"}}, {}, "source.format.registry.url_env: is missing"),
