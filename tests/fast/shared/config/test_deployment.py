@@ -11,6 +11,7 @@ import yaml
 
 from shared.config.deployment import OF_THE_DEPLOYMENT, Deployment, load_all
 from shared.contracts.errors import ConfigError
+from shared.kafka.source_settings import topic_settings
 
 
 def write(folder: Path, name: str, **sections: Any) -> Path:
