@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 from services.reader.planner.actions import Park, Send
 from services.reader.planner.plan import Planner
 from services.reader.planner.scheduling import LogState, Rules, SourceState
+from services.reader.source.source_poller import is_doubted
+from shared.contracts.errors import SourceError
 from shared.contracts.messages import ItemKind, Outcome, Progress, SeedMode
 from shared.contracts.positions import Vector
 from tests.fast.reader.simulation import EPOCH, spec, step
@@ -219,3 +222,20 @@ def test_a_rewind_to_records_that_are_gone_meanwhile_parks_unless_they_may_be_sk
     else:
         assert isinstance(said, Park)
         assert (said.problem.type, "offsets 2 to 2" in said.problem.message) == ("history_expired", True)
+
+
+def test_a_topic_is_looked_at_again_where_an_applier_found_another_one(log: Log) -> None:
+    seen, tracked = look(vector(1, 1), vector(4, 2)), log.planner.tracked.values()
+    assert not is_doubted(seen, tracked)
+    sent = log.sent()
+    behind = SourceError("source_behind", "offset 4 of partition 0 is gone", "").problem()
+    log.planner.progress(
+        Progress(
+            pipeline="p", destination="d", item=sent.item, kind=ItemKind.CHANGES, outcome=Outcome.FAILED, generation=1,
+            error=behind,
+        ),
+        log.now_s,
+    )  # fmt: skip
+    assert is_doubted(seen, tracked)
+    assert not is_doubted(replace(seen, log=None), tracked)
+    assert not is_doubted(None, tracked)
