@@ -65,9 +65,7 @@ def load(path: Path | str, environ: Mapping[str, str] = os.environ) -> Config:
     return load_file(Path(path), environ).config
 
 
-def load_file(
-    path: Path, environ: Mapping[str, str] = os.environ, kafka: Mapping[str, Any] | None = None
-) -> Loaded:
+def load_file(path: Path, environ: Mapping[str, str] = os.environ, kafka: Mapping[str, Any] | None = None) -> Loaded:
     """The same, with what the file says and what it leaves to others. ``kafka``: as for ``load_tree``."""
     mistakes = Mistakes()
     document = read(path, mistakes)

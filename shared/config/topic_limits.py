@@ -31,8 +31,8 @@ HIDDEN_HOST = "would keep the host from being checked; write format.registry.url
 
 
 def secrets(topic: Topic) -> Iterator[tuple[str, str]]:
-    """Path within the section, and message, of each secret that is written out. To be looked for first, so that no other
-    message quotes one."""
+    """Path within the section, and message, of each secret that is written out. To be looked for first, so that no
+    other message quotes one."""
     registry = section_of(section_of(topic, "format"), "registry")
     places = (("properties", topic, SECRETS), ("format.registry.properties", registry, REGISTRY_SECRETS))
     for path, section, secret in places:
@@ -74,9 +74,7 @@ def _registry(form: Topic, limits: Limits) -> Iterator[tuple[str, str]]:
             yield f"{place}.properties.{name}", said
 
 
-def _property(
-    name: str, value: object, secret: frozenset[str], public: frozenset[str], limits: Limits
-) -> str | None:
+def _property(name: str, value: object, secret: frozenset[str], public: frozenset[str], limits: Limits) -> str | None:
     plain = name.removesuffix(ENV_SUFFIX)
     if plain not in secret | public:
         return OF_FILES

@@ -302,7 +302,9 @@ class WorkItem(Message):
             if spelled is not None and not is_spelling_of(spelled, number):
                 raise ValueError(f"{spelled[:80]} does not spell position {number}")
         if self.after_at is not None:
-            begin, after, end = (Vector.parse(each or "{}") for each in (self.expected_at, self.after_at, self.through_at))
+            begin, after, end = (
+                Vector.parse(each or "{}") for each in (self.expected_at, self.after_at, self.through_at)
+            )
             if self.expected_at is None or not after.covers(begin) or not end.covers(after):
                 raise ValueError(f"{self.after_at[:80]} does not lie between the ends of the item")
         return self

@@ -39,9 +39,7 @@ def look(config: Config, environ: Mapping[str, str] = os.environ) -> SourceLook:
     return _look(config, config.topic, identity, records)
 
 
-def require_foreign(
-    config: Config, topic: TopicSource, cluster: str, environ: Mapping[str, str] = os.environ
-) -> None:
+def require_foreign(config: Config, topic: TopicSource, cluster: str, environ: Mapping[str, str] = os.environ) -> None:
     """Raises ``ConfigError`` for a topic that Viaduck writes itself, whatever address its cluster is named by."""
     prefix = config.kafka.topic_prefix
     if config.kafka.bootstrap_servers is None or not topic.topic.startswith(f"{prefix}."):

@@ -73,10 +73,7 @@ def _take_back(
     places = begin.by_partition
     partitions = [each for each, _ in reached.offsets]
     ends = "(SELECT unnest(CAST(? AS INTEGER[])) AS p, unnest(CAST(? AS BIGINT[])) AS o) AS x"
-    sql = (
-        f"DELETE FROM {table} AS t USING {ends}"
-        f" WHERE t.{ident(PARTITION)} = x.p AND t.{ident(OFFSET)} >= x.o"
-    )
+    sql = f"DELETE FROM {table} AS t USING {ends} WHERE t.{ident(PARTITION)} = x.p AND t.{ident(OFFSET)} >= x.o"
     return int(con.execute(sql, [partitions, [places.get(each, 0) for each in partitions]]).fetchall()[0][0])
 
 

@@ -271,7 +271,7 @@ class EntryChecks:
 
     def require_retained(self, snapshot: int) -> None:
         config, lake = self._reconciler.config, self._source().lake
-        if lake is None:
+        if lake is None or config.topic is not None:
             raise Refused("invalid", BY_OFFSET, "GET the destination: `topic` has its offsets")
         with closing(CatalogReader(lake)) as catalog:
             head = catalog.head().snapshot

@@ -18,7 +18,7 @@ from shared.lake.failure import LakeAbsent
 def commits(
     config: Config, environ: Mapping[str, str], held: Registered, limit: int, before: int | None
 ) -> list[Stamped]:
-    """The newest first, before a snapshot. Raises ``Refused``, and a ``ViaduckError`` where the lake does not answer."""
+    """The newest first, before a snapshot. Raises ``Refused``, and ``ViaduckError`` where the lake does not answer."""
     try:
         lake = Lakes(config, environ).published(held.message(config.pipeline))
     except ViaduckError as error:

@@ -249,9 +249,7 @@ class DestinationService:
             raise Refused("invalid", "the source is a lake: only a topic has an earliest record", "leave `from` out")
         return self._act(destination, "reseed", partial(lifecycle.reseed, earliest=earliest), author, same)
 
-    def rewind(
-        self, destination: str, to: int | Mapping[int, int], author: str | None, same: Same = anything
-    ) -> Done:
+    def rewind(self, destination: str, to: int | Mapping[int, int], author: str | None, same: Same = anything) -> Done:
         """Begin a new life at snapshot ``to`` of the source, or at these offsets by partition of a topic."""
         generation = _existing(self._reconciler.held, destination).generation
         position = self._position(destination, to)

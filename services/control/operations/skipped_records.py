@@ -1,4 +1,4 @@
-"""Writes down which records of a topic were skipped, as its operator chose: retention took them before they were read."""
+"""Writes down which records of a topic were skipped, as its operator chose: they were gone before they were read."""
 
 from __future__ import annotations
 

@@ -51,9 +51,9 @@ def position_of(config: Config, seen: Seen | None, to: Mapping[int, int], open_l
     partitions = log.identity().partitions
     oldest, reached = log.oldest(partitions).by_partition, Vector.parse(seen.position_at).by_partition
     faults = [
-        FieldError(f"to.{each}", said)
+        FieldError(f"to.{each}", fault)
         for each, offset in sorted(to.items())
-        if (said := _fault(each, offset, partitions, reached.get(each, 0))) is not None
+        if (fault := _fault(each, offset, partitions, reached.get(each, 0))) is not None
     ]
     if faults:
         raise InvalidEntry(faults)

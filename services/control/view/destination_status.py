@@ -85,7 +85,7 @@ class Status(BaseModel):
     notice: str | None = None
     """What is declared of it and does not hold yet, and the action after which it does; work goes on regardless."""
     topic: TopicLag | None = None
-    """How far it is behind its topic, by partition; null where the source is a lake, and before a reader has seen it."""
+    """How far it is behind its topic, by partition; null where the source is a lake, and before a reader saw it."""
     error: Error | None
 
 

@@ -175,7 +175,11 @@ class StatusStore:
         ordered = progress.kind is ItemKind.UPKEEP and ORDERED.fullmatch(progress.item)
         if ordered and progress.destination in self._destinations:
             self._upkept[progress.destination] = progress
-        if progress.skipped is not None and progress.destination in self._destinations and len(self._skips) < MOST_SKIPS:
+        if (
+            progress.skipped is not None
+            and progress.destination in self._destinations
+            and len(self._skips) < MOST_SKIPS
+        ):
             self._skips[progress.skipped.item] = progress
             self.asked.set()
         before = self._seen.get(progress.destination)

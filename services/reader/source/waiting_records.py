@@ -1,4 +1,4 @@
-"""For how long records of a topic have waited, by partition: told by when offsets were first seen, as no record is read."""
+"""For how long records of a topic have waited, by partition: told by when offsets were first seen. None is read."""
 
 from __future__ import annotations
 

@@ -186,7 +186,12 @@ def test_whatever_a_cursor_says_another_life_can_follow_and_be_told_of(generatio
     damaged = progress(
         Outcome.PARKED, generation=min(held.generation, MAX_GENERATION), error=problem("destination_damaged")
     )
-    for after in (answer(held, damaged, "park", NEW), reseed(held, NEW), rewind(held, SpelledPosition(3), NEW), drop(held, NEW)):
+    for after in (
+        answer(held, damaged, "park", NEW),
+        reseed(held, NEW),
+        rewind(held, SpelledPosition(3), NEW),
+        drop(held, NEW),
+    ):
         assert after.generation == held.generation + 1
         assert after.message("p").generation == after.generation
 

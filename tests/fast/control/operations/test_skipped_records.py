@@ -56,7 +56,7 @@ def test_of_a_destination_that_is_not_registered_nothing_is_written_down(trail: 
 
 
 def test_of_many_partitions_some_are_named_and_all_are_counted(trail: AuditLog) -> None:
-    many = Skipped(item="one", offsets={each: (0, 1) for each in range(100)})
+    many = Skipped(item="one", offsets=dict.fromkeys(range(100), (0, 1)))
     SkippedRecords(heard(progress(skipped=many)), trail).turn()
     (entry,) = trail.entries(10)
     assert entry.changes["records"][1] == 100

@@ -67,7 +67,8 @@ class Log:
     def answer(self, sent: Send, outcome: Outcome, at: Vector | None, generation: int = 1) -> None:
         said = Progress(
             pipeline="p", destination="d", item=sent.item, kind=sent.draft.kind, outcome=outcome,
-            generation=generation, position=-1 if at is None else at.records, position_at=None if at is None else at.text,
+            generation=generation, position=-1 if at is None else at.records,
+            position_at=None if at is None else at.text,
         )  # fmt: skip
         self.planner.progress(said, self.now_s)
 
