@@ -74,7 +74,7 @@ class Deployment:
 
     @property
     def kafka(self) -> dict[str, Any]:
-        """What a pipeline that came over REST is told of the broker."""
+        """The part of the section that pipelines over REST are checked against."""
         return kafka_of(self.common)
 
     @property

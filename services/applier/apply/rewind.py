@@ -17,7 +17,7 @@ from shared.lake.sql import ident
 from shared.lake.table import require_table
 
 PARTITION, OFFSET = "_kafka_partition", "_kafka_offset"
-"""The metadata columns that tell of which record a row is."""
+"""The metadata columns that name the record of a row."""
 
 RESEED = "reseed the destination, which begins at source.start again"
 

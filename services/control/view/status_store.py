@@ -61,7 +61,7 @@ class StatusStore:
         """When each answered last, by its own clock; those that did so last."""
         self._asks: dict[str, Progress] = {}
         self._skips: dict[str, Progress] = {}
-        """Answers that tell of skipped records, by the item that skipped them."""
+        """Answers about skipped records, by the item that skipped them."""
         self.offered = threading.Event()
         """Set when a reader has offered routing values without a destination."""
         self._offers: dict[str, Offer] = {}
@@ -122,7 +122,7 @@ class StatusStore:
             self._asks = {**asks, **self._asks}
 
     def skips(self) -> list[Progress]:
-        """Answers that tell of skipped records and wait to be written down."""
+        """Answers about skipped records that wait to be written down."""
         with self._lock:
             return list(self._skips.values())
 

@@ -114,7 +114,7 @@ def test_two_pipelines_may_read_one_topic(rig: ControlRig) -> None:
     [
         (topic(format={"value": "xml"}), "source.format.value", "must be one of"),
         (topic(format={"value": "avro"}), "source.format.registry.url_env", "is missing"),
-        (topic(nonsense=1), "source.nonsense", "is no key"),
+        (topic(nonsense=1), "source.nonsense", "is not a key"),
         (topic(bootstrap_servers=None), "source.bootstrap_servers", ""),
         (topic({"seconds": 0}), "flush.seconds", "must be greater than 0"),
         (topic(start={"timestamp": "yesterday"}), "source.start.timestamp", "must be a time with its zone"),
