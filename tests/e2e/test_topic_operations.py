@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,9 @@ class Operator:
         self._viaduck, self._deployment = viaduck, deployment
         self._http = httpx.Client(base_url=f"{viaduck.url}/v1/pipelines", timeout=30.0)
 
+    def close(self) -> None:
+        self._http.close()
+
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         answer = self._http.request(method, path, json=body)
         assert answer.is_success, answer.text
@@ -40,14 +44,14 @@ class Operator:
     def level(self) -> dict[str, Any]:
         """What is said of the topic once nothing is behind."""
         newest = self._deployment.wait_until_landed(self._viaduck)
-        found: dict[str, Any] = {}
-
-        def is_level() -> bool:
-            found.update(self.ask("GET", "clicks/destinations/clicks")["topic"] or {})
-            return found.get("lag_records") == 0
-
-        self._viaduck.wait_until(f"no lag before {newest.text}", is_level, WITHIN_S)
+        self._viaduck.wait_until(f"no lag before {newest.text}", lambda: self.is_level("clicks"), WITHIN_S)
+        found: dict[str, Any] = self.ask("GET", "clicks/destinations/clicks")["topic"]
         return found
+
+    def is_level(self, name: str) -> bool:
+        """Whether the destination of a pipeline, both of one name, is there and lacks no record."""
+        answer = self._http.get(f"{name}/destinations/{name}")
+        return answer.is_success and (answer.json()["topic"] or {}).get("lag_records") == 0
 
 
 @pytest.mark.timeout(600)
@@ -57,8 +61,7 @@ def test_an_operator_sees_the_lag_rewinds_skips_what_is_gone_and_puts_another_pi
     topic.send(*({"id": number} for number in range(10)))
     topic.send({"id": 10}, partition=1)
     deployment = TopicDeployment(tmp_path, topic, on_gap="skip")
-    with deployment.run() as viaduck:
-        operator = Operator(viaduck, deployment)
+    with deployment.run() as viaduck, closing(Operator(viaduck, deployment)) as operator:
         partitions = operator.level()["partitions"]
         assert [(each["head"], each["position"], each["lag_seconds"]) for each in partitions] == [
             (10, 10, 0.0), (1, 1, 0.0),
@@ -86,11 +89,7 @@ def test_an_operator_sees_the_lag_rewinds_skips_what_is_gone_and_puts_another_pi
             "destinations": [{"id": "second", "catalog": f"sqlite:{tmp_path}/second.sqlite",
                               "data_path": f"{tmp_path}/second", "table": "clicks"}],
         })  # fmt: skip
-        viaduck.wait_until(
-            "the pipeline over REST to land the topic",
-            lambda: (operator.ask("GET", "second/destinations/second")["topic"] or {}).get("lag_records") == 0,
-            WITHIN_S,
-        )
+        viaduck.wait_until("the pipeline over REST to land the topic", lambda: operator.is_level("second"), WITHIN_S)
         assert operator.ask("GET", "second/destinations/second")["rows_applied"] == 8
     proof = deployment.verdict(0)
     assert (proof["result"], proof["rows"]) == ("equal", 18)
