@@ -116,6 +116,8 @@ WITHIN_THE_PROCESS = (
     "tests/fast/reader/source/test_unrouted_values.py",
     "tests/fast/control/view/test_destination_status.py",
     "tests/fast/control/view/test_topic_lag.py",
+    "tests/fast/cli/verify/test_topic_proof.py",
+    "tests/fast/shared/config/test_topic_limits.py",
     "tests/fast/reader/source/test_waiting_records.py",
     "tests/fast/control/view/test_frontier.py",
     "tests/fast/control/view/test_observed_state.py",
