@@ -101,6 +101,17 @@ def test_a_name_that_would_step_out_of_its_path_is_sent_nowhere(name: str) -> No
     assert asked == []
 
 
+def test_a_topic_is_rewound_by_partition_and_reseeded_from_its_oldest_record() -> None:
+    asked: list[httpx.Request] = []
+    with client(answering({}, asked, 202)) as viaduck:
+        viaduck.rewind("events", "a", {0: 100, 12: 98})
+        viaduck.rewind("events", "a", 12)
+        viaduck.reseed("events", "a", begin="earliest")
+        viaduck.reseed("events", "a")
+    bodies = [json.loads(each.content or b"null") for each in asked]
+    assert bodies == [{"to": {"0": 100, "12": 98}}, {"to": 12}, {"from": "earliest"}, None]
+
+
 def test_a_rejection_carries_the_problem_document() -> None:
     problem = {"type": "/docs/errors#taken", "title": "Taken", "detail": "it is taken", "hint": "choose another"}
     with client(answering(problem, [], 409)) as viaduck, pytest.raises(Rejected) as caught:

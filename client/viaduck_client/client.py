@@ -176,14 +176,21 @@ class Client:
     def act(self, pipeline: str, destination: str, action: Action, *, if_match: int | None = None) -> Status:
         return self._ask("POST", f"{_destination(pipeline, destination)}/{action}", headers=_seen(if_match))
 
-    def reseed(self, pipeline: str, destination: str, *, if_match: int | None = None) -> Operation:
-        return self._operation(
-            self._ask("POST", f"{_destination(pipeline, destination)}/reseed", headers=_seen(if_match))
-        )
+    def reseed(
+        self, pipeline: str, destination: str, *, begin: str | None = None, if_match: int | None = None
+    ) -> Operation:
+        """``begin``: ``earliest`` for a topic's oldest record, whatever its file says."""
+        place = f"{_destination(pipeline, destination)}/reseed"
+        body = None if begin is None else {"from": begin}
+        return self._operation(self._ask("POST", place, json=body, headers=_seen(if_match)))
 
-    def rewind(self, pipeline: str, destination: str, to: int, *, if_match: int | None = None) -> Operation:
+    def rewind(
+        self, pipeline: str, destination: str, to: int | Mapping[int, int], *, if_match: int | None = None
+    ) -> Operation:
+        """``to``: a snapshot of the source, or offsets by partition of a topic."""
         place = f"{_destination(pipeline, destination)}/rewind"
-        return self._operation(self._ask("POST", place, json={"to": to}, headers=_seen(if_match)))
+        position = to if isinstance(to, int) else {str(partition): offset for partition, offset in to.items()}
+        return self._operation(self._ask("POST", place, json={"to": position}, headers=_seen(if_match)))
 
     def upkeep(
         self, pipeline: str, destination: str, *, steps: Sequence[str] | None = None, dry_run: bool = False

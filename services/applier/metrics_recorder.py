@@ -120,6 +120,7 @@ class MetricsRecorder:
             "landed": records.landed - records.tombstones,
             "tombstone": records.tombstones,
             "rejected": records.rejected,
+            "skipped": records.skipped,
         }
         for outcome, count in outcomes.items():
             metrics.topic_records_total.labels(outcome=outcome).inc(count)

@@ -14,6 +14,7 @@ from services.control.operations.discovery import Discovery
 from services.control.operations.long_operations import Operations
 from services.control.operations.reconciler import Reconciler
 from services.control.operations.rejections import Destined, Rejections
+from services.control.operations.skipped_records import SkippedRecords
 from services.control.operations.source_watch import SourceWatch
 from services.control.operations.upkeep_service import UpkeepService
 from services.control.operations.work_items import Work
@@ -130,7 +131,8 @@ class Pipeline:
         self._upkeep = UpkeepService(
             reconciler, status_store.view, operations, trail, common.publisher, common.topics.work, self._service.now_of
         )
-        chores = [self._history.feel, self._service.close_operations, self._upkeep.turn]
+        skipped = SkippedRecords(status_store, trail)
+        chores = [self._history.feel, self._service.close_operations, self._upkeep.turn, skipped.turn]
         return Worker(
             reconciler, status_store, REPEAT_EVERY_S, common.failed, lambda _: load(self.name), chores, alone=alone
         )

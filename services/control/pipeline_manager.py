@@ -38,7 +38,7 @@ SETTLED_WITHIN_S = 5.0
 END_WITHIN_S = 0.5
 """For all of them together, when control ends."""
 
-REPLACED = ("source", "routing")
+REPLACED = ("source", "topic", "routing")
 """Sections whose change makes a pipeline from REST another pipeline: its components are created again."""
 
 

@@ -225,7 +225,9 @@ class Loop:
 
     def _look(self, poller: SourcePoller) -> Look:
         now_s = self._clock()
-        return Look(poller.catalog_time(now_s), poller.problem, poller.age_s(now_s), poller.is_late(now_s))
+        return Look(
+            poller.catalog_time(now_s), poller.problem, poller.age_s(now_s), poller.is_late(now_s), self._source.ends()
+        )
 
     def _publish(self, now_s: float) -> None:
         for action in self._planner.plan(now_s):

@@ -27,7 +27,7 @@ from shared.config.path_overlap import ONE_TABLE_EACH, Claim, Paths, claim_of, t
 from shared.config.pipeline_files import Fingerprint, PipelineFiles
 from shared.config.rules import check_common
 from shared.config.template_rules import filled
-from shared.config.topic_rules import OF_FILES_ALONE
+from shared.config.topic_limits import refusals
 from shared.contracts.errors import ConfigError
 from shared.contracts.messages import LakeRef
 
@@ -71,6 +71,11 @@ class Deployment:
     def common(self) -> Config:
         """Whichever: for what all of them have in common."""
         return self.configs[0]
+
+    @property
+    def kafka(self) -> dict[str, Any]:
+        """The part of the section that pipelines over REST are checked against."""
+        return kafka_of(self.common)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -143,6 +148,11 @@ class Deployment:
 
     def _reserved(self) -> frozenset[str]:
         return frozenset(name for config in self.declared for name in own_variables(config))
+
+
+def kafka_of(config: Config) -> dict[str, Any]:
+    """Where its broker is, and what its topics are called."""
+    return config.kafka.model_dump(include={"bootstrap_servers", "topic_prefix"}, exclude_none=True)
 
 
 def same_but_destinations(old: Config, new: Config) -> bool:
@@ -366,7 +376,7 @@ def _copies(
     withheld: dict[str, tuple[str, ...]] = {}
     for name in names:
         try:
-            config = _copy(copies.file(name), name, environ)
+            config = _copy(copies.file(name), name, own[0], environ)
             places = _places(config, environ)
             if clashes := list(taken.clashes(places)):
                 raise ConfigError(clashes)
@@ -378,12 +388,13 @@ def _copies(
     return found, withheld
 
 
-def _copy(file: Path, name: str, environ: Mapping[str, str]) -> Config:
-    """Raises ``ConfigError``."""
-    loaded = load_file(file, environ)
+def _copy(file: Path, name: str, common: Config, environ: Mapping[str, str]) -> Config:
+    """Raises ``ConfigError``. ``common``: any of the files' pipelines."""
+    loaded = load_file(file, environ, kafka_of(common))
     mistakes = [f"{key}: {OF_THE_DEPLOYMENT}" for key in NOT_ITS_OWN if key in loaded.sections]
     if loaded.config.topic is not None:
-        mistakes.append(f"source.kind: {OF_FILES_ALONE}")
+        topic, limits = loaded.config.topic.model_dump(exclude_none=True), limits_of(common, over_rest=True)
+        mistakes += [f"source.{path}: {said}" for path, said in refusals(topic, limits)]
     if loaded.config.pipeline != name:
         mistakes.append(f"pipeline: is {quoted(loaded.config.pipeline)}, and the file is called {file.name}")
     if mistakes:

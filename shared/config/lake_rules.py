@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,8 @@ class ConfigContext:
 
     environ: Mapping[str, str]
     folder: Path
+    kafka: Mapping[str, Any] = field(default_factory=dict)
+    """Of the deployment, for a pipeline that came over REST and has no such section."""
 
 
 def text_of(section: object, key: str) -> str | None:

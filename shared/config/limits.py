@@ -67,6 +67,16 @@ class Limits:
         """The variables that may be named: an error about another one would reveal its value."""
         return {name: value for name, value in environ.items() if self._refused(name) is None}
 
+    def refused_variable(self, name: str) -> str | None:
+        """Why a variable may not be named; None if it may."""
+        return self._refused(name)
+
+    def refused_host(self, host: str) -> str | None:
+        """Why a host may not be connected to; None if it may."""
+        if not self.hosts or _matches(host.lower(), self.hosts):
+            return None
+        return f"{host[:LONGEST_QUOTE] or 'it'} is not among the hosts that may be used (server.allowed_hosts)"
+
     def _named(self, lake: Lake) -> Iterator[tuple[str, str]]:
         for path, name in _variables(lake):
             if (said := self._variable(path, name, lake)) is not None:
@@ -138,7 +148,7 @@ def own_variables(config: Config) -> frozenset[str]:
 
 
 TENANTS = frozenset({"destinations", "template"})
-ANYBODYS = TENANTS | {"source", "defaults"}
+ANYBODYS = TENANTS | {"source", "topic", "defaults"}
 """Sections of a pipeline that came over REST."""
 
 

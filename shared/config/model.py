@@ -108,7 +108,8 @@ class TopicSource(Section):
     max_columns: int = Field(default=500, ge=1, le=5_000)
     max_record_bytes: int = Field(default=64_000_000, ge=1, le=256_000_000)
     on_bad: Literal["reject", "park"] = "reject"
-    on_gap: Literal["park", "reseed"] = "park"
+    on_gap: Literal["park", "reseed", "skip"] = "park"
+    """``skip``: go on at the oldest record that is retained. It says nothing of a topic that is another one."""
 
 
 class Flush(Section):

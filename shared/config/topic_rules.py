@@ -17,8 +17,6 @@ from shared.contracts.messages import SeedMode
 
 KINDS = ("lake", "kafka")
 
-OF_FILES_ALONE = "only a pipeline of a file may read a topic: its properties decide which hosts and files are used"
-
 EVERY_RECORD = "*"
 """Stands for the routing column of a topic whose one destination takes every record."""
 
@@ -86,7 +84,7 @@ def with_topic(sections: dict[str, Any], topic: dict[str, Any], mistakes: Mistak
             mistakes.note(join("routing", name), _not_here(name))
     fixed = {"field": EVERY_RECORD, "seed_mode": SeedMode.REPLAY.value}
     if (on_gap := text_of(topic, "on_gap")) is not None:
-        fixed["on_gap"] = on_gap
+        fixed["on_gap"] = "park" if on_gap == "skip" else on_gap  # the reader skips; control has nothing to answer
     return {
         **sections,
         "topic": topic,
@@ -118,7 +116,7 @@ def _destinations(given: Any, mistakes: Mistakes) -> Any:
 
 def check_topic(sections: Mapping[str, Any], world: ConfigContext, mistakes: Mistakes) -> None:
     """Note every mistake of a topic that a look at one value alone does not show."""
-    topic, kafka = section_of(sections, "topic"), section_of(sections, "kafka")
+    topic, kafka = section_of(sections, "topic"), {**world.kafka, **section_of(sections, "kafka")}
     properties = section_of(topic, "properties")
     check_variables(properties, "source.properties", world, mistakes)
     for name in properties:
@@ -146,8 +144,14 @@ def check_flush(sections: Mapping[str, Any], mistakes: Mistakes) -> None:
 
 def _check_own_topic(topic: Mapping[str, Any], kafka: Mapping[str, Any], mistakes: Mistakes) -> None:
     prefix = text_of(kafka, "topic_prefix") or "viaduck"
-    if "bootstrap_servers" not in topic and (text_of(topic, "topic") or "").startswith(f"{prefix}."):
+    own, named = (text_of(section, "bootstrap_servers") for section in (kafka, topic))
+    is_ours = named is None or bool(_servers(named) & _servers(own or ""))
+    if is_ours and (text_of(topic, "topic") or "").startswith(f"{prefix}."):
         mistakes.note("source.topic", f"begins with {prefix}., as Viaduck's own topics do; name a topic of yours")
+
+
+def _servers(listed: str) -> set[str]:
+    return {each.strip().rpartition("://")[2].lower() for each in listed.split(",")} - {""}
 
 
 def _check_start(start: Mapping[str, Any], mistakes: Mistakes) -> None:

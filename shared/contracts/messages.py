@@ -26,7 +26,7 @@ from shared.contracts.errors import Problem as Problem
 from shared.contracts.errors import UnreadableMessage
 from shared.contracts.evolution import EvolutionPolicy
 from shared.contracts.layout import TableLayout
-from shared.contracts.positions import UNSPELLED, SpelledPosition, Spelling, is_spelling_of
+from shared.contracts.positions import UNSPELLED, SpelledPosition, Spelling, Vector, is_spelling_of
 from shared.contracts.ranges import NOT_SEEDED, Range
 from shared.contracts.upkeep import TableWear, UpkeepOrder, UpkeepOverride, UpkeepResult
 
@@ -130,6 +130,9 @@ class Destination(Message):
     """Changes whenever an operator touches the destination; a parked one is then tried again."""
     seed_at: Snapshot | None = None
     """This life begins at that snapshot of the source (a rewind); None: where ``seed_mode`` says."""
+    seed_from: Literal["earliest"] | Spelling | None = None
+    """Of a topic, where this life begins instead of at ``source.start``. With ``replace`` the table is emptied; else it
+    is rewound, and the rows of records before it stay."""
     drop: bool = False
     """Table and cursor are to be taken away; the state is ``stopped``."""
     managed_by: Literal["file", "api"] = "file"
@@ -150,6 +153,13 @@ class Destination(Message):
     @property
     def policy(self) -> EvolutionPolicy:
         return self.evolution or EvolutionPolicy.FOLLOW
+
+    @property
+    def rewound_to(self) -> Vector | None:
+        """The offsets of a topic at which this life begins with the rows of the records before them."""
+        if self.replace or self.seed_from is None or self.seed_from == "earliest":
+            return None
+        return Vector.parse(self.seed_from)
 
     @property
     def order(self) -> tuple[int, int, int]:
@@ -206,6 +216,23 @@ class ItemKind(StrEnum):
     """Merge small files, and whatever else an order asks for; rows and position stay as they are."""
 
 
+class Skipped(BaseModel):
+    """Records of a topic that retention took before they were read, and over which a position moved.
+
+    ``offsets``: by partition the first of them, and the one behind the last. ``item``: whose commit moved it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    item: str
+    offsets: dict[Count, tuple[Count, Count]]
+
+    @property
+    def records(self) -> int:
+        """How many, at most: offsets may have held none."""
+        return sum(end - first for first, end in self.offsets.values())
+
+
 class WorkItem(Message):
     """``viaduck.work``: bring one destination from ``after`` to ``through``, or seed it at ``through``.
 
@@ -227,7 +254,12 @@ class WorkItem(Message):
     """``through`` is exact (a segment of an append-only range); else the job may go on to the head."""
     expected_at: Spelling | None = None
     """The source's own spelling of ``expected``, and of ``through``: absent where the source has none, as a lake."""
+    after_at: Spelling | None = None
+    """Of ``after``, where a topic no longer has the records between it and ``expected``, and they are to be skipped."""
     through_at: Spelling | None = None
+    keeps: Literal[True] | None = None
+    """Of a seed: rows of records before ``through`` stay, and only those from there on are taken out; absent of any
+    other."""
     seen: Seen | None = None
     """The newest snapshot that the reader had seen when it found that nothing changed between ``expected`` and
     ``after``: what it found holds for no other history. None where the two are one."""
@@ -255,11 +287,26 @@ class WorkItem(Message):
     def end(self) -> SpelledPosition:
         return SpelledPosition(self.through, self.through_at or UNSPELLED)
 
+    @property
+    def skipped(self) -> Skipped | None:
+        """The records that are to be skipped; None where none are."""
+        if self.after_at is None:
+            return None
+        offsets = Vector.parse(self.after_at).beyond(Vector.parse(self.expected_at or "{}"))
+        return Skipped(item=self.item, offsets=offsets) if offsets else None
+
     @model_validator(mode="after")
     def _is_spelled_right(self) -> Self:
-        for number, spelled in ((self.expected, self.expected_at), (self.through, self.through_at)):
+        ends = [(self.expected, self.expected_at), (self.after, self.after_at), (self.through, self.through_at)]
+        for number, spelled in ends:
             if spelled is not None and not is_spelling_of(spelled, number):
                 raise ValueError(f"{spelled[:80]} does not spell position {number}")
+        if self.after_at is not None:
+            begin, after, end = (
+                Vector.parse(each or "{}") for each in (self.expected_at, self.after_at, self.through_at)
+            )
+            if self.expected_at is None or not after.covers(begin) or not end.covers(after):
+                raise ValueError(f"{self.after_at[:80]} does not lie between the ends of the item")
         return self
 
 
@@ -315,6 +362,8 @@ class Progress(Message):
     """The bytes of key and value of the records that were read, on average; absent for lakes."""
     wear: TableWear | None = None
     """Of a direct commit: what of the table a compaction would replace."""
+    skipped: Skipped | None = None
+    """What the commit skipped that moved the cursor to ``position``; absent where it skipped nothing."""
     upkeep: UpkeepResult | None = None
     """What an ordered upkeep came to."""
     error: Problem | None = None

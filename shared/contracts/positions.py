@@ -64,6 +64,21 @@ class Vector:
         mine = self.by_partition
         return all(mine.get(partition, 0) >= offset for partition, offset in other.offsets)
 
+    def joined(self, other: Vector) -> Vector:
+        """The first that covers both."""
+        mine, theirs = self.by_partition, other.by_partition
+        return Vector.of({each: max(mine.get(each, 0), theirs.get(each, 0)) for each in {*mine, *theirs}})
+
+    def met(self, other: Vector) -> Vector:
+        """The last that both cover."""
+        theirs = other.by_partition
+        return Vector.of({each: min(offset, theirs.get(each, 0)) for each, offset in self.offsets})
+
+    def beyond(self, other: Vector) -> dict[int, tuple[int, int]]:
+        """The offsets between the two where this one is further: the other's and its own, by partition."""
+        theirs = other.by_partition
+        return {each: (theirs.get(each, 0), at) for each, at in self.offsets if theirs.get(each, 0) < at}
+
 
 @dataclass(frozen=True, slots=True)
 class SpelledPosition:

@@ -5,11 +5,12 @@ without a destination, and the health of lakes.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from shared.contracts.messages import Count, Generation, Message, Name, Position, Problem, Progress, Snapshot, now
+from shared.contracts.positions import Spelling
 
 LONGEST_OFFERED: Final = 200
 MOST_OFFERED: Final = 400
@@ -59,6 +60,12 @@ class Frontier(Message):
     page: int
     pages: int
     head: Snapshot
+    head_at: Spelling | None = None
+    """The offsets behind a topic's newest stable records, which ``head`` is held back behind until a flush; absent for
+    lakes."""
+    waits: dict[int, Annotated[float, Field(ge=0)]] | None = None
+    """Seconds since the destination was last seen to hold every record of a partition: of those where it does not, at
+    most 64. Absent for lakes."""
     head_time: datetime | None = None
     share: Share = Share()
     revision: str = ""

@@ -8,13 +8,16 @@ from datetime import UTC, datetime
 
 from shared.config.model import Config, TopicSource
 from shared.config.topic_rules import EVERY_RECORD, first_columns
-from shared.contracts.errors import ConfigError, SourceError
+from shared.contracts.errors import ConfigError, DependencyError, SourceError
+from shared.kafka.broker import Broker
+from shared.kafka.settings import KafkaSettings
 from shared.kafka.source_settings import topic_settings
 from shared.kafka.topic_log import TopicIdentity, TopicLog
 from shared.lake.catalog import Column, Head, TableInfo
 from shared.lake.source import SourceLook, look_at_lake
 
 CLIENT_ID = "viaduck-look"
+BROKER_WITHIN_S = 5.0
 
 
 def look(config: Config, environ: Mapping[str, str] = os.environ) -> SourceLook:
@@ -27,12 +30,27 @@ def look(config: Config, environ: Mapping[str, str] = os.environ) -> SourceLook:
     log = TopicLog(topic_settings(config, environ), config.topic.topic, CLIENT_ID)
     try:
         identity = log.identity()
+        require_foreign(config, config.topic, identity.cluster, environ)
         records = log.newest(identity.partitions).records
     except SourceError as error:
         if error.type == "source_gone":
             raise ConfigError([f"source.topic: {error.message}; {error.hint}"]) from None
         raise
     return _look(config, config.topic, identity, records)
+
+
+def require_foreign(config: Config, topic: TopicSource, cluster: str, environ: Mapping[str, str] = os.environ) -> None:
+    """Raises ``ConfigError`` for a topic that Viaduck writes itself, whatever address its cluster is named by."""
+    prefix = config.kafka.topic_prefix
+    if config.kafka.bootstrap_servers is None or not topic.topic.startswith(f"{prefix}."):
+        return
+    try:
+        own = Broker(KafkaSettings.reaching(config, environ), CLIENT_ID).cluster_id(BROKER_WITHIN_S)
+    except DependencyError:
+        return  # who looks is told so elsewhere
+    if own == cluster:
+        said = f"begins with {prefix}., as Viaduck's own topics on this cluster do; name a topic of yours"
+        raise ConfigError([f"source.topic: {said}"])
 
 
 def _look(config: Config, topic: TopicSource, identity: TopicIdentity, records: int) -> SourceLook:

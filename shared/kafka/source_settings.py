@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from shared.config.model import Config, TopicSource
-from shared.config.topic_rules import OF_FILES_ALONE
 from shared.contracts.errors import ConfigError
 from shared.kafka.schema_registry import RegistrySettings
 from shared.kafka.settings import KafkaSettings, resolved_properties
@@ -32,8 +31,6 @@ def topic_settings(config: Config, environ: Mapping[str, str] = os.environ) -> K
     topic = config.topic
     if topic is None:
         raise ConfigError(["source: is a lake, and a topic is needed"])
-    if config.over_rest:
-        raise ConfigError([f"source.kind: {OF_FILES_ALONE}"])
     own = resolved_properties(topic.properties, "source.properties", environ)
     if topic.bootstrap_servers is None:
         deployment = KafkaSettings.reaching(config, environ)

@@ -11,13 +11,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from shared.contracts.messages import Count, Generation, Position
 from shared.contracts.positions import LONGEST_SPELLING
 
-LONGEST = 4_000 + LONGEST_SPELLING
-"""Characters of a stamp; ours have some 400 beside a spelled position, and names of pipelines and destinations 200 each
-at most."""
+LONGEST = 4_000 + 4 * LONGEST_SPELLING
+"""Characters of a stamp; ours have some 400 beside a spelled position and two offsets for each partition of which
+records were skipped, and names of pipelines and destinations 200 each at most."""
 
 LONGEST_LIST = 2_400
 """Characters of all that a stamp says of columns, as JSON."""
 
+PartitionText = Annotated[str, Field(pattern=r"^(0|[1-9]\d{0,8})$")]
 StampText = Annotated[str, Field(max_length=300)]
 
 
@@ -43,6 +44,11 @@ class StampRead(BaseModel):
     """The source's own spelling of ``through``; None where it has none."""
     rejected: Count = 0
     """Records of a topic of which no row could be made."""
+    skipped: dict[PartitionText, tuple[Count, Count]] = {}
+    """Offsets of a topic whose records were gone before they were read: the first, and the one behind the last."""
+
+    rewound: bool = False
+    """A seed that took out the rows of a topic's records from ``through`` on, and left those before it."""
 
     def speaks_of(self, pipeline: str, destination: str) -> bool:
         return (self.pipeline, self.destination) == (pipeline, destination)

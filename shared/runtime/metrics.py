@@ -142,7 +142,7 @@ class Metrics(Registered):
             "topic_lag_records", "Records of the topic, at most, that the destination does not hold yet"
         )
         self.topic_lag_seconds = self._gauge(
-            "topic_lag_seconds", "Seconds since the destination was last seen to hold every record of the topic"
+            "topic_lag_seconds", "For how long the oldest record that the destination does not hold may have waited"
         )
         self.topic_bytes_read_total = self._count("topic_bytes_read_total", "Bytes of values of records that were read")
         self.topic_records_total = self._by(

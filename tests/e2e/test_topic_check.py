@@ -68,7 +68,8 @@ def test_what_the_file_must_say_otherwise_is_a_mistake(kafka: Kafka, tmp_path: P
         check.main(deployment(tmp_path, missing))
     prefix = missing.name
     own = Topic(kafka, name=f"{prefix}.work")
-    elsewhere = kafka.bootstrap.replace("localhost", "127.0.0.1")
+    host, _, port = kafka.bootstrap.rpartition(":")
+    elsewhere = f"{'localhost' if host == '127.0.0.1' else '127.0.0.1'}:{port}"
     with pytest.raises(ConfigError, match="as Viaduck's own topics on this cluster do"):
         check.main(deployment(tmp_path, own, prefix=prefix, bootstrap_servers=elsewhere))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
 from collections.abc import Callable
 
@@ -256,6 +257,122 @@ def test_records_that_are_gone_are_an_error_and_no_jump(topic: Topic, landing: L
     assert said.error.type == "history_expired"
     assert "offset 0 of partition 0" in said.error.message
     assert landed.rows_of() == []
+
+
+def test_records_that_are_gone_are_skipped_where_that_is_chosen_and_the_stamp_names_them(
+    topic: Topic, landing: Land
+) -> None:
+    landed = landing(skips=True)
+    topic.send(*({"id": number} for number in range(10)))
+    topic.send({"id": 10}, partition=1)
+    topic.forget_before(p0=4)
+    end = Vector.of({0: 10, 1: 1})
+    gone = landed.run(landed.target(ItemKind.CHANGES, Vector(), end))
+    assert (gone.outcome, gone.error and gone.error.type) == ("failed", "source_behind"), "and is planned again"
+    target = landed.target(ItemKind.CHANGES, Vector(), end, after=Vector.of({0: 4}))
+    said = landed.run(target)
+    assert (said.outcome, said.position_at, said.skipped and said.skipped.offsets) == ("applied", end.text, {0: (0, 4)})
+    assert [row[:2] for row in landed.rows_of(PLACES)] == [*((0, each) for each in range(4, 10)), (1, 0)]
+    ((stamp,),) = landed.rows_of("SELECT commit_extra_info FROM dst.snapshots() ORDER BY snapshot_id DESC LIMIT 1")
+    assert json.loads(stamp)["skipped"] == {"0": [0, 4]}
+    probed = landed.run(landed.target(ItemKind.PROBE, None, Vector()))
+    assert probed.skipped == said.skipped, "an answer that was lost is given again"
+
+
+def test_all_that_was_not_read_may_be_gone(topic: Topic, landing: Land) -> None:
+    landed = landing(skips=True)
+    topic.send({"id": 1}, {"id": 2})
+    topic.forget_before(p0=2)
+    end = Vector.of({0: 2})
+    said = landed.run(landed.target(ItemKind.CHANGES, Vector(), end, after=end))
+    assert (said.outcome, said.position_at, said.inserted) == ("applied", end.text, 0)
+
+
+@pytest.mark.parametrize(("skips", "after"), [(False, 4), (True, 5)], ids=["not chosen", "not gone"])
+def test_nothing_else_is_ever_skipped(topic: Topic, landing: Land, skips: bool, after: int) -> None:
+    landed = landing(skips=skips)
+    topic.send(*({"id": number} for number in range(10)))
+    topic.forget_before(p0=4)
+    said = landed.run(landed.target(ItemKind.CHANGES, Vector(), Vector.of({0: 10}), after=Vector.of({0: after})))
+    assert (said.outcome, said.error and said.error.type) == ("failed", "source_behind")
+    assert landed.rows_of() == []
+
+
+def test_a_rewind_takes_back_the_rows_from_its_offsets_on_and_reads_them_again(topic: Topic, landing: Land) -> None:
+    landed = landing()
+    for partition in range(2):
+        topic.send(*({"id": number} for number in range(6)), partition=partition)
+    landed.land(p0=6, p1=5)
+    said = landed.rewind(Vector.of({0: 2, 1: 5}))
+    assert (said.outcome, said.position_at, said.deleted) == ("applied", '{"0":2,"1":5}', 4)
+    assert landed.rows_of(PLACES) == [(0, 0, 0), (0, 1, 1), *((1, each, each) for each in range(5))]
+    ((stamp,),) = landed.rows_of("SELECT commit_extra_info FROM dst.snapshots() ORDER BY snapshot_id DESC LIMIT 1")
+    told = json.loads(stamp)
+    assert (told["kind"], told["generation"], told["after"], told["rewound"]) == ("seed", 2, 11, True)
+    landed.land(p0=6, p1=6)
+    assert landed.rows_of(PLACES) == [(p, each, each) for p in range(2) for each in range(6)]
+    assert landed.rewind(Vector()).deleted == 12
+    assert landed.rows_of() == []
+
+
+def test_a_rewind_that_is_done_twice_or_too_late_takes_back_nothing(topic: Topic, landing: Land) -> None:
+    landed = landing()
+    topic.send(*({"id": number} for number in range(6)))
+    landed.land(p0=6)
+    landed.rewind(Vector.of({0: 2}))
+    landed.land(p0=4)
+    again = landed.run(landed.target(ItemKind.SEED, None, Vector.of({0: 2}), keeps=True))
+    assert (again.outcome, again.position_at) == ("already_applied", '{"0":4}')
+    landed.generation = 1
+    late = landed.run(landed.target(ItemKind.SEED, None, Vector.of({0: 1}), keeps=True))
+    assert late.outcome == "fenced"
+    assert [row[1] for row in landed.rows_of(PLACES)] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("form", "to", "why"),
+    [
+        (RecordFormat(), {0: 7}, "a rewind goes back"),
+        (RecordFormat(), {0: 2, 1: 1}, "a rewind goes back"),
+        (KEYED, {0: 2}, "has key columns"),
+        (RecordFormat(metadata=(Metadata.OFFSET,)), {0: 2}, "has no columns _kafka_partition and _kafka_offset"),
+    ],
+    ids=["forward", "forward in one partition", "keyed", "without metadata"],
+)
+def test_a_rewind_that_could_not_be_exact_parks_and_changes_nothing(
+    topic: Topic, landing: Land, form: RecordFormat, to: dict[int, int], why: str
+) -> None:
+    landed = landing(form=form)
+    topic.send(*({"id": number} for number in range(6)))
+    landed.land(p0=6)
+    before = landed.rows_of()
+    said = landed.rewind(Vector.of(to))
+    assert (said.outcome, said.error and said.error.type) == ("parked", "not_allowed")
+    assert said.error is not None
+    assert why in said.error.message
+    assert landed.rows_of() == before
+
+
+def test_a_rewind_knows_rows_of_before_their_place_was_kept(topic: Topic, landing: Land) -> None:
+    landed = landing()
+    topic.send({"id": 1}, {"id": 2})
+    landed.land(p0=2)
+    landed.write("UPDATE dst.main.clicks SET _kafka_offset = NULL WHERE id = 1")
+    said = landed.rewind(Vector.of({0: 1}))
+    assert said.error is not None
+    assert "has 1 rows without them" in said.error.message
+    assert len(landed.rows_of()) == 2
+
+
+def test_a_rewind_of_a_topic_that_was_created_again_parks(topic: Topic, landing: Land) -> None:
+    landed = landing()
+    topic.send({"id": 1}, {"id": 2})
+    landed.land(p0=2)
+    topic.drop()
+    topic.make()
+    said = landed.rewind(Vector.of({0: 1}))
+    assert (said.outcome, said.error and said.error.type) == ("parked", "source_recreated")
+    assert len(landed.rows_of()) == 2
 
 
 def test_a_topic_that_was_created_again_is_another_one(topic: Topic, landing: Land) -> None:

@@ -133,6 +133,7 @@ class Landing:
     rows: int = 500_000
     parks_bad: bool = False
     registry: RegistrySettings | None = None
+    skips: bool = False
     position: Vector = field(default_factory=Vector)
     generation: int = 1
 
@@ -146,10 +147,13 @@ class Landing:
     def source(self) -> SourceTopic:
         return SourceTopic(
             self.settings, self.topic.name, self.form, self.rows, 100_000_000, self.settings, self.rejected,
-            self.parks_bad, self.registry,
+            self.parks_bad, self.registry, self.skips,
         )  # fmt: skip
 
-    def target(self, kind: ItemKind, begin: Vector | None, end: Vector) -> Target:
+    def target(
+        self, kind: ItemKind, begin: Vector | None, end: Vector, after: Vector | None = None, *, keeps: bool = False
+    ) -> Target:
+        """``after``: records before it are to be skipped. ``keeps``: a seed leaves the rows before its end."""
         destination = Destination(
             pipeline="p", destination="d", generation=self.generation, routing_value="", state=DesiredState.RUNNING,
             lake=LakeRef(catalog="sqlite:elsewhere"), table="clicks", seed_mode=SeedMode.REPLAY, revision="1",
@@ -157,8 +161,9 @@ class Landing:
         expected = -1 if begin is None else begin.records
         item = WorkItem(
             item=f"item-{next(_items)}", kind=kind, pipeline="p", destination="d", generation=self.generation,
-            expected=expected, after=expected, through=end.records, pinned=True, through_at=end.text,
-            expected_at=None if begin is None else begin.text,
+            expected=expected, after=expected if after is None else after.records, through=end.records, pinned=True,
+            through_at=end.text, expected_at=None if begin is None else begin.text,
+            after_at=None if after is None else after.text, keeps=keeps or None,
         )  # fmt: skip
         return Target(item, destination, self.lake, looks_first=kind is ItemKind.CHANGES, is_spelled=True)
 
@@ -170,6 +175,13 @@ class Landing:
         begin = start or Vector()
         said = self.run(self.target(ItemKind.SEED, None, begin))
         assert said.error is None, said.error
+        self._learn(said)
+        return said
+
+    def rewind(self, to: Vector) -> Progress:
+        """Begin the next generation there, with the rows before it."""
+        self.generation += 1
+        said = self.run(self.target(ItemKind.SEED, None, to, keeps=True))
         self._learn(said)
         return said
 

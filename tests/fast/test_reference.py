@@ -49,7 +49,10 @@ def test_every_topic_is_in_the_table() -> None:
 
 
 def test_every_field_of_a_stamp_is_explained() -> None:
-    item = WorkItem(item="i", kind=ItemKind.CHANGES, pipeline="p", destination="d", generation=1, through=2)
+    item = WorkItem(
+        item="i", kind=ItemKind.CHANGES, pipeline="p", destination="d", generation=1, expected=0, expected_at="{}",
+        after=1, after_at='{"0":1}', through=2, through_at='{"0":2}', keeps=True,
+    )  # fmt: skip
     stamp = Stamp(item, "changes", 1, 2, "t", 3, 4, through_at='{"0":2}', columns=["add v"])
     fields = set(json.loads(stamp.extra_info()))
     rows = re.findall(r"^\| (`[^|]+) \|", (FOLDER / "stamps.md").read_text(), re.MULTILINE)

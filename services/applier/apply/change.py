@@ -10,7 +10,7 @@ from services.applier.apply import fence
 from services.applier.apply.reading import Counts, Reading
 from services.applier.model.task import Target
 from shared.contracts.layout import TableLayout
-from shared.contracts.messages import CommitPath, ItemKind, Outcome
+from shared.contracts.messages import CommitPath, ItemKind, Outcome, Skipped
 from shared.contracts.positions import UNSPELLED
 from shared.contracts.upkeep import TableWear, UpkeepResult
 from shared.lake.catalog import TableInfo
@@ -37,6 +37,8 @@ class Applied:
     """What the table has after a seed; None where nothing is declared of it."""
     wear: TableWear | None = None
     upkeep: UpkeepResult | None = None
+    skipped: Skipped | None = None
+    """What the commit of ``position`` skipped."""
 
 
 @dataclass

@@ -17,13 +17,13 @@ from services.applier.apply.table_options import is_settled, settle, tables_of
 from services.applier.apply.table_schema import columns_of, table_path
 from services.applier.model.task import Target
 from shared.contracts.errors import DestinationError
-from shared.contracts.messages import CommitPath, Destination, ItemKind, Outcome
+from shared.contracts.messages import CommitPath, Destination, ItemKind, Outcome, Skipped
 from shared.contracts.ranges import NOT_SEEDED
 from shared.lake.catalog import CatalogReader, Column, TableInfo
 from shared.lake.failure import LakeAbsent
 from shared.lake.foreign_files import require_no_code, require_own_files
 from shared.lake.pool import OpenLake
-from shared.lake.stamp import read_stamp
+from shared.lake.stamp import StampRead, read_stamp
 from shared.lake.statements import SharedPostgres
 from shared.lake.table import require_table
 from shared.lake.table_mismatch import table_gone
@@ -72,7 +72,8 @@ class CursorAnswers:
         if answer is None:
             raise _moved(target)
         if answer.outcome is not Outcome.FENCED:
-            self._require_last_files(lake, target.destination, cursor)
+            stamp = self._require_last_files(lake, target.destination, cursor)
+            answer = replace(answer, skipped=_skipped_by(stamp))
         if target.item.kind is ItemKind.SEED and answer.outcome is Outcome.ALREADY_APPLIED:
             self._settle_again(lake, target)
         return answer
@@ -149,15 +150,16 @@ class CursorAnswers:
         if not is_settled(lake, target):
             self._lakes.guarded(lake, "setting options", lambda con: settle(con, lake, target))
 
-    def _require_last_files(self, lake: OpenLake, destination: Destination, cursor: Cursor) -> None:
+    def _require_last_files(self, lake: OpenLake, destination: Destination, cursor: Cursor) -> StampRead | None:
         """Report no position before its files were seen: a commit without acknowledgement may have lost them (H7).
 
         The process that committed it may have died before it looked, and a later commit would hide the loss. If its
-        stamp was expired, every file of the table is looked at.
+        stamp was expired, every file of the table is looked at. Returns the stamp.
         """
         said = read_stamp(lake.catalog.stamp_at(cursor.snapshot))
-        snapshot = cursor.snapshot if said is not None and said.item == cursor.item else None
-        self.look_at_files(lake, destination, snapshot)
+        stamp = said if said is not None and said.item == cursor.item else None
+        self.look_at_files(lake, destination, None if stamp is None else cursor.snapshot)
+        return stamp
 
 
 def _judged(cursor: Cursor, target: Target, source: TableInfo | None, time_of: TimeOf) -> Applied | None:
@@ -170,6 +172,13 @@ def _judged(cursor: Cursor, target: Target, source: TableInfo | None, time_of: T
     if decision is Decision.ALREADY_APPLIED:
         return replace(at, outcome=Outcome.ALREADY_APPLIED, rows_applied=cursor.rows_applied)
     return at if decision is Decision.GAP else None
+
+
+def _skipped_by(stamp: StampRead | None) -> Skipped | None:
+    """What the commit skipped that moved the cursor last: the answer that told it may have been lost."""
+    if stamp is None or not stamp.skipped:
+        return None
+    return Skipped(item=stamp.item, offsets={int(partition): span for partition, span in stamp.skipped.items()})
 
 
 def _moved(target: Target) -> DestinationError:

@@ -83,7 +83,13 @@ class Stamp:
     """What became of the table's columns, in words."""
 
     def extra_info(self) -> str:
-        of_log = {"through_at": self.through_at, "rejected": self.rejected} if self.through_at else {}
+        of_log: dict[str, Any] = {}
+        if self.through_at:
+            of_log = {"through_at": self.through_at, "rejected": self.rejected}
+        if self.item.skipped is not None:
+            of_log["skipped"] = {str(partition): list(span) for partition, span in self.item.skipped.offsets.items()}
+        if self.item.keeps:
+            of_log["rewound"] = True
         said = {"columns": short_list(self.columns)} if self.columns else {}
         return json.dumps(
             {

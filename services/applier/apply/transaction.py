@@ -25,6 +25,7 @@ from services.applier.apply.in_doubt import committed_snapshot
 from services.applier.apply.lake_state import dropped_generation_in, held_rows, stored_cursor
 from services.applier.apply.lay_out import kept, lay_out, require_encrypted
 from services.applier.apply.reading import Reading, key_not_unique
+from services.applier.apply.rewind import rewind
 from services.applier.apply.table_options import reload_options, settle
 from services.applier.apply.unsupported_values import find_nul
 from services.applier.apply.upkeep import Upkeeper
@@ -118,7 +119,8 @@ class Applier:
         for attempt in range(1, BUSY_TRIES + 1):
             was_open = self._pool.has_open(change.target.lake)
             try:
-                with self._destinations.use(change.target, create=change.is_seed) as lake:
+                creates = change.is_seed and not change.target.item.keeps
+                with self._destinations.use(change.target, create=creates) as lake:
                     one_writer = lake.writing if lake.lake.sqlite_file is not None else nullcontext()
                     with one_writer:
                         return self._try(lake, change, was_open=was_open)
@@ -217,6 +219,8 @@ class Applier:
         """Replace the table's content and begin a generation, in one transaction."""
         item, destination, reading = change.target.item, change.target.destination, change.reading
         assert reading is not None  # noqa: S101 - a seed always carries the rows that it found, if only none
+        if item.keeps:
+            return rewind(con, lake, change, token)
         seen = stored_cursor(con, lake, change.target)
         if decide(seen, item, dropped_generation_in(lake, destination, seen)) is not Decision.APPLY:
             raise fence.CursorMoved
@@ -332,7 +336,10 @@ class Applier:
 
 def _applied(change: Change, deleted: int, inserted: int) -> Applied:
     through = change.through
-    return Applied(Outcome.APPLIED, through, through, deleted, inserted, position_at=change.through_at)
+    return Applied(
+        Outcome.APPLIED, through, through, deleted, inserted, position_at=change.through_at,
+        skipped=change.target.item.skipped,
+    )  # fmt: skip
 
 
 def wait_for_rival(attempt: int) -> None:

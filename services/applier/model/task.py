@@ -38,6 +38,8 @@ class SourceTopic:
     rejected: str
     parks_bad: bool = False
     registry: RegistrySettings | None = None
+    skips_gaps: bool = False
+    """Whether records that are gone may be skipped; else they are an error."""
 
 
 Source = SourceTable | SourceTopic
@@ -146,6 +148,8 @@ class RecordCounts:
     """Values that went to ``_rescued``."""
     columns_added: int = 0
     bytes_read: int = 0
+    skipped: int = 0
+    """Records that were gone before they were read."""
 
     @property
     def record_bytes(self) -> int | None:

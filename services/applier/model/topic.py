@@ -25,6 +25,7 @@ def topic_of(config: Config, topic: TopicSource, own: KafkaSettings) -> SourceTo
         rejected=Topics(own.prefix).rejected(config.pipeline),
         parks_bad=topic.on_bad == "park",
         registry=registry_settings(topic),
+        skips_gaps=topic.on_gap == "skip",
     )
 
 

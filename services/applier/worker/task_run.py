@@ -379,6 +379,7 @@ class Run:
                 "commit_reason": applied.reason,
                 "record_bytes": None if records is None else records.record_bytes,
                 "wear": applied.wear,
+                "skipped": applied.skipped,
                 "upkeep": applied.upkeep if target.item.upkeep is not None else None,
                 "seconds": {phase: round(spent, 6) for phase, spent in phases.items()},
             }

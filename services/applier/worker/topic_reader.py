@@ -21,7 +21,7 @@ from services.applier.records.record_batch import RecordBatch, batch_of
 from services.applier.worker.in_flight import Numbered
 from services.applier.worker.topic_clients import BrokerClients, TopicClients
 from shared.contracts.errors import DestinationError, SourceError
-from shared.contracts.messages import ItemKind
+from shared.contracts.messages import ItemKind, WorkItem
 from shared.contracts.positions import Vector
 from shared.kafka.topic_log import TopicIdentity
 from shared.kafka.topic_records import Bounds, Reached
@@ -54,6 +54,8 @@ class Fetched:
     present: Sequence[Column]
     bytes: int = 0
     incomplete: frozenset[int] = frozenset()
+    skipped: int = 0
+    """Records before them that are gone."""
 
 
 class TopicReader:
@@ -111,7 +113,8 @@ class TopicReader:
         return self._reading(number, Fetched(identity, batch_of([]), present), _vector(target.item.through_at))
 
     def _changes(self, number: int, target: Target, *, sparing: bool) -> Reading:
-        begin, end = _vector(target.item.expected_at), _vector(target.item.through_at)
+        item = target.item
+        begin, end = _vector(item.after_at or item.expected_at), _vector(item.through_at)
         if not end.covers(begin):
             raise SourceError(
                 "source_behind", f"the item ends at {end.text}, which is not beyond {begin.text}", "it is planned again"
@@ -120,6 +123,8 @@ class TopicReader:
         with self._clients.of(self._source) as clients:
             began = time.perf_counter()
             identity = clients.log.identity()
+            if item.after_at is not None:
+                self._require_gone(clients, identity, item)
             batch, reached = self._fetch(clients, begin, end, sparing=sparing)
             if clients.log.identity().topic_id != identity.topic_id:
                 raise SourceError(
@@ -127,13 +132,24 @@ class TopicReader:
                     "the destination is asked for its position again",
                 )  # fmt: skip
         seconds = time.perf_counter() - began
-        if reached.vector == begin:
+        if reached.vector == begin != end:
             said = f"the topic {self._source.table} ends before {end.text}, up to which it is to be read"
             raise SourceError("source_behind", said, "a replica may lag; it is tried again")
-        reading = self._reading(number, Fetched(identity, batch, present, reached.bytes), reached.vector)
+        fetched = Fetched(identity, batch, present, reached.bytes, skipped=item.skipped.records if item.skipped else 0)
+        reading = self._reading(number, fetched, reached.vector)
         reading.rows_read, reading.seconds["feed"] = reached.records, seconds
         reading.row_bytes = reached.bytes / max(1, reached.records)
         return reading
+
+    def _require_gone(self, clients: TopicClients, identity: TopicIdentity, item: WorkItem) -> None:
+        """Raises ``SourceError`` unless all that the item skips is gone, and may be skipped."""
+        skipped = {} if item.skipped is None else item.skipped.offsets
+        oldest = clients.log.oldest(identity.partitions).by_partition
+        there = next((each for each, (_, end) in skipped.items() if oldest.get(each, 0) < end), None)
+        if not self._source.skips_gaps or there is not None:
+            why = "source.on_gap is not skip" if there is None else f"partition {there} of the topic still has some"
+            said = f"records of {self._source.table} were to be skipped, and {why}"
+            raise SourceError("source_behind", said, "it is planned again")
 
     def _fetch(
         self, clients: TopicClients, begin: Vector, end: Vector, *, sparing: bool
@@ -141,9 +157,14 @@ class TopicReader:
         source, batches = self._source, list[RecordBatch]()
         less = (SPARING if sparing else 1) * (IN_JSON if source.form.is_decoded else 1)
         bounds = Bounds(max(1, source.rows // less), max(1, source.bytes // less))
-        reached = clients.records.read(
-            begin, end, bounds, SILENCE_S, lambda messages: batches.append(batch_of(messages))
-        )
+        try:
+            reached = clients.records.read(
+                begin, end, bounds, SILENCE_S, lambda messages: batches.append(batch_of(messages))
+            )
+        except SourceError as error:
+            if error.type != "history_expired" or not source.skips_gaps:
+                raise
+            raise SourceError("source_behind", error.message, "it is planned again, from what is retained on") from None
         return _together(batches), reached
 
     def _reading(self, number: int, fetched: Fetched, reached: Vector) -> Reading:
@@ -169,7 +190,7 @@ class TopicReader:
         self._parsed[reading.number] = parsed
         reading.columns, reading.promotions = parsed.columns, parsed.promotions
         reading.table = self._table(fetched.identity, parsed.columns)
-        reading.records = _counted(parsed, fetched.bytes)
+        reading.records = _counted(parsed, fetched)
         reading.left_out = _asked(parsed)
         reading.refuse = (
             None if parsed.asking is None else lambda places: self._refuse(reading, number, fetched, places)
@@ -225,14 +246,15 @@ def _asked(parsed: ParsedRecords) -> LeftOut | None:
     return None if asking is None else LeftOut(asking.name, asking.count, asking.wanted, PLACE, RESCUED)
 
 
-def _counted(parsed: ParsedRecords, bytes_read: int) -> RecordCounts:
+def _counted(parsed: ParsedRecords, fetched: Fetched) -> RecordCounts:
     return RecordCounts(
         landed=parsed.landed,
         rejected=len(parsed.rejected),
         tombstones=parsed.tombstones,
         rescued=sum(parsed.rescued.values()),
         columns_added=len(parsed.new_columns),
-        bytes_read=bytes_read,
+        bytes_read=fetched.bytes,
+        skipped=fetched.skipped,
     )
 
 

@@ -8,16 +8,11 @@ from typing import Any
 
 from services.cli.output.findings import Finding
 from shared.config.model import Config, TopicSource
-from shared.contracts.errors import ConfigError, DependencyError, DestinationError, SourceError
-from shared.kafka.broker import Broker
-from shared.kafka.settings import KafkaSettings
+from shared.contracts.errors import DestinationError, SourceError
 from shared.kafka.source_look import look
-from shared.kafka.topics import Topics
 
 SAMPLE = "services.applier.worker.topic_sample"
 """By its name: a service is no part of another."""
-
-BROKER_WITHIN_S = 5.0
 
 
 def findings(config: Config, topic: TopicSource) -> Iterator[Finding]:
@@ -25,26 +20,11 @@ def findings(config: Config, topic: TopicSource) -> Iterator[Finding]:
     name = f"source topic {topic.topic}"
     try:
         seen = look(config)
-        _require_foreign(config, topic, seen.table.lake_uuid)
         keys = ", ".join(config.routing.key_columns) or "none, append-only"
         yield Finding(name, True, f"{seen.partitions} partitions up to record {seen.head.snapshot}; keys: {keys}")
         yield _sampled(config, topic)
     except (SourceError, DestinationError) as error:  # such as an event of a row without a key
         yield Finding(name, False, error.message, error.hint)
-
-
-def _require_foreign(config: Config, topic: TopicSource, cluster: str) -> None:
-    """Raises ``ConfigError`` for a topic that Viaduck writes itself, whatever address its cluster is named by."""
-    topics = Topics(config.kafka.topic_prefix)
-    if config.kafka.bootstrap_servers is None or not topic.topic.startswith(f"{topics.prefix}."):
-        return
-    try:
-        own = Broker(KafkaSettings.reaching(config), "viaduck-check").cluster_id(BROKER_WITHIN_S)
-    except DependencyError:
-        return  # a finding of its own
-    if own == cluster:
-        said = f"begins with {topics.prefix}., as Viaduck's own topics on this cluster do; name a topic of yours"
-        raise ConfigError([f"source.topic: {said}"])
 
 
 def _sampled(config: Config, topic: TopicSource) -> Finding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,6 +11,8 @@ import typer
 
 from services.cli.commands.options import Call, Id, IfMatch, asks, end, given
 from shared.contracts.evolution import EvolutionPolicy
+
+NUMBER = re.compile(r"[0-9]{1,18}")
 
 app = typer.Typer(help="List, show, add, change and remove destinations.", no_args_is_help=True)
 
@@ -138,11 +141,18 @@ for _action, _means in {
 
 @app.command()
 @asks("pipeline", "wait", "json")
-def reseed(call: Call, destination: Id, if_match: IfMatch = None) -> None:
-    """Start a new generation with a scan of the source, which replaces all rows of its table."""
+def reseed(
+    call: Call,
+    destination: Id,
+    begin: Annotated[
+        str | None, typer.Option("--from", help="Of a topic: earliest, for its oldest record; else source.start.")
+    ] = None,
+    if_match: IfMatch = None,
+) -> None:
+    """Start a new generation with a scan of the source, or at a topic's start, which replaces all rows of its table."""
     from services.cli.commands import destination_actions
 
-    begun = call.client.reseed(call.pipeline, destination, if_match=if_match)
+    begun = call.client.reseed(call.pipeline, destination, begin=begin, if_match=if_match)
     end(destination_actions.follow(call.client, begun, call.wait_s, call.json))
 
 
@@ -151,13 +161,20 @@ def reseed(call: Call, destination: Id, if_match: IfMatch = None) -> None:
 def rewind(
     call: Call,
     destination: Id,
-    to: Annotated[int, typer.Option("--to", metavar="SNAPSHOT", min=0, help="A snapshot that the source retains.")],
+    to: Annotated[
+        list[str],
+        typer.Option(
+            "--to",
+            metavar="POSITION",
+            help="A snapshot that the source retains; of a topic PARTITION=OFFSET, which may be repeated.",
+        ),
+    ],
     if_match: IfMatch = None,
 ) -> None:
-    """Start a new generation at an older snapshot of the source, and continue from there."""
+    """Start a new generation at an older snapshot of the source, or at older offsets of a topic, and continue there."""
     from services.cli.commands import destination_actions
 
-    begun = call.client.rewind(call.pipeline, destination, to, if_match=if_match)
+    begun = call.client.rewind(call.pipeline, destination, _position(to), if_match=if_match)
     end(destination_actions.follow(call.client, begun, call.wait_s, call.json))
 
 
@@ -244,6 +261,20 @@ def health(
     if destination is not None:
         end(lake_health.show_one(call.client, call.pipeline, destination, call.json))
     end(lake_health.show_all(call.client, call.pipelines, sort, limit, call.json))
+
+
+def _position(texts: list[str]) -> int | dict[int, int]:
+    """A snapshot, or offsets by partition."""
+    if len(texts) == 1 and NUMBER.fullmatch(texts[0]):
+        return int(texts[0])
+    found: dict[int, int] = {}
+    for text in texts:
+        partition, _, offset = text.partition("=")
+        if not NUMBER.fullmatch(partition) or not NUMBER.fullmatch(offset) or int(partition) in found:
+            said = f"{text}: write a snapshot, or PARTITION=OFFSET once for each partition of a topic"
+            raise typer.BadParameter(said, param_hint="--to")
+        found[int(partition)] = int(offset)
+    return found
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -11,6 +11,7 @@ from rich.table import Table
 from viaduck_client import Rejected
 
 from services.cli.output.sanitize import cell
+from services.cli.output.topic_lag import partitions_of, told
 from services.cli.runtime.client import Control
 from services.cli.runtime.console import console
 
@@ -35,6 +36,8 @@ def list_all(control: Control, pipelines: Sequence[str], as_json: bool, **filter
         print_json(found)
     else:
         console().print(table_of(found) if found else "no destinations")
+        if (partitions := partitions_of(found)) is not None:
+            console().print(partitions)
         _print_notices(control, [name for name in names if name not in unusable])
     for name, reasons in unusable.items():
         console(stderr=True).print(cell(f"{name}: {'; '.join(reasons)}"))
@@ -108,9 +111,16 @@ def _details(status: Status) -> Table:
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in status.items():
-        text = _problem(status) if name == "error" else "–" if value is None else str(value)
-        table.add_row(cell(name), cell(text))
+        table.add_row(cell(name), cell(_text(status, name, value)))
     return table
+
+
+def _text(status: Status, name: str, value: Any) -> str:
+    if name == "error":
+        return _problem(status)
+    if value is None:
+        return "–"
+    return told(value) if name == "topic" else str(value)
 
 
 def _problem(status: Status) -> str:

@@ -109,7 +109,8 @@ def _put(deployment: Deployment, name: str, document: Mapping[str, Any] | None, 
     """A pipeline that came over REST. Raises ``ConfigError``."""
     mistakes = Mistakes()
     tree = from_json(document or {}, mistakes)
-    loaded = load_tree({**tree, "pipeline": name}, deployment.copies.file(name), environ, mistakes)
+    file = deployment.copies.file(name)
+    loaded = load_tree({**tree, "pipeline": name}, file, environ, mistakes, deployment.kafka)
     if loaded is None:
         raise ConfigError([f"{path}: {said}" for path, said in mistakes.items()])
     return deployment.joined(loaded.config)

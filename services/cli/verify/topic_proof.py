@@ -33,7 +33,7 @@ from shared.lake.engine import connect, read_whole
 from shared.lake.failure import LakeAbsent, classify
 from shared.lake.foreign_files import require_no_code, require_own_files
 from shared.lake.sql import ident, path
-from shared.lake.stamp import read_stamp
+from shared.lake.stamp import StampRead, read_stamp
 from shared.lake.table import is_table
 
 CLIENT_ID = "viaduck-verify"
@@ -95,7 +95,7 @@ class TopicProof:
         _require_same(cursor, identity, subject)
         end = _vector_of(con, subject, cursor)
         oldest, start = self.log.oldest(identity.partitions), _start_of(stamps, subject, cursor.generation)
-        begin = _furthest(start, oldest)
+        begin = start.joined(oldest)
         self._load(con, begin, end)
         differences, note = self._differences(con, subject, begin)
         table = path(DESTINATION, subject.schema, subject.table)
@@ -225,15 +225,22 @@ def _vector_of(con: duckdb.DuckDBPyConnection, subject: Subject, cursor: Positio
 
 
 def _start_of(stamps: Iterable[str | None], subject: Subject, generation: int) -> Vector:
-    """Where the life began, by its seed's stamp; at the first record where that is gone."""
-    for said in map(read_stamp, stamps):
-        if said is None or (said.kind, said.generation) != ("seed", generation) or said.through_at is None:
-            continue
-        if said.speaks_of(subject.pipeline, subject.destination) and is_spelling_of(said.through_at, said.through):
-            return Vector.parse(said.through_at)
-    return Vector()
+    """Where the rows of the life began, by its seed's stamp; at the first record where that is gone.
+
+    A rewind leaves the rows before it, which begin where those of the life before it did. Where that is not known any
+    more, only what came since is compared.
+    """
+    seeds = {said.generation: said for said in map(read_stamp, stamps) if said is not None and _is_seed(said, subject)}
+    said = seeds.get(generation)
+    if said is None:
+        return Vector()
+    begin = Vector.parse(said.through_at or "{}")
+    while said is not None and said.rewound:
+        said = seeds.get(max((each for each in seeds if each < said.generation), default=0))
+        begin = begin if said is None else begin.met(Vector.parse(said.through_at or "{}"))
+    return begin
 
 
-def _furthest(one: Vector, other: Vector) -> Vector:
-    mine, theirs = one.by_partition, other.by_partition
-    return Vector.of({each: max(mine.get(each, 0), theirs.get(each, 0)) for each in {*mine, *theirs}})
+def _is_seed(said: StampRead, subject: Subject) -> bool:
+    is_spelled = said.through_at is not None and is_spelling_of(said.through_at, said.through)
+    return said.kind == "seed" and is_spelled and said.speaks_of(subject.pipeline, subject.destination)

@@ -10,9 +10,11 @@ from fastapi import Path
 from pydantic import (
     BaseModel,
     ConfigDict,
+    Discriminator,
     Field,
     PrivateAttr,
     StrictBool,
+    Tag,
     ValidatorFunctionWrapHandler,
     model_validator,
 )
@@ -110,6 +112,8 @@ class Detail(LakeAsPut, Status):
     upkeep: UpkeepOverride | None = None
     """As it was put: what of the pipeline's upkeep is otherwise for this one."""
     rewound_to: int | None
+    seed_from: str | None = None
+    """Of a topic, where its present life began if not at `source.start`: `earliest`, or offsets by partition."""
 
 
 class EntryShown(LakeAsPut):
@@ -148,6 +152,7 @@ def detail(view: View, destination: str) -> Detail:
         layout=EntryLayout.model_validate(put.get("layout", {})),
         evolution=EntryEvolution.model_validate(put.get("evolution", {})),
         rewound_to=held.seed_at,
+        seed_from=held.seed_from,
     )
 
 
@@ -187,12 +192,40 @@ class PutEntry(Entry):
         return self._shown
 
 
+Snapshot = Annotated[int, Field(strict=True, ge=0, le=2**62, description="A snapshot that the source retains")]
+Offset = Annotated[int, Field(strict=True, ge=0, lt=10**18)]
+PartitionName = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,8})$")]
+Offsets = Annotated[
+    dict[PartitionName, Offset],
+    Field(min_length=1, max_length=10_000, description="Of a topic: offsets by partition; the others stay"),
+]
+
+
+def _kind_of_position(to: object) -> str:
+    return "offsets" if isinstance(to, dict) else "snapshot"
+
+
 class Rewind(BaseModel):
     """Where a new life is to begin."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"to": 12}]})
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"to": 12}, {"to": {"0": 100, "1": 98}}]})
 
-    to: Annotated[int, Field(strict=True, ge=0, le=2**62, description="A snapshot that the source retains")]
+    to: Annotated[
+        Annotated[Snapshot, Tag("snapshot")] | Annotated[Offsets, Tag("offsets")], Discriminator(_kind_of_position)
+    ]
+
+    @property
+    def position(self) -> int | dict[int, int]:
+        """``to``, with numbers as partitions."""
+        return self.to if isinstance(self.to, int) else {int(each): offset for each, offset in self.to.items()}
+
+
+class Reseed(BaseModel):
+    """Where a new life of a topic's destination is to begin: at `source.start`, or at the oldest record."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"from": "earliest"}]})
+
+    begin: Literal["start", "earliest"] = Field(default="start", alias="from")
 
 
 class UpkeepAsked(BaseModel):

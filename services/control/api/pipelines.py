@@ -14,7 +14,7 @@ from services.control.api.models import (
     PipelineName,
 )
 from services.control.api.read_only_fields import document_of
-from services.control.operations.pipeline_entry import EXAMPLE
+from services.control.operations.pipeline_entry import EXAMPLE, TOPIC_EXAMPLE
 from services.control.operations.pipeline_service import PipelineService
 from services.control.store.audit_log import Change
 from services.control.store.pipeline_store import Document
@@ -42,8 +42,8 @@ PipelineEntry = Annotated[
     Body(
         description="The keys of a configuration file that belong to the pipeline (docs/reference/configuration.md):"
         " `source`, `routing`, `destinations` (which may be added later), `template`, `appear`, `defaults`, `poll`,"
-        " `state`.",
-        examples=[EXAMPLE],
+        " `flush`, `state`.",
+        examples=[EXAMPLE, TOPIC_EXAMPLE],
     ),
 ]
 CHANGING = ("declared_by_file", "precondition_failed", "too_large")

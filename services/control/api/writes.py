@@ -22,6 +22,7 @@ from services.control.api.models import (
     OperationStatus,
     PipelineName,
     PutEntry,
+    Reseed,
     Rewind,
     Validation,
     detail,
@@ -149,14 +150,16 @@ for _action, _means in ACTIONS.items():
              dependencies=IDEMPOTENT)  # fmt: skip
 def reseed_destination(
     pipeline: PipelineName, destination: DestinationId, service: CurrentDestinations, caller: CurrentCaller,
-    if_match: IfMatch = None,
+    asked: Reseed | None = None, if_match: IfMatch = None,
 ) -> Response:  # fmt: skip
-    """Begin a new life with a scan of the source. It replaces whatever the table holds, in one transaction.
+    """Begin a new life with a scan of the source, or with an empty table of a topic's records. It replaces whatever the
+    table holds, in one transaction.
 
     Where that may be rows that Viaduck did not write it needs the scope `drop`.
     """
     require_to_reseed(caller, service, destination)
-    return _begun(pipeline, service.act(destination, "reseed", caller.name, _same(if_match)))
+    earliest = asked is not None and asked.begin == "earliest"
+    return _begun(pipeline, service.reseed(destination, caller.name, _same(if_match), earliest=earliest))
 
 
 @router.post("/destinations/{destination}/rewind", status_code=202, include_in_schema=False)
@@ -166,8 +169,11 @@ def rewind_destination(
     pipeline: PipelineName, destination: DestinationId, to: Rewind, service: CurrentDestinations, caller: CurrentCaller,
     if_match: IfMatch = None,
 ) -> Response:  # fmt: skip
-    """Begin a new life at an older snapshot that the source still retains, and go on from there."""
-    return _begun(pipeline, service.rewind(destination, to.to, caller.name, _same(if_match)))
+    """Begin a new life at an older snapshot that the source still retains, and go on from there.
+
+    Of a topic, at older offsets by partition: rows of the records from there on are taken out in the same transaction.
+    """
+    return _begun(pipeline, service.rewind(destination, to.position, caller.name, _same(if_match)))
 
 
 @router.post(

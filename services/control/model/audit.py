@@ -61,4 +61,5 @@ def _shown(held: Registered | None) -> dict[str, Any]:
         "state": held.desired.value,
         "managed_by": held.managed_by,
         "seed_at": held.seed_at,
+        "seed_from": held.seed_from,
     }

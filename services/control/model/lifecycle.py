@@ -44,6 +44,7 @@ from shared.contracts.messages import (
     Progress,
     SeedMode,
 )
+from shared.contracts.positions import SpelledPosition
 from shared.contracts.upkeep import UpkeepOverride
 
 FIRST_GENERATION = 1
@@ -153,6 +154,8 @@ class Registered:
     """Its data is to be dropped; when an applier has done so it is removed."""
     seed_at: int | None = None
     """The source snapshot at which this life begins, where it was rewound."""
+    seed_from: str | None = None
+    """Of a topic: the spelling of ``seed_at``, or ``earliest`` for a reseed from there."""
     version: int = 0
     """The registry's count of changes when this one was written; 0 before it was."""
     appeared_at: datetime | None = None
@@ -181,6 +184,7 @@ class Registered:
             replace=self.replace,
             revision=self.revision.id,
             seed_at=self.seed_at,
+            seed_from=self.seed_from,
             drop=self.removing,
             managed_by=self.managed_by,
             removed=self.removed,
@@ -211,6 +215,7 @@ def declare(
             managed_by=by,
             replace=False,
             seed_at=None,
+            seed_from=None,
         )
     declared = replace(_still_known(declared, held.declared), laid_out=_laid_out(declared, held.declared))
     if declared == held.declared and by == held.managed_by and not touched:
@@ -229,6 +234,7 @@ def remove(held: Registered, revision: Revision) -> Registered:
         desired=DesiredState.STOPPED,
         replace=False,
         seed_at=None,
+        seed_from=None,
         revision=revision,
     )
 
@@ -252,6 +258,7 @@ def drop(held: Registered, revision: Revision) -> Registered:
         desired=DesiredState.STOPPED,
         replace=False,
         seed_at=None,
+        seed_from=None,
         revision=revision,
     )
 
@@ -280,17 +287,30 @@ def restart(held: Registered, revision: Revision) -> Registered:
     return replace(held, desired=DesiredState.RUNNING, revision=revision)
 
 
-def reseed(held: Registered, revision: Revision) -> Registered:
-    """A new life that replaces whatever the table holds. TLA: ``Reseed``, ``NextLife``."""
-    declared = replace(held.declared, laid_out=None)
+def reseed(held: Registered, revision: Revision, *, earliest: bool = False) -> Registered:
+    """A new life that replaces whatever the table holds; of a topic from its oldest record on, where ``earliest`` says
+    so. TLA: ``Reseed``, ``NextLife``."""
     return replace(
-        held, declared=declared, generation=held.generation + 1, replace=True, seed_at=None, revision=revision
+        held,
+        declared=replace(held.declared, laid_out=None),
+        generation=held.generation + 1,
+        replace=True,
+        seed_at=None,
+        seed_from="earliest" if earliest else None,
+        revision=revision,
     )
 
 
-def rewind(held: Registered, to: int, revision: Revision) -> Registered:
-    """A new life that begins at snapshot ``to`` of the source, and goes on from there."""
-    return replace(held, generation=held.generation + 1, replace=False, seed_at=to, revision=revision)
+def rewind(held: Registered, to: SpelledPosition, revision: Revision) -> Registered:
+    """A new life that begins at position ``to`` of the source, and goes on from there."""
+    return replace(
+        held,
+        generation=held.generation + 1,
+        replace=False,
+        seed_at=to.number,
+        seed_from=to.spelled or None,
+        revision=revision,
+    )
 
 
 def permitted(held: Registered, *, parked: bool, failing: bool) -> tuple[str, ...]:

@@ -107,6 +107,7 @@ def _registered(
         removed=said.removed,
         removing=said.drop and not said.removed,
         seed_at=said.seed_at,
+        seed_from=said.seed_from,
     )
 
 

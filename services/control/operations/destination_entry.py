@@ -19,6 +19,7 @@ from services.control.model.lifecycle import Declared, Refused, Registered
 from services.control.model.problems import FieldError, InvalidEntry
 from services.control.operations.preflight import Finding, Probe
 from services.control.operations.reconciler import Reconciler
+from services.control.operations.topic_rewind import BY_OFFSET
 from shared.config import table_layout
 from shared.config.catalogs import SQLITE, CatalogRefused, has_password, parse_catalog
 from shared.config.config_errors import UNWRITABLE, Mistakes
@@ -270,9 +271,8 @@ class EntryChecks:
 
     def require_retained(self, snapshot: int) -> None:
         config, lake = self._reconciler.config, self._source().lake
-        if lake is None:
-            said = "a position within a topic can't be chosen yet"
-            raise Refused("not_retained", said, "reseed the destination, which begins at source.start again")
+        if lake is None or config.topic is not None:
+            raise Refused("invalid", BY_OFFSET, "GET the destination: `topic` has its offsets")
         with closing(CatalogReader(lake)) as catalog:
             head = catalog.head().snapshot
             table = catalog.table(config.source.schema_name, config.source.table, head)

@@ -8,9 +8,9 @@ then nothing changed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 
 from sqlalchemy import Connection
 
@@ -18,19 +18,18 @@ from services.control.model import lifecycle
 from services.control.model.conflicts import Neighbour, UniquenessIndex
 from services.control.model.lifecycle import Declared, Refused, Registered, Revision
 from services.control.model.problems import FieldError, InvalidEntry
+from services.control.operations import topic_rewind
 from services.control.operations.destination_entry import Entry, EntryChecks, require_passed
+from services.control.operations.destination_history import commits
 from services.control.operations.long_operations import Kind, Operation, Operations, begun, look
-from services.control.operations.preflight import Finding, looking
+from services.control.operations.preflight import Finding
 from services.control.operations.reconciler import Reconciler
 from services.control.store.audit_log import AuditLog
 from services.control.store.tokens import Tokens
-from services.control.view.destination_status import View
+from services.control.view.destination_status import View, seen_of
 from services.control.view.status_store import StatusStore
-from shared.config.declared import Lakes
-from shared.contracts.errors import ViaduckError
-from shared.lake.catalog import CatalogReader
+from shared.contracts.positions import SpelledPosition
 from shared.lake.catalog_stamps import Stamped
-from shared.lake.failure import LakeAbsent
 
 Same = Callable[[Registered], bool]
 """Whether a destination is still at the version that the client has seen."""
@@ -75,7 +74,9 @@ class DestinationService:
         environ: Mapping[str, str],
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         neighbours: Callable[[], Iterable[Neighbour]] = tuple,
+        open_log: topic_rewind.Open | None = None,
     ) -> None:
+        self._open_log = open_log or topic_rewind.opening(environ)
         self._checks = EntryChecks(reconciler, environ, neighbours)
         self._reconciler = reconciler
         self._status_store = status_store
@@ -241,12 +242,33 @@ class DestinationService:
         after = self._reconciler.change(decide, author)
         return sum(after[each.id].version != before[each.id].version for each in changed if each.id in before), refused
 
-    def rewind(self, destination: str, to: int, author: str | None, same: Same = anything) -> Done:
-        """Begin a new life at snapshot ``to`` of the source."""
-        self._checks.require_retained(to)
-        return self._act(
-            destination, "rewind", lambda held, revision: lifecycle.rewind(held, to, revision), author, same
-        )
+    def reseed(self, destination: str, author: str | None, same: Same = anything, *, earliest: bool = False) -> Done:
+        """Begin a new life that replaces what is there. ``earliest``: at a topic's oldest record, whatever its file
+        says."""
+        if earliest and self._reconciler.config.topic is None:
+            raise Refused("invalid", "the source is a lake: only a topic has an earliest record", "leave `from` out")
+        return self._act(destination, "reseed", partial(lifecycle.reseed, earliest=earliest), author, same)
+
+    def rewind(self, destination: str, to: int | Mapping[int, int], author: str | None, same: Same = anything) -> Done:
+        """Begin a new life at snapshot ``to`` of the source, or at these offsets by partition of a topic."""
+        generation = _existing(self._reconciler.held, destination).generation
+        position = self._position(destination, to)
+
+        def act(held: Registered, revision: Revision) -> Registered:
+            if position.spelled and held.generation != generation:
+                raise Refused("conflict", f"{destination} began another life meanwhile", "look at it, then decide")
+            return lifecycle.rewind(held, position, revision)
+
+        return self._act(destination, "rewind", act, author, same)
+
+    def _position(self, destination: str, to: int | Mapping[int, int]) -> SpelledPosition:
+        """Where a life may begin. Raises ``Refused`` and ``InvalidEntry`` where it may not."""
+        if isinstance(to, int):
+            self._checks.require_retained(to)
+            return SpelledPosition(to)
+        seen, config = seen_of(self._view, destination), self._reconciler.config
+        found = topic_rewind.position_of(config, seen, to, self._open_log)
+        return SpelledPosition(found.records, found.text)
 
     def remove(self, destination: str, author: str | None, same: Same = anything, *, drop: bool) -> Done:
         """Forget a destination; with ``drop`` its table and cursor are taken away first."""
@@ -307,16 +329,7 @@ class DestinationService:
     def history(self, destination: str, limit: int, before: int | None) -> list[Stamped]:
         """The destination's own commits, the newest first, from its lake."""
         held = _existing(self._view.destinations, destination)
-        config = self._reconciler.config
-        try:
-            lake = Lakes(config, self._environ).published(held.message(config.pipeline))
-        except ViaduckError as error:
-            raise Refused("not_visible", error.message, error.hint) from None
-        try:
-            with looking(), closing(CatalogReader(lake)) as catalog:
-                return catalog.history(f'"destination": "{destination}"', limit, before)
-        except LakeAbsent:
-            return []
+        return commits(self._reconciler.config, self._environ, held, limit, before)
 
     @property
     def _view(self) -> View:

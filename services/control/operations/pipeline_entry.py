@@ -11,7 +11,8 @@ from services.control.model.conflicts import Neighbour, UniquenessIndex
 from services.control.model.declared import declarations
 from services.control.model.lifecycle import Declared
 from services.control.model.problems import FieldError, InvalidEntry
-from services.control.operations.destination_entry import NOT_ALLOWED, Section, relative, secret
+from services.control.operations.destination_entry import NOT_ALLOWED, SECRET, Section, relative, secret
+from shared.config import topic_limits
 from shared.config.config_errors import Mistakes, join, quoted
 from shared.config.deployment import NOT_ITS_OWN, OF_THE_DEPLOYMENT, Deployment
 from shared.config.document import from_json
@@ -20,7 +21,6 @@ from shared.config.limits import Limits, limits_of
 from shared.config.loading import load_tree
 from shared.config.model import Config
 from shared.config.template_rules import filled
-from shared.config.topic_rules import OF_FILES_ALONE
 from shared.contracts.errors import ConfigError, SourceError
 from shared.lake.source import SourceLook
 
@@ -41,20 +41,39 @@ EXAMPLE: dict[str, Any] = {
 }
 
 
+TOPIC_EXAMPLE: dict[str, Any] = {
+    "source": {
+        "kind": "kafka",
+        "topic": "clicks",
+        "bootstrap_servers": "kafka:9093",
+        "properties": {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.username": "viaduck",
+            "sasl.password_env": "CLICKS_PASSWORD",
+        },
+    },
+    "routing": {},
+    "flush": {"seconds": 10},
+    "destinations": [
+        {"id": "clicks", "catalog_env": "LAKE_CATALOG", "data_path": "s3://lake/clicks/", "table": "clicks"}
+    ],
+}
+
+
 def declare_pipeline(name: str, document: Document, deployment: Deployment, environ: Mapping[str, str]) -> Config:
     """The pipeline as it would be in this deployment. Raises ``InvalidEntry``."""
-    if section_of(document, "source").get("kind") not in (None, "lake"):
-        raise InvalidEntry([FieldError("source.kind", OF_FILES_ALONE)])
     faults, mistakes = list(_misplaced(name, document)), Mistakes()
     tree = from_json({key: value for key, value in document.items() if key not in NOT_ITS_OWN}, mistakes)
     file = deployment.copies.file(name)
     secrets = [fault for path, lake in _lakes(document) for fault in _at(path, secret(lake, file.parent))]
+    secrets += [FieldError(f"source.{path}", said, SECRET) for path, said in topic_limits.secrets(_topic(document))]
     if mistakes or secrets:  # first, so that nothing else quotes what is in them
         raise InvalidEntry([*faults, *secrets, *_faults(mistakes)])
     limits = _limits(deployment, file)
     refused = {fault.path: fault for fault in _refusals(document, limits)}
     seen = limits.visible(environ)
-    loaded = load_tree({**tree, "pipeline": name}, file, seen, mistakes)
+    loaded = load_tree({**tree, "pipeline": name}, file, seen, mistakes, deployment.kafka)
     faults += [*refused.values(), *(fault for fault in _faults(mistakes) if fault.path not in refused)]
     for path, lake in _lakes(document):
         faults += _at(path, relative(lake, seen))
@@ -92,7 +111,9 @@ def _limits(deployment: Deployment, file: Path) -> Limits:
 
 
 def _refusals(document: Document, limits: Limits) -> Iterator[FieldError]:
-    """What its lakes may not name; each destination's with the defaults that it inherits."""
+    """What its topic and its lakes may not name; each destination's with the defaults that it inherits."""
+    for path, said in topic_limits.refusals(_topic(document), limits):
+        yield FieldError(f"source.{path}", said, NOT_ALLOWED)
     common = section_of(document, "defaults")
     defaults, told = section_of(common, "properties"), dict(limits.refusals(common))
     for path, lake in _lakes(document):
@@ -116,10 +137,16 @@ def _misplaced(name: str, document: Document) -> Iterator[FieldError]:
     yield from (FieldError(key, OF_THE_DEPLOYMENT) for key in NOT_ITS_OWN if key in document)
 
 
+def _topic(document: Document) -> Section:
+    """The source that is a topic; empty where it is a lake."""
+    source = section_of(document, "source")
+    return source if source.get("kind") == "kafka" else {}
+
+
 def _lakes(document: Document) -> Iterator[tuple[str, Section]]:
     """What names lakes, or settings of lakes, and where it stands."""
     for key in ("source", "template", "defaults"):
-        if isinstance(section := document.get(key), dict):
+        if isinstance(section := document.get(key), dict) and section is not _topic(document):
             yield key, section
     entries = document.get("destinations")
     for number, entry in enumerate(entries if isinstance(entries, list) else []):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from itertools import count
 from typing import Annotated, Any
@@ -50,7 +51,8 @@ MEANS = {
     "stop": "It is stopped until it is restarted. Its data stays.",
     "restart": "It continues from its position at once.",
     "reseed": "A new generation starts: one scan of the source replaces all rows of its table, in one transaction.",
-    "rewind": "A new generation starts at an older snapshot that the source still retains, and continues from there.",
+    "rewind": "A new generation starts at an older snapshot, or at older offsets of a topic, that the source still"
+    " retains, and continues from there.",
     "remove": "It is removed. Its table and data stay, unless you choose to drop them, which cannot be undone.",
 }
 BULK = {
@@ -62,6 +64,7 @@ BULK = {
     "stopped": ("restart",),
 }
 """Actions for all destinations of a state, those that people look for first."""
+OFFSET = re.compile(r"[0-9]{1,18}")
 GRAVE = frozenset({"reseed", "rewind", "remove"})
 
 
@@ -217,14 +220,26 @@ async def act(destination: DestinationId, action: str, request: Request, caller:
 
 
 def _act(service: DestinationService, destination: str, action: str, author: str, fields: Mapping[str, str]) -> None:
-    if action in ACTIONS:
+    if action == "reseed":
+        service.reseed(destination, author, earliest=fields.get("from") == "earliest")
+    elif action in ACTIONS:
         service.act(destination, action, author)
     elif action == "remove":
         service.remove(destination, author, drop=fields.get("drop") == "yes")
     elif action == "rewind":
-        service.rewind(destination, _number(fields.get("to", "")), author)
+        service.rewind(destination, _position(fields.get("to", "")), author)
     else:
         raise Problem("not_found", f"there is no action {action[:40]}")
+
+
+def _position(text: str) -> int | dict[int, int]:
+    """A snapshot, or offsets by partition: ``0=100, 1=98``."""
+    if "=" not in text:
+        return _number(text)
+    pairs = [each.split("=") for each in text.split(",")]
+    if not all(len(pair) == 2 and OFFSET.fullmatch(part.strip()) for pair in pairs for part in pair):
+        raise Refused("invalid", "offsets are numbers by partition", "enter them like 0=100, 1=98")
+    return {int(partition): int(offset) for partition, offset in pairs}
 
 
 def _number(text: str) -> int:

@@ -94,6 +94,20 @@ class AuditLog:
         with self._database.transaction() as con:
             note(con, self._pipeline, deed, author, at, told, destination)
 
+    def note_once(
+        self, deed: str, author: str | None, at: datetime, told: Mapping[str, Any], destination: str, *, mark: str
+    ) -> bool:
+        """The same unless the trail has it: an entry of this deed that holds ``mark`` among what it tells. Whether it
+        was news. Of several controls one writes it."""
+        mine = (audit.c.pipeline == self._pipeline, audit.c.destination == destination, audit.c.deed == deed)
+        there = select(audit.c.id).where(*mine, audit.c.changes.contains(json.dumps(mark), autoescape=True)).limit(1)
+        with self._database.transaction() as con:
+            con.execute(select(pipelines.c.version).where(pipelines.c.name == self._pipeline).with_for_update())
+            if con.execute(there).first() is not None:
+                return False
+            note(con, self._pipeline, deed, author, at, told, destination)
+            return True
+
     def rebuilt(self) -> RegistryRebuilt | None:
         """The last time that the pipeline's registry was; None where it never was lost."""
         mine = (audit.c.pipeline == self._pipeline, audit.c.destination == WHOLE, audit.c.deed == REBUILT)

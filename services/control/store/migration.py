@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from shared.contracts.errors import DependencyError
 
-HEAD = "0008"
+HEAD = "0009"
 """The newest revision that this version of control brings."""
 
 SCRIPTS = Path(__file__).parents[1] / "migrations"

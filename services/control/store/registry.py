@@ -28,7 +28,7 @@ _DECLARED = TypeAdapter(Declared)
 
 CHANGING = (
     "spec", "routing_value", "generation", "desired", "replace", "managed_by", "author", "revision", "removed",
-    "removing", "seed_at", "version", "appeared_at",
+    "removing", "seed_at", "seed_from", "version", "appeared_at",
 )  # fmt: skip
 KEY: Mapping[str, BindParameter[Any]] = {"pipeline": bindparam("of_pipeline"), "id": bindparam("of_id")}
 VALUES: Mapping[str, BindParameter[Any]] = {
@@ -185,6 +185,7 @@ def _row(pipeline: str, destination: str, held: Registered) -> dict[str, Any]:
         "removed": held.removed,
         "removing": held.removing,
         "seed_at": held.seed_at,
+        "seed_from": held.seed_from,
         "version": held.version,
         "appeared_at": held.appeared_at,
         "at": held.revision.at,
@@ -195,7 +196,7 @@ def _milliseconds(moment: datetime | None) -> int:
     return 0 if moment is None else max(0, int(moment.timestamp() * 1000))
 
 
-AS_HELD = ("managed_by", "replace", "removed", "removing", "seed_at", "version", "appeared_at")
+AS_HELD = ("managed_by", "replace", "removed", "removing", "seed_at", "seed_from", "version", "appeared_at")
 
 
 def _registered(row: RowMapping, registry: int) -> Registered:

@@ -72,6 +72,8 @@ destinations = Table(
     Column("removing", Boolean, nullable=False, server_default=false()),
     # When it appeared by itself: the policy's limits are counted by it.
     Column("appeared_at", Moment),
+    # Of a topic: ``earliest``, or the offsets by partition at which its present life begins.
+    Column("seed_from", Text),
     Index("destinations_by_routing_value", "pipeline", "routing_value"),
     Index("destinations_by_version", "pipeline", "version"),
 )

@@ -17,6 +17,7 @@ from services.control.view.frontier import FrontierReport, Published, Trusted, o
 from services.control.view.lake_health import KnownHealth
 from services.control.view.observed_state import Seen
 from services.control.view.pipeline_retention import PipelineRetention, warning
+from services.control.view.topic_lag import TopicLag, topic_lag
 from shared.contracts.messages import DesiredState, Problem, Progress
 from shared.contracts.projection import project
 from shared.contracts.ranges import NOT_SEEDED
@@ -83,6 +84,8 @@ class Status(BaseModel):
     managed_by: Literal["file", "api"]
     notice: str | None = None
     """What is declared of it and does not hold yet, and the action after which it does; work goes on regardless."""
+    topic: TopicLag | None = None
+    """How far it is behind its topic, by partition; null where the source is a lake, and before a reader saw it."""
     error: Error | None
 
 
@@ -214,6 +217,7 @@ def status(view: View, destination: str) -> Status:
         last_applied_at=None if seen is None else seen.last_applied_at,
         managed_by=held.managed_by,
         notice=_notice(held),
+        topic=None if trusted is None else topic_lag(trusted.report, seen, unsure=_is_unsure(view, trusted)),
         error=_error(seen, held, None if trusted is None else trusted.report.lagging.get(destination)),
     )
 

@@ -71,6 +71,9 @@ class FrontierReport:
     notice: str | None = None
     look_age_s: float | None = None
     overdue: bool = False
+    head_at: str | None = None
+    """Of a topic, the offsets behind its newest stable records."""
+    waits: Mapping[int, float] = field(default_factory=dict)
 
     @property
     def looked_at(self) -> datetime | None:
@@ -220,4 +223,6 @@ def _report_of(pages: list[Frontier]) -> FrontierReport:
         notice=next((page.notice for page in pages if page.notice is not None), None),
         look_age_s=pages[-1].look_age_seconds,
         overdue=any(page.overdue for page in pages),
+        head_at=pages[-1].head_at,
+        waits=pages[-1].waits or {},
     )

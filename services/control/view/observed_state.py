@@ -27,6 +27,8 @@ class Seen:
     at: datetime
     """When the last answer was given, by the clock of who gave it."""
     position: int | None = None
+    position_at: str | None = None
+    """The source's own spelling of ``position``, where it has one."""
     through: int | None = None
     """Up to where an applier found it exact, where that is beyond the position."""
     rows_applied: int | None = None
@@ -68,15 +70,24 @@ def _moved(before: Seen, progress: Progress) -> Seen:
     applied = progress.outcome is Outcome.APPLIED
     # An answer that comes twice or late must not take a position back; a look at the cursor itself may.
     looked = progress.outcome is Outcome.GAP or progress.kind is ItemKind.PROBE
+    position = _or(progress.position, before.position) if looked else _furthest(before.position, progress.position)
     return replace(
         before,
         at=progress.at,
-        position=_or(progress.position, before.position) if looked else _furthest(before.position, progress.position),
+        position=position,
+        position_at=_spelled(position, before, progress),
         through=None if progress.outcome is Outcome.GAP else _furthest(before.through, progress.through),
         rows_applied=_or(progress.rows_applied, before.rows_applied),
         last_applied_at=progress.at if applied else before.last_applied_at,
         took=_timed(before.took, progress) if applied else before.took,
     )
+
+
+def _spelled(position: int | None, before: Seen, progress: Progress) -> str | None:
+    """How the source spells the position; an answer of before that was kept may not tell."""
+    if position == progress.position and progress.position_at is not None:
+        return progress.position_at
+    return before.position_at if position == before.position else None
 
 
 def _timed(took: tuple[tuple[int, float], ...], progress: Progress) -> tuple[tuple[int, float], ...]:

@@ -31,6 +31,10 @@ MOST_APPLIERS = 200
 """Bounds the names that a client of the broker can make up."""
 
 
+MOST_SKIPS = 1_000
+"""Answers about skipped records that wait to be written down; one destination has one every few minutes at most."""
+
+
 class StatusStore:
     """Everything in it is a value of its own, so a view is a few shallow copies and never changes under its reader."""
 
@@ -56,6 +60,8 @@ class StatusStore:
         self._appliers: OrderedDict[str, datetime] = OrderedDict()
         """When each answered last, by its own clock; those that did so last."""
         self._asks: dict[str, Progress] = {}
+        self._skips: dict[str, Progress] = {}
+        """Answers about skipped records, by the item that skipped them."""
         self.offered = threading.Event()
         """Set when a reader has offered routing values without a destination."""
         self._offers: dict[str, Offer] = {}
@@ -115,6 +121,16 @@ class StatusStore:
         with self._lock:
             self._asks = {**asks, **self._asks}
 
+    def skips(self) -> list[Progress]:
+        """Answers about skipped records that wait to be written down."""
+        with self._lock:
+            return list(self._skips.values())
+
+    def skip_noted(self, item: str) -> None:
+        """What an item skipped is written down."""
+        with self._lock:
+            self._skips.pop(item, None)
+
     def offers(self) -> list[Offered]:
         """The routing values without a destination that readers offered last."""
         with self._lock:
@@ -159,6 +175,13 @@ class StatusStore:
         ordered = progress.kind is ItemKind.UPKEEP and ORDERED.fullmatch(progress.item)
         if ordered and progress.destination in self._destinations:
             self._upkept[progress.destination] = progress
+        if (
+            progress.skipped is not None
+            and progress.destination in self._destinations
+            and len(self._skips) < MOST_SKIPS
+        ):
+            self._skips[progress.skipped.item] = progress
+            self.asked.set()
         before = self._seen.get(progress.destination)
         if seen_.is_past(before, progress):
             return

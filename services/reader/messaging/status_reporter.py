@@ -105,7 +105,7 @@ class StatusReporter:
     def _send_page(self, cycle: Cycle, planner: Planner, now_s: float, look: Look) -> None:
         number, names = cycle.waiting.popleft()
         found = lagging(planner, names, cycle.standing.head, now_s, look.catalog)
-        page = Page(cycle.standing, cycle.problem, number, cycle.pages, found)
+        page = Page(cycle.standing, cycle.problem, number, cycle.pages, found, look.ends)
         self._outlet.frontier(page, cycle.number, look.age_s)
         if not cycle.waiting:
             self._cycle = None

@@ -77,6 +77,8 @@ class WorkPublisher:
             share=self._share,
             error=page.problem,
             look_age_seconds=None if age_s is None else round(age_s, 3),
+            head_at=None if page.ends is None else page.ends.head_at,
+            waits=None if page.ends is None else page.ends.waits,
         )
         self._sender.send(self._topics.progress, message.key, message.to_bytes())
 
@@ -98,6 +100,8 @@ class WorkPublisher:
             through=draft.through,
             expected_at=draft.expected_at or None,
             through_at=draft.through_at or None,
+            after_at=draft.after_at or None,
+            keeps=draft.keeps or None,
             rows=draft.rows,
             pinned=draft.pinned,
             attempt=send.attempt,
@@ -118,7 +122,7 @@ class WorkPublisher:
         )
         progress = self._progress(
             park.destination, ItemKind.CHANGES, Outcome.PARKED, park.generation, park.position,
-            error=park.problem, applier=f"reader {self._instance}",
+            position_at=park.position_at or None, error=park.problem, applier=f"reader {self._instance}",
         )  # fmt: skip
         self._sender.send(self._topics.progress, progress.key, progress.to_bytes())
 

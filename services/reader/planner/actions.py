@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from services.reader.planner.destination_state import DestinationState
 from services.reader.planner.scheduling import Draft
 from shared.contracts.messages import ItemKind, Outcome, Problem, Seen
+from shared.contracts.positions import UNSPELLED
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ class Park:
     generation: int
     position: int | None
     problem: Problem
+    position_at: str = UNSPELLED
 
 
 @dataclass(frozen=True, slots=True)

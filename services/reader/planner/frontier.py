@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -35,6 +35,15 @@ class ShareState:
 
 
 @dataclass(frozen=True)
+class TopicEnds:
+    """A topic by its partitions: the spelled offsets behind its newest stable records, and for how many seconds the
+    destination has not held all of those before them, where it does not."""
+
+    head_at: str
+    waits: Mapping[int, float]
+
+
+@dataclass(frozen=True)
 class Page:
     """A part of those who lag in a ``standing``, as they are when the page is made."""
 
@@ -43,16 +52,21 @@ class Page:
     number: int
     pages: int
     lagging: dict[str, Lagging]
+    ends: TopicEnds | None = None
 
 
 @dataclass(frozen=True)
 class Look:
-    """What came of looking at the source: the catalog's time, what is wrong with it, and how long ago it was read."""
+    """What came of looking at the source: the catalog's time, what is wrong with it, and how long ago it was read.
+
+    ``ends``: of a topic that was seen.
+    """
 
     catalog: CatalogTime | None
     problem: Problem | None
     age_s: float | None
     is_late: bool
+    ends: TopicEnds | None = None
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ from services.reader.planner.timers import Timers
 from services.reader.planner.waiting_queue import Waiting
 from shared.contracts.digest import RunningDigest, Version
 from shared.contracts.messages import DesiredState, Destination, ItemKind, Problem, Progress, Seen
+from shared.contracts.positions import UNSPELLED
 from shared.contracts.ranges import NOT_SEEDED, Range
 from shared.runtime.backoff import delay_s
 
@@ -296,7 +297,7 @@ class Planner:
 
     def _seen_for(self, draft: Draft) -> Seen | None:
         """What the item rests on beyond the cursor: that nothing changed between the position and where it begins."""
-        if self.sight is None or draft.after <= draft.expected:
+        if self.sight is None or self.sight.log is not None or draft.after <= draft.expected:
             return None
         return Seen(snapshot=self.sight.head, at=self.sight.at)
 
@@ -392,7 +393,8 @@ class Planner:
 
     def _park(self, tracked: DestinationState, problem: Problem) -> None:
         tracked.parked, tracked.told_at = problem, None
-        self._parks.append(Park(tracked.name, tracked.spec.generation, tracked.position, problem))
+        spec, at = tracked.spec, tracked.position_at if tracked.position is not None else UNSPELLED
+        self._parks.append(Park(tracked.name, spec.generation, tracked.position, problem, at))
 
 
 def version(tracked: DestinationState) -> Version:

@@ -10,7 +10,7 @@ from services.reader.planner import compaction
 from services.reader.planner.change_index import ChangeIndex
 from services.reader.planner.destination_state import DestinationState
 from services.reader.planner.reshapes import UNCHANGED, Reshapes
-from shared.contracts.messages import ItemKind, SeedMode
+from shared.contracts.messages import Destination, ItemKind, SeedMode
 from shared.contracts.positions import UNSPELLED, Vector
 from shared.contracts.ranges import NOT_SEEDED
 from shared.contracts.upkeep import Compaction
@@ -29,6 +29,8 @@ class LogState:
     head: Vector
     newest: Vector
     spelled: Mapping[int, Vector]
+    skips: bool = False
+    """Whether a destination goes on at ``oldest`` where records before it are gone (``source.on_gap``)."""
 
     def end(self, position: int, begin: Vector) -> Vector:
         """The end of an item up to ``position`` from ``begin``: up to the head where its own vector does not follow."""
@@ -98,6 +100,10 @@ class Draft:
     expected_at: str = UNSPELLED
     through_at: str = UNSPELLED
     """The source's own spelling of both."""
+    after_at: str = UNSPELLED
+    """Of ``after``, where records before it are skipped."""
+    keeps: bool = False
+    """Of a seed: rows of records before ``through`` stay."""
 
 
 def choose(
@@ -140,10 +146,29 @@ def with_spelling(draft: Draft, tracked: DestinationState, sight: SourceState | 
     that of another vector too, which does not follow the destination's own. TLA: ``PlanRecords``."""
     if sight is None or sight.log is None or draft.kind in (ItemKind.PROBE, ItemKind.DROP):
         return draft
+    if draft.kind is ItemKind.SEED:
+        begin = _beginning(tracked.spec, draft, sight.log)
+        keeps = tracked.spec.rewound_to is not None
+        return replace(draft, through=begin.records, through_at=begin.text, keeps=keeps)
     begin = tracked.vector
-    end = begin if draft.kind is ItemKind.UPKEEP else sight.log.end(draft.through, begin)
     at = tracked.position_at if draft.expected != NOT_SEEDED else UNSPELLED
+    if draft.kind is ItemKind.CHANGES and sight.log.skips and not begin.covers(sight.log.oldest):
+        return _skipping(replace(draft, expected_at=at), begin.joined(sight.log.oldest), sight.log)
+    end = begin if draft.kind is ItemKind.UPKEEP else sight.log.end(draft.through, begin)
     return replace(draft, through=end.records, expected_at=at, through_at=end.text)
+
+
+def _beginning(spec: Destination, draft: Draft, log: LogState) -> Vector:
+    """Where a life begins."""
+    if spec.rewound_to is not None:
+        return spec.rewound_to
+    return log.oldest if spec.seed_from == "earliest" else log.end(draft.through, Vector())
+
+
+def _skipping(draft: Draft, after: Vector, log: LogState) -> Draft:
+    """The draft from ``after`` on: what was not read before it is gone. The head may lie behind that."""
+    end = log.end(draft.through, after).joined(after)
+    return replace(draft, after=after.records, after_at=after.text, through=end.records, through_at=end.text)
 
 
 def needs_size(tracked: DestinationState) -> bool:

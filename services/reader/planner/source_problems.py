@@ -30,7 +30,7 @@ def judge(tracked: DestinationState, sight: SourceState, gone: Set[int] = frozen
         return recreated(f"it was created at snapshot {sight.born}, after position {tracked.position}")
     if tracked.exact < sight.oldest or tracked.exact in gone:
         return expired(tracked.exact, sight.oldest)
-    if sight.log is not None and (lost := behind(tracked.vector, sight.log.oldest)):
+    if sight.log is not None and not sight.log.skips and (lost := behind(tracked.vector, sight.log.oldest)):
         return records_gone(lost)
     for broken in sight.breaks:
         if broken.refuses(tracked.position, tracked.spec.policy):
@@ -43,6 +43,10 @@ def cannot_begin(tracked: DestinationState, sight: SourceState, gone: Set[int] =
     start = tracked.spec.seed_at
     if start is None or tracked.position != NOT_SEEDED or not tracked.is_running or tracked.in_flight is not None:
         return None
+    if sight.log is not None:
+        to = tracked.spec.rewound_to
+        lost = [] if to is None or sight.log.skips else behind(to, sight.log.oldest)
+        return records_gone(lost) if lost else None
     if start < sight.born:
         return recreated(f"it was created at snapshot {sight.born}, after {start}, to which this one is rewound")
     if start < sight.oldest or start in gone:
@@ -93,7 +97,10 @@ def records_gone(lost: Sequence[tuple[int, int, int]]) -> Problem:
     named = ", ".join(f"partition {each}: offsets {first} to {oldest - 1}" for each, first, oldest in lost[:MOST_NAMED])
     count = sum(oldest - first for _, first, oldest in lost)
     message = f"the topic no longer keeps records that this destination has not read: {named}; up to {count} are gone"
-    hint = f"{RESEED}. Keep records for longer than the longest pause"
+    hint = (
+        "reseed the destination (source.on_gap: reseed does so by itself), or go on without them (source.on_gap: skip)."
+        " Keep records for longer than the longest pause"
+    )
     return SourceError("history_expired", message, hint).problem()
 
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from datetime import datetime
 
 from services.reader.planner.counted_changes import Step, nothing, segments
+from services.reader.planner.frontier import TopicEnds
 from services.reader.planner.reshapes import UNCHANGED, Reshapes
 from services.reader.planner.scheduling import SourceState
 from services.reader.source.row_counter import Counter, Images
@@ -100,6 +101,10 @@ class LakeSource:
 
     def measure(self, reached: Iterable[SpelledPosition]) -> None:
         """All that is measured of a lake is measured of every source."""
+
+    def ends(self) -> TopicEnds | None:
+        """A lake has no partitions."""
+        return None
 
     def cuts(self, snapshots: Range) -> list[Cut]:
         """How a range is to be counted, from metadata alone, oldest part first. Raises ``Expired``."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from random import Random
 
 import structlog
 
+from services.reader.planner.destination_state import DestinationState
 from services.reader.planner.frontier import CatalogTime
 from services.reader.planner.plan import Planner
+from services.reader.planner.scheduling import SourceState
 from services.reader.source.source_reader import Cut, Expired, SourceReader
 from services.reader.source.unrouted_values import UnroutedValues
 from shared.contracts.errors import ViaduckError
@@ -179,7 +181,7 @@ class SourcePoller:
         before = self._planner.sight
         is_stale = now_s - self._sighted_s >= SIGHT_EVERY_S
         has_moved = before is None or (before.head, before.at) != (head.snapshot, head.time)
-        if has_moved or is_stale or self.problem is not None:
+        if has_moved or is_stale or self.problem is not None or is_doubted(before, self._planner.tracked.values()):
             sight = self._source.sight(head)
             self._metrics.source_oldest_snapshot_id.set(sight.oldest)
             self._planner.saw(sight, now_s)
@@ -274,3 +276,10 @@ class SourcePoller:
         if self.problem is not None:
             log.info("source_readable")
         self.problem, self._failures = None, 0
+
+
+def is_doubted(sight: SourceState | None, tracked: Iterable[DestinationState]) -> bool:
+    """Whether an applier found a topic other than this look did, as where retention went on: no head tells that."""
+    if sight is None or sight.log is None:
+        return False
+    return any(each.trouble is not None and each.trouble.type == "source_behind" for each in tracked)

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Protocol
 
 from services.reader.planner.counted_changes import Step
+from services.reader.planner.frontier import TopicEnds
 from services.reader.planner.scheduling import SourceState
 from shared.contracts.errors import Error
 from shared.contracts.positions import SpelledPosition
@@ -50,6 +51,9 @@ class SourceReader(Protocol):
 
     def measure(self, reached: Iterable[SpelledPosition]) -> None:
         """Show what only this kind of source has. ``reached``: positions of destinations."""
+
+    def ends(self) -> TopicEnds | None:
+        """A topic's partitions as they were last measured; None of another kind of source, and before."""
 
     def cuts(self, snapshots: Range) -> list[Cut]:
         """How a range is to be counted, oldest part first."""

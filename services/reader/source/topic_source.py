@@ -10,9 +10,11 @@ from typing import Protocol
 
 from services.reader.planner.counted_changes import Step
 from services.reader.planner.flushing import Flushing, FlushRules
+from services.reader.planner.frontier import TopicEnds
 from services.reader.planner.scheduling import LogState, SourceState
 from services.reader.source.group_offsets import GroupOffsets
 from services.reader.source.source_reader import Cut
+from services.reader.source.waiting_records import WaitingRecords, longest
 from shared.config.model import Config, TopicStart
 from shared.config.topic_rules import size_in_bytes
 from shared.contracts.errors import SourceError
@@ -57,6 +59,7 @@ class TopicSource:
         if config.topic is None:
             raise ValueError("the pipeline reads no topic")
         self._start = config.topic.start
+        self._skips = config.topic.on_gap == "skip"
         self._rules = FlushRules(config.flush.rows, size_in_bytes(config.flush.bytes), config.flush.seconds)
         self._log = log
         self._clock = clock
@@ -66,8 +69,8 @@ class TopicSource:
         self._identity: TopicIdentity | None = None
         self._newest = Vector()
         self._record_bytes = 0
-        self._level_s = clock()
-        """When a destination was last seen to hold every record."""
+        self._waiting = WaitingRecords()
+        self._ends: TopicEnds | None = None
         self._begin: Vector | None = None
         self._forget()
 
@@ -106,7 +109,7 @@ class TopicSource:
             lake=identity.cluster,
             table=identity.topic_id,
             at=head.time,
-            log=LogState(oldest, planned, self._newest, {**self._heads, begin.records: begin}),
+            log=LogState(oldest, planned, self._newest, {**self._heads, begin.records: begin}, self._skips),
         )
 
     def weigh(self, record_bytes: int) -> None:
@@ -120,12 +123,16 @@ class TopicSource:
             self._metrics.topic_head_offset.labels(partition=str(partition)).set(offset)
         lag = max((max(0, self._newest.records - each.number) for each in positions), default=0)
         now_s = self._clock()
-        if lag == 0:
-            self._level_s = now_s
+        at = next((Vector.parse(each.spelled) for each in positions if each.spelled), None)
+        waits = self._waiting.look(self._newest, at, now_s)
+        self._ends = TopicEnds(self._newest.text, longest(waits, MOST_PARTITIONS))
         self._metrics.topic_lag_records.set(lag)
-        self._metrics.topic_lag_seconds.set(now_s - self._level_s)
+        self._metrics.topic_lag_seconds.set(max(waits.values(), default=0.0))
         if self._offsets is not None and self._identity is not None:
             self._offsets.tell((each.spelled for each in positions), self._identity.partitions, now_s)
+
+    def ends(self) -> TopicEnds | None:
+        return self._ends
 
     def cuts(self, snapshots: Range) -> list[Cut]:
         return [Cut(snapshots, pinned=True, oldest_touch=self._times.get(snapshots.through))]

@@ -51,6 +51,9 @@ class FakeSource:
     def measure(self, reached: Iterable[SpelledPosition]) -> None:
         """Nothing."""
 
+    def ends(self) -> None:
+        """It has no partitions."""
+
     def close(self) -> None:
         """It holds nothing."""
 

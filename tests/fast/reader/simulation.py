@@ -33,10 +33,14 @@ def spec(
     revision: str = "1",
     value: str | None = None,
     seed_at: int | None = None,
+    seed_from: str | None = None,
+    replace: bool = False,
     drop: bool = False,
 ) -> Destination:
     return Destination(
         seed_at=seed_at,
+        seed_from=seed_from,
+        replace=replace,
         drop=drop,
         pipeline="p",
         destination=name,

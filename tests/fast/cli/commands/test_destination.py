@@ -307,6 +307,37 @@ def test_a_change_of_what_was_seen_is_made(terminal: Terminal) -> None:
     assert terminal.json("destination", "pause", "a", "--if-match", str(version))[0]["state"] == "paused"
 
 
+@pytest.mark.parametrize(
+    ("words", "sent"),
+    [
+        (("rewind", "a", "--to", "12"), {"to": 12}),
+        (("rewind", "a", "--to", "0=100", "--to", "1=98"), {"to": {"0": 100, "1": 98}}),
+        (("reseed", "a", "--from", "earliest"), {"from": "earliest"}),
+    ],
+)
+def test_where_a_life_is_to_begin_is_sent_as_it_was_given(
+    terminal: Terminal, words: tuple[str, ...], sent: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    def ask(_: Client, method: str, path: str, params: Any = None, **body: Any) -> Any:
+        asked.append(body.get("json"))
+        return {"items": [{"name": PIPELINE}], "next": None, "kind": "x", "destination": "a", "state": "running",
+                "error": None, "id": "1"}  # fmt: skip
+
+    monkeypatch.setattr(Client, "_ask", ask)
+    terminal.run("destination", *words)
+    assert asked[-1] == sent
+
+
+@pytest.mark.parametrize("to", [("x",), ("0=1", "0=2"), ("1", "2"), ("0=-1",), ("0=",), ("=1",), ("-1",)])
+def test_what_is_no_position_is_not_sent(terminal: Terminal, to: tuple[str, ...]) -> None:
+    terminal.rig.add("a")
+    words = [word for each in to for word in ("--to", each)]
+    assert "PARTITION=OFFSET" in " ".join(terminal.run("destination", "rewind", "a", *words, code=2).output.split())
+    assert terminal.rig.registry.destinations()["a"].generation == 1
+
+
 def test_who_waits_sees_a_bar_once_it_is_known_how_far_it_is() -> None:
     screen = Console(file=StringIO(), force_terminal=True, width=100)
     with progress_bar("orders catches up\x1b[2J", screen) as tell:

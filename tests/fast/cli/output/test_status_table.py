@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -35,6 +36,26 @@ def test_nothing_is_told_of_a_source_that_is_not() -> None:
     with serving(FakeControl([status("a")])) as control:
         done = CliRunner().invoke(app, ["status", "--url", control.url])
     assert (done.exit_code, done.stderr) == (0, "")
+
+
+TOPIC = {
+    "lag_records": 1_205,
+    "partitions": [
+        {"partition": 0, "head": 1_305, "position": 100, "lag_records": 1_205, "lag_seconds": 2.5},
+        {"partition": 1, "head": 9, "position": None, "lag_records": None, "lag_seconds": None},
+    ],
+}
+
+
+def test_a_topic_is_told_by_partition() -> None:
+    with serving(FakeControl([{**status("a"), "topic": TOPIC}])) as control:
+        table, lines = (CliRunner().invoke(app, ["status", "--url", control.url, *words]) for words in ([], ["--json"]))
+        shown = CliRunner().invoke(app, ["destination", "show", "a", "--url", control.url])
+    last = [line.split() for line in table.stdout.splitlines()][-3:]
+    assert last[0] == ["destination", "partition", "head", "position", "lag", "seconds"]
+    assert last[1:] == [["a", "0", "1,305", "100", "1,205", "2.5"], ["a", "1", "9", "–", "–", "–"]]
+    assert json.loads(lines.stdout)["topic"] == TOPIC
+    assert "partition 0: 100 of 1,305 (1,205 behind, 2.5 s)" in " ".join(shown.stdout.split())
 
 
 class Withholding(FakeControl):

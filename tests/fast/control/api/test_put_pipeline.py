@@ -60,16 +60,128 @@ def test_put_creates_shows_and_copies_a_pipeline(rig: ControlRig) -> None:
     assert (config.source.table, config.server) == ("orders", rig.config.server)
 
 
-@pytest.mark.parametrize("kind", ["kafka", "pulsar", ["lake"]])
-def test_a_topic_is_read_by_pipelines_of_files_alone(rig: ControlRig, kind: Any) -> None:
-    """Its properties name files and hosts, and librdkafka would open them."""
-    source = {
-        "kind": kind,
-        "topic": "clicks",
-        "bootstrap_servers": "metadata:80",
-        "properties": {"ssl.ca.location": "/"},
+def topic(flush: Any = None, **source: Any) -> dict[str, Any]:
+    """A pipeline that reads a topic of another cluster."""
+    return {
+        "source": {"kind": "kafka", "topic": "clicks", "bootstrap_servers": "kafka:9092", **source},
+        "routing": {},
+        **({} if flush is None else {"flush": flush}),
+        "destinations": [{"id": "c", "catalog": "sqlite:/lakes/c.sqlite", "data_path": "/lakes/c", "table": "clicks"}],
     }
-    assert "source.kind" in faults(rig, document(source=source))
+
+
+SCRAM = {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512", "sasl.username": "viaduck"}
+
+
+@pytest.mark.parametrize("kind", ["pulsar", ["lake"], "Kafka", None, 1])
+def test_a_source_is_a_lake_or_a_topic(rig: ControlRig, kind: Any) -> None:
+    assert "source.kind" in faults(rig, topic(kind=kind))
+
+
+def test_a_pipeline_that_reads_a_topic_can_say_all_that_a_file_can(rig: ControlRig) -> None:
+    rig.environ["ORDERS_PASSWORD"] = "s3cret"
+    sent = topic(
+        {"rows": 5, "bytes": "2MiB", "seconds": 0.5},
+        properties={**SCRAM, "sasl.password_env": "ORDERS_PASSWORD"},
+        start={"offsets": {"0": 12}},
+        format={"value": "json", "key": "text"},
+        columns=[{"name": "id", "path": "$.id", "type": "bigint", "required": True}],
+        infer="freeze",
+        metadata=["partition", "offset", "key"],
+        max_columns=9,
+        on_bad="park",
+        on_gap="skip",
+    )
+    sent["routing"] = {"key_columns": ["id"]}
+    answer = rig.http.put(P, sent)
+    assert (answer.status_code, answer.json().get("document")) == (201, sent), answer.text
+    assert rig.http.put(P, sent).status_code == 200
+    assert rig.manager.deployment.copies.read("orders") == Copy(sent, 1)
+    assert "s3cret" not in json.dumps(rig.pipelines_topic.sent, default=str)
+
+
+def test_two_pipelines_may_read_one_topic(rig: ControlRig) -> None:
+    one, other = topic(), topic()
+    other["destinations"][0] |= {"id": "d", "catalog": "sqlite:/lakes/d.sqlite", "data_path": "/lakes/d"}
+    assert [rig.http.put(f"{PIPELINES}/{name}", sent).status_code for name, sent in (("one", one), ("two", other))] == [
+        201, 201,
+    ]  # fmt: skip
+    assert rig.manager.deployment.of("two").topic == rig.manager.deployment.of("one").topic
+
+
+@pytest.mark.parametrize(
+    ("sent", "place", "said"),
+    [
+        (topic(format={"value": "xml"}), "source.format.value", "must be one of"),
+        (topic(format={"value": "avro"}), "source.format.registry.url_env", "is missing"),
+        (topic(nonsense=1), "source.nonsense", "is not a key"),
+        (topic(bootstrap_servers=None), "source.bootstrap_servers", ""),
+        (topic({"seconds": 0}), "flush.seconds", "must be greater than 0"),
+        (topic(start={"timestamp": "yesterday"}), "source.start.timestamp", "must be a time with its zone"),
+        ({**topic(), "appear": {"policy": "create"}}, "appear", "names destinations by a routing column"),
+        ({**topic(), "routing": {"field": "tenant"}}, "routing.field", "can't be given for a topic"),
+        ({**topic(), "kafka": {"bootstrap_servers": "x:1"}}, "kafka", "belongs to the deployment"),
+    ],
+)
+def test_what_a_file_could_not_say_of_a_topic_is_refused_by_its_place(
+    rig: ControlRig, sent: dict[str, Any], place: str, said: str
+) -> None:
+    assert said in faults(rig, sent)[place]
+
+
+@pytest.mark.parametrize(
+    ("source", "place", "kind"),
+    [
+        ({"properties": {"sasl.password": "s3cret"}}, "properties.sasl.password", "secret_in_request"),
+        ({"format": {"registry": {"url": "https://r", "properties": {"bearer.auth.token": "s3cret"}}}},
+         "format.registry.properties.bearer.auth.token", "secret_in_request"),
+        ({"properties": {"sasl.password_env": "s3cret"}}, "properties.sasl.password_env", "not_allowed"),
+        ({"properties": {"sasl.username_env": "ORDERS"}}, "properties.sasl.username_env", "not_allowed"),
+        ({"properties": {"ssl.ca.location": "/etc/passwd"}}, "properties.ssl.ca.location", "not_allowed"),
+        ({"properties": {"sasl.kerberos.kinit.cmd": "id"}}, "properties.sasl.kerberos.kinit.cmd", "not_allowed"),
+        ({"properties": {"plugin.library.paths": "/x.so"}}, "properties.plugin.library.paths", "not_allowed"),
+        ({"properties": {"bootstrap.servers": "evil:1"}}, "properties.bootstrap.servers", "not_allowed"),
+        ({"format": {"value": "avro", "registry": {"url_env": "ORDERS"}}}, "format.registry.url_env", "not_allowed"),
+        ({"format": {"registry": {"url": "https://r", "properties": {"ssl.key.location": "/k"}}}},
+         "format.registry.properties.ssl.key.location", "not_allowed"),
+    ],
+)  # fmt: skip
+def test_no_secret_file_command_or_variable_of_the_deployment_comes_with_a_topic(
+    rig: ControlRig, source: dict[str, Any], place: str, kind: str
+) -> None:
+    rig.environ["ORDERS"] = "http://registry"
+    found = faults(rig, topic(**source), kind=kind)
+    assert f"source.{place}" in found
+    assert "s3cret" not in json.dumps({name: said for name, said in found.items() if kind == "secret_in_request"})
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"bootstrap_servers": "a.internal:9092,evil:9092"},
+        {"bootstrap_servers": "a.internal:9092", "format": {"value": "avro", "registry": {"url": "http://evil"}}},
+    ],
+)
+def test_brokers_and_registries_are_among_the_hosts_that_the_server_allows(tmp_path: Path, source: Any) -> None:
+    sections = {"server": {"port": 0, "allowed_hosts": ["*.internal"]}}
+    with closing(ControlRig(tmp_path, file=("filed",), sections=sections)) as rig:
+        (said,) = faults(rig, topic(**source), kind="not_allowed").values()
+        assert said.startswith("evil is not among the hosts")
+
+
+def test_a_topic_of_the_deployments_broker_is_reached_as_its_file_says_and_is_none_of_viaducks(tmp_path: Path) -> None:
+    sections = {"kafka": {"bootstrap_servers": "kafka:9092"}}
+    with closing(ControlRig(tmp_path, file=("filed",), sections=sections)) as rig:
+        sent = topic()
+        del sent["source"]["bootstrap_servers"]
+        for changed, place, kind in (
+            ({"topic": "viaduck.work"}, "source.topic", "invalid"),
+            ({"topic": "viaduck.work", "bootstrap_servers": "KAFKA:9092"}, "source.topic", "invalid"),
+            ({"properties": {"security.protocol": "PLAINTEXT"}}, "source.properties.security.protocol", "not_allowed"),
+        ):
+            assert place in faults(rig, {**sent, "source": {**sent["source"], **changed}}, kind=kind)
+        assert rig.http.put(P, sent).status_code == 201
+        assert rig.manager.deployment.of("orders").kafka.bootstrap_servers == "kafka:9092"
 
 
 def test_the_list_tells_who_may_change_which(rig: ControlRig) -> None:

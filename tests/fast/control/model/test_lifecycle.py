@@ -34,6 +34,7 @@ from shared.contracts.messages import (
     Progress,
     SeedMode,
 )
+from shared.contracts.positions import SpelledPosition
 from tests.fast.control.examples import by_id, declared, problem, progress, registered, revision
 
 NEW = revision("2", 60)
@@ -185,7 +186,12 @@ def test_whatever_a_cursor_says_another_life_can_follow_and_be_told_of(generatio
     damaged = progress(
         Outcome.PARKED, generation=min(held.generation, MAX_GENERATION), error=problem("destination_damaged")
     )
-    for after in (answer(held, damaged, "park", NEW), reseed(held, NEW), rewind(held, 3, NEW), drop(held, NEW)):
+    for after in (
+        answer(held, damaged, "park", NEW),
+        reseed(held, NEW),
+        rewind(held, SpelledPosition(3), NEW),
+        drop(held, NEW),
+    ):
         assert after.generation == held.generation + 1
         assert after.message("p").generation == after.generation
 
@@ -293,7 +299,7 @@ def test_another_layout_is_no_new_life_and_holds_from_the_next_reseed_on() -> No
     assert layouts(held) == (NO_LAYOUT, BY_YEAR)
     again = declare(held, declared(layout=BY_YEAR), "file", revision("3"))
     assert again is held
-    assert rewind(held, 3, NEW).declared.next_layout == BY_YEAR
+    assert rewind(held, SpelledPosition(3), NEW).declared.next_layout == BY_YEAR
     assert reseed(held, NEW).declared.next_layout is None
 
 
@@ -326,3 +332,16 @@ def test_a_seed_of_a_layout_that_was_changed_meanwhile_holds_until_the_next() ->
     seeded = answer(held, progress(kind=ItemKind.SEED, generation=2, layout=BY_YEAR), "park", NEW)
     assert seeded.declared.next_layout is None
     assert answer(held, progress(kind=ItemKind.SEED, generation=1, layout=BY_YEAR), "park", NEW) is held
+
+
+def test_a_life_of_a_topic_begins_where_it_is_told_to_and_the_next_one_where_the_file_says() -> None:
+    held = registered(generation=3)
+    rewound = rewind(held, SpelledPosition(5, '{"0":3,"1":2}'), NEW)
+    said = rewound.message("events")
+    assert (said.generation, said.replace, said.seed_at, said.seed_from) == (4, False, 5, '{"0":3,"1":2}')
+    assert said.rewound_to is not None
+    anew = reseed(rewound, NEW, earliest=True).message("events")
+    assert (anew.generation, anew.replace, anew.seed_at, anew.seed_from) == (5, True, None, "earliest")
+    assert anew.rewound_to is None
+    for after in (reseed(rewound, NEW), drop(rewound, NEW), remove(rewound, NEW)):
+        assert (after.seed_at, after.seed_from) == (None, None)

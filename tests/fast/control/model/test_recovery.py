@@ -7,6 +7,7 @@ from dataclasses import replace
 from services.control.model.lifecycle import declare, drop, pause, remove, rewind
 from services.control.model.recovery import Memory, recall
 from shared.contracts.messages import MAX_GENERATION, LakeRef, Outcome
+from shared.contracts.positions import SpelledPosition
 from tests.fast.control.examples import PIPELINE, declared, progress, registered, revision
 
 NEW = revision("rebuilt", 100)
@@ -20,7 +21,7 @@ def test_what_is_published_is_registered_again_as_it_was() -> None:
     lives = [
         registered("plain", managed_by="api"),
         pause(registered("paused", generation=3), revision("2")),
-        rewind(registered("rewound"), 7, revision("2")),
+        rewind(registered("rewound"), SpelledPosition(7, '{"0":7}'), revision("2")),
         drop(registered("dropping"), revision("2")),
     ]
     memory = Memory(PIPELINE)

@@ -65,6 +65,9 @@ def test_a_removal_keeps_the_data_unless_the_box_is_ticked(rig: ControlRig) -> N
         ("/destinations/filed/remove", "", "the file declares filed"),
         ("/destinations/a/rewind", "to=x", "a snapshot is a number"),
         ("/destinations/a/rewind", "", "a snapshot is a number"),
+        ("/destinations/a/rewind", "to=0%3D1%2C1", "offsets are numbers by partition"),
+        ("/destinations/a/rewind", "to=0%3D1%2C1%3D-2", "offsets are numbers by partition"),
+        ("/destinations/a/rewind", "to=0%3D1", "offsets by partition are of topics"),
     ],
 )
 def test_what_is_refused_is_said_where_it_was_asked(rig: ControlRig, path: str, body: str, said: str) -> None:

@@ -509,6 +509,17 @@ def test_tokens_are_made_shown_once_and_revoked(rig: ControlRig) -> None:
     assert rig.tokens.find(id).revoked_at is not None  # type: ignore[union-attr]
 
 
+def test_a_destination_of_a_topic_shows_each_partition(rig: ControlRig) -> None:
+    held = list(rig.status_store.view().destinations.values())
+    rig.said(frontier(held, head=8, head_at='{"0":1205,"1":3}', waits={0: 2.5}))
+    rig.said(progress(position=8, position_at='{"0":5,"1":3}'))
+    shown = rig.http.get("/destinations/a").text
+    assert "1,200 records behind" in shown
+    row = re.search(r"<tr><td class=\"number\">0</td>.*?</tr>", shown, re.DOTALL)
+    assert row is not None
+    assert re.findall(r">([^<>]+)</td>", row[0]) == ["0", "1,205", "5", "1,200", "2.5 s"]
+
+
 def test_health_tells_of_dependencies_readers_and_appliers(rig: ControlRig) -> None:
     rig.said(progress(applier="applier-7"))
     rig.looked(12)

@@ -70,6 +70,7 @@ EVERYTHING = registered(
     replace=True,
     removing=True,
     seed_at=2**40,
+    seed_from='{"0":1099511627776}',
 )
 
 

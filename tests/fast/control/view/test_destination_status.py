@@ -70,6 +70,7 @@ def test_a_status_has_exactly_the_fields_of_the_interface() -> None:
         "last_applied_at": "2026-01-01T00:00:10Z",
         "managed_by": "file",
         "notice": None,
+        "topic": None,
         "error": None,
     }
 

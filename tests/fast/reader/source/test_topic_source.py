@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import pytest
 import yaml
 
+from services.reader.planner.frontier import TopicEnds
 from services.reader.source.topic_source import TopicSource
 from shared.config.loading import load
 from shared.config.model import Config
@@ -212,6 +213,18 @@ def test_what_is_measured_is_how_far_the_destination_is_behind_the_newest_record
     assert 'viaduck_topic_lag_records{pipeline="clicks"} 1.0' in shown
     assert 'viaduck_topic_lag_seconds{pipeline="clicks"} 7.0' in shown
     assert 'viaduck_flushes_total{pipeline="clicks",trigger="caught_up"} 1.0' in shown
+
+
+def test_the_ends_of_partitions_are_told_beside_how_long_their_records_wait(tmp_path: Path, clock: Clock) -> None:
+    log = FakeLog(30, 40)
+    source = opened(tmp_path, log, clock)
+    source.head()
+    source.measure([SpelledPosition(70, vector(30, 40).text)])
+    clock.s += 7
+    log.ends = vector(30, 45)
+    source.head()
+    source.measure([SpelledPosition(70, vector(30, 40).text)])
+    assert source.ends() == TopicEnds('{"0":30,"1":45}', {1: 7.0})
 
 
 def test_records_are_planned_by_the_size_that_appliers_found(tmp_path: Path, clock: Clock) -> None:

@@ -11,6 +11,7 @@ import yaml
 
 from shared.config.deployment import OF_THE_DEPLOYMENT, Deployment, load_all
 from shared.contracts.errors import ConfigError
+from shared.kafka.source_settings import topic_settings
 
 
 def write(folder: Path, name: str, **sections: Any) -> Path:
@@ -242,15 +243,33 @@ def test_beside_one_file_alone_a_copy_needs_a_reader_that_looks_after_several(tm
     assert after.again().names == ("a", "over-rest")
 
 
-def test_a_copy_that_names_a_topic_is_withheld(tmp_path: Path) -> None:
-    """Whoever wrote it to the topic of pipelines would choose files and hosts for librdkafka."""
+def test_a_copy_reads_a_topic_of_the_deployments_broker_or_of_another_one(tmp_path: Path) -> None:
     write(tmp_path, "a.yaml", kafka={"bootstrap_servers": "kafka:9092"})
     copies = load(tmp_path).copies
-    source = {"kind": "kafka", "topic": "clicks", "bootstrap_servers": "elsewhere:9092"}
-    copies.write("clicks", {"source": source, "destinations": []}, 1)
+    for name, more in (("ours", {}), ("theirs", {"bootstrap_servers": "elsewhere:9092"})):
+        copies.write(name, {"source": {"kind": "kafka", "topic": "clicks", **more}, "routing": {}}, 1)
+    found = load(tmp_path)
+    assert (found.names, found.withheld) == (("a", "ours", "theirs"), {})
+    settings = [topic_settings(found.of(name), {}).bootstrap for name in ("ours", "theirs")]
+    assert settings == ["kafka:9092", "elsewhere:9092"]
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ({"bootstrap_servers": "elsewhere:9092"}, "source.bootstrap_servers: elsewhere is not among the hosts"),
+        ({"bootstrap_servers": "a.internal:1", "properties": {"ssl.ca.location": "/"}}, "source.properties.ssl.ca"),
+        ({"topic": "viaduck.work"}, "source.topic: begins with viaduck."),
+    ],
+)
+def test_a_copy_whose_topic_names_what_it_may_not_is_withheld(tmp_path: Path, source: Any, said: str) -> None:
+    """Its writer would choose files and hosts for librdkafka."""
+    write(tmp_path, "a.yaml", kafka={"bootstrap_servers": "kafka:9092"}, server={"allowed_hosts": ["*.internal"]})
+    copies = load(tmp_path).copies
+    copies.write("clicks", {"source": {"kind": "kafka", "topic": "clicks", **source}, "routing": {}}, 1)
     found = load(tmp_path)
     assert found.names == ("a",)
-    assert found.withheld["clicks"][0].startswith("source.kind: only a pipeline of a file may read a topic")
+    assert found.withheld["clicks"][0].startswith(said)
 
 
 def test_a_copy_with_a_mistake_is_withheld_and_is_nobody_elses_trouble(tmp_path: Path) -> None:

@@ -65,6 +65,12 @@ def test_all_that_a_file_may_say_reaches_the_applier(load_text: Load) -> None:
     assert (config.flush.rows, size_in_bytes(config.flush.bytes)) == (5, 2 * 1024 * 1024)
 
 
+def test_what_is_skipped_is_the_readers_business_and_control_answers_no_gap(load_text: Load) -> None:
+    config = load_text(text({"on_gap": "skip"}))
+    assert config.topic is not None
+    assert (config.topic.on_gap, config.routing.on_gap) == ("skip", "park")
+
+
 @pytest.mark.parametrize(
     ("source", "sections", "said"),
     [
@@ -72,6 +78,8 @@ def test_all_that_a_file_may_say_reaches_the_applier(load_text: Load) -> None:
         ({"topic": None}, {}, "source.topic: is required and has no value"),
         ({"topic": "a/b"}, {}, "source.topic: "),
         ({"topic": "viaduck.work"}, {}, "source.topic: begins with viaduck., as Viaduck's own topics do"),
+        ({"topic": "viaduck.work", "bootstrap_servers": "b:1,SSL://A:2"},
+         {"kafka": {"bootstrap_servers": "a:2, c:3"}}, "source.topic: begins with viaduck., as Viaduck's own"),
         ({"registry": {"url": "x"}}, {}, "source.registry: is not a key"),
         ({"format": {"value": "xml"}}, {}, "source.format.value: must be one of"),
         ({"format": {"value": "avro"}}, {}, "source.format.registry.url_env: is missing"),
@@ -91,7 +99,7 @@ def test_all_that_a_file_may_say_reaches_the_applier(load_text: Load) -> None:
         ({"properties": {"auto.offset.reset": "latest"}}, {}, "source.properties.auto.offset.reset: is Viaduck's own"),
         ({"properties": {"plugin.library.paths": "/x.so"}}, {}, "source.properties.plugin.library.paths: is Viaduck's"),
         ({"properties": {"sasl.password_env": "NOWHERE"}}, {}, "source.properties.sasl.password_env: the environment"),
-        ({"on_gap": "skip"}, {}, "source.on_gap: must be one of"),
+        ({"on_gap": "jump"}, {}, "source.on_gap: must be one of"),
         ({"metadata": []}, {}, "source.metadata: is empty, and no column is declared"),
         ({"metadata": ["place"]}, {}, "source.metadata[0]: must be one of"),
         ({"columns": [{"name": "a", "path": "id", "type": "BIGINT"}]}, {}, "source.columns[0].path: must lead to"),

@@ -41,6 +41,15 @@ def test_cover_is_a_partial_order_along_which_sums_grow(one: Vector, other: Vect
         assert one.records > other.records
 
 
+@given(vectors, vectors)
+def test_the_join_of_two_vectors_is_the_first_that_covers_both(one: Vector, other: Vector) -> None:
+    joined = one.joined(other)
+    assert joined == other.joined(one)
+    assert joined.covers(one)
+    assert joined.covers(other)
+    assert joined.records == one.records + sum(end - first for first, end in joined.beyond(one).values())
+
+
 @given(vectors)
 def test_a_vector_has_one_text_which_is_read_back(vector: Vector) -> None:
     assert Vector.parse(vector.text) == vector
@@ -108,3 +117,34 @@ def test_an_answer_that_spells_no_position_is_unreadable() -> None:
     said = b'{"pipeline":"p","destination":"d","item":"i","kind":"changes","outcome":"applied","generation":1,'
     with pytest.raises(UnreadableMessage):
         Progress.from_bytes(said + b'"position":3,"position_at":"three"}')
+
+
+def test_an_item_that_skips_names_the_records_that_are_gone() -> None:
+    sent = item(expected_at='{"0":3}', after=9, after_at='{"0":7,"1":2}', through=12, through_at='{"0":9,"1":3}')
+    skipped = WorkItem.from_bytes(sent.to_bytes()).skipped
+    assert skipped is not None
+    assert (skipped.item, skipped.offsets, skipped.records) == ("i", {0: (3, 7), 1: (0, 2)}, 6)
+    assert item(expected_at='{"0":3}', through_at='{"0":5}').skipped is None
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"after": 4, "after_at": '{"0":5}'},
+        {"after": 4, "after_at": '{"1":4}'},
+        {"after": 6, "after_at": '{"0":6}'},
+        {"after": 4, "after_at": '{"0":4}', "expected_at": None},
+    ],
+    ids=["another sum", "behind the position", "beyond the end", "from nowhere"],
+)
+def test_what_an_item_skips_lies_between_its_ends(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="does not"):
+        item(**{"expected_at": '{"0":3}', "through_at": '{"0":5}', **wrong})
+
+
+def test_an_answer_tells_what_its_commit_skipped() -> None:
+    said = b'{"pipeline":"p","destination":"d","item":"i","kind":"changes","outcome":"applied","generation":1,'
+    read = Progress.from_bytes(said + b'"skipped":{"item":"j","offsets":{"0":[3,7]}}}')
+    assert read.skipped is not None
+    assert Progress.from_bytes(read.to_bytes()) == read
+    assert (read.skipped.item, read.skipped.records) == ("j", 4)

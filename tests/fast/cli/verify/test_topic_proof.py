@@ -1,0 +1,45 @@
+"""Where the rows of a life began that is compared with its topic."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from services.cli.verify.comparison import Subject
+from services.cli.verify.topic_proof import _start_of
+from shared.config.catalogs import ResolvedLake
+from shared.contracts.messages import SeedMode
+from shared.contracts.positions import Vector
+
+
+def seed(generation: int, at: str, **more: Any) -> str:
+    told = {
+        "viaduck": 1, "pipeline": "p", "destination": "d", "kind": "seed", "generation": generation, "after": -1,
+        "through": Vector.parse(at).records, "item": "i", "token": "t", "deleted": 0, "inserted": 0, "through_at": at,
+    }  # fmt: skip
+    return json.dumps({**told, **more})
+
+
+FIRST, SECOND = seed(1, '{"0":5,"1":3}'), seed(3, '{"0":9}', rewound=True)
+
+
+@pytest.mark.parametrize(
+    ("stamps", "generation", "begins"),
+    [
+        ([FIRST], 1, '{"0":5,"1":3}'),
+        ([FIRST, SECOND], 3, '{"0":5}'),
+        ([SECOND, FIRST, seed(4, '{"0":4}', rewound=True)], 4, '{"0":4}'),
+        ([SECOND], 3, '{"0":9}'),
+        ([FIRST, SECOND, seed(4, '{"0":7}')], 4, '{"0":7}'),
+        ([FIRST], 2, "{}"),
+        ([seed(1, '{"0":5}', destination="another"), None, "no stamp"], 1, "{}"),
+    ],
+    ids=["a seed", "a rewind", "two rewinds", "a rewind alone", "a reseed", "a lost seed", "of another one"],
+)
+def test_a_rewind_leaves_the_rows_from_where_the_life_before_it_began(
+    stamps: list[str | None], generation: int, begins: str
+) -> None:
+    subject = Subject("p", "d", "", ResolvedLake("sqlite:x", None), "main", "t", SeedMode.REPLAY)
+    assert _start_of(stamps, subject, generation).text == begins
