@@ -37,7 +37,7 @@ DELIVERED_WITHIN_S = 60.0
 LIST_OFFSETS = 2
 """Kafka's number of the request that tells the head of a topic."""
 
-PRODUCER = {"linger.ms": 20, "batch.size": 1_000_000, "queue.buffering.max.messages": 1_000_000}
+PRODUCER = {"log_level": 0, "linger.ms": 20, "batch.size": 1_000_000, "queue.buffering.max.messages": 1_000_000}
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ class TopicSite:
         self.sent = 0
         self._rng = random.Random(1)
         self._producer = Producer({**kafka.client(), **PRODUCER})
-        made = AdminClient({**kafka.client()}).create_topics([NewTopic(TOPIC, PARTITIONS, 1)])
-        made[TOPIC].result(DELIVERED_WITHIN_S)
+        admin = AdminClient({**kafka.client()})
+        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(DELIVERED_WITHIN_S)
 
     @contextmanager
     def viaduck(self, **flush: Any) -> Iterator[RunningViaduck]:
@@ -173,7 +173,7 @@ def topic_site(setting: Setting) -> Iterator[TopicSite]:
 @contextmanager
 def closing_producer(kafka: Kafka) -> Iterator[Producer]:
     """One that sends each record at once; all are delivered at the end."""
-    producer = Producer({**kafka.client(), "linger.ms": 0})
+    producer = Producer({**kafka.client(), "log_level": 0, "linger.ms": 0})
     yield producer
     left = producer.flush(DELIVERED_WITHIN_S)
     assert left == 0, f"{left} records were not delivered within {DELIVERED_WITHIN_S:.0f} s"
