@@ -36,7 +36,11 @@ NEWEST = (
     " ORDER BY snapshot_id DESC LIMIT 1"
 )
 
-RECREATED = "source_recreated"
+EXPIRED = frozenset({"history_expired"})
+RECREATED = EXPIRED | {"source_recreated"}
+"""An item that was planned for the former topic, and finds fewer records in the new one, says that they are gone."""
+
+NOTHING = frozenset[str]()
 
 
 class Clicks:
@@ -52,7 +56,8 @@ class Clicks:
         self._witness = TopicWitness(kafka.bootstrap, site.topic)
         self._rejected = TopicWitness(kafka.bootstrap, Topics(site.topic_prefix).rejected(CLICKS))
         self.oracle = TopicOracle(site.clicks)
-        self.expected_park: str | None = None
+        self.expected_park = NOTHING
+        """The types of error of which one is right now."""
         self.reseeds = 0
         self._numbers = iter(range(1_000_000_000))
         self._left, self._reseeded = 0, 0
@@ -157,7 +162,7 @@ class Clicks:
                 raise TimeoutError(f"{CLICKS} did not reach {truth.newest} within {timeout_s:.0f} s: {said}")
             self._operate()
             time.sleep(LOOK_EVERY_S)
-        self.expected_park = None
+        self.expected_park = NOTHING
         return time.monotonic() - began
 
     def is_level(self, truth: TopicTruth) -> bool:
@@ -167,15 +172,14 @@ class Clicks:
         reached = {int(partition): offset for partition, offset in held.items()}
         return stamp.get("generation", 0) > self._left and covers(reached, truth.newest)
 
-    def wait_until_parked(self, error: str, timeout_s: float) -> Mapping[str, Any]:
-        """What its status says once it is parked, for which there must be one reason. Raises ``TimeoutError``."""
+    def wait_until_parked(self, timeout_s: float) -> Mapping[str, Any]:
+        """What its status says once it is parked, which must be for what happened. Raises ``TimeoutError``."""
         deadline = time.monotonic() + timeout_s
         while (status := self.status()) is None or status["state"] != "parked":
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{CLICKS} is not parked for {error} after {timeout_s:.0f} s: {status}")
+                raise TimeoutError(f"{CLICKS} is not parked after {timeout_s:.0f} s: {status}")
             time.sleep(LOOK_EVERY_S)
-        if status["error"]["type"] != error:
-            raise AssertionError(f"{CLICKS} is parked for {status['error']}, not for {error}")
+        self._require_expected(status)
         return status
 
     def status(self) -> Mapping[str, Any] | None:
@@ -216,14 +220,17 @@ class Clicks:
         status = self.status()
         if status is None or status["state"] != "parked" or status["generation"] <= self._reseeded:
             return
-        if status["error"]["type"] != self.expected_park:
-            raise AssertionError(f"{CLICKS} is parked, and nothing happened for which it should be: {status['error']}")
+        self._require_expected(status)
         try:
             self._control.reseed(CLICKS, CLICKS)
         except ClientError:
             return  # control was started a moment ago; somebody asks again
         self._reseeded = int(status["generation"])
         self.reseeds += 1
+
+    def _require_expected(self, status: Mapping[str, Any]) -> None:
+        if status["error"]["type"] not in self.expected_park:
+            raise AssertionError(f"{CLICKS} is parked, and nothing happened for which it should be: {status['error']}")
 
     def newest(self) -> dict[str, Any]:
         """The stamp of the newest commit that moved the destination; empty where there is none, or nobody can tell."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.torture.clicks import RECREATED, Clicks
+from tests.torture.clicks import NOTHING, RECREATED, Clicks
 from tests.torture.faults import source_topic
 from tests.torture.points import Deed, Passed, Point
 from tests.world.topic_truth import TopicTruth
@@ -19,7 +19,11 @@ from tests.world.topic_truth import TopicTruth
 def rig_of(**clicks: Any) -> Any:
     """Stands for a rig whose topic says this."""
     begun: list[str] = []
-    told = {"wait_until_parked": lambda *_: parked(RECREATED), "newest": dict, "begin_again": lambda: begun.append("")}
+    told = {
+        "wait_until_parked": lambda *_: parked("source_recreated"),
+        "newest": dict,
+        "begin_again": lambda: begun.append(""),
+    }
     site = SimpleNamespace(clicks=SimpleNamespace(id="clicks"), is_held=lambda *_: False)
     fleet = SimpleNamespace(wait_until=lambda *_: 0.0, appliers=[])
     points = SimpleNamespace(arm=lambda *_: None, taken=lambda _: None, wait_until_taken=lambda *_: None)
@@ -47,10 +51,10 @@ def test_every_deed_has_its_turn_and_the_topic_has_landed_after_each(monkeypatch
 
 
 def test_a_destination_that_moves_while_it_is_parked_is_a_finding() -> None:
-    assert source_topic._stays_parked(rig_of(), RECREATED) == ""
+    assert source_topic._stays_parked(rig_of()) == ""
     moves = itertools.count()
     with pytest.raises(AssertionError, match="parked for source_recreated, and its lake went"):
-        source_topic._stays_parked(rig_of(newest=lambda: {"through": next(moves)}), RECREATED)
+        source_topic._stays_parked(rig_of(newest=lambda: {"through": next(moves)}))
 
 
 def outlived(message: str) -> str:
@@ -105,25 +109,25 @@ class Told:
 @pytest.fixture
 def clicks() -> Clicks:
     made = Clicks.__new__(Clicks)
-    made.expected_park, made.reseeds, made._reseeded, made._left = None, 0, 0, 0
+    made.expected_park, made.reseeds, made._reseeded, made._left = NOTHING, 0, 0, 0
     return made
 
 
 def test_a_park_for_which_nothing_happened_is_a_finding(clicks: Clicks) -> None:
     clicks._control = Told(parked("source_moved"))  # type: ignore[assignment]
-    for expected in (None, RECREATED):
+    for expected in (NOTHING, RECREATED):
         clicks.expected_park = expected
         with pytest.raises(AssertionError, match="nothing happened for which it should be"):
             clicks.begin_again()
 
 
 def test_what_lost_its_topic_is_reseeded_once_a_life(clicks: Clicks) -> None:
-    told = Told(parked(RECREATED))
+    told = Told(parked("source_recreated"))
     clicks._control, clicks.expected_park = told, RECREATED  # type: ignore[assignment]
     for _ in range(3):
         clicks.begin_again()
     assert (told.reseeded, clicks.reseeds) == (1, 1)
-    told.said = parked(RECREATED, generation=2)
+    told.said = parked("source_recreated", generation=2)
     clicks.begin_again()
     assert told.reseeded == 2
 

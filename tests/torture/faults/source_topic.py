@@ -10,14 +10,13 @@ from collections.abc import Callable
 
 from confluent_kafka import Producer
 
-from tests.torture.clicks import RECREATED
+from tests.torture.clicks import EXPIRED
 from tests.torture.fault import Done
 from tests.torture.faults.operators import patiently
 from tests.torture.faults.processes import HELD_FOR_S, PASSED_WITHIN_S, SESSION_IS_OVER_S
 from tests.torture.points import Deed, Passed, Point
 from tests.torture.rig import HEALED_WITHIN_S, READY_WITHIN_S, FaultRig
 
-EXPIRED = "history_expired"
 PARKED_WITHIN_S = 60.0
 PAUSED_WITHIN_S = 30.0
 WRITE_EVERY_S = (0.02, 0.2)
@@ -110,7 +109,7 @@ def _recreated(rig: FaultRig) -> str:
     rig.clicks.write()
     rig.clicks.recreate()
     _write_for_a_while(rig)
-    _stays_parked(rig, RECREATED)
+    _stays_parked(rig)
     return "topic deleted and made again"
 
 
@@ -125,19 +124,19 @@ def _outlived(rig: FaultRig) -> str:
     end = clicks.forget(partition)
     clicks.expected_park = EXPIRED
     patiently(lambda: clicks.act("resume"))
-    message = _stays_parked(rig, EXPIRED)
+    message = _stays_parked(rig)
     if f"partition {partition}" not in message:
         raise AssertionError(f"offsets up to {end} of partition {partition} are gone, and it is said: {message}")
     return "retention past a paused destination"
 
 
-def _stays_parked(rig: FaultRig, error: str) -> str:
-    """Parked for that, and no record lands meanwhile. Returns what is said."""
-    status = rig.clicks.wait_until_parked(error, PARKED_WITHIN_S)
+def _stays_parked(rig: FaultRig) -> str:
+    """Parked for what happened, and no record lands meanwhile. Returns what is said."""
+    status = rig.clicks.wait_until_parked(PARKED_WITHIN_S)
     before = rig.clicks.newest()
     _write_for_a_while(rig)
     if (now := rig.clicks.newest()) != before:
-        raise AssertionError(f"parked for {error}, and its lake went from {before} to {now}")
+        raise AssertionError(f"parked for {status['error']['type']}, and its lake went from {before} to {now}")
     rig.clicks.begin_again()
     return str(status["error"]["message"])
 
