@@ -16,6 +16,7 @@ from bench.cases import (
     scale_out,
     seeds,
     small,
+    topic,
     upkeep,
 )
 from bench.outcome import Case
@@ -34,6 +35,7 @@ FAMILIES = (
     health,
     expiry,
     upkeep,
+    topic,
     scale_out,
 )
 

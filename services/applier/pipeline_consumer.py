@@ -137,6 +137,8 @@ class PipelineConsumer(Threaded):
         return self._loop.is_alive
 
     def renew(self) -> None:
+        """Start over on a broker that was wiped. Raises ``DependencyError`` where it does not answer."""
+        self._make_rejected()
         if self._consumer is not None:
             self._consumer.renew()
 
@@ -180,8 +182,7 @@ class PipelineConsumer(Threaded):
             on_revoke=self._lose,
         )
         try:
-            if self._config.topic is not None:
-                ensure_rejected(context.settings, pipeline)
+            self._make_rejected()
             for lane in self._lanes.values():
                 lane.start()
             while not loop.stopped.is_set():
@@ -195,6 +196,11 @@ class PipelineConsumer(Threaded):
             self._finish(consumer)
         finally:
             consumer.close(self._committable())
+
+    def _make_rejected(self) -> None:
+        """The topic of records of which no row can be made, where the pipeline lands a topic."""
+        if self._config.topic is not None:
+            ensure_rejected(self._context.settings, self.pipeline)
 
     def _lose(self, gone: frozenset[Partition]) -> None:
         """Other appliers serve these partitions now, and move cursors without a message to this one."""

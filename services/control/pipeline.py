@@ -103,7 +103,7 @@ class Pipeline:
     def start(self) -> None:
         self.worker.start()
         self.discovery.start()
-        if self.reconciler.config.topic is None:
+        if self.source_watch.reads_lake:
             self.source_watch.start()
 
     def tell_to_stop(self) -> None:

@@ -43,7 +43,7 @@ class Scene:
         parts.environ["REGISTRY_URL"] = postgres.uri(database)
         self.deployment = Deployment(folder, seed, parts=parts)
         self.fleet = Fleet(
-            self.deployment.file, folder / "logs", self.deployment.port, self.deployment.environ, appliers=1
+            [self.deployment.file], folder / "logs", self.deployment.port, self.deployment.environ, appliers=1
         )
         self.http = httpx.Client(base_url=f"http://127.0.0.1:{self.deployment.port}", timeout=30.0)
 

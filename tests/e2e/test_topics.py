@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer
+from confluent_kafka.cimpl import NewTopic
 
 from services.applier.model.task import Limits, Task
 from services.applier.records.record_format import DeclaredColumn, KeyFormat, Metadata, RecordFormat
@@ -18,7 +19,7 @@ from shared.contracts.messages import ItemKind
 from shared.contracts.positions import Vector
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topic_log import TopicLog
-from tests.e2e.topics import Landing, Topic, read_all
+from tests.e2e.topics import Landing, Topic, read_all, wait_for
 from tests.fast.waiting import eventually
 
 PLACES = "SELECT _kafka_partition, _kafka_offset, id FROM dst.main.clicks"
@@ -154,12 +155,19 @@ def test_a_rejected_record_that_its_topic_can_not_hold_parks_with_its_place(topi
 def test_nothing_commits_while_a_rejected_record_is_not_delivered(topic: Topic, landing: Land) -> None:
     landed = landing()
     topic.send(b"bad", {"id": 1})
-    landed.topic.admin.delete_topics([landed.rejected])[landed.rejected].result(30)
-    landed.settings = landed.settings.__class__(topic.kafka.bootstrap, properties={"message.timeout.ms": "1500"})
+    topic.admin.delete_topics([landed.rejected])[landed.rejected].result(30)
+    usual, landed.settings = (
+        landed.settings,
+        KafkaSettings(topic.kafka.bootstrap, properties={"message.timeout.ms": "1500"}),
+    )
     said = landed.land(p0=2)
     assert (said.outcome, said.error is not None and said.error.type) == ("failed", "source_unreachable")
     assert landed.rows_of() == []
     assert landed.position == Vector()
+    landed.settings = usual
+    wait_for(topic.admin.create_topics([NewTopic(landed.rejected, 1, 1)]))
+    assert landed.land(p0=2).outcome == "applied"
+    assert landed.rows_of(PLACES) == [(0, 1, 1)]
 
 
 def test_a_bad_record_parks_where_the_file_says_so(topic: Topic, landing: Land) -> None:

@@ -28,6 +28,11 @@ from tests.e2e.deployment import kill, kill_tree
 from tests.e2e.topics import Topic, committed_places
 from tests.servers.kafka import Kafka
 from tests.servers.ports import free_port
+from tests.world import duck as world_duck
+from tests.world.destination import Destination
+from tests.world.lake import Lake
+from tests.world.topic_oracle import TopicOracle
+from tests.world.topic_witness import TopicWitness
 
 PARTITIONS = 3
 KILLS = 4
@@ -134,26 +139,13 @@ class TopicDeployment:
         """Where the topic's committed records are."""
         return committed_places(self.topic.kafka, self.topic.name)
 
-    def wrong_snapshots(self) -> list[str]:
-        """The stamped snapshots at which the table is not the prefix of the topic that the stamp names."""
-        places, wrong = self.places(), []
-        with closing(connect()) as con:
-            attach(con, "dst", self.lake, read_only=True)
-            stamps = con.execute("SELECT snapshot_id, commit_extra_info FROM dst.snapshots() ORDER BY 1").fetchall()
-            for snapshot, said in stamps:
-                stamp = json.loads(said or "{}")
-                if "through_at" not in stamp:
-                    continue
-                end = Vector.parse(stamp["through_at"]).by_partition
-                rows = con.execute(
-                    f"SELECT _kafka_partition, _kafka_offset FROM dst.main.clicks AT (VERSION => {snapshot:d})"
-                ).fetchall()
-                expected = {(partition, offset) for partition, offset in places if offset < end.get(partition, 0)}
-                if len(rows) != len(expected) or set(rows) != expected:
-                    wrong.append(
-                        f"snapshot {snapshot}, {stamp['through_at']}: {len(rows)} rows, {len(expected)} expected"
-                    )
-        return wrong
+    def findings(self) -> list[str]:
+        """What is wrong with the table at any snapshot, or with where it ended."""
+        destination = Destination(Lake(self.lake.catalog, self.lake.data_path), "clicks", "clicks", "clicks", "")
+        witness = TopicWitness(self.topic.kafka.bootstrap, self.topic.name)
+        truth = witness.look()
+        with closing(world_duck.connect()) as con:
+            return [str(each) for each in TopicOracle(destination).look(con, witness.truths, arrived=truth)]
 
 
 @pytest.fixture
@@ -202,7 +194,7 @@ def test_services_killed_while_records_come_lose_and_double_nothing(
         deployment.wait_until_landed(viaduck)
     assert writer.committed > 0
     assert len(deployment.places()) == writer.committed
-    assert deployment.wrong_snapshots() == []
+    assert deployment.findings() == []
 
 
 @pytest.mark.timeout(600)
@@ -219,4 +211,4 @@ def test_the_whole_tree_killed_and_started_again_loses_and_doubles_nothing(
     writer.stop()
     with deployment.run() as viaduck:
         deployment.wait_until_landed(viaduck)
-    assert deployment.wrong_snapshots() == []
+    assert deployment.findings() == []

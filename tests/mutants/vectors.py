@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import duckdb
+
 from services.applier.apply import fence
 from services.applier.apply.reading import Reading
 from services.reader.planner.counted_changes import nothing
@@ -39,6 +41,18 @@ def _fence_by_sum() -> None:
     put(fence, "_set_cursor", careless)
 
 
+def _offsets_first() -> None:
+    """The vector is committed by itself, and the rows come afterwards."""
+    right = fence.move_cursor
+
+    def early(con: duckdb.DuckDBPyConnection, alias: str, move: fence.Move) -> None:
+        right(con, alias, move)
+        con.execute("COMMIT")
+        con.execute("BEGIN TRANSACTION")
+
+    put(fence, "move_cursor", early)
+
+
 def _await_no_rejected() -> None:
     put(Reading, "deliver", lambda _: None)
 
@@ -59,6 +73,8 @@ def _forget_what_waits() -> None:
 MISTAKES = (
     Mistake("sums-for-vectors", "a vector covers whatever has no greater sum", _compare_sums,
             (DECIDE, "-k", "passed_each_of_them")),
+    Mistake("offsets-before-rows", "offsets are committed before the rows up to them", _offsets_first,
+            (TOPICS, "-k", "nothing_commits_while")),
     Mistake("rejected-not-awaited", "rows commit before the records that were rejected beside them are delivered",
             _await_no_rejected, (TOPICS, "-k", "nothing_commits_while")),
     Mistake("reset-honoured", "an offset that is gone is a jump to the oldest that is there", _honour_the_reset,

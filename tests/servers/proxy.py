@@ -85,6 +85,8 @@ class Proxy:
         """Clients that were cut off right after they had sent COMMIT."""
         self.commits_arrived = 0
         """How many of these the server acknowledged, to nobody."""
+        self.heard: Callable[[object, bytes], None] = _to_nobody
+        """Is told each chunk on its way to the server, and of which connection it is; on the loop's thread."""
         self.broken_off = 0
         """How often ``cut_after`` came to its last byte."""
 
@@ -245,6 +247,7 @@ class Proxy:
                 writer.write_eof()
                 return
             if to == "server":
+                self.heard(link, chunk)
                 await self._spring(link, self._ambush_for(link, chunk))
                 if writer.is_closing():
                     return
@@ -303,6 +306,10 @@ class Proxy:
         elif not ambush.cut:
             self._ambushes.insert(0, ambush)  # a rival was quicker, so there was no commit to lose
         self._hang_up(link, by_rst=True)
+
+
+def _to_nobody(_: object, __: bytes) -> None:
+    """What is told is forgotten."""
 
 
 def _end(writer: asyncio.StreamWriter, *, by_rst: bool) -> None:

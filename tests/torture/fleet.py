@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -113,12 +113,13 @@ class Member:
 
 
 class Fleet:
-    """``with Fleet(file, folder, environ) as fleet``: control, a reader, and as many appliers as there should be."""
+    """``with Fleet(files, folder, …) as fleet``: control, a reader, and as many appliers as there should be."""
 
     def __init__(
-        self, file: Path, folder: Path, port: int, environ: Mapping[str, str], *, appliers: int = 2,
+        self, files: Sequence[Path], folder: Path, port: int, environ: Mapping[str, str], *, appliers: int = 2,
     ) -> None:  # fmt: skip
-        self._file, self._folder = file, folder
+        self._named = [word for file in files for word in ("-c", str(file))]
+        self._folder = folder
         self._environ = {**os.environ, **environ, SUPERVISED: "1", PARENT: str(os.getpid())}
         self._control_port, self._reader_port = port, free_port()
         self.members: dict[str, Member] = {}
@@ -225,7 +226,7 @@ class Fleet:
         told = {OWN_PORT: str(port)} if port is not None else {PEERS: f"reader=http://127.0.0.1:{self._reader_port}"}
         listens = self._control_port if port is None else port
         environ = {**self._environ, **told}
-        command = [sys.executable, "-m", "services.cli.main", service, "-c", str(self._file)]
+        command = [sys.executable, "-m", "services.cli.main", service, *self._named]
         self.members[name] = Member(name, command, environ, self._folder / f"{name}.log", listens)
         return self.members[name]
 

@@ -66,6 +66,10 @@ class Points:
         root = Path(__file__).parents[2]
         return {FOLDER: str(self.folder), "PYTHONPATH": f"{plant}{os.pathsep}{root}"}
 
+    @property
+    def is_armed(self) -> bool:
+        return any((self.folder / point).exists() for point in Point)
+
     def arm(self, point: Point, deed: Deed) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         unfinished = self.folder / f"{point}.new"

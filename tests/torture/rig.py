@@ -15,6 +15,7 @@ from tests.e2e.deployment import reached
 from tests.servers.kafka import Kafka
 from tests.servers.postgres import Postgres
 from tests.servers.proxy import Proxy
+from tests.torture.clicks import Clicks
 from tests.torture.fleet import Fleet
 from tests.torture.observer import Observer
 from tests.torture.points import Points
@@ -55,10 +56,12 @@ class FaultRig:
         self.site = Site(folder, seed, servers.kafka, servers.postgres, ports, append_only=append_only)
         self._closing.callback(self.site.close)
         self.points = Points(folder / "points")
+        self.clicks = Clicks(self.site, servers.kafka, seed)
+        """The topic that lands beside the lake; it is written to with every step."""
+        self._closing.callback(self.clicks.close)
         environ = {**self.site.environ, **self.points.environ}
-        self.fleet = Fleet(
-            self.site.file, folder / "logs", self.site.port, environ, appliers=appliers
-        )  # fmt: skip
+        files = [self.site.file, self.site.clicks_file]
+        self.fleet = Fleet(files, folder / "logs", self.site.port, environ, appliers=appliers)
         self.observer = Observer(self.site, self.fleet)
         """Looks at what is shown from the moment at which everything runs."""
         self.healed_s: list[float] = []
@@ -71,6 +74,7 @@ class FaultRig:
             unless_ready.push(self._closing)
             self._closing.enter_context(self.fleet)
             self.wait_for({each.id for each in self.site.destinations}, self.site.source.head(), READY_WITHIN_S)
+            self.clicks.settle(READY_WITHIN_S)
             self.observer.start()
             self._closing.callback(self.observer.stop)
             unless_ready.pop_all()
@@ -89,10 +93,15 @@ class FaultRig:
         return self.site.rng
 
     def step(self) -> None:
-        """One step of the source's history, and a moment."""
+        """One step of the source's history, some records for the topic, and a moment.
+
+        No record comes while somebody waits for a change of the source to pass a point.
+        """
         with self.observer.making():
             self.site.step()
         self.steps += 1
+        if not self.points.is_armed:
+            self.clicks.write()
         time.sleep(self.rng.uniform(*STEP_EVERY_S))
 
     def maintain(self, chore: Upkeep) -> None:
@@ -111,8 +120,10 @@ class FaultRig:
 
     def wait_until_exact(self, timeout_s: float = HEALED_WITHIN_S) -> None:
         """Faults are over: everybody gets to the head, and nobody helps. Raises ``TimeoutError``."""
-        wanted = {each.id for each in self.site.destinations}
-        self.healed_s.append(self.wait_for(wanted, self.site.source.head(), timeout_s))
+        wanted, began = {each.id for each in self.site.destinations}, time.monotonic()
+        self.wait_for(wanted, self.site.source.head(), timeout_s)
+        self.clicks.settle(timeout_s)
+        self.healed_s.append(time.monotonic() - began)
 
     def wait_until_ready(self, timeout_s: float = HEALED_WITHIN_S) -> None:
         """Of faults of which nobody has died: every service says again that it is ready. Raises ``TimeoutError``."""
@@ -132,6 +143,11 @@ class FaultRig:
         except TimeoutError as late:
             raise TimeoutError(f"{late}; {self.fleet.who_waits(head)}") from None
 
+    def wipe_broker(self) -> None:
+        """Another cluster, with nothing in it, answers under the same address; its owner makes the topic again."""
+        with self.clicks.gone():
+            self.servers.kafka.wipe()
+
     def try_again(self, destination: Destination) -> None:
         """An operator's word that the cause of a park is gone: the destination's entry in the file changes."""
         self.site.touch(destination)
@@ -143,6 +159,7 @@ class FaultRig:
             member.ask(signal.SIGHUP)
 
     def findings(self, *, may_lose_files: bool, shown: bool = True) -> list[str]:
-        """What the oracle finds wrong in the lakes, and in what was ``shown`` since this was asked last."""
+        """What the oracles find wrong in the lakes, and in what was ``shown`` since this was asked last."""
         said = self.observer.lies()
-        return [*self.site.findings(may_lose_files=may_lose_files), *(said if shown else ())]
+        found = self.site.findings(may_lose_files=may_lose_files)
+        return [*found, *self.clicks.findings(may_lose_files=may_lose_files), *(said if shown else ())]

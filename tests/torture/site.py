@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import yaml
 
 from tests.e2e.deployment import Deployment
 from tests.e2e.parts import REGISTRY, SOURCE, Parts
@@ -22,10 +23,14 @@ from tests.world.stamps import Stamp, commits_of, parse
 PIPELINE = "events"
 """The one that the oracle and the specification judge."""
 
+CLICKS = "clicks"
+"""The pipeline beside it, and its one destination: a topic that lands as a table."""
+
 BACKUP = "registry_backup"
 SECOND_SOURCE = "TENANT_SECOND_SOURCE"
 """The variable in which services find the source of a second pipeline, for whoever puts one."""
 
+OFTEN = {"compact_after_applies": 10}
 EXPIRY = {"expire_after": "7d", "clean_after": "7d", "keep_snapshots": 2}
 AGED_DAYS = 8
 
@@ -43,7 +48,7 @@ class Ports:
 
     def by_name(self) -> dict[str, int]:
         tenants = {f"tenant-{number}": self.tenants for number in TENANTS}
-        return {SOURCE: self.source, REGISTRY: self.registry, **tenants}
+        return {SOURCE: self.source, REGISTRY: self.registry, CLICKS: self.tenants, **tenants}
 
 
 class Site(Deployment):
@@ -58,10 +63,25 @@ class Site(Deployment):
         sections = {"instance": {"id": "torture"}}
         parts = Parts(kafka=kafka, postgres=postgres, sections=sections, ports=ports.by_name())
         # Often, so that faults meet it; snapshots get so old only where a fault ages them.
-        parts.sections["upkeep"] = {"compact_after_applies": 10, **EXPIRY}
+        parts.sections["upkeep"] = {**OFTEN, **EXPIRY}
         parts.sections["kafka"]["bootstrap_servers"] = kafka.faulty_bootstrap
         parts.environ[SECOND_SOURCE] = f"sqlite:{folder / 'second' / 'source' / 'catalog.sqlite'}"
         super().__init__(folder, seed, append_only=append_only, parts=parts)
+        self.clicks = Destination(lake=self._lake(CLICKS), table=CLICKS, pipeline=CLICKS, id=CLICKS, value="")
+        self.topic = f"{self.topic_prefix}-{CLICKS}"
+        self.clicks_file = folder / f"{CLICKS}.yaml"
+        self.clicks_file.write_text(yaml.safe_dump(self._clicks(kafka)))
+
+    def _clicks(self, kafka: Kafka) -> dict[str, Any]:
+        """The file of the pipeline that lands a topic; what both have in common is in the other one."""
+        lake = self.parts.entry(CLICKS, self.clicks.lake)
+        return {
+            "pipeline": CLICKS,
+            "source": {"kind": "kafka", "topic": self.topic, "bootstrap_servers": kafka.faulty_bootstrap},
+            "flush": {"seconds": 1.0},
+            "upkeep": OFTEN,
+            "destinations": [{"id": CLICKS, "table": CLICKS, **lake}],
+        }
 
     @property
     def topic_prefix(self) -> str:

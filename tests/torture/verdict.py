@@ -112,7 +112,7 @@ def _judge(verdict: Verdict, rig: FaultRig, folder: Path, fault: Fault) -> None:
         verdict.source_snapshots = rig.site.source.head()
         verdict.findings += rig.findings(may_lose_files=fault.may_lose_files, shown=fault.shown)
         verdict.looks = rig.observer.looks
-        verdict.snapshots = rig.site.compared.total()
+        verdict.snapshots = rig.site.compared.total() + rig.clicks.compared
     with _noted(verdict, "the trace", folder):
         verdict.findings += _unexplained(rig, folder)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Set
-from dataclasses import dataclass
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field
 from typing import Any
 
 import duckdb
@@ -39,6 +39,10 @@ class Stamp:
     """By which the commit came; a stamp that does not say so is the extension's."""
     looked: int | None
     """Of the direct path, where it is told: the newest snapshot of the lake when the applier looked."""
+    through_at: Mapping[int, int] | None = field(default=None, hash=False)
+    """Of a topic: the next offset by partition, of which ``through`` is the sum."""
+    rejected: int = 0
+    """Records of a topic of which no row was made."""
 
     @property
     def range(self) -> str:
@@ -112,7 +116,7 @@ def parse(commit: Commit) -> Stamp:
     if given["kind"] not in KINDS or given["viaduck"] != 1:
         raise BadStamp(f"kind {given['kind']!r} of version {given['viaduck']!r} is unknown")
     told = {key: given[key] for key in (*TEXTS, *NUMBERS) if key != "viaduck"}
-    return Stamp(**told, snapshot=commit.snapshot, **_path(given))
+    return Stamp(**told, snapshot=commit.snapshot, **_path(given), **_of_topic(given))
 
 
 def _path(given: dict[str, Any]) -> dict[str, Any]:
@@ -120,6 +124,30 @@ def _path(given: dict[str, Any]) -> dict[str, Any]:
     if path not in PATHS or (looked is not None and (path != "direct" or type(looked) is not int)):
         raise BadStamp(f"commit is {path!r} and looked is {looked!r}")
     return {"path": path, "looked": looked}
+
+
+def _of_topic(given: dict[str, Any]) -> dict[str, Any]:
+    """What only a topic's stamps say: both of it, or nothing."""
+    if "through_at" not in given and "rejected" not in given:
+        return {}
+    rejected = given.get("rejected")
+    if type(rejected) is not int or rejected < 0:
+        raise BadStamp(f"rejected is {rejected!r}, not a number")
+    return {"through_at": offsets(given.get("through_at"), given["through"]), "rejected": rejected}
+
+
+def offsets(spelled: Any, total: int) -> dict[int, int]:
+    """Next offsets by partition as Viaduck spells them: one vector has one spelling. Raises ``BadStamp``."""
+    try:
+        found = {int(partition): offset for partition, offset in json.loads(spelled).items()}
+    except (TypeError, ValueError, AttributeError):
+        raise BadStamp(f"{spelled!r} is no vector of offsets") from None
+    canonical = "{" + ",".join(f'"{partition}":{found[partition]}' for partition in sorted(found)) + "}"
+    if spelled != canonical or any(type(each) is not int or each < 1 for each in found.values()):
+        raise BadStamp(f"{spelled!r} is not spelled as a vector is")
+    if sum(found.values()) != total:
+        raise BadStamp(f"{spelled!r} has {sum(found.values())} records before it, not {total}")
+    return found
 
 
 def _object(extra: str | None) -> dict[str, Any]:

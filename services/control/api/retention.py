@@ -107,7 +107,7 @@ def show_retention(
     A token that is limited to some pipelines sees the lakes of these, with the numbers of all pipelines.
     """
     handles = whole_sources_of(request).pipelines()
-    views = {name: handle.view() for name, handle in handles.items()}
+    views = {name: handle.view() for name, handle in handles.items() if _reads_lake(handle)}
     lakes = by_lake(views, _elsewhere(request, handles), frozenset(ignore or ()))
     found = {visible[0]: each for each in lakes if (visible := list(filter(caller.sees, each.pipelines)))}
     names, following = page(found, asked.limit, asked.after)
@@ -128,6 +128,11 @@ def note_expiry(
 ) -> None:
     """Put into the audit trail that snapshots of the source were expired: what `viaduck source expire` calls."""
     service.audit_log.note(EXPIRED, caller.name, now(), expiry.model_dump())
+
+
+def _reads_lake(handle: PipelineHandle) -> bool:
+    """Unless it is known to read a topic, which holds no snapshot of any lake."""
+    return handle.source_watch is None or handle.source_watch.reads_lake
 
 
 def _elsewhere(request: Request, handles: Mapping[str, PipelineHandle]) -> Iterable[str]:

@@ -51,6 +51,11 @@ class SourceWatch(Threaded):
         """Why the last look failed; None where it did not."""
         self._loop = Background(f"source watch {status_store.pipeline}", self._run)
 
+    @property
+    def reads_lake(self) -> bool:
+        """Whether there is a history to look at: a topic has none that could be expired here."""
+        return self._reconciler.config.topic is None
+
     def _run(self, loop: Background) -> None:
         loop.stopped.wait(FIRST_AFTER_S)
         while not loop.stopped.is_set():

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from services.applier.destination_cache import DestinationCache
 from services.applier.lane import LaneThread
@@ -28,6 +29,7 @@ from shared.kafka.settings import KafkaSettings
 from shared.kafka.topics import Topics, ensure
 from shared.runtime.metrics import Metrics
 from tests.fast.applier.consumers import camp, item, nothing_changed, wanted
+from tests.fast.control.files import config
 from tests.fast.shared.config.test_deployment import write
 from tests.fast.waiting import eventually
 from tests.signed import SIGNING
@@ -313,3 +315,19 @@ def test_a_defect_on_a_crews_thread_ends_the_applier_and_is_named(applier: Appli
     applier.unreadable = Defective()
     applier.publisher.send(applier.topics.work, "fine/d", b"{")
     eventually(lambda: any(isinstance(each, ZeroDivisionError) for each in applier.broken), WITHIN_S)
+
+
+def test_the_topic_of_rejected_records_is_made_again_with_the_others(tmp_path: Path) -> None:
+    """A wiped broker had all topics again but this one, and no transaction beside a rejected record could commit."""
+    broker = EmbeddedBroker()
+    source = {"kind": "kafka", "topic": "clicks"}
+    clicks = config(tmp_path, pipeline="clicks", source=source, routing={},
+                    kafka={"bootstrap_servers": broker.bootstrap})  # fmt: skip
+    settings = KafkaSettings(broker.bootstrap, embedded=True, signing=SIGNING)
+    with closing(Publisher(settings, "test")) as publisher:
+        shared = camp(
+            "test", settings, publisher, DestinationCache(), Sources().take, lambda _: None, lambda *_: None
+        )  # fmt: skip
+        PipelineConsumer(clicks, shared, Metrics("clicks")).renew()
+    known = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=WITHIN_S).topics
+    assert Topics().rejected("clicks") in known

@@ -54,7 +54,7 @@ class World:
             is_held=lambda each, _: each.id in self.held,
         )
         self.fleet = SimpleNamespace(destinations=self.statuses, starts=lambda: dict(self.started), appliers=[])
-        self.servers = SimpleNamespace(kafka=SimpleNamespace(wipe=lambda: None, kill=lambda: None, start=lambda: None))
+        self.servers = SimpleNamespace(kafka=SimpleNamespace(kill=lambda: None, start=lambda: None))
 
     def statuses(self) -> list[dict[str, Any]]:
         return [{"id": each, "known_through": self.stuck.get(each, self.head), "error": self.error} for each in IDS]
@@ -69,6 +69,9 @@ class World:
 
     def wait_until_exact(self) -> None:
         self.wait_for(set(IDS), self.head)
+
+    def wipe_broker(self) -> None:
+        """Nobody notices."""
 
     def wait_until_ready(self) -> None:
         """Nobody is asked."""
@@ -296,7 +299,7 @@ class TestFleet:
     ) -> None:
         """A run ended because not all services were ready, and did not tell which."""
         monkeypatch.setattr("tests.torture.fleet.free_port", lambda: 8001)
-        fleet = Fleet(tmp_path / "viaduck.yaml", tmp_path, 8000, {})
+        fleet = Fleet([tmp_path / "viaduck.yaml"], tmp_path, 8000, {})
         said = {"reader": ["source: not seen yet"], "applier-2": list[str]()}
         monkeypatch.setattr(Member, "is_ready", lambda member: member.name in ("applier-1", "control"))
         monkeypatch.setattr(Member, "problems", lambda member: said[member.name])
@@ -336,6 +339,7 @@ class TestVerdict:
         class Poor:
             healed_s, worst_lag_s = [1.0], {"tenant-0": 2.25}
             site = SimpleNamespace(source=SimpleNamespace(head=lambda: 9), compared=Counter({"tenant-0": 4}))
+            clicks = SimpleNamespace(compared=3)
 
             def __init__(self, *_: object, **__: object) -> None: ...
             def __enter__(self) -> Any:

@@ -15,6 +15,7 @@ from tests.torture.faults import (
     operators,
     partitions,
     processes,
+    source_topic,
     unusable,
     upkeep,
 )
@@ -55,6 +56,9 @@ FAULTS = {
               unusable.left_alone, full=50, brief=1),
         Fault("amnesia", "registry lost, or an older copy restored, or the broker wiped and control restarted",
               memory.lost, full=50, brief=1),
+        Fault("source-topic",
+              "a source topic written under kills and zombies, in open and aborted transactions, with more partitions;"
+              " deleted and made again; past its retention", source_topic.landed, full=300, brief=6),
         Fault("clock", "the clock of one service jumps an hour", clocks.jumped, full=20, brief=3,
               shown=False),
     )

@@ -33,7 +33,7 @@ def wiped(rig: FaultRig, count: int) -> Done:
     before = rig.fleet.starts()
     for _ in range(count):
         _steps(rig)
-        rig.servers.kafka.wipe()
+        rig.wipe_broker()
         _steps(rig)
         rig.wait_until_exact()
     nobody_restarted(rig, before)

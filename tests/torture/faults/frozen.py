@@ -26,7 +26,7 @@ def frozen_in_silence(rig: FaultRig, count: int) -> Done:
         member = rig.rng.choice(list(rig.fleet.members.values()))
         what = list(SILENCES)[number % len(SILENCES)]
         _freeze(rig, member, what, rig.rng.uniform(SHORTEST_S, LONGEST_S))
-        rig.servers.kafka.wipe()
+        rig.wipe_broker()
         rig.step()
         rig.wait_until_exact()
         rig.wait_until_ready()

@@ -101,7 +101,7 @@ def _broker_wiped(rig: FaultRig, meanwhile: Callable[[], None]) -> None:
     """Control starts on a broker that holds nothing of what was ever said."""
     meanwhile()
     with _without_control(rig):
-        rig.servers.kafka.wipe()
+        rig.wipe_broker()
 
 
 @contextmanager

@@ -24,7 +24,7 @@ SECOND = "orders"
 
 
 class Orders:
-    """A pipeline beside the one that the oracle judges: its source, and a destination of its own."""
+    """A pipeline beside those that the oracles judge: its source, and a destination of its own."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -80,7 +80,6 @@ def left_alone(rig: FaultRig, count: int) -> Done:
     address = f"http://127.0.0.1:{rig.site.port}"
     with closing(Orders(rig.site.folder / "second")) as orders, closing(Client(address, timeout_s=60.0)) as operator:
         patiently(lambda: operator.put_pipeline(SECOND, orders.document()))
-        _start_again(rig, READER)  # as the one process that looks after several, which `viaduck up` would start
         _reaches(rig, operator, orders)
         for number in range(count):
             kind, trouble = TROUBLES[number % len(TROUBLES)]
@@ -89,7 +88,6 @@ def left_alone(rig: FaultRig, count: int) -> Done:
             rig.wait_until_exact()
             done[kind] += 1
         operator.remove_pipeline(SECOND)
-        _start_again(rig, READER)
     rig.wait_until_exact()
     return done
 

@@ -261,6 +261,15 @@ def test_a_source_that_never_answered_is_unknown_and_says_why(tmp_path: Path) ->
     assert "source.sqlite" in found["error"]
 
 
+def test_a_topic_is_no_lake_and_keeps_none_from_being_expired(tmp_path: Path) -> None:
+    """`viaduck source expire` expired nothing beside a pipeline that lands a topic: its source was never seen."""
+    topic = {
+        "source": {"kind": "kafka", "topic": "clicks"}, "routing": {}, "kafka": {"bootstrap_servers": "kafka:9092"}
+    }  # fmt: skip
+    with closing(ControlRig(tmp_path, sections=topic)) as rig:
+        assert rig.http.get("/v1/retention").json()["items"] == []
+
+
 def test_a_limited_token_sees_the_lakes_of_its_own_pipelines_only(rig: ControlRig) -> None:
     rig.add("a")
     rig.applied("a", 1, 12)

@@ -1,0 +1,106 @@
+"""What is true of a topic: its records by their places, and what becomes of each of them.
+
+It knows Kafka's records and the rules that docs/how-to/land-a-topic.md tells of JSON; of the services it knows nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Place = tuple[int, int]
+"""Partition and offset."""
+
+Offsets = Mapping[int, int]
+"""The next offset by partition; a partition that is not there is at 0."""
+
+Fields = Mapping[str, Any]
+"""A record's fields that have a value."""
+
+
+@dataclass(frozen=True)
+class TopicRecord:
+    """A record that was committed."""
+
+    partition: int
+    offset: int
+    value: bytes | None
+    key: bytes | None = None
+
+    @property
+    def place(self) -> Place:
+        return self.partition, self.offset
+
+    def fields(self) -> Fields | None:
+        """None where no row can be made of it. A record without a value has no fields."""
+        if self.value is None:
+            return {}
+        try:
+            found = json.loads(self.value, parse_constant=_refuse)
+        except ValueError:
+            return None
+        if not isinstance(found, dict):
+            return None
+        return {name: value for name, value in found.items() if value is not None}
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is no number of JSON")
+
+
+@dataclass
+class TopicTruth:
+    """The records of one topic id, as far as they are known; retention may have taken some of them since.
+
+    ``keyed``: rows are told apart by the record's own key, and a record without a value deletes the row of its key.
+    All records of a key are in one partition, as Kafka's partitioner places them.
+    """
+
+    topic: str
+    """Its id: another one of the same name has another."""
+    keyed: bool = False
+    records: dict[Place, TopicRecord] = field(default_factory=dict)
+    newest: dict[int, int] = field(default_factory=dict)
+    """Behind the last record of each partition that was stable when somebody looked."""
+    oldest: Offsets | None = None
+    """Where the topic begins, where that is known: a life that is to have all of it begins there, or before."""
+
+    def add(self, records: Iterable[TopicRecord], newest: Offsets) -> None:
+        self.records |= {each.place: each for each in records}
+        self.newest |= newest
+
+    def rows(self, start: Offsets, end: Offsets) -> dict[Place, Fields]:
+        """What the records from ``start`` up to before ``end`` leave, by the place of the record that left it."""
+        found: dict[Place, Fields] = {}
+        holder: dict[bytes, Place] = {}
+        for record in self._between(start, end):
+            if self.rejects(record):
+                continue
+            if self.keyed and record.key is not None and (former := holder.pop(record.key, None)) is not None:
+                del found[former]
+            if self.keyed and record.value is None:
+                continue
+            found[record.place] = record.fields() or {}
+            if self.keyed and record.key is not None:
+                holder[record.key] = record.place
+        return found
+
+    def rejected(self, start: Offsets, end: Offsets) -> list[TopicRecord]:
+        return [each for each in self._between(start, end) if self.rejects(each)]
+
+    def rejects(self, record: TopicRecord) -> bool:
+        return record.fields() is None or (self.keyed and record.key is None)
+
+    def _between(self, start: Offsets, end: Offsets) -> Iterator[TopicRecord]:
+        """Each partition's in order, one partition after the other."""
+        for partition, last in sorted(end.items()):
+            mine = (each for place, each in self.records.items() if place[0] == partition)
+            wanted = (each for each in mine if start.get(partition, 0) <= each.offset < last)
+            yield from sorted(wanted, key=lambda each: each.offset)
+
+
+def covers(one: Offsets, other: Offsets) -> bool:
+    """Whether one vector is at or beyond the other in every partition."""
+    return all(one.get(partition, 0) >= offset for partition, offset in other.items())
