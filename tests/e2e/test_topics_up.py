@@ -28,9 +28,10 @@ from tests.e2e.deployment import kill, kill_tree
 from tests.e2e.topics import Topic, committed_places
 from tests.servers.kafka import Kafka
 from tests.servers.ports import free_port
+from tests.world.replay import SOAK
 
 PARTITIONS = 3
-KILLS = 4
+KILLS = 4 if SOAK else 2
 WITHIN_S = 180.0
 
 
