@@ -25,7 +25,7 @@ def preload() -> Any:
     for name, value in WITHOUT_THREADS.items():
         os.environ.setdefault(name, value)
     daemon, *_ = [importlib.import_module(module) for module in PRELOADED]
-    importlib.import_module("duckdb").default_connection().close()  # an instance that nobody uses, with a thread
+    importlib.import_module("duckdb").default_connection().close()  # an unused instance, with a thread
     gc.collect()
     gc.freeze()
     return daemon
