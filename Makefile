@@ -92,5 +92,5 @@ torture: $(READY) ## the fault matrix in full, hours; FAULT=kill COUNT=5 SEED=7 
 model-check: $(READY) ## the specification in larger models, an hour at most for each; ARGS="--minutes 10"
 	$(BIN)/python -m tests.model $(ARGS)
 
-soak: $(READY) ## the random histories, a thousand of them; VIADUCK_SEED=n replays one
-	VIADUCK_PROFILE=soak $(PYTEST) tests/lake --timeout 7200 $(ARGS)
+soak: $(READY) ## the random histories, a thousand of them, and services killed more often; VIADUCK_SEED=n replays one
+	VIADUCK_PROFILE=soak $(PYTEST) tests/lake tests/e2e/test_processes_die.py tests/e2e/test_topics_up.py --timeout 7200 $(ARGS)

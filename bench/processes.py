@@ -134,6 +134,6 @@ def _kind(process: psutil.Process) -> str:
             return kind
     if any("shared.kafka.embedded" in part for part in command):
         return "broker"
-    if any("pyspark.daemon" in part for part in command):
+    if "pyspark.worker" in command:
         return "worker"
     return "jvm" if command and command[0].endswith("java") else "other"

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.servers import spark_archive
 from tests.servers.kafka import Kafka
 from tests.servers.postgres import Postgres
 from tests.servers.s3 import S3
@@ -116,6 +117,15 @@ def kafka_cluster() -> Iterator[Kafka]:
 def s3() -> Iterator[S3]:
     with S3() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def spark_starts_quickly() -> Iterator[None]:
+    """For processes that are started from here on, and in this one."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in spark_archive.environment().items():
+            patch.setenv(name, value)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -21,6 +21,7 @@ from services.applier.health_sweep import HealthSweep
 from services.applier.metrics_recorder import OpenLakes
 from services.applier.model.task import Limits
 from services.applier.pipeline_consumer import FINISH_WITHIN_S, ApplierContext, PipelineConsumer
+from services.applier.spark_jobs import DAEMON
 from shared.config.deployment import LOOK_AGAIN_S, Deployment
 from shared.config.model import Config
 from shared.contracts.errors import ConfigError, DependencyError, UnreadableMessage
@@ -105,7 +106,7 @@ class Service:
         follower.start(self._followed)
         renewal = RenewalWatch(self._settings, f"{client}-renewal", self._renew)
         renewal.start()
-        context = session(config, "viaduck-applier", self._planned())
+        context = session(config, "viaduck-applier", self._planned(), DAEMON)
         try:
             if not self._stopping.is_set():
                 self._work(self._context(config, context))

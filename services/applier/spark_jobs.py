@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 
+DAEMON = "services.applier.worker.daemon"
+"""The module from whose process this machine's Python workers are forked."""
+
 MOST_HOMES = 50_000
 """Lakes of which it is remembered where they were; those of removed tenants, too, for as long."""
 

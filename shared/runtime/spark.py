@@ -47,9 +47,13 @@ LOCAL = {
 }
 
 
-def session(config: Config, app: str, pipelines: int = 1) -> SparkContext:
+DAEMON = "spark.python.daemon.module"
+
+
+def session(config: Config, app: str, pipelines: int = 1, daemon: str | None = None) -> SparkContext:
     """Start Spark, or return this process's session, for so many pipelines. Raises ``DependencyError``.
 
+    ``daemon``: the module from whose process Python workers of this machine are forked, where that is not Spark's own.
     The first start takes seconds and sets the process's ``JAVA_HOME``.
     """
     _prepare_environment(config.spark.master)
@@ -57,7 +61,7 @@ def session(config: Config, app: str, pipelines: int = 1) -> SparkContext:
         with _signals_kept(), warnings.catch_warnings():
             # It looks for pandas and dislikes the newest; none of our jobs uses any.
             warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
-            conf = spark_conf(config, app, pipelines)
+            conf = spark_conf(config, app, pipelines, daemon)
             with _submitted(conf):
                 context = SparkContext.getOrCreate(_shown(conf))
             if not is_local(config.spark.master):
@@ -72,10 +76,10 @@ def session(config: Config, app: str, pipelines: int = 1) -> SparkContext:
         raise
 
 
-def spark_conf(config: Config, app: str, pipelines: int = 1) -> SparkConf:
+def spark_conf(config: Config, app: str, pipelines: int = 1, daemon: str | None = None) -> SparkConf:
     """Our settings, and the user's on top."""
-    local = LOCAL if is_local(config.spark.master) else {}
     master = config.spark.master
+    local = LOCAL | ({} if daemon is None else {DAEMON: daemon}) if is_local(master) else {}
     if master == ALL_CORES and pipelines > 1:
         master = f"local[{slots_for(pipelines, cores())}]"
     conf = SparkConf(loadDefaults=False).setMaster(master).setAppName(app)

@@ -9,19 +9,14 @@ from typing import Any
 import pytest
 
 from tests.e2e.topics import Landing, Topic
-from tests.servers import spark_archive
 from tests.servers.kafka import Kafka
 
 LINES = 80
 
 
 @pytest.fixture(scope="session", autouse=True)
-def spark_starts_quickly() -> Iterator[None]:
+def in_every_deployment(spark_starts_quickly: None) -> None:
     """Deployments of these tests start Spark more than a hundred times."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in spark_archive.environment().items():
-            patch.setenv(name, value)
-        yield
 
 
 @pytest.hookimpl(wrapper=True)

@@ -89,13 +89,17 @@ class Deployment:
             SETTLED_WITHIN_S,
         )
 
-    def findings(self, *, may_lose_files: bool = False) -> list[str]:
-        """What the oracle finds wrong, at any snapshot of any destination, and at the source."""
+    def findings(self, *, may_lose_files: bool = False, seen: Counter[str] | None = None) -> list[str]:
+        """What the oracle finds wrong, at any snapshot of any destination, and at the source.
+
+        ``seen`` by earlier looks (``check_all``), where it is not to be looked at again.
+        """
         head = self.source.head()
         self.compared = Counter()
         found = check_all(
-            self._con, self.destinations, self.source.truth, may_lose_files=may_lose_files, compared=self.compared
-        )
+            self._con, self.destinations, self.source.truth, may_lose_files=may_lose_files, compared=self.compared,
+            seen=seen,
+        )  # fmt: skip
         found += check_source(self._con, self.source.lake, self.source.truth)
         assert self.source.truth.head == head
         return [*map(str, found), *self.source.differences()]

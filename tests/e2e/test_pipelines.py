@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import httpx
 import psutil
 import pytest
 import yaml
@@ -28,6 +27,7 @@ from shared.kafka.settings import BOOTSTRAP
 from shared.lake.catalog import CatalogReader
 from shared.lake.engine import connect
 from tests.e2e.test_up import Up, viaduck
+from tests.fast.asking import HTTP
 from tests.fast.waiting import eventually
 from tests.servers.ports import free_port
 from tests.signed import ENVIRON
@@ -112,11 +112,11 @@ class Two:
 
     def shows(self, sample: str) -> bool:
         """Whether ``/metrics`` does."""
-        return sample in httpx.get(f"http://127.0.0.1:{self.port}/metrics", timeout=10.0).text
+        return sample in HTTP.get(f"http://127.0.0.1:{self.port}/metrics", timeout=10.0).text
 
     def problems(self) -> dict[str, str]:
         """What ``/readyz`` complains of."""
-        checks = httpx.get(f"http://127.0.0.1:{self.port}/readyz", timeout=10.0).json()["checks"]
+        checks = HTTP.get(f"http://127.0.0.1:{self.port}/readyz", timeout=10.0).json()["checks"]
         return {name: wrong for name, wrong in checks.items() if wrong}
 
 

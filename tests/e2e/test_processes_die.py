@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.deployment import Deployment, kill, kill_tree
+from tests.world.replay import SOAK
 
-KILLS = 5
-TREE_KILLS = 3
+KILLS = 5 if SOAK else 3
+TREE_KILLS = 3 if SOAK else 2
 
 Deploy = Callable[..., Deployment]
 

@@ -31,11 +31,12 @@ from tests.servers.ports import free_port
 from tests.world import duck as world_duck
 from tests.world.destination import Destination
 from tests.world.lake import Lake
+from tests.world.replay import SOAK
 from tests.world.topic_oracle import TopicOracle
 from tests.world.topic_witness import TopicWitness
 
 PARTITIONS = 3
-KILLS = 4
+KILLS = 4 if SOAK else 2
 WITHIN_S = 180.0
 
 

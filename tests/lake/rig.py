@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -19,7 +20,9 @@ from shared.config.catalogs import ResolvedLake
 from shared.config.model import Routing
 from shared.contracts.messages import DesiredState, Destination, ItemKind, LakeRef, Progress, SeedMode, WorkItem
 from shared.lake.attach import attach, detach
-from shared.lake.engine import connect
+from shared.lake.engine import connect, release
+from shared.lake.new_catalog import create_catalog
+from shared.lake.postgres_connections import PostgresConnections
 
 MakeLake = Callable[[str, Path], ResolvedLake]
 """A new, empty place for a lake of that name with its data in that folder."""
@@ -31,6 +34,33 @@ EITHER_PATH = pytest.mark.parametrize("commit", ["auto", "extension"])
 """Directly where that can be done, and by DuckLake's extension as it always is for seeds."""
 
 _items = itertools.count(1)
+
+_looking: list[duckdb.DuckDBPyConnection] = []
+_turn = threading.Lock()
+
+
+@contextmanager
+def looking(lake: ResolvedLake) -> Iterator[duckdb.DuckDBPyConnection]:
+    """``lake`` as ``dst`` in the instance in which this process looks at lakes, one at a time: an instance for each
+    would cost more than the look. After an error it is another instance."""
+    with _turn:
+        if not _looking:
+            _looking.append(connect())
+            _looking[0].execute("SET enable_external_file_cache = false")  # tests exchange files
+        con = _looking[0]
+        try:
+            attach(con, "dst", lake, read_only=True)
+            yield con
+            detach(con, "dst")
+        except BaseException:
+            release(_looking.pop())
+            raise
+
+
+def begin(lake: ResolvedLake) -> None:
+    """Make a lake's catalog in less time than DuckLake's extension takes, where that can be done."""
+    with closing(PostgresConnections(1)) as connections:
+        create_catalog(connections, lake)
 
 
 class ApplyRig:
@@ -44,6 +74,7 @@ class ApplyRig:
         self.limits = limits or Limits()
         self.source = make_lake("source", folder / "source-data")
         self.con = connect()
+        begin(self.source)
         attach(self.con, "src", self.source, read_only=False, create=True)
         self._lakes: dict[str, ResolvedLake] = {}
         self.destinations: dict[str, Destination] = {}
@@ -103,13 +134,9 @@ class ApplyRig:
         return self.run(ItemKind.CHANGES, *names, **({"expected": expected, "after": expected} | item))
 
     def look(self, name: str, query: str) -> list[tuple[Any, ...]]:
-        """Query a destination, attached as ``dst``, in an instance of its own."""
-        con = connect()
-        try:
-            attach(con, "dst", self._lakes[name], read_only=True)
+        """Query a destination, attached as ``dst`` for this."""
+        with looking(self._lakes[name]) as con:
             return con.execute(query).fetchall()
-        finally:
-            con.close()
 
     def write(self, name: str, *statements: str) -> None:
         """Write to a destination behind Viaduck's back."""
@@ -124,6 +151,12 @@ class ApplyRig:
 
     def rows(self, name: str) -> list[tuple[Any, ...]]:
         return sorted(self.look(name, "SELECT * FROM dst.main.t"), key=repr)
+
+    def described(self, name: str) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+        """The columns of a destination with their types, and its rows, as of one time."""
+        with looking(self._lakes[name]) as con:
+            columns = [row[:2] for row in con.execute("DESCRIBE dst.main.t").fetchall()]
+            return columns, sorted(con.execute("SELECT * FROM dst.main.t").fetchall(), key=repr)
 
     @contextmanager
     def opened(self, name: str) -> Iterator[duckdb.DuckDBPyConnection]:

@@ -261,7 +261,7 @@ def test_twins_are_equal_under_an_owners_maintenance(twins: Twins) -> None:
         twins.follow()
         if number % 2:
             twins.maintain(twins.rng.choice(MAINTENANCE))
-        require_equal(twins, history=False)
+            require_equal(twins, history=False)
     for statement in MAINTENANCE:
         twins.maintain(statement)
         require_equal(twins, history=False)

@@ -11,7 +11,7 @@ import pytest
 from services.applier.apply.transaction import Applier
 from services.applier.model.grouping import Job, Lane
 from services.applier.model.task import SourceTable, Task
-from services.applier.spark_jobs import SparkJobs
+from services.applier.spark_jobs import DAEMON, SparkJobs
 from services.applier.worker.answer_files import take
 from services.applier.worker.task_run import run_task
 from shared.config.model import Config, Routing, Source, Spark
@@ -67,6 +67,7 @@ def test_a_task_leaves_an_answer_while_another_apply_goes_on(
     assert found == [ended[1]]
 
 
+@pytest.mark.usefixtures("spark_starts_quickly")
 @ON_SQLITE
 @pytest.mark.timeout(600)
 def test_so_is_one_on_spark(make_rig: MakeRig, tmp_path: Path) -> None:
@@ -75,7 +76,7 @@ def test_so_is_one_on_spark(make_rig: MakeRig, tmp_path: Path) -> None:
     source = Source(catalog="sqlite:nowhere", table="t")
     config = Config(path=tmp_path, pipeline="p", source=source, routing=Routing(field="tenant"), spark=spark,
                     state_dir=tmp_path)  # fmt: skip
-    context = session(config, "early")
+    context = session(config, "early", daemon=DAEMON)
     jobs = SparkJobs(context, SourceTable(rig.source, "main", "t", rig.routing), rig.limits, "")
     heard: list[str] = []
     job = Job("p", ItemKind.SEED, tuple(rig.target(name, ItemKind.SEED) for name in rig.destinations))

@@ -126,12 +126,12 @@ def name_now(rig: ApplyRig, configured: str) -> str:
 
 
 def assert_exact(rig: ApplyRig) -> None:
+    where = f"SELECT * FROM {T} WHERE {name_now(rig, 'tenant')} = ?"
     for name in rig.destinations:
-        described = [row[:2] for row in rig.look(name, "DESCRIBE dst.main.t")]
+        described, rows = rig.described(name)
         assert described == [row[:2] for row in rig.con.execute(f"DESCRIBE {T}").fetchall()]
-        where = f"SELECT * FROM {T} WHERE {name_now(rig, 'tenant')} = ?"
         expected = sorted(rig.con.execute(where, [rig.destinations[name].routing_value]).fetchall(), key=repr)
-        assert rig.rows(name) == expected
+        assert rows == expected
 
 
 def alone(rig: ApplyRig) -> None:

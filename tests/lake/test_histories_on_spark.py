@@ -11,7 +11,7 @@ from hypothesis import given
 
 from services.applier.model.grouping import Job, lane_of
 from services.applier.model.task import Task, TaskResult
-from services.applier.spark_jobs import SparkJobs
+from services.applier.spark_jobs import DAEMON, SparkJobs
 from shared.config.model import Config, Routing, Source, Spark
 from shared.runtime.spark import session
 from tests.world.play import play
@@ -20,10 +20,10 @@ from tests.world.service_view import Run
 
 
 @pytest.fixture(scope="module")
-def on_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+def on_spark(tmp_path_factory: pytest.TempPathFactory, spark_starts_quickly: None) -> Iterator[Run]:
     """Does a task as a job of its own, split over two Python workers."""
     folder = tmp_path_factory.mktemp("spark")
-    context = session(_config(folder), "histories")
+    context = session(_config(folder), "histories", daemon=DAEMON)
 
     def run(task: Task) -> TaskResult:
         jobs = SparkJobs(context, task.source, task.limits, task.applier)
@@ -45,7 +45,7 @@ def _config(folder: Path) -> Config:
 
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("part", parts(2))
-@histories(4)
+@histories(2, soak=20)
 @given(drawn=SEEDS)
 def test_spark_answers_as_the_functions_do(
     world: duckdb.DuckDBPyConnection, on_spark: Run, part: int, drawn: int

@@ -11,7 +11,7 @@ import pytest
 
 from services.applier.model.grouping import Job, Lane
 from services.applier.model.task import SourceTable, TaskResult
-from services.applier.spark_jobs import SparkJobs
+from services.applier.spark_jobs import DAEMON, SparkJobs
 from services.applier.worker.spark_task import MANY_OBJECTS
 from shared.config.model import Config, Routing, Source, Spark
 from shared.contracts.messages import ItemKind, Outcome
@@ -22,6 +22,7 @@ from tests.lake.rig import ApplyRig
 TENANTS = [f"tenant{number}" for number in range(20)]
 
 
+@pytest.mark.usefixtures("spark_starts_quickly")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("make_lake", ["sqlite"], indirect=True)
 def test_a_lake_is_opened_by_one_worker_only_and_what_stays_is_not_searched_for_garbage(
@@ -35,7 +36,7 @@ def test_a_lake_is_opened_by_one_worker_only_and_what_stays_is_not_searched_for_
     source = Source(catalog="sqlite:nowhere", table="t")
     config = Config(path=tmp_path, pipeline="p", source=source, routing=Routing(field="tenant"), spark=spark,
                     state_dir=tmp_path)  # fmt: skip
-    context = session(config, "homes")
+    context = session(config, "homes", daemon=DAEMON)
     jobs = SparkJobs(context, SourceTable(rig.source, "main", "t", rig.routing), rig.limits, "")
 
     seeds = Job("p", ItemKind.SEED, tuple(rig.target(name, ItemKind.SEED) for name in TENANTS))

@@ -23,6 +23,9 @@ from tests.lake.test_strangers_catalogs import write
 
 HONEST, HOSTILE = ("a", "b"), "m"
 
+INLINED = 5
+"""Rows of a statement that stay in the source's catalog."""
+
 TEXTS = (
     "x\0', NULL); DELETE FROM lake.main.t; --",
     "{METADATA_CATALOG}",
@@ -129,14 +132,20 @@ class History:
     def rows(self, name: str) -> None:
         """Rows come, change and go."""
         words = [f"{name}{self.draw.randrange(50)}" for _ in range(20)]
-        self.rig.con.execute("BEGIN")
+        rows = []
         for number, word in enumerate(words):
             first = self.draw.choice(self.texts) if name == HOSTILE and number % 2 else word
             value = self.draw.choice(self.texts) if name == HOSTILE else f"{first}-{number}"
-            key = [first, str(number), name]
-            # a plain comparison would be the attack on whoever writes the source, too
-            self.rig.con.execute("DELETE FROM src.main.t WHERE md5(k1) = md5(?) AND k2 = ? AND tenant = ?", key)
-            self.rig.con.execute("INSERT INTO src.main.t VALUES (?, ?, ?, ?)", [*key, value])
+            rows.append((first, str(number), name, value))
+        self.rig.con.execute("BEGIN")
+        # a plain comparison would be the attack on whoever writes the source, too
+        old = " OR ".join(["md5(k1) = md5(?) AND k2 = ?"] * len(rows))
+        keys = [text for row in rows for text in row[:2]]
+        self.rig.con.execute(f"DELETE FROM src.main.t WHERE tenant = ? AND ({old})", [name, *keys])
+        for at in range(0, len(rows), INLINED):
+            few = rows[at : at + INLINED]
+            places = ", ".join(["(?, ?, ?, ?)"] * len(few))
+            self.rig.con.execute(f"INSERT INTO src.main.t VALUES {places}", [text for row in few for text in row])
         self.rig.con.execute("COMMIT")
 
     def step(self) -> dict[str, Progress]:

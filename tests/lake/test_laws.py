@@ -29,7 +29,7 @@ def make_scene(world: duckdb.DuckDBPyConnection, tmp_path: Path) -> Iterator[Mak
 
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("part", parts(4))
-@histories(6)
+@histories(3, soak=30)
 @given(drawn=SEEDS)
 def test_splitting_a_range_changes_nothing(make_scene: MakeScene, part: int, drawn: int) -> None:
     """apply(a,c] = apply(a,b] then apply(b,c], and one range over all that ever happened is enough."""
@@ -51,7 +51,7 @@ def test_splitting_a_range_changes_nothing(make_scene: MakeScene, part: int, dra
 
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("part", parts(2))
-@histories(6)
+@histories(3, soak=30)
 @given(drawn=SEEDS)
 def test_splitting_appends_each_row_once(make_scene: MakeScene, part: int, drawn: int) -> None:
     """Without keys a range ends where it says, so that it can be cut long after it happened."""
@@ -74,7 +74,7 @@ def test_splitting_appends_each_row_once(make_scene: MakeScene, part: int, drawn
 
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("part", parts(4))
-@histories(6)
+@histories(3, soak=30)
 @given(drawn=SEEDS)
 def test_repetition_changes_nothing(make_scene: MakeScene, part: int, drawn: int) -> None:
     """Whatever was applied may come again, at once and after everything else: no second commit comes of it."""

@@ -304,7 +304,9 @@ def test_a_stock_reader_finds_the_first_values_of_a_column_that_came_later(
 
 def stock_count(rig: ApplyRig, asked: str) -> int:
     """What a reader that believes DuckLake's statistics counts."""
-    ((found,),) = rig.look("a", f"SET disabled_optimizers = ''; SELECT count(*) FROM dst.main.t WHERE {asked}")
+    with rig.opened("a") as con:
+        con.execute("SET disabled_optimizers = ''")
+        ((found,),) = con.execute(f"SELECT count(*) FROM dst.main.t WHERE {asked}").fetchall()
     return int(found)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from services.applier.model.grouping import Job, Lane
 from services.applier.model.task import Limits, SourceTable, TaskResult
-from services.applier.spark_jobs import SparkJobs
+from services.applier.spark_jobs import DAEMON, SparkJobs
 from services.applier.worker.worker_state import MOST_STUCK
 from shared.config.catalogs import ResolvedLake
 from shared.config.model import Config, Routing, Source, Spark
@@ -20,6 +20,7 @@ from tests.fast.waiting import eventually
 from tests.lake.conftest import MakeRig
 
 
+@pytest.mark.usefixtures("spark_starts_quickly")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("make_lake", ["sqlite"], indirect=True)
 def test_a_process_that_many_are_stuck_in_gives_its_results_and_ends(make_rig: MakeRig, tmp_path: Path) -> None:
@@ -31,7 +32,7 @@ def test_a_process_that_many_are_stuck_in_gives_its_results_and_ends(make_rig: M
     source = Source(catalog="sqlite:nowhere", table="t")
     config = Config(path=tmp_path, pipeline="p", source=source, routing=Routing(field="tenant"), spark=spark,
                     state_dir=tmp_path)  # fmt: skip
-    context = session(config, "stuck")
+    context = session(config, "stuck", daemon=DAEMON)
     table = SourceTable(rig.source, "main", "t", rig.routing)
 
     def seeded(limits: Limits, *names: str) -> TaskResult:

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.timeout(WITHIN_S + 60)
 MISTAKEN = re.compile(r'Mutant (?:=|#) "(\w+)"')
 
 
-STATES = {"small": 1_000_000, "direct": 100_000, "direct-mixed": 150_000, "direct-first": 10_000, "topics": 30_000}
+STATES = {"small": 620_000, "direct": 100_000, "direct-mixed": 150_000, "direct-first": 10_000, "topics": 30_000}
 """Distinct states that a model has at least, or it no longer has what it is meant for."""
 
 LARGE = ("small", "direct")

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import re
 import subprocess
+import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from shared.runtime.java import java_home
+from tests import cache as kept
 
 ROOT = Path(__file__).resolve().parents[2]
 SPECIFICATIONS = ROOT / "tla"
 MODELS = SPECIFICATIONS / "models"
 
 WORKERS = 2
+ARCHIVED_WITHIN_S = 120.0
 NOISE = ("Parsing file", "Semantic processing")
 BROKEN = re.compile(
     r"Error: (?:Invariant|Action property) (\w+) is violated|Error: (Temporal properties) were violated"
@@ -88,7 +93,7 @@ def check(
     Raises ``RuntimeError`` if TLC could not do its work, be it that the time was up.
     """
     _prepare(scratch, config)
-    said = _run(_command(module, scratch, workers, large=large), module.parent, within_s)
+    said = _run(_command(module, scratch, workers, large=large, mapped=_mapped()), module.parent, within_s)
     verdict = read(said)
     if verdict.broken is None and not verdict.is_complete:
         raise RuntimeError(f"TLC gave no verdict on {module.name}:\n{said[-4000:]}")
@@ -125,11 +130,14 @@ def _prepare(scratch: Path, config: str) -> None:
     (scratch / "model.cfg").write_text(config)
 
 
-def _command(module: Path, scratch: Path, workers: int = WORKERS, *, large: bool) -> list[str]:
+def _command(
+    module: Path, scratch: Path, workers: int = WORKERS, *, large: bool, mapped: tuple[str, ...] = ()
+) -> list[str]:
     return [
         str(java_home() / "bin" / "java"),
-        "-XX:+UseParallelGC",
+        "-XX:+UseParallelGC" if workers > 1 else "-XX:+UseSerialGC",
         *(() if large else ("-XX:TieredStopAtLevel=1",)),  # else half of a short run's time goes into compiling
+        *mapped,
         f"-Djava.io.tmpdir={scratch / 'tmp'}",  # it unpacks its own modules there
         f"-DTLA-Library={SPECIFICATIONS}",
         *("-cp", str(jar()), "tlc2.TLC"),
@@ -139,6 +147,33 @@ def _command(module: Path, scratch: Path, workers: int = WORKERS, *, large: bool
         "-deadlock",  # a model that has come to its end is no finding
         module.name,
     ]
+
+
+@cache
+def _mapped() -> tuple[str, ...]:
+    """Java's options to map TLC's classes (AppCDS) instead of loading them: a small model is little more than a start.
+
+    The archive is made once, and kept. Without options where that fails.
+    """
+    java, tools = java_home().resolve(), jar().stat()
+    release = java / "release"
+    known = [java, release.read_text() if release.exists() else "", jar(), tools.st_size, tools.st_mtime_ns]
+    archive = kept.cache() / f"tlc-{hashlib.sha256(repr(known).encode()).hexdigest()[:16]}.jsa"
+    with kept.locked(archive.stem):
+        if not archive.exists():
+            _archive(archive)
+    return (f"-XX:SharedArchiveFile={archive}", "-Xshare:auto") if archive.exists() else ()
+
+
+def _archive(archive: Path) -> None:
+    """What is archived: the classes that the smallest model needs."""
+    unfinished = archive.with_suffix(".new")
+    with tempfile.TemporaryDirectory(prefix="viaduck-tlc-") as scratch:
+        _prepare(Path(scratch), configured("topics", MaxItems="1"))
+        module, made = module_of("topics"), (f"-XX:ArchiveClassesAtExit={unfinished}",)
+        _run(_command(module, Path(scratch), 1, large=False, mapped=made), module.parent, ARCHIVED_WITHIN_S)
+    if unfinished.exists():
+        unfinished.rename(archive)
 
 
 def _run(command: list[str], folder: Path, within_s: float) -> str:

@@ -21,11 +21,12 @@ from viaduck_client import ClientError
 from services.cli.runtime.client import Control
 from shared.runtime.own_address import OWN_PORT, PEERS
 from shared.runtime.process import PARENT, SUPERVISED
+from tests.fast.asking import HTTP
 from tests.servers.ports import free_port
 from tests.torture.site import PIPELINE
 
 LOOK_EVERY_S = 0.1
-ANSWERS_WITHIN_S = 5.0
+ASK_EVERY_S = 0.3
 END_WITHIN_S = 30.0
 READY_WITHIN_S = 180.0
 
@@ -47,21 +48,21 @@ class Member:
     def is_ready(self) -> bool:
         """As it says itself, on its own port."""
         try:
-            return httpx.get(f"http://127.0.0.1:{self.port}/readyz", timeout=ANSWERS_WITHIN_S).status_code == 200
+            return HTTP.get(f"http://127.0.0.1:{self.port}/readyz").status_code == 200
         except httpx.HTTPError:
             return False
 
     def is_alive(self) -> bool:
         """As it says itself: it answers, be it that something it needs does not."""
         try:
-            return httpx.get(f"http://127.0.0.1:{self.port}/healthz", timeout=ANSWERS_WITHIN_S).status_code == 200
+            return HTTP.get(f"http://127.0.0.1:{self.port}/healthz").status_code == 200
         except httpx.HTTPError:
             return False
 
     def problems(self) -> list[str]:
         """What its ``/readyz`` complains of; empty where it does not answer."""
         try:
-            checks = httpx.get(f"http://127.0.0.1:{self.port}/readyz", timeout=ANSWERS_WITHIN_S).json()["checks"]
+            checks = HTTP.get(f"http://127.0.0.1:{self.port}/readyz").json()["checks"]
         except httpx.HTTPError:
             return []
         return [f"{name}: {wrong}" for name, wrong in checks.items() if wrong]
@@ -215,7 +216,7 @@ class Fleet:
         while not done():
             if time.monotonic() - began > timeout_s:
                 raise TimeoutError(f"{what}: took longer than {timeout_s:.0f} s; see {self._folder}")
-            time.sleep(LOOK_EVERY_S)
+            time.sleep(ASK_EVERY_S)
         return time.monotonic() - began
 
     def log(self, name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -46,8 +47,10 @@ class FaultRig:
 
     def __init__(
         self, folder: Path, seed: int, servers: Servers, *, append_only: bool = False, appliers: int = 2,
+        pace_s: tuple[float, float] = STEP_EVERY_S,
     ) -> None:  # fmt: skip
-        self.servers = servers
+        """``pace_s``: a step of the source's history is followed by a moment between these two."""
+        self.servers, self._pace_s = servers, pace_s
         self._closing = ExitStack()
         self.proxy, self.source_proxy, self.registry_proxy = (
             self._closing.enter_context(Proxy(servers.postgres.port)) for _ in range(3)
@@ -68,6 +71,7 @@ class FaultRig:
         self.worst_lag_s: dict[str, float] = {}
         """The longest wait of each destination, of faults that look at it while they go on."""
         self.steps = 0
+        self._seen = Counter[str]()
 
     def __enter__(self) -> Self:
         with ExitStack() as unless_ready:
@@ -102,7 +106,7 @@ class FaultRig:
         self.steps += 1
         if not self.points.is_armed:
             self.clicks.write()
-        time.sleep(self.rng.uniform(*STEP_EVERY_S))
+        time.sleep(self.rng.uniform(*self._pace_s))
 
     def maintain(self, chore: Upkeep) -> None:
         """The source's owner keeps it up."""
@@ -158,8 +162,11 @@ class FaultRig:
         for member in self.fleet.members.values():
             member.ask(signal.SIGHUP)
 
-    def findings(self, *, may_lose_files: bool, shown: bool = True) -> list[str]:
-        """What the oracles find wrong in the lakes, and in what was ``shown`` since this was asked last."""
+    def findings(self, *, may_lose_files: bool, shown: bool = True, new: bool = False) -> list[str]:
+        """What the oracles find wrong in the lakes, and in what was ``shown`` since this was asked last.
+
+        ``new``: the rows of snapshots since the last such look alone, each of which reads them for the first time.
+        """
         said = self.observer.lies()
-        found = self.site.findings(may_lose_files=may_lose_files)
+        found = self.site.findings(may_lose_files=may_lose_files, seen=self._seen if new else None)
         return [*found, *self.clicks.findings(may_lose_files=may_lose_files), *(said if shown else ())]

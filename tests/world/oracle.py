@@ -54,13 +54,18 @@ def check_all(
     head: int | None = None,
     may_lose_files: bool = False,
     compared: Counter[str] | None = None,
+    seen: Counter[str] | None = None,
     pasts: Sequence[Past] = (),
+    looks_back: int | None = None,
 ) -> list[Finding]:
     """``check`` for each of them, those that share a lake together.
 
     With ``may_lose_files`` a snapshot may lack files that DuckLake itself removed (H7), if a later seed replaced it.
     ``compared`` counts, by destination, the stamped snapshots whose rows were compared with the truth.
+    ``seen`` has, by destination, the newest snapshot of an earlier look, and is brought up to date: the rows of those
+    before it are not read again, while all that stamps say is judged as a whole.
     ``pasts`` are histories of the source before ``truth``, oldest first.
+    ``looks_back``: a stock reader reads at most so many of the snapshots from before the last upkeep, else all of them.
     """
     by_lake: dict[Lake, list[Destination]] = {}
     for destination in destinations:
@@ -72,7 +77,10 @@ def check_all(
         with opened(con, lake) as alias:
             for one in mine:
                 checking = _Check(con, alias, one, truth, ours=True, may_lose_files=may_lose_files, pasts=pasts)
+                checking.seen, checking.looks_back = 0 if seen is None else seen[one.id], looks_back
                 findings += checking.run(head)
+                if seen is not None:
+                    seen[one.id] = checking.last
                 if compared is not None:
                     compared[one.id] += checking.compared
     return findings
@@ -123,12 +131,20 @@ class _Check:
     """The generation of the last drop."""
     columns: tuple[Column, ...] = ()
     size: int = 0
+    sized: bool = True
+    """``size`` is known: it is not where the snapshot before was left out."""
+    seen: int = 0
+    """Of the snapshots before this one only the stamps are looked at."""
+    last: int = 0
+    """The lake's newest snapshot."""
     compared: int = 0
     """Stamped snapshots whose rows were compared with the truth."""
     tokens: dict[str, int] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     stock: duckdb.DuckDBPyConnection | None = None
-    kept_up_at: int = 0
+    looks_back: int | None = None
+    kept_up: frozenset[int] = frozenset()
+    """Snapshots up to the last upkeep, at which a stock reader looks."""
     newest: int = 0
     """The destination's newest snapshot, if a tenant's own query is planned by statistics that we wrote; else 0."""
     buckets: bool = False
@@ -144,7 +160,8 @@ class _Check:
 
     def run(self, head: int | None) -> list[Finding]:
         commits = commits_of(self.con, self.alias, self.destination.lake)
-        self.whole = commits[0].snapshot == 0
+        self.whole, self.last = commits[0].snapshot == 0, commits[-1].snapshot
+        self.seen = self.seen if self.seen <= self.last else 0  # else it is another lake
         self.cursors = [table for table in self._cursor_tables() if self._cursor_rows(name(self.alias, SCHEMA, table))]
         self.tables = self._table_ids()
         with self._stock_reader(commits):
@@ -160,9 +177,9 @@ class _Check:
     @contextmanager
     def _stock_reader(self, commits: Sequence[Commit]) -> Iterator[None]:
         """Another DuckDB reads along where our upkeep may have made the past wrong for it (H1), and at the end."""
-        self.kept_up_at = max((each.snapshot for each in commits if each.is_upkeep), default=0)
+        self.kept_up = self._kept_up(commits)
         self.newest = self._newest(commits)
-        if not (self.kept_up_at or self.newest) or not self.ours or not self.destination.lake.is_local:
+        if not (self.kept_up or self.newest) or not self.ours or not self.destination.lake.is_local:
             yield
             return
         kinds = metadata(self.con, self.alias, "ducklake_partition_column", self.destination.lake)
@@ -170,6 +187,15 @@ class _Check:
         with stock_reader(self.destination.lake) as self.stock:
             yield
         self.stock = None
+
+    def _kept_up(self, commits: Sequence[Commit]) -> frozenset[int]:
+        last = max((each.snapshot for each in commits if each.is_upkeep), default=0)
+        before = [each for each in commits if 0 < each.snapshot <= last]
+        if self.looks_back is None:
+            return frozenset(each.snapshot for each in before)
+        mine = [each.snapshot for each in before if each.changes_columns or each.names(self.tables)]
+        step = max(1.0, (len(mine) - 1) / max(1, self.looks_back - 1))
+        return frozenset(mine[round(number * step)] for number in range(min(self.looks_back, len(mine))))
 
     def _commit(self, commit: Commit) -> None:
         stamp = self._stamp(commit) if commit.is_ours else None
@@ -190,10 +216,10 @@ class _Check:
         """Table and cursor are gone; a life after this one begins anew, in a later generation."""
         if self.stamp is not None and stamp.generation <= self.stamp.generation:
             self._find("generation", commit.snapshot, f"a drop of {stamp.generation} over {self.stamp.generation}")
-        if self.stamp is not None and stamp.deleted != self.size:
+        if self.stamp is not None and self.sized and stamp.deleted != self.size:
             self._find("growth", commit.snapshot, f"{stamp.deleted} rows dropped of {self.size}")
         self.stamp = self.seed = None
-        self.columns, self.size, self.buried = (), 0, stamp.generation
+        self.columns, self.size, self.sized, self.buried = (), 0, True, stamp.generation
 
     def _newest(self, commits: Sequence[Commit]) -> int:
         """The destination's newest snapshot where all changes were committed directly: those of DuckLake's extension
@@ -229,7 +255,7 @@ class _Check:
     def _moved(self, commit: Commit, stamp: Stamp) -> None:
         snapshot, last, before = commit.snapshot, self.stamp, self.size
         self._enter(snapshot, last, stamp)
-        known_before = self.damaged_at is None and (last is not None or self.whole)
+        known_before = self.damaged_at is None and self.sized and (last is not None or self.whole)
         if not self.truth.knows(stamp.through):
             self._find("range", snapshot, f"{stamp.range} ends at no snapshot of the source")
             return
@@ -288,6 +314,9 @@ class _Check:
         """Columns, rows and cursor are what the destination's last stamp says. False where no rows can be compared."""
         if self.stamp is None or self.seed is None:
             return False
+        if commit.snapshot < self.seen:
+            self.columns, self.sized = (), False
+            return False
         self._cursor(commit.snapshot, self.stamp)
         if not self._has_columns(commit, self.stamp):
             return False
@@ -321,11 +350,11 @@ class _Check:
             self.damaged_at = None
         missing = minus(self.holdings.required(seed, stamp), have)
         extra = minus(have, self.holdings.allowed(seed, stamp))
-        self.size = have.total()
+        self.size, self.sized = have.total(), True
         if missing or extra:
             detail = f"{stamp.kind} {stamp.range}: {len(missing)} rows missing, {len(extra)} too many of {self.size}"
             self._find("exact", snapshot, detail, missing, extra)
-        if self.stock is not None and (snapshot <= self.kept_up_at or snapshot == self.newest):
+        if self.stock is not None and (snapshot in self.kept_up or snapshot == self.newest):
             table = name("stock", self.destination.schema, self.destination.table) + f" AT (VERSION => {snapshot})"
             for said in disagreements(self.stock, table, self.columns, have, filtered=not self.buckets):
                 self._find("stock", snapshot, f"a stock reader {said}")

@@ -17,11 +17,13 @@ from tests.world.layouts import declared_layout
 from tests.world.oracle import check_all, check_source
 from tests.world.places import Folders, Places
 from tests.world.recovery import Past, Recovery
+from tests.world.replay import SOAK
 from tests.world.service_view import Receiver, Run, forget_lakes, receiver, run_here, source_table
 from tests.world.source import SourceLake
 from tests.world.unreliable_transport import UnreliableTransport
 
 SHORTEST, LONGEST = 5, 13
+LOOKS_BACK = None if SOAK else 3
 FOLDERS = Folders()
 
 
@@ -112,7 +114,8 @@ def _live(
         life.expired = transport.expired
         for stays in (False, True):
             promised = [one.promised for one in receivers if one.held_up is stays]
-            found = check_all(con, promised, source.truth, head=None if stays else source.truth.head, pasts=pasts)
+            head = None if stays else source.truth.head
+            found = check_all(con, promised, source.truth, head=head, pasts=pasts, looks_back=LOOKS_BACK)
             life.wrong += map(str, found)
         found = check_source(con, source.lake, source.truth)
         life.wrong += [*source.differences(), *transport.wrong, *map(str, found)]

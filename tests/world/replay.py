@@ -1,6 +1,6 @@
 """How many histories a run lives through, which ones, and how a failing one is lived through again.
 
-By default they are always the same; with ``VIADUCK_PROFILE=soak`` five times as many and other ones in every run; with
+By default they are always the same and few; with ``VIADUCK_PROFILE=soak`` many more and other ones in every run; with
 ``VIADUCK_SEED=123`` only that one.
 """
 
@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 
 SEED = os.environ.get("VIADUCK_SEED")
 SOAK = os.environ.get("VIADUCK_PROFILE") == "soak"
-MORE = 5
-
 STRIDE = 10**9
 SEEDS = st.just(int(SEED)) if SEED else st.integers(0, STRIDE - 1)
 
@@ -24,10 +22,10 @@ def parts(count: int) -> range:
     return range(1 if SEED else count)
 
 
-def histories(each: int, more: int = MORE) -> settings:
-    """So many seeds for each part, ``more`` times as many in a soak. A seed can't be made simpler, so none shrinks."""
+def histories(each: int, *, soak: int) -> settings:
+    """So many seeds for each part, and in a ``soak``. A seed can't be made simpler, so none shrinks."""
     return settings(
-        max_examples=1 if SEED else each * (more if SOAK else 1),
+        max_examples=1 if SEED else soak if SOAK else each,
         derandomize=not SOAK,
         deadline=None,
         database=None,

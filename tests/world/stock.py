@@ -23,6 +23,9 @@ COMPARED = ("BIGINT", "INTEGER", "SMALLINT", "TINYINT", "VARCHAR", "DATE", "TIME
 """Columns that are filtered and sorted: of these DuckLake keeps the least and the greatest value."""
 
 
+MOST = 50
+"""Columns of a table that are asked for one by one: of a thousand only some, among them each type."""
+
 HARMLESS = re.compile(r"[\w .:+-]{0,200}")
 """Values that a stock reader can ask for; others are changed in the query that lists the files (H16)."""
 
@@ -51,7 +54,7 @@ def disagreements(
     Not ``filtered``: the owner has made ``bucket()`` partitions, by which DuckLake itself leaves files out (H17).
     """
     found = [] if rows_of(stock, table, columns) == rows else ["reads other rows"]
-    for number, column in enumerate(columns):
+    for number, column in list(enumerate(columns))[:: 1 + len(columns) // MOST]:
         if column.type in COMPARED:
             values = Counter(row[number] for row in rows.elements())
             try:

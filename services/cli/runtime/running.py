@@ -40,6 +40,7 @@ class RunningViaduck:
         self._pipeline = pipeline
         self._url = url
         self._control = Control(url, timeout_s=5.0)
+        self._http = httpx.Client(base_url=url, timeout=5.0)
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -58,6 +59,7 @@ class RunningViaduck:
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
         self._control.close()
+        self._http.close()
         self.stop()
 
     @property
@@ -74,7 +76,7 @@ class RunningViaduck:
     def ready(self) -> bool:
         """Whether broker, registry, reader, applier and source all answer."""
         try:
-            return httpx.get(f"{self._url}/readyz", timeout=5.0).status_code == 200
+            return self._http.get("/readyz").status_code == 200
         except httpx.HTTPError:
             return False
 

@@ -24,6 +24,7 @@ from shared.kafka.publisher import Publisher
 from shared.kafka.record import Record
 from shared.kafka.settings import BOOTSTRAP, KafkaSettings
 from shared.kafka.topics import Topics, ensure
+from tests.fast.asking import HTTP
 from tests.fast.control.examples import frontier, problem, progress
 from tests.fast.control.files import destination, make_source, write
 from tests.fast.waiting import eventually
@@ -90,7 +91,7 @@ class Running:
     def get(self, path: str) -> Any:
         """The JSON of an answer; None where there is none."""
         try:
-            return httpx.get(f"http://127.0.0.1:{self.port}{path}", timeout=5.0).json()
+            return HTTP.get(f"http://127.0.0.1:{self.port}{path}").json()
         except httpx.HTTPError:
             return None
 
@@ -181,7 +182,7 @@ def generation(control: Running, name: str) -> int:
 
 
 def metrics(control: Running) -> str:
-    return httpx.get(f"http://127.0.0.1:{control.port}/metrics", timeout=5.0).text
+    return HTTP.get(f"http://127.0.0.1:{control.port}/metrics").text
 
 
 def test_a_process_that_was_killed_goes_on_where_it_was(control: Running, source: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from tests.world.destination import Destination, Finding, Promise
 from tests.world.forge import Forge
 from tests.world.lake import Lake, opened
 from tests.world.model import Model, Where
-from tests.world.oracle import check, check_source
+from tests.world.oracle import check, check_all, check_source
 from tests.world.rows import Column
 from tests.world.statements import AddColumn, Delete, Insert, Statement, Transaction, Update
 from tests.world.truth import RecordedTruth
@@ -94,6 +95,27 @@ def test_an_exact_destination_has_no_findings(case: Case) -> None:
     case.forge.commit("changes", 3, 5)
     case.forge.commit("changes", 5, 7, before=[f"ALTER TABLE {case.forge.table} ADD COLUMN late INTEGER DEFAULT 7"])
     assert case.findings(head=7) == []
+
+
+def test_what_an_earlier_look_has_compared_is_not_read_again_and_what_came_since_is(case: Case) -> None:
+    seen = Counter[str]()
+
+    def look() -> tuple[list[str], int]:
+        case.forge.close()
+        compared = Counter[str]()
+        found = check_all(case.con, [case.destination], case.truth, compared=compared, seen=seen)
+        case.forge.open()
+        return [finding.rule for finding in found], compared.total()
+
+    case.forge.seed(2)
+    case.forge.commit("changes", 2, 3)
+    assert look() == ([], 2)
+    assert look() == ([], 1), "the newest one again, whose size the next one is held against"
+    case.forge.commit("changes", 3, 5, tamper=[f"UPDATE {case.forge.table} SET v = 'wrong' WHERE k = 9"])
+    assert look() == (["exact"], 2)
+    case.forge.commit("changes", 5, 7, before=[f"ALTER TABLE {case.forge.table} ADD COLUMN late INTEGER DEFAULT 7"])
+    assert look() == (["exact"], 2)
+    assert look() == ([], 1)
 
 
 def test_a_range_may_begin_after_snapshots_that_changed_nothing_of_the_destination(case: Case) -> None:

@@ -6,7 +6,7 @@ import itertools
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tests.torture.fault import Done
 from tests.torture.fleet import Member
@@ -28,6 +28,10 @@ ZOMBIE_POINTS = (
     Point.BEFORE_PROGRESS,
 )
 SCALES = (1, 4, 2)
+"""As many as a rig has at last."""
+ALL_EVERY = 3
+"""Kills: the whole applier is a start of Spark each time."""
+
 ANOTHER_EVERY_S = (1.0, 4.0)
 A_MOMENT_S = 0.5
 HELD_FOR_S = 5.0
@@ -35,11 +39,12 @@ HELD_FOR_S = 5.0
 
 
 def killed_at_points(rig: FaultRig, count: int) -> Done:
-    """SIGKILL at each of the nine points, ``count`` times each: the whole applier, or just the process there."""
+    """SIGKILL at each of the nine points, ``count`` times each: in turn the whole applier, and twice just the process
+    there. At another point it begins with another of the three."""
     done: Done = Counter()
     for turn in range(count):
-        for point in Point:
-            deed = rig.rng.choice([Deed.KILL_ALL, Deed.KILL_ONE])
+        for place, point in enumerate(Point):
+            deed = Deed.KILL_ONE if (turn + place) % ALL_EVERY else Deed.KILL_ALL
             _pass(rig, point, deed)
             done[point] += 1
         if turn % SETTLE_EVERY == 0:
@@ -86,16 +91,18 @@ def frozen_at(rig: FaultRig, point: Point, meanwhile: Callable[[str], None] = la
     return held
 
 
-def coming_and_going(rig: FaultRig, seconds: int) -> Done:
+def coming_and_going(rig: FaultRig, seconds: int, scales: Sequence[int] = SCALES) -> Done:
     """Appliers join and leave, 1 → 4 → 2 and again, one every few seconds, under load that never stops.
 
-    One leaves as soon as another is ready, as whoever rolls a deployment out sees to.
+    One leaves as soon as another is ready, as whoever rolls a deployment out sees to. What was begun goes on to the
+    last of ``scales``.
     """
     done: Done = Counter()
     lags, end = Lags(rig), time.monotonic() + seconds
-    scales = itertools.cycle(SCALES)
-    while time.monotonic() < end:
-        wanted = next(scales)
+    turns = itertools.cycle(scales)
+    wanted = 0
+    while time.monotonic() < end or wanted != scales[-1]:
+        wanted = next(turns)
         while len(_serving(rig)) != wanted:
             if len(_serving(rig)) < wanted:
                 rig.fleet.add_applier()

@@ -37,6 +37,12 @@ def test_a_cluster_is_not_told_that_its_driver_is_on_loopback() -> None:
     assert "spark.driver.host" not in settings(master="spark://master:7077")
 
 
+def test_workers_of_this_machine_alone_are_forked_from_a_daemon_of_ours() -> None:
+    for master, known in (("local[2]", True), ("spark://master:7077", False)):
+        found = dict(spark_conf(config(master=master), "test", daemon="some.module").getAll())
+        assert (found.get("spark.python.daemon.module") == "some.module") is known
+
+
 def test_what_the_file_says_wins() -> None:
     found = settings(conf={"spark.driver.memory": "3g", "spark.app.tag": "x"})
     assert (found["spark.driver.memory"], found["spark.app.tag"]) == ("3g", "x")

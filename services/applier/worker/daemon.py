@@ -1,0 +1,35 @@
+"""Spark's daemon of Python workers, with all that a task needs imported before it forks them.
+
+Each worker would import it for itself otherwise: a second of CPU and its own copy in memory, at every start of an
+applier and whenever a worker ends. For this machine alone: an executor elsewhere gets our code after its daemon runs.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+from typing import Any
+
+PRELOADED = ("pyspark.daemon", "pyspark.worker", "services.applier.worker.spark_task")
+
+WITHOUT_THREADS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
+"""A thread does not survive a fork, and the locks that it holds do. NumPy and Arrow would start some when imported."""
+
+
+def preload() -> Any:
+    """Import what workers need, without a thread and outside of searches for garbage, which would copy its pages.
+
+    Returns PySpark's module of a daemon.
+    """
+    for name, value in WITHOUT_THREADS.items():
+        os.environ.setdefault(name, value)
+    daemon, *_ = [importlib.import_module(module) for module in PRELOADED]
+    importlib.import_module("duckdb").default_connection().close()  # an unused instance, with a thread
+    gc.collect()
+    gc.freeze()
+    return daemon
+
+
+if __name__ == "__main__":
+    preload().manager()
