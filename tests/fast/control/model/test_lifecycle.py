@@ -326,3 +326,15 @@ def test_a_seed_of_a_layout_that_was_changed_meanwhile_holds_until_the_next() ->
     seeded = answer(held, progress(kind=ItemKind.SEED, generation=2, layout=BY_YEAR), "park", NEW)
     assert seeded.declared.next_layout is None
     assert answer(held, progress(kind=ItemKind.SEED, generation=1, layout=BY_YEAR), "park", NEW) is held
+
+
+def test_what_a_table_could_not_be_given_is_known_until_it_is_told_otherwise() -> None:
+    held = registered()
+    lacking = answer(held, progress(kind=ItemKind.CHANGES, left=("not carried: x",)), "park", NEW)
+    assert (lacking.declared.left, lacking.revision) == (("not carried: x",), held.revision)
+    assert lacking.declared == held.declared, "it is no other declaration"
+    again = declare(lacking, replace(held.declared, name="other"), "file", NEW)
+    assert again.declared.left == ("not carried: x",)
+    assert answer(lacking, progress(kind=ItemKind.CHANGES), "park", NEW) is lacking
+    assert answer(lacking, progress(kind=ItemKind.CHANGES, left=()), "park", NEW).declared.left == ()
+    assert reseed(lacking, NEW).declared.left == ()
