@@ -157,15 +157,18 @@ class Evolution(Section):
     """Which changes of the source's columns destinations follow."""
 
     policy: EvolutionPolicy = EvolutionPolicy.FOLLOW
+    comments: bool = True
+    """Whether comments of the table and of its columns are carried, where ``policy`` is to follow."""
 
 
 class OwnEvolution(Section):
     """The same of one destination; what it leaves out is the pipeline's."""
 
     policy: EvolutionPolicy | None = None
+    comments: bool | None = None
 
-    def over(self, common: Evolution) -> EvolutionPolicy:
-        return self.policy or common.policy
+    def over(self, common: Evolution) -> Evolution:
+        return common.model_copy(update=self.model_dump(exclude_none=True))
 
 
 class DestinationUpkeep(UpkeepOverride, Section):

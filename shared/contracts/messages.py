@@ -143,6 +143,8 @@ class Destination(Message):
     """Of the table that a seed creates; None where nothing was ever said of it."""
     evolution: EvolutionPolicy | None = None
     """Which changes of the source's columns it follows; None for all that can be followed."""
+    comments: bool | None = None
+    """Whether it gets the source's comments where it follows all changes; None for yes."""
     registry: Count = 0
     """When the registry that says so began with this pipeline, in milliseconds since 1970: a later one knows better."""
     version: Count = 0
@@ -160,6 +162,15 @@ class Destination(Message):
         if self.replace or self.seed_from is None or self.seed_from == "earliest":
             return None
         return Vector.parse(self.seed_from)
+
+    @property
+    def carries_terms(self) -> bool:
+        """Whether it gets the source's NOT NULL, defaults and comments."""
+        return self.policy is EvolutionPolicy.FOLLOW
+
+    @property
+    def carries_comments(self) -> bool:
+        return self.carries_terms and self.comments is not False
 
     @property
     def order(self) -> tuple[int, int, int]:
@@ -354,6 +365,9 @@ class Progress(Message):
     """Wall time by phase: ``feed``, ``state``, ``apply``, ``total``."""
     layout: TableLayout | None = None
     """For a seed: the layout that its table has, set or kept. Only where the destination declares something of it."""
+    left: tuple[str, ...] | None = None
+    """What its table could not be given of the source's NOT NULL, defaults and comments, in words; None where a commit
+    did not look at them."""
     commit: CommitPath | None = None
     """For ``applied``: who committed."""
     commit_reason: str | None = None

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from shared.contracts.errors import DestinationError
-from shared.contracts.ranges import Range
+from shared.contracts.ranges import NOT_SEEDED, Range
 from shared.lake.arrangement import PARTITIONS, SORT_KEYS, Arrangement
+from shared.lake.catalog_comments import COMMENTED, CatalogComments
 from shared.lake.catalog_stamps import CommitStamps
 from shared.lake.catalog_tables import CurrentTables
-from shared.lake.column_history import ColumnVersion, Field, fields_at
+from shared.lake.column_history import ColumnVersion, Field, fields_at, terms_of
 from shared.lake.column_identity import identified_before
 from shared.lake.pruning import Layout, layout_of
 from shared.lake.statements import Row, catalog_time
+from shared.lake.table_names import TableName, TableNames, name_at
 
 MAINTENANCE = frozenset({"merge_adjacent", "rewrite_delete", "inline_flush"})
 """Marks of commits that move rows between files and change none."""
@@ -48,11 +50,13 @@ class Head:
 
 @dataclass(frozen=True)
 class Column:
-    """A column as DuckDB declares it; ``default`` is what rows older than the column show, None for NULL."""
+    """A column as DuckDB declares it; ``default`` is what rows older than the column show, None for NULL, and a
+    ``not_null`` one allows none."""
 
     name: str
     type: str
     default: str | None = None
+    not_null: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,15 @@ class TableInfo:
     at: datetime | None = None
     """When the snapshot was committed; None where it is no longer retained."""
     snapshot: int = 0
+    commented: int = NOT_SEEDED
+    """The newest snapshot up to then that changed a comment of the table or of a column."""
+    names: tuple[TableName, ...] = ()
+    """Every name that the table ever had."""
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The columns by their field ids."""
+        return fields_at(self.versions, self.snapshot)
 
     @property
     def column_names(self) -> tuple[str, ...]:
@@ -79,6 +92,11 @@ class TableInfo:
     def as_of(self, snapshot: int) -> TableInfo:
         """The table with the columns that it had at an older snapshot, retained or not."""
         return replace(self, columns=tuple(map(_column, fields_at(self.versions, snapshot))), snapshot=snapshot)
+
+    def called(self, snapshot: int) -> tuple[str, str]:
+        """Schema and name at another snapshot; the present ones where it was not there."""
+        name = name_at(self.names, snapshot)
+        return (self.schema, self.name) if name is None else (name.schema, name.table)
 
     def identified(self, name: str) -> Column | None:
         """The column that a configured name means: the one of that name, or the column that once had it."""
@@ -106,7 +124,7 @@ class Touch:
         return bool(self.marks) and self.marks <= MAINTENANCE
 
 
-class CatalogReader(CurrentTables, CommitStamps):
+class CatalogReader(CurrentTables, CommitStamps, CatalogComments, TableNames):
     """Reads one lake's metadata, at any snapshot that its catalog still knows."""
 
     def head(self) -> Head:
@@ -168,7 +186,8 @@ class CatalogReader(CurrentTables, CommitStamps):
         rows = self._all(
             "SELECT s.schema_name, t.table_name, t.table_id, t.table_uuid, t.begin_snapshot,"
             " (SELECT schema_uuid FROM {}ducklake_schema ORDER BY schema_id LIMIT 1) AS lake_uuid,"
-            " (SELECT snapshot_time FROM {}ducklake_snapshot WHERE snapshot_id = :at) AS committed"
+            " (SELECT snapshot_time FROM {}ducklake_snapshot WHERE snapshot_id = :at) AS committed,"
+            f" ({COMMENTED}) AS commented"
             " FROM {}ducklake_table t JOIN {}ducklake_schema s ON s.schema_id = t.schema_id"
             " WHERE lower(t.table_name) = lower(:table) AND lower(s.schema_name) = lower(:schema)"
             " AND t.begin_snapshot <= :at AND (t.end_snapshot IS NULL OR t.end_snapshot > :at)"
@@ -180,28 +199,33 @@ class CatalogReader(CurrentTables, CommitStamps):
         if not rows:
             return None
         row = rows[0]
-        versions = self._column_versions(int(row["table_id"]))
+        versions, names = self._column_versions(int(row["table_id"])), self.names_of(int(row["table_id"]))
         return TableInfo(
             schema=row["schema_name"],
             name=row["table_name"],
             table_id=int(row["table_id"]),
             table_uuid=str(row["table_uuid"]),
             lake_uuid=str(row["lake_uuid"]),
-            begin_snapshot=self._born(int(row["table_id"])),
+            begin_snapshot=names[0].begin,
+            names=names,
             columns=tuple(map(_column, fields_at(versions, at))),
             versions=versions,
             at=None if row["committed"] is None else catalog_time(row["committed"]),
             snapshot=at,
+            commented=NOT_SEEDED if row["commented"] is None else int(row["commented"]),
         )
 
-    def _born(self, table_id: int) -> int:
-        """The snapshot that created the table; a rename gives it a second row with a later one."""
-        sql = "SELECT min(begin_snapshot) AS born FROM {}ducklake_table WHERE table_id = :table"
-        return int(self._one(sql, table=table_id)["born"])
+    def source_table(self, schema: str, table: str, at: int) -> TableInfo | None:
+        """The same of a table that may have another name at that snapshot, if no table has this one. ``schema`` and
+        ``name`` of what is found are its own then."""
+        found = self.table(schema, table, at)
+        name = self.called_otherwise(schema, table, at) if found is None else None
+        return found if name is None else self.table(name.schema, name.table, at)
 
     def _column_versions(self, table_id: int) -> tuple[ColumnVersion, ...]:
         rows = self._all(
-            "SELECT column_id, parent_column, column_name, column_type, initial_default, begin_snapshot, end_snapshot"
+            "SELECT column_id, parent_column, column_name, column_type, initial_default, begin_snapshot, end_snapshot,"
+            " nulls_allowed, default_value, default_value_type"
             " FROM {}ducklake_column WHERE table_id = :table ORDER BY column_order",
             table=table_id,
         )
@@ -356,6 +380,7 @@ def _version(row: Row) -> ColumnVersion:
         row["initial_default"],
         int(row["begin_snapshot"]),
         None if end is None else int(end),
+        terms_of(row["nulls_allowed"], row["default_value"], row["default_value_type"]),
     )
 
 

@@ -14,6 +14,29 @@ from dataclasses import dataclass
 from shared.contracts.errors import ViaduckError
 from shared.lake.types import duckdb_type
 
+NO_DEFAULT = "NULL"
+"""How DuckLake spells that rows to come have no default, and nothing else."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a column asks of rows to come: a value, where it is ``required`` (NOT NULL), and else its ``default``, as
+    text; where that is ``computed`` it is an expression and no value."""
+
+    required: bool = False
+    default: str | None = None
+    computed: bool = False
+
+
+NO_TERMS = Terms()
+
+
+def terms_of(nulls_allowed: object, default: object, kind: object) -> Terms:
+    """By what a catalog says in ``nulls_allowed``, ``default_value`` and ``default_value_type``. SQLite's truths
+    are numbers, or texts of them."""
+    text = None if default is None or default == NO_DEFAULT else str(default)
+    return Terms(str(nulls_allowed).lower() in ("0", "false"), text, text is not None and kind != "literal")
+
 
 @dataclass(frozen=True)
 class ColumnVersion:
@@ -26,6 +49,7 @@ class ColumnVersion:
     default: str | None
     begin: int
     end: int | None
+    terms: Terms = NO_TERMS
 
     def is_there(self, at: int) -> bool:
         return self.begin <= at and (self.end is None or self.end > at)
@@ -40,6 +64,8 @@ class Field:
     type: str
     fields: tuple[Field, ...]
     default: str | None = None
+    """What rows show that are older than the column."""
+    terms: Terms = NO_TERMS
 
     @property
     def declared(self) -> str:
@@ -48,7 +74,7 @@ class Field:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """What makes it the column that it is; a default that is set later is none of it."""
+        """What makes it the column that it is; what it asks of rows to come is none of it."""
         return self.id, self.name, self.type, tuple(field.identity for field in self.fields)
 
 
@@ -94,12 +120,20 @@ def _field(version: ColumnVersion, children: Mapping[int | None, list[ColumnVers
             "DuckLake never makes one: correct the catalog, or drop the column",
         )
     fields = tuple(_field(child, children, depth + 1) for child in children.get(version.id, []))
-    return Field(version.id, version.name, version.type, fields, version.default)
+    return Field(version.id, version.name, version.type, fields, version.default, version.terms)
 
 
 def changed(versions: Versions, since: int, at: int) -> bool:
     """Whether any version of a column begins or ends after ``since`` and not after ``at``."""
     return any(since < point <= at for each in versions for point in (each.begin, each.end) if point is not None)
+
+
+def terms_changed(versions: Versions, since: int, at: int) -> bool:
+    """Whether a column that was there at ``since`` asks something else of rows to come."""
+    if not changed(versions, since, at):
+        return False
+    then = {field.id: field.terms for field in fields_at(versions, since)}
+    return any(then.get(field.id, field.terms) != field.terms for field in fields_at(versions, at))
 
 
 def grew_only(versions: Versions, since: int, at: int) -> bool:

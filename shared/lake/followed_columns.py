@@ -9,7 +9,8 @@ from itertools import pairwise
 
 from shared.contracts.errors import DestinationError
 from shared.contracts.evolution import EvolutionPolicy
-from shared.lake.column_history import ColumnVersion, Field, Versions, changed, fields_at
+from shared.contracts.ranges import NOT_SEEDED
+from shared.lake.column_history import ColumnVersion, Field, Versions, changed, fields_at, terms_changed
 from shared.lake.column_identity import Identifying, identified, replaced
 from shared.lake.evolution import NotFollowed, Step, addition, first_not_allowed, steps_between
 
@@ -44,6 +45,14 @@ class Break:
         return not_followed(NotFollowed(self.why, by_policy=self.by_policy), position, self.policy)
 
 
+def whose(have: Sequence[Field], then: tuple[Field, ...], now: tuple[Field, ...]) -> tuple[Field, ...] | None:
+    """The source's columns that a table's are, in order; None where that is not known. Columns that came without a row
+    may still be missing at the end, or the owner of the lake has already added them all."""
+    if not have:
+        return None
+    return next((each for each in (then[: len(have)], now) if _shown(each) == _shown(have)), None)
+
+
 def evolution(
     versions: Versions, identifying: Identifying, since: int, at: int, policy: EvolutionPolicy = FOLLOW
 ) -> Evolution | None:
@@ -67,6 +76,19 @@ def _evolution(versions: Versions, identifying: Identifying, since: int, at: int
         raise NotFollowed(why)
     steps = steps_between(then, now)
     return Evolution(then, now, steps) if steps else None
+
+
+def terms_are_due(
+    versions: Versions, followed: Evolution | None, since: int, at: int, commented: int = NOT_SEEDED
+) -> bool:
+    """Whether a transaction that moves a destination from ``since`` has to look at NOT NULL, defaults and comments: it
+    does in any case where columns are followed. ``commented``: the newest snapshot that changed a comment, where
+    comments are carried."""
+    return followed is not None or commented > since or terms_changed(versions, since, at)
+
+
+def _shown(fields: Sequence[Field]) -> list[tuple[str, str]]:
+    return [(field.name, field.declared) for field in fields]
 
 
 def _by_policy(said: str) -> NotFollowed:

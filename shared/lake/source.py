@@ -99,7 +99,7 @@ def _read(config: Config, lake: ResolvedLake) -> tuple[Head, TableInfo]:
     try:
         with closing(CatalogReader(lake)) as catalog:
             head = catalog.head()
-            table = catalog.table(source.schema_name, source.table, head.snapshot)
+            table = catalog.source_table(source.schema_name, source.table, head.snapshot)
             if table is None:
                 raise ConfigError([_no_table(config, catalog)])
     except LookupError as error:

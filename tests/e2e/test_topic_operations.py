@@ -69,7 +69,7 @@ def test_an_operator_sees_the_lag_rewinds_skips_what_is_gone_and_puts_another_pi
 
         operator.do(":rewind", {"to": {"0": 4}})
         operator.level()
-        assert deployment.wrong_snapshots() == []
+        assert deployment.findings() == []
 
         operator.ask("POST", "clicks/destinations/clicks:pause")
         topic.send(*({"id": number} for number in range(20, 30)))

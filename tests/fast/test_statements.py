@@ -32,6 +32,7 @@ QUOTED = {
     "shared/lake/engine.py": "LOAD binds nothing; the path is that of our own installation",
     "services/applier/apply/evolve.py": "DEFAULT of a column binds nothing",
     "services/applier/apply/maintenance.py": "COMMENT binds nothing",
+    "services/applier/apply/terms.py": "COMMENT and DEFAULT of a column bind nothing",
     "shared/lake/column_mapping.py": "a column's default, in a list of columns of each run of a reading",
     "services/cli/verify/expected_rows.py": "a routing value or a default, in queries that run elsewhere",
     "viaduck_demo/command.py": "ATTACH binds nothing; the paths are the demo's own",

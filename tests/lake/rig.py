@@ -76,6 +76,8 @@ class ApplyRig:
         self.con = connect()
         begin(self.source)
         attach(self.con, "src", self.source, read_only=False, create=True)
+        self.table = "t"
+        """The name of the source's table in the configuration."""
         self._lakes: dict[str, ResolvedLake] = {}
         self.destinations: dict[str, Destination] = {}
 
@@ -117,7 +119,7 @@ class ApplyRig:
 
     def run_targets(self, kind: ItemKind, targets: Sequence[Target]) -> list[Progress]:
         """As many tasks as it takes until every target had its turn."""
-        source, said = SourceTable(self.source, "main", "t", self.routing), dict[str, Progress]()
+        source, said = SourceTable(self.source, "main", self.table, self.routing), dict[str, Progress]()
         while waiting := tuple(target for target in targets if target.item.item not in said):
             results = run_task(Task(kind, source, waiting, self.limits)).results
             said |= {result.progress.item: result.progress for result in results}

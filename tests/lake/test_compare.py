@@ -118,6 +118,15 @@ class TestEqual:
         assert verdict.finding is Finding.EQUAL
         assert verdict.proven_at == seeded.head()
 
+    def test_a_source_that_was_renamed_is_the_same_one(self, seeded: Pair) -> None:
+        seeded.run("UPDATE s.t SET v = -1 WHERE id = 2")
+        seeded.run("ALTER TABLE s.t RENAME TO u")
+        verdict = seeded.verdict()
+        assert (verdict.finding, verdict.position) == (Finding.EQUAL, verdict.proven_at), "by looking back"
+        seeded.run("UPDATE d.t SET v = -1 WHERE id = 2")
+        seeded.caught_up()
+        assert seeded.verdict().finding is Finding.EQUAL
+
     def test_a_destination_that_lags_is_compared_at_its_position(self, seeded: Pair) -> None:
         position = seeded.head()
         seeded.run("INSERT INTO s.t VALUES (102, 'a', 1)")

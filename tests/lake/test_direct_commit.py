@@ -351,7 +351,6 @@ def test_two_writers_of_one_range_apply_it_once(rig: ApplyRig) -> None:
     [
         ("ALTER TABLE dst.main.t SET PARTITIONED BY (v)", "partitioned"),
         ("ALTER TABLE dst.main.t SET SORTED BY (v ASC)", "sorted"),
-        ("ALTER TABLE dst.main.t ALTER COLUMN v SET NOT NULL", "not_null"),
         ("CALL dst.set_option('parquet_compression', 'zstd')", "option"),
         ("CALL ducklake_flush_inlined_data('dst')", "cursor_in_file"),
     ],
@@ -366,6 +365,17 @@ def test_what_is_not_written_directly_is_the_extensions(rig: ApplyRig, shape: st
     rig.limits = Limits(commit="auto")
     (done,) = rig.changes(before, "a")
     assert (done.commit, done.commit_reason) == (CommitPath.EXTENSION, reason), done.error
+    assert rig.rows("a") == rig.expected("a")
+
+
+def test_a_column_that_allows_no_null_is_written_directly_until_a_row_has_one(rig: ApplyRig) -> None:
+    """It was the lake's owner who said so: the source allows it."""
+    rig.limits = replace(rig.limits, commit="auto")
+    rig.write("a", "ALTER TABLE dst.main.t ALTER COLUMN v SET NOT NULL")
+    assert changed(rig, "UPDATE src.main.t SET v = 'x' WHERE id < 3").commit is CommitPath.DIRECT
+    lacking = changed(rig, "UPDATE src.main.t SET v = NULL WHERE id = 4")
+    assert (lacking.commit, lacking.commit_reason) == (CommitPath.EXTENSION, "not_null"), lacking.error
+    assert changed(rig, "UPDATE src.main.t SET v = NULL WHERE id = 5").commit is CommitPath.DIRECT
     assert rig.rows("a") == rig.expected("a")
 
 

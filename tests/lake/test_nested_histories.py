@@ -11,6 +11,7 @@ from shared.config.model import Routing
 from shared.contracts.messages import Outcome
 from tests.lake.conftest import MakeRig
 from tests.lake.rig import ApplyRig, looking
+from tests.lake.test_terms import terms
 from tests.world.nested import NestedTable
 from tests.world.replay import SOAK
 
@@ -28,6 +29,8 @@ def step(rig: ApplyRig, rng: Random, table: NestedTable, number: int) -> None:
     kind = rng.random()
     if kind < 0.15:
         rig.sql("CALL ducklake_flush_inlined_data('src')", rng.choice(MAINTENANCE))
+    elif kind < 0.25:
+        rig.sql(table.describe())
     elif kind < 0.6:
         changes = [table.change() for _ in range(rng.choice([1, 1, 2, 4]))]
         rig.sql("BEGIN", *changes, "COMMIT")
@@ -35,6 +38,17 @@ def step(rig: ApplyRig, rng: Random, table: NestedTable, number: int) -> None:
         rig.sql(table.insert(range(100 * number, 100 * number + rng.choice([2, 15]))))
     else:
         rig.sql(table.delete() if kind < 0.85 else table.update())
+
+
+def require_terms(rig: ApplyRig, name: str) -> None:
+    """Defaults and comments are the source's; NOT NULL is where the source has it, unless DuckLake has refused it."""
+    own, theirs = terms(rig.lake(name)), terms(rig.source)
+    assert own.pop(None) == theirs.pop(None)
+    assert list(own) == list(theirs)
+    for column, (asked, comment) in own.items():
+        wanted, said = theirs[column]
+        assert (asked.default, comment) == (wanted.default, said), column
+        assert wanted.required or not asked.required, column
 
 
 @pytest.mark.parametrize("part", range(10))
@@ -58,6 +72,7 @@ def test_every_snapshot_of_a_destination_is_the_source_s_slice(make_rig: MakeRig
                 positions[name] = rig.head
                 ((newest,),) = rig.look(name, "SELECT max(snapshot_id) FROM dst.snapshots()")
                 shown[name, newest] = rig.expected(name)
+                require_terms(rig, name)
             assert rig.rows(name) == rig.expected(name)
         if rng.random() < 0.2:
             worker_state.forget()

@@ -7,24 +7,33 @@ from dataclasses import replace
 from typing import Any
 
 from services.applier.apply import evolve, feed, source_columns
+from services.applier.apply.change import Change
+from services.applier.apply.table_schema import columns_there
+from services.applier.apply.transaction import Applier
 from services.reader.planner.reshapes import Reshapes
 from shared.lake import column_identity, evolution, followed_columns
 from shared.lake.catalog import TableInfo
 from shared.lake.column_history import Field
 from shared.lake.column_mapping import columns_as_of
+from shared.lake.column_terms import Carried
 from tests.mutants.mistake import Mistake, put
 
 EVOLUTION = "tests/lake/test_evolution.py"
+TERMS = "tests/lake/test_terms.py"
 
 
 def _columns_first() -> None:
-    right = evolve.pending_steps
+    delete, changed = Applier._delete, evolve.evolve
 
-    def pending_steps(con: Any, alias: str, destination: Any, *rest: Any) -> tuple[Any, ...]:
-        evolve.evolve(con, alias, destination, right(con, alias, destination, *rest))
-        return ()
+    def columns_then_delete(self: Any, con: Any, lake: Any, change: Any, *rest: Any) -> int:
+        destination = change.target.destination
+        have = columns_there(con, lake.alias, destination)
+        steps = evolve.pending_steps(con, destination, have, change.reading, change.evolution)
+        changed(con, lake.alias, destination, steps)
+        return delete(self, con, lake, change, *rest)
 
-    put(evolve, "pending_steps", pending_steps)
+    put(Applier, "_delete", columns_then_delete)
+    put(evolve, "evolve", lambda *_: None)
 
 
 def _columns_by_name() -> None:
@@ -59,6 +68,20 @@ def _appended_by_name() -> None:
     put(feed, "columns_as_of", by_name)
 
 
+def _no_null_before_rows() -> None:
+    put(Carried, "before", property(lambda carried: carried.clauses))
+    put(Carried, "after", ())
+
+
+def _nulls_after_rows() -> None:
+    put(Carried, "before", ())
+    put(Carried, "after", property(lambda carried: carried.clauses))
+
+
+def _past_its_terms() -> None:
+    put(Change, "carries", property(lambda _: False))
+
+
 MISTAKES = (
     Mistake("columns-first", "columns are changed before touched keys are deleted", _columns_first,
             (EVOLUTION, "-k", "together and key and sqlite")),
@@ -76,4 +99,10 @@ MISTAKES = (
             ("tests/fast/reader/planner/test_frontier.py", "-k", "columns")),
     Mistake("appended-by-name", "appended rows of older runs are mapped by names", _appended_by_name,
             (EVOLUTION, "-k", "appended and True and another and sqlite")),
+    Mistake("no-null-before-rows", "NOT NULL is set before rows are inserted", _no_null_before_rows,
+            (TERMS, "-k", "without_rows and sqlite")),
+    Mistake("nulls-after-rows", "NULLs are allowed after rows are inserted", _nulls_after_rows,
+            (TERMS, "-k", "nulls and gone and sqlite")),
+    Mistake("past-its-terms", "what columns ask of rows to come is never new", _past_its_terms,
+            (TERMS, "-k", "next_rows and sqlite")),
 )  # fmt: skip

@@ -79,14 +79,14 @@ def _apply_events() -> None:
     """Take the inserted images for the rows that are there now."""
 
     def load_state(self: Feed, reading: Reading, _: object, at: str) -> None:
-        first, last = self._bounds(Range(0, reading.through))
+        bounds = self._bounds(Range(0, reading.through))
         same = self._same_keys(reading, "s", "t")
         self._con.execute(
             f"CREATE TABLE {reading.memory('rows')} AS SELECT DISTINCT ON (t.d, {_keys(reading)})"
             f" {self._hidden(reading, 't.d', 't.was_there')}, s.* EXCLUDE (snapshot_id, rowid)"
             f" FROM (SELECT * FROM ducklake_table_insertions{FEED}) s"
             f" JOIN {reading.memory('touched')} t ON s.{ident(self._routing.field)} = t.r AND {same}",
-            self._arguments(first, last),
+            self._arguments(reading.table, *bounds),
         )
 
     _put(Feed, "_load_state", load_state)

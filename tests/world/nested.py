@@ -42,6 +42,8 @@ class NestedTable:
 
     def __init__(self, rng: Random, table: str) -> None:
         self.rng, self.table, self.numbers = rng, table, itertools.count(1)
+        self.required: set[str] = set()
+        """Columns that allow no NULL: only of those that never hold one."""
         self.columns = [Node("id", "INTEGER"), Node("tenant", "VARCHAR"), Node("n", "INTEGER"),
                         *(self._made(kind, 2) for kind in ("struct", "list", "map"))]  # fmt: skip
 
@@ -63,6 +65,20 @@ class NestedTable:
         """A change of a column or a field, somewhere in the tree."""
         level, path = self.rng.choice(list(self._levels(self.columns, ())))
         return self.rng.choice([self._add, self._drop, self._rename, self._replace, self._widen])(level, path)
+
+    def describe(self) -> str:
+        """Something else that a column asks of rows to come, or says of itself."""
+        column = self.rng.choice(self.columns)
+        altered = f"ALTER TABLE {self.table} ALTER COLUMN {name(column.name)}"
+        if column.name in KEPT and self.rng.random() < 0.5:
+            self.required ^= {column.name}
+            return f"{altered} {'SET' if column.name in self.required else 'DROP'} NOT NULL"
+        if column.kind in (*SCALARS, "BIGINT") and self.rng.random() < 0.5:
+            default = "'7'" if column.kind != "VARCHAR" else quote(self.rng.choice(["", "it's", "NULL?"]))
+            return self.rng.choice([f"{altered} DROP DEFAULT", f"{altered} SET DEFAULT {default}"])
+        said = self.rng.choice(["NULL", quote(f"it's {next(self.numbers)}")])
+        what = self.rng.choice([f"TABLE {self.table}", f"COLUMN {self.table}.{name(column.name)}"])
+        return f"COMMENT ON {what} IS {said}"
 
     # -- changes ------------------------------------------------------------------------------------------------------
 

@@ -43,6 +43,10 @@ class Stamp:
     """Of a topic: the next offset by partition, of which ``through`` is the sum."""
     rejected: int = 0
     """Records of a topic of which no row was made."""
+    skipped: Mapping[int, tuple[int, int]] = field(default_factory=dict, hash=False)
+    """Of a topic: the offsets that were gone before they were read, by partition: the first, and behind the last."""
+    rewound: bool = False
+    """Of a topic's seed: it keeps the rows of the records before ``through_at``."""
 
     @property
     def range(self) -> str:
@@ -133,7 +137,21 @@ def _of_topic(given: dict[str, Any]) -> dict[str, Any]:
     rejected = given.get("rejected")
     if type(rejected) is not int or rejected < 0:
         raise BadStamp(f"rejected is {rejected!r}, not a number")
-    return {"through_at": offsets(given.get("through_at"), given["through"]), "rejected": rejected}
+    return {
+        "through_at": offsets(given.get("through_at"), given["through"]), "rejected": rejected,
+        "skipped": _skipped(given.get("skipped", {})), "rewound": given.get("rewound") is True,
+    }  # fmt: skip
+
+
+def _skipped(given: Any) -> dict[int, tuple[int, int]]:
+    """Raises ``BadStamp``."""
+    try:
+        found = {int(partition): (int(first), int(behind)) for partition, (first, behind) in dict(given).items()}
+    except (TypeError, ValueError):
+        raise BadStamp(f"skipped is {given!r}, not offsets by partition") from None
+    if not all(0 <= first < behind for first, behind in found.values()):
+        raise BadStamp(f"skipped is {given!r}, which names no record")
+    return found
 
 
 def offsets(spelled: Any, total: int) -> dict[int, int]:

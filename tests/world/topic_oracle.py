@@ -1,8 +1,9 @@
 """The oracle of topics: is a destination, at every snapshot it has, exactly what its stamps say of the topic?
 
 At each of them it holds the records of one topic id with offsets in [start, position) of every partition, each once,
-but those that the stamps count as rejected; with keys, what these records leave by key. Every value is compared: a row
-and what it rescued are the record. The oracle knows the public face of a destination and the topic's own records.
+but those that the stamps count as rejected or name as skipped; with keys, what these records leave by key. Every value
+is compared: a row and what it rescued are the record. The oracle knows the public face of a destination and the topic's
+own records.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tests.world.duck import name
 from tests.world.lake import metadata, opened
 from tests.world.oracle import MOVES, SCHEMA
 from tests.world.stamps import BadStamp, Commit, Stamp, commits_of, offsets, parse
-from tests.world.topic_truth import Fields, Place, TopicTruth, covers
+from tests.world.topic_truth import Fields, Offsets, Place, Skipped, TopicTruth, covers
 
 OWN = "_kafka_"
 """How the names of columns begin that are not fields."""
@@ -58,6 +59,10 @@ class TopicOracle:
     """Stamped snapshots whose rows were compared with the truth."""
     stamp: Stamp | None = None
     seed: Stamp | None = None
+    start: Offsets = field(default_factory=dict)
+    """Where the rows begin: at the last seed that was no rewind."""
+    skipped: list[Skipped] = field(default_factory=list)
+    """Since then."""
     cursor: Cursor | None = None
     size: int | None = None
     """None where the rows could not be read."""
@@ -98,6 +103,9 @@ class TopicOracle:
         if stamp is not None and moves:
             self.stamp = stamp
             self.seed = stamp if stamp.kind == "seed" else self.seed
+            if stamp.kind == "seed" and not stamp.rewound:
+                self.start, self.skipped = stamp.through_at or {}, []
+            self.skipped += [(partition, *span) for partition, span in stamp.skipped.items()]
         if self.stamp is None or self.seed is None:
             return
         before, truth = self.cursor, self._cursor(con, alias, commit.snapshot, self.stamp, truths)
@@ -194,7 +202,9 @@ class TopicOracle:
             return
         if stamp.generation != last.generation:
             self._find("generation", snapshot, f"{stamp.kind} of generation {stamp.generation} over {last.generation}")
-        goes_on = stamp.after == last.through < stamp.through and covers(stamp.through_at, last.through_at)
+        gone = sum(behind - first for first, behind in stamp.skipped.values())
+        is_next = stamp.after == last.through + gone and last.through < stamp.through
+        goes_on = is_next and covers(stamp.through_at, last.through_at)
         if not goes_on:
             said = f"{stamp.range} to {stamp.through_at} after {last.range} to {last.through_at}"
             self._find("range", snapshot, said)
@@ -202,13 +212,18 @@ class TopicOracle:
             self._find("range", snapshot, f"it goes to {stamp.through_at}, and the topic ends at {truth.newest}")
         if self.cursor is not None and (before.cluster, before.topic) != (self.cursor.cluster, self.cursor.topic):
             self._find("identity", snapshot, f"one life goes on from topic {before.topic} to {self.cursor.topic}")
-        wanted = len(truth.rejected(last.through_at, stamp.through_at))
+        wanted = len(truth.rejected(last.through_at, stamp.through_at, self.skipped))
         if stamp.rejected != wanted:
             self._find("rejected", snapshot, f"{stamp.rejected} are said to be rejected, and it had to be {wanted}")
 
     def _begins(self, snapshot: int, last: Stamp | None, stamp: Stamp, truth: TopicTruth) -> None:
-        if truth.oldest is not None and not covers(truth.oldest, stamp.through_at or {}):
-            self._find("range", snapshot, f"a life begins at {stamp.through_at}, and the topic at {truth.oldest}")
+        begin = stamp.through_at or {}
+        if stamp.rewound:
+            reached = {} if last is None else last.through_at or {}
+            if not covers(reached, begin):
+                self._find("range", snapshot, f"a rewind to {begin} of a destination that was at {reached}")
+        elif truth.oldest is not None and not covers(truth.oldest, begin):
+            self._find("range", snapshot, f"a life begins at {begin}, and the topic at {truth.oldest}")
         expected = -1 if last is None else last.through
         if stamp.after != expected:
             self._find("range", snapshot, f"a seed over position {expected} says that it begins after {stamp.after}")
@@ -233,10 +248,10 @@ class TopicOracle:
                 raise
             self.damaged_at = snapshot
             return
-        if self.stamp.kind == "seed":
+        if self.stamp.kind == "seed" and not self.stamp.rewound:
             self.damaged_at = None
         self.size = len(have)
-        self._compare(snapshot, have, truth.rows(self.seed.through_at or {}, self.stamp.through_at or {}))
+        self._compare(snapshot, have, truth.rows(self.start, self.stamp.through_at or {}, self.skipped))
 
     def _rows(self, con: duckdb.DuckDBPyConnection, alias: str, snapshot: int) -> list[tuple[Place, Fields]]:
         table = f"{name(alias, self.destination.schema, self.destination.table)} AT (VERSION => {snapshot})"

@@ -6,7 +6,7 @@ It knows Kafka's records and the rules that docs/how-to/land-a-topic.md tells of
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,9 @@ Place = tuple[int, int]
 
 Offsets = Mapping[int, int]
 """The next offset by partition; a partition that is not there is at 0."""
+
+Skipped = tuple[int, int, int]
+"""A partition, and the first offset and the one behind the last of which nobody read the records."""
 
 Fields = Mapping[str, Any]
 """A record's fields that have a value."""
@@ -71,12 +74,13 @@ class TopicTruth:
         self.records |= {each.place: each for each in records}
         self.newest |= newest
 
-    def rows(self, start: Offsets, end: Offsets) -> dict[Place, Fields]:
-        """What the records from ``start`` up to before ``end`` leave, by the place of the record that left it."""
+    def rows(self, start: Offsets, end: Offsets, skipped: Collection[Skipped] = ()) -> dict[Place, Fields]:
+        """What the records from ``start`` up to before ``end`` leave, by the place of the record that left it, but for
+        those that were ``skipped``."""
         found: dict[Place, Fields] = {}
         holder: dict[bytes, Place] = {}
         for record in self._between(start, end):
-            if self.rejects(record):
+            if self.rejects(record) or is_skipped(record.place, skipped):
                 continue
             if self.keyed and record.key is not None and (former := holder.pop(record.key, None)) is not None:
                 del found[former]
@@ -87,8 +91,9 @@ class TopicTruth:
                 holder[record.key] = record.place
         return found
 
-    def rejected(self, start: Offsets, end: Offsets) -> list[TopicRecord]:
-        return [each for each in self._between(start, end) if self.rejects(each)]
+    def rejected(self, start: Offsets, end: Offsets, skipped: Collection[Skipped] = ()) -> list[TopicRecord]:
+        found = (each for each in self._between(start, end) if self.rejects(each))
+        return [each for each in found if not is_skipped(each.place, skipped)]
 
     def rejects(self, record: TopicRecord) -> bool:
         return record.fields() is None or (self.keyed and record.key is None)
@@ -99,6 +104,10 @@ class TopicTruth:
             mine = (each for place, each in self.records.items() if place[0] == partition)
             wanted = (each for each in mine if start.get(partition, 0) <= each.offset < last)
             yield from sorted(wanted, key=lambda each: each.offset)
+
+
+def is_skipped(place: Place, skipped: Collection[Skipped]) -> bool:
+    return any(place[0] == partition and first <= place[1] < behind for partition, first, behind in skipped)
 
 
 def covers(one: Offsets, other: Offsets) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from services.applier.apply import fence
@@ -14,8 +14,10 @@ from shared.contracts.messages import CommitPath, ItemKind, Outcome, Skipped
 from shared.contracts.positions import UNSPELLED
 from shared.contracts.upkeep import TableWear, UpkeepResult
 from shared.lake.catalog import TableInfo
+from shared.lake.column_terms import NOT_CARRIED, Described
 from shared.lake.direct.eligibility import Reason
 from shared.lake.followed_columns import Evolution
+from shared.lake.stamp import short_list
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,9 @@ class Applied:
     reason: Reason | None = None
     layout: TableLayout | None = None
     """What the table has after a seed; None where nothing is declared of it."""
+    left: tuple[str, ...] | None = None
+    """What the table could not be given of the source's NOT NULL, defaults and comments; None where that was not looked
+    at."""
     wear: TableWear | None = None
     upkeep: UpkeepResult | None = None
     skipped: Skipped | None = None
@@ -63,6 +68,26 @@ class Change:
     @property
     def is_seed(self) -> bool:
         return self.target.item.kind is ItemKind.SEED
+
+    @property
+    def carries(self) -> bool:
+        """Whether the table is to get the source's NOT NULL, defaults and comments, which it may not have yet."""
+        return self.reading is not None and self.number in self.reading.carrying
+
+    @property
+    def wanted(self) -> Described | None:
+        """The source's columns with these; None where the destination is to have none of them."""
+        destination = self.target.destination
+        if self.reading is None or self.reading.described is None or not destination.carries_terms:
+            return None
+        described = self.reading.described
+        return described if destination.carries_comments else replace(described, comments=None)
+
+    @property
+    def left(self) -> tuple[str, ...] | None:
+        """What of it the transaction could not carry, as a stamp says it; None where it did not look."""
+        said = tuple(short_list([step for step in self.steps if step.startswith(NOT_CARRIED)]))
+        return said if self.carries or self.steps else None
 
     def move(self, rows: int) -> fence.Move:
         item = self.target.item

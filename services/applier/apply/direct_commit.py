@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 import duckdb
 import psycopg
 
-from services.applier.apply import direct_files, direct_look, direct_seed, fence
+from services.applier.apply import direct_files, direct_look, direct_seed, fence, terms
 from services.applier.apply.change import Applied, Change
 from services.applier.apply.decide import Cursor, Decision, decide
 from services.applier.apply.direct_look import Declined, Look, cursor_of
@@ -36,7 +36,7 @@ from shared.lake.direct.batch import Commit, commit_of
 from shared.lake.direct.catalogs import NotCommitted, RivalCommitted
 from shared.lake.direct.eligibility import Reason
 from shared.lake.direct.first_commit import FirstCommit
-from shared.lake.direct.lakes import DirectLake, DirectLakes, KeysInUse
+from shared.lake.direct.lakes import DirectLake, DirectLakes, KeysInUse, TableKey
 from shared.lake.direct.rows import Stamp
 from shared.lake.direct.written import Written
 from shared.lake.failure import classify, invalidates_instance, misses_file
@@ -59,13 +59,15 @@ class DirectApplier:
         self._clock = clock
         self._distrusted = set[str]()
         """Lakes whose files have cost an instance: the extension reads them, in an instance of their own."""
+        self._refusing = set[TableKey]()
+        """Tables to which DuckLake has refused the source's NOT NULL: it is not tried with each apply."""
 
     def apply(self, change: Change) -> Applied | Reason | None:
         """Bring one change about; or say why the extension has to, or None where there is nothing to commit.
 
         Raises a ``ViaduckError`` with the reason when the destination can't go on.
         """
-        if change.evolution is not None:
+        if change.evolution is not None or (change.carries and not change.is_seed):
             return Reason.SCHEMA_CHANGE
         if self._distrusted and str(change.target.lake) in self._distrusted:
             return Reason.DAMAGED_FILE
@@ -95,9 +97,11 @@ class DirectApplier:
         """Whether the target's table is remembered."""
         return self._lakes.structure(direct_look.key_of(target)) is not None
 
-    def forget(self, target: Target) -> None:
-        """What is remembered of the target's table, whose columns have become others."""
+    def forget(self, target: Target, *, refused: bool = False) -> None:
+        """What is remembered of the target's table, whose columns have become others, unless that was ``refused``."""
         self._lakes.forget(direct_look.key_of(target))
+        if refused:
+            self._refusing.add(direct_look.key_of(target))
 
     def close(self) -> None:
         self._lakes.close()
@@ -131,6 +135,8 @@ class DirectApplier:
             cursor = cursor_of(look.state, change.target)
         except NEVER_WRITTEN:
             raise Declined(Reason.UNREADABLE_CATALOG) from None
+        if terms.lacks(change, look.structure.fields) and direct_look.key_of(change.target) not in self._refusing:
+            raise Declined(Reason.SCHEMA_CHANGE)
         if not _stands(cursor, change):
             raise Declined(None)  # the extension's path says what such a cursor means for the item
         with lake.instance.keys(lake.lake, look.data_path):
@@ -159,6 +165,7 @@ class DirectApplier:
         except Declined as declined:
             absent = declined.reason is Reason.FIRST_COMMIT  # one of the two tables, or what has the name is none
             raise Declined(Reason.TABLE_EXISTS if absent else declined.reason) from None
+        direct_seed.require_terms(change, look.structure)
         return look, cursor_of(look.state, change.target)
 
     def _seed_over(self, lake: DirectLake, change: Change, look: Look, cursor: Cursor) -> Applied:
@@ -178,6 +185,7 @@ class DirectApplier:
             began_s = self._clock()
             files.make_folder(folder)
             written = Written(direct_files.write_rows(lake, change, reading, structure, folder))
+            change.steps = site.left
             self._require_in_time(lake, change, folder, written, began_s)
             token, rows, now = uuid.uuid4().hex, change.counts.upserts, datetime.now(UTC)
             stamp, cursor = _stamp(change, token, NOT_SEEDED, written), fence.row_of(change.move(rows), 0, now)
@@ -267,8 +275,9 @@ def _stamp(change: Change, token: str, after: int, written: Written) -> Stamp:
 def _applied(change: Change, written: Written) -> Applied:
     inserted = 0 if written.data is None else written.data.records
     return Applied(
-        Outcome.APPLIED, change.through, change.through, written.deleted_rows, inserted, commit=CommitPath.DIRECT
-    )
+        Outcome.APPLIED, change.through, change.through, written.deleted_rows, inserted, commit=CommitPath.DIRECT,
+        left=change.left,
+    )  # fmt: skip
 
 
 def _stands(cursor: Cursor, change: Change) -> bool:

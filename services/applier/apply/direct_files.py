@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from services.applier.apply.carry import few_rows_of, require_all, rows_of, touched_of
 from services.applier.apply.change import Change
-from services.applier.apply.direct_look import Declined, Look, keys_of
+from services.applier.apply.direct_look import Declined, Look, decline, keys_of
 from services.applier.apply.reading import Reading
 from shared.lake.direct import files, positions, store
 from shared.lake.direct.eligibility import Reason
@@ -55,12 +55,21 @@ def write_rows(
         data = files.write_data(lake.con, folder, rows, structure.fields)
     try:
         require_all(data.records, change.counts.upserts, "rows")
+        _require_values(change, reading, structure, data)
         if few is not None:
             _remember(lake, few, reading, structure, folder + data.name)
     except BaseException:
         store.remove(lake.lake, folder, (data.name,))
         raise
     return data
+
+
+def _require_values(change: Change, reading: Reading, structure: Structure, data: NewDataFile) -> None:
+    """Raises ``Declined`` where a NOT NULL column of a file has a NULL: the extension refuses it, or allows it
+    first. Of some types the file's statistics don't tell."""
+    nulls = {column.column_id: column.nulls for column in data.columns}
+    unsure = [field.name for field in structure.fields if field.terms.required and nulls.get(field.id) != 0]
+    decline(Reason.NOT_NULL if any(reading.nulls(change.number, unsure)) else None)
 
 
 def _write_deletes(lake: DirectLake, change: Change, reading: Reading, look: Look) -> Written:

@@ -8,12 +8,13 @@ from services.applier.apply.change import Change
 from services.applier.apply.direct_look import Declined, answer_of, data_path_of, decline, key_of
 from services.applier.apply.reading import Reading
 from services.applier.apply.table_schema import require_names
-from shared.lake.column_history import fields_at
+from shared.lake.column_terms import Described, of_new, to_carry, without_terms
 from shared.lake.direct import files, paths
 from shared.lake.direct.eligibility import Reason, lake_refusal, structure_refusal
 from shared.lake.direct.lakes import DirectLake
 from shared.lake.direct.new_table import NewTables, new_tables, parse_place, place_question
 from shared.lake.direct.state import Snapshot
+from shared.lake.direct.structure import Structure
 from shared.lake.layout_keys import keys_of
 
 MOST_ROWS = 1_000_000
@@ -35,6 +36,8 @@ class Site:
     tables: NewTables
     data_path: str
     folder: str
+    left: tuple[str, ...] = ()
+    """What the new table does not get of the source's terms, in words."""
 
 
 def require_plain(change: Change, reading: Reading) -> None:
@@ -61,11 +64,25 @@ def site_of(lake: DirectLake, change: Change, reading: Reading) -> Site | None:
         return None
     decline(None if place.whole else Reason.TABLE_EXISTS)
     decline(lake_refusal(place.options))
-    made = new_tables(lake.catalog.dialect, place, table, cursor, fields_at(reading.table.versions, reading.through))
+    described, left = _of_new(change, reading)
+    made = new_tables(lake.catalog.dialect, place, table, cursor, described)
     structure = replace(made.structure, declared=files.duckdb_types(lake.con, made.structure.fields))
     decline(structure_refusal(structure, [(column.name, column.type) for column in reading.columns]))
     data_path = data_path_of(lake.lake, place.options)
     folder = paths.table_folder(data_path, structure.folder)
     decline(Reason.FOREIGN_FILES if folder is None else None)
     assert folder is not None  # noqa: S101 - declined
-    return Site(place.snapshot, replace(made, structure=structure), data_path, folder)
+    return Site(place.snapshot, replace(made, structure=structure), data_path, folder, left)
+
+
+def require_terms(change: Change, structure: Structure) -> None:
+    """Raises ``Declined`` where a table that a reseed fills is to have other terms, which the extension gives it."""
+    wanted = change.wanted
+    if wanted is not None:
+        clauses = to_carry(Described(structure.fields, structure.comments), wanted.fields, wanted).clauses
+        decline(Reason.SCHEMA_CHANGE if clauses else None)
+
+
+def _of_new(change: Change, reading: Reading) -> tuple[Described, tuple[str, ...]]:
+    wanted = change.wanted
+    return of_new(Described(without_terms(reading.table.fields)) if wanted is None else wanted)

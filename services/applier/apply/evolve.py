@@ -13,7 +13,7 @@ from dataclasses import replace
 import duckdb
 
 from services.applier.apply.reading import Reading
-from services.applier.apply.table_schema import columns_of, table_path
+from services.applier.apply.table_schema import table_path
 from shared.contracts.errors import DestinationError
 from shared.contracts.messages import Destination
 from shared.lake.catalog import Column
@@ -23,7 +23,7 @@ from shared.lake.evolution import Kind, NotFollowed, Step, steps_between
 from shared.lake.failure import classify
 from shared.lake.followed_columns import Evolution
 from shared.lake.sql import ident, literal, path
-from shared.lake.table_mismatch import differs, how_to_release, table_gone
+from shared.lake.table_mismatch import differs, how_to_release
 
 REFUSED = (
     duckdb.CatalogException, duckdb.BinderException, duckdb.NotImplementedException, duckdb.InvalidInputException,
@@ -31,17 +31,17 @@ REFUSED = (
 
 
 def pending_steps(
-    con: duckdb.DuckDBPyConnection, alias: str, destination: Destination, reading: Reading, evolution: Evolution | None
+    con: duckdb.DuckDBPyConnection,
+    destination: Destination,
+    have: Sequence[Column],
+    reading: Reading,
+    evolution: Evolution | None,
 ) -> tuple[Step, ...]:
-    """What the table still lacks of the reading's columns, which are the source's at the range's end; in one statement
-    where nothing has changed.
+    """What a table that has some columns still lacks of the reading's, which are the source's at the range's end.
 
     Raises ``table_mismatch`` unless the table has the columns that the source had at the destination's position: then
     whose is whose is known by their order. Columns that were added there without a row may still be missing.
     """
-    have = columns_of(con, table_path(alias, destination))
-    if have is None:
-        raise table_gone(destination)
     if evolution is None:
         return _added(destination, have, reading)
     then = evolution.then[: len(have)]

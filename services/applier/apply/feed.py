@@ -17,7 +17,7 @@ import duckdb
 
 from services.applier.apply.reading import Counts, Reading
 from services.applier.apply.row_counts import count_rows, count_touched
-from services.applier.apply.source_columns import follow_columns, name_at, require_routed
+from services.applier.apply.source_columns import carry_terms, follow_columns, name_at, require_routed
 from services.applier.apply.source_identity import refusal
 from services.applier.apply.source_refusals import behind, expired, require_insertions
 from services.applier.apply.unsupported_values import require_carried_names
@@ -48,7 +48,6 @@ class Feed:
         self._lake = lake
         self._source = source
         self._routing = source.routing
-        self._path = path(lake.alias, source.schema, source.table)
         self._tables: dict[int, TableInfo] = {}
         self._times: Mapping[int, datetime] = {}
 
@@ -128,7 +127,7 @@ class Feed:
         with reading.timed("state"):
             self._con.execute(
                 f"CREATE TABLE {reading.memory('rows')} AS SELECT {self._hidden(reading, 'g.d', 'false')}, s.*"
-                f" FROM {self._path}{_alias('s', at)} JOIN {reading.memory('targets')} g"
+                f" FROM {self._path_of(reading.table)}{_alias('s', at)} JOIN {reading.memory('targets')} g"
                 f" ON {self._same_routing(reading, 's', 'g')}{nothing}{bound} ORDER BY g.d",
                 _bytes_of(targets) if bound else [],
             )
@@ -196,7 +195,7 @@ class Feed:
         """The source table as it is at a snapshot, which is looked up once for a reading."""
         if at in self._tables:
             return self._tables[at]
-        table = self._lake.catalog.table(self._source.schema, self._source.table, at)
+        table = self._lake.catalog.source_table(self._source.schema, self._source.table, at)
         if table is None:
             name = f"{self._source.schema}.{self._source.table}"
             hint = "create the table again, or correct source.table; it is tried again automatically"
@@ -217,35 +216,41 @@ class Feed:
             raise expired(after, self._lake.catalog.oldest())
 
     def _begin(self, targets: Sequence[tuple[int, Target]], through: int, *, only_inserts: bool) -> Reading:
-        described = self._con.execute(
-            f"SELECT column_name, column_type FROM (DESCRIBE SELECT * FROM {self._path} AT (VERSION => {through:d}))"
-        ).fetchall()
         table = self._table(through)
+        described = self._con.execute(
+            f"SELECT column_name, column_type FROM (DESCRIBE SELECT * FROM {self._path_of(table)}"
+            f" AT (VERSION => {through:d}))"
+        ).fetchall()
         self._lake.remembered.saw(through, table.at)
         columns = tuple(Column(name, declared, _default_of(table, name)) for name, declared in described)
-        layout = self._lake.catalog.layout(self._source.schema, self._source.table, through)
+        layout = self._lake.catalog.layout(table.schema, table.name, through)
         routing, *keys = (
             name_at(table, configured, through) for configured in (self._routing.field, *self._routing.key_columns)
         )
         reading = Reading(
             self._con, table, columns, through, only_inserts, routing, tuple(keys), layout=layout, times=self._times
         )
-        reading.arrangement = self._arrangement(targets, through)
+        reading.arrangement = self._arrangement(targets, table)
         refused = ((number, refusal(target.item, table, through, self._times)) for number, target in targets)
         reading.refused = {number: error for number, error in refused if error is not None}
         follow_columns(reading, targets, Identifying(self._routing.field, self._routing.key_columns))
+        carry_terms(self._con, self._lake.catalog, reading, targets)
         ahead = [(number, target.item.through) for number, target in targets if target.item.through > through]
         reading.refused |= {number: behind(through, end) for number, end in ahead}
         require_carried_names(columns)
         require_routed(reading)
         return reading
 
-    def _arrangement(self, targets: Sequence[tuple[int, Target]], through: int) -> Arrangement | None:
+    def _path_of(self, table: TableInfo) -> str:
+        """By the name that it has at the snapshot as of which it was looked up."""
+        return path(self._lake.alias, table.schema, table.name)
+
+    def _arrangement(self, targets: Sequence[tuple[int, Target]], table: TableInfo) -> Arrangement | None:
         """How the source is laid out, where a seed is to lay out a destination alike."""
         layouts = [target.destination.layout for _, target in targets if target.item.kind is ItemKind.SEED]
         if not any(each is not None and SAME in (each.partitioned_by, each.sorted_by) for each in layouts):
             return None
-        return self._lake.catalog.arrangement(self._source.schema, self._source.table, through)
+        return self._lake.catalog.arrangement(table.schema, table.name, table.snapshot)
 
     def _load_targets(self, reading: Reading, targets: Sequence[tuple[int, Target]]) -> None:
         """Numbers and routing values as a table; the value is cast once, to the routing column's type."""
@@ -268,9 +273,10 @@ class Feed:
                 "correct the destination's routing_value",
             )
 
-    def _arguments(self, first: int, last: int) -> list[str | int]:
-        """What the feed's functions are called with, bound at ``FEED``'s places."""
-        return [self._lake.alias, self._source.schema, self._source.table, first, last]
+    def _arguments(self, table: TableInfo, first: int, last: int) -> list[str | int]:
+        """What the feed's functions are called with, bound at ``FEED``'s places. They know a table by the name that it
+        has at a range's end."""
+        return [self._lake.alias, *table.called(last), first, last]
 
     def _bounds(self, snapshots: Range) -> tuple[int, int]:
         """Inclusive bounds that both still exist. Beginning one snapshot early only touches more keys, harmlessly."""
@@ -279,13 +285,13 @@ class Feed:
 
     def _load_feed(self, reading: Reading, snapshots: Range) -> None:
         """Routing values and keys of all images: no filter, no virtual column, whole at once (H4)."""
-        first, last = self._bounds(snapshots)
+        arguments = self._arguments(reading.table, *self._bounds(snapshots)) * 2
         keys = "".join(f", {ident(name)} AS k{i}" for i, name in enumerate(reading.keys))
         images = " UNION ALL ".join(
             f"SELECT {ident(reading.routing)} AS r{keys}, {gone} AS was_there FROM {function}{FEED}"
             for function, gone in (("ducklake_table_insertions", "false"), ("ducklake_table_deletions", "true"))
         )
-        self._con.execute(f"CREATE TABLE {reading.memory('feed')} AS {images}", self._arguments(first, last) * 2)
+        self._con.execute(f"CREATE TABLE {reading.memory('feed')} AS {images}", arguments)
 
     def _load_touched(self, reading: Reading) -> None:
         keys = "".join(f", f.k{i}" for i in range(len(reading.keys)))
@@ -300,7 +306,7 @@ class Feed:
         bound = self._bound_routing(reading, "s", len(targets))
         self._con.execute(
             f"CREATE TABLE {reading.memory('rows')} AS SELECT {self._hidden(reading, 't.d', 't.was_there')}, s.*"
-            f" FROM {self._path}{_alias('s', at)} JOIN {reading.memory('touched')} t"
+            f" FROM {self._path_of(reading.table)}{_alias('s', at)} JOIN {reading.memory('touched')} t"
             f" ON {self._same_routing(reading, 's', 't')} AND {self._same_keys(reading, 's', 't')}{bound} ORDER BY t.d",
             _bytes_of(targets) if bound else [],
         )
@@ -309,8 +315,8 @@ class Feed:
         """The inserted rows of each run, in the columns of the reading's end; younger columns show their default."""
         hidden = self._hidden(reading, "g.d", "false")
         parts = [f"SELECT {self._as_of(reading, run)} FROM ducklake_table_insertions{FEED}" for run in runs]
-        arguments = [argument for run in runs for argument in self._arguments(*run.inclusive())]
-        nothing = f"SELECT * FROM {self._path} AT (VERSION => {reading.through:d}) WHERE false"
+        arguments = [argument for run in runs for argument in self._arguments(reading.table, *run.inclusive())]
+        nothing = f"SELECT * FROM {self._path_of(reading.table)} AT (VERSION => {reading.through:d}) WHERE false"
         inserted = " UNION ALL ".join(parts) or nothing
         self._con.execute(
             f"CREATE TABLE {reading.memory('rows')} AS WITH inserted AS MATERIALIZED ({inserted})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -17,6 +17,7 @@ from shared.contracts.errors import DestinationError, ViaduckError
 from shared.contracts.positions import UNSPELLED
 from shared.lake.arrangement import Arrangement
 from shared.lake.catalog import Column, TableInfo
+from shared.lake.column_terms import Described
 from shared.lake.engine import release
 from shared.lake.followed_columns import Evolution
 from shared.lake.pruning import PLAIN, Layout, comparison, may_prune
@@ -76,6 +77,10 @@ class Reading:
     refused: dict[int, ViaduckError] = field(default_factory=dict)
     evolutions: dict[int, Evolution] = field(default_factory=dict)
     """What has become of the source's columns since each destination's position, where something has."""
+    described: Described | None = None
+    """What the source's columns ask of rows to come and say of themselves; None of a topic."""
+    carrying: frozenset[int] = frozenset()
+    """Destinations whose table is to ask and say the same, which it may not yet."""
     times: Mapping[int, datetime] = field(default_factory=dict)
     """When the snapshots were committed that the items name, by the source's own clock; of those still retained."""
     arrangement: Arrangement | None = None
@@ -130,6 +135,18 @@ class Reading:
             )
             for number, name in enumerate(named or self.keys)
         )
+
+    def nulls(self, number: int, names: Sequence[str]) -> tuple[int, ...]:
+        """How many of a destination's rows have no value in each of these columns."""
+        if not names:
+            return ()
+        counted = ", ".join(f"count(*) FILTER ({ident(name)} IS NULL)" for name in names)
+        with closing(self.con.cursor()) as con:
+            return tuple(
+                con.execute(
+                    f"SELECT {counted} FROM {self.memory('rows')} WHERE {self.number_column} = {number:d}"
+                ).fetchall()[0]
+            )
 
     def drop(self) -> None:
         """Give its memory back, and its connection. Raises ``duckdb.Error`` where the instance is lost."""

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+
+import duckdb
 
 from services.applier.apply.reading import Reading
 from services.applier.model.task import Target
 from shared.contracts.errors import DestinationError
 from shared.contracts.messages import ItemKind
-from shared.lake.catalog import TableInfo
+from shared.contracts.ranges import NOT_SEEDED
+from shared.lake.catalog import CatalogReader, TableInfo
+from shared.lake.column_history import Field
 from shared.lake.column_identity import Identifying
+from shared.lake.column_terms import NO_COMMENTS, Described
 from shared.lake.evolution import NotFollowed
-from shared.lake.followed_columns import Evolution, evolution, not_followed
+from shared.lake.followed_columns import Evolution, evolution, not_followed, terms_are_due
 from shared.lake.routing_value import not_routed
+
+Targets = Sequence[tuple[int, Target]]
+"""By their numbers in a reading."""
 
 
 def name_at(table: TableInfo, configured: str, through: int) -> str:
@@ -34,7 +43,7 @@ def require_routed(reading: Reading) -> None:
         raise DestinationError("schema_change", f"{why}, at snapshot {reading.through}", "then resume")
 
 
-def follow_columns(reading: Reading, targets: Sequence[tuple[int, Target]], identifying: Identifying) -> None:
+def follow_columns(reading: Reading, targets: Targets, identifying: Identifying) -> None:
     """Note for each target what became of the source's columns, or why that is not followed."""
     for number, target in targets:
         try:
@@ -43,6 +52,41 @@ def follow_columns(reading: Reading, targets: Sequence[tuple[int, Target]], iden
             reading.refused.setdefault(number, error)
         else:
             reading.evolutions |= {} if found is None else {number: found}
+
+
+def carry_terms(con: duckdb.DuckDBPyConnection, catalog: CatalogReader, reading: Reading, targets: Targets) -> None:
+    """Note what the columns ask of rows to come, and for which targets that, or a comment, may be new."""
+    table = reading.table
+    reading.carrying = frozenset(number for number, target in targets if _is_due(reading, number, target))
+    comments = NO_COMMENTS
+    if reading.carrying and table.commented > NOT_SEEDED:
+        comments = catalog.comments(table.table_id, reading.through)
+    fields = _plain(con, table.fields) if reading.carrying else table.fields
+    reading.described = Described(fields, comments)
+
+
+def _is_due(reading: Reading, number: int, target: Target) -> bool:
+    destination, item, table = target.destination, target.item, reading.table
+    if not destination.carries_terms:
+        return False
+    if item.kind is ItemKind.SEED:
+        return True
+    commented = table.commented if destination.carries_comments else NOT_SEEDED
+    followed = reading.evolutions.get(number)
+    return terms_are_due(table.versions, followed, item.expected, reading.through, commented)
+
+
+def _plain(con: duckdb.DuckDBPyConnection, fields: tuple[Field, ...]) -> tuple[Field, ...]:
+    """A default that its column's type can't be made of is an expression, whatever the catalog calls it."""
+    asked = [field for field in fields if field.terms.default is not None and not field.terms.computed]
+    if not asked:
+        return fields
+    tried = ", ".join(f"TRY_CAST(? AS {field.declared}) IS NULL" for field in asked)
+    found = con.execute(f"SELECT {tried}", [field.terms.default for field in asked]).fetchall()[0]
+    strange = {field.id for field, is_strange in zip(asked, found, strict=True) if is_strange}
+    return tuple(
+        replace(field, terms=replace(field.terms, computed=True)) if field.id in strange else field for field in fields
+    )
 
 
 def _evolution_of(target: Target, reading: Reading, identifying: Identifying) -> Evolution | None:

@@ -11,16 +11,24 @@ from shared.contracts.errors import DestinationError
 from shared.contracts.messages import Destination
 from shared.lake.catalog import Column
 from shared.lake.sql import ident, path
-from shared.lake.table_mismatch import differs
+from shared.lake.table_mismatch import differs, table_gone
 
 
 def columns_of(con: duckdb.DuckDBPyConnection, table: str) -> tuple[Column, ...] | None:
     """The columns of a table as DuckDB declares them; None where there is no such table."""
     try:
-        rows = con.execute(f"SELECT column_name, column_type FROM (DESCRIBE {table})").fetchall()
+        rows = con.execute(f'SELECT column_name, column_type, "null" FROM (DESCRIBE {table})').fetchall()
     except duckdb.CatalogException:
         return None
-    return tuple(Column(name, declared) for name, declared in rows)
+    return tuple(Column(name, declared, not_null=null == "NO") for name, declared, null in rows)
+
+
+def columns_there(con: duckdb.DuckDBPyConnection, alias: str, destination: Destination) -> tuple[Column, ...]:
+    """The columns of a destination's table. Raises ``table_mismatch`` where it is gone."""
+    have = columns_of(con, table_path(alias, destination))
+    if have is None:
+        raise table_gone(destination)
+    return have
 
 
 def missing_columns(have: Sequence[Column], wanted: Sequence[Column]) -> tuple[Column, ...] | None:
@@ -42,7 +50,9 @@ def create_table(
     con: duckdb.DuckDBPyConnection, alias: str, destination: Destination, columns: Sequence[Column]
 ) -> None:
     con.execute(f"CREATE SCHEMA IF NOT EXISTS {path(alias, destination.schema_name)}")
-    declared = ", ".join(f"{ident(column.name)} {column.type}" for column in columns)
+    declared = ", ".join(
+        f"{ident(column.name)} {column.type}{' NOT NULL' if column.not_null else ''}" for column in columns
+    )
     con.execute(f"CREATE TABLE {table_path(alias, destination)} ({declared})")
 
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import duckdb
 
-from services.applier.apply import evolve, fence, left_out, table_schema
+from services.applier.apply import evolve, fence, left_out, table_schema, terms
 from services.applier.apply.attempts import Attempt, Attempts
 from services.applier.apply.carry import carry_touched, require_all, rows_of
 from services.applier.apply.change import Applied, Change
@@ -35,10 +35,10 @@ from shared.contracts.layout import TableLayout
 from shared.contracts.messages import CommitPath, Destination, Outcome
 from shared.contracts.ranges import NOT_SEEDED
 from shared.lake.arrangement import UNARRANGED, Arrangement
+from shared.lake.column_terms import NOT_CARRIED
 from shared.lake.direct.eligibility import ALWAYS_BY_EXTENSION, Reason
 from shared.lake.direct.lakes import DirectLakes
 from shared.lake.engine import release
-from shared.lake.evolution import Step
 from shared.lake.failure import classify, loses_attachment, misses_file, was_refused
 from shared.lake.layout_keys import Keys, keys_of
 from shared.lake.pool import LakePool, OpenLake
@@ -171,7 +171,7 @@ class Applier:
             if change.is_seed:
                 settle(con, lake, change.target)
             elif change.steps:
-                self._forget_columns(lake, change.target)
+                self._forget_columns(lake, change)
             elif change.pinned is not None and lake.users == 1:
                 lake.layouts.committed(change.pinned + 1)
             return applied
@@ -185,9 +185,9 @@ class Applier:
             roll_back(con)
             return self._failed(lake, change, token, error, applied if committing else None)
 
-    def _forget_columns(self, lake: OpenLake, target: Target) -> None:
+    def _forget_columns(self, lake: OpenLake, change: Change) -> None:
         """What this worker remembers of a table is of the columns that it had (H12)."""
-        self._direct.forget(target)
+        self._direct.forget(change.target, refused=bool(change.left and change.counts.upserts))
         self._pool.evict(lake)
 
     # -- inside the transaction ---------------------------------------------------------------------------------------
@@ -199,18 +199,22 @@ class Applier:
             raise fence.CursorMoved  # nowhere to move: a stamp of an empty range would claim that something was applied
         net = max(change.counts.touched, change.counts.upserts)
         fence.move_cursor(con, lake.alias, change.move(net))
-        deleted, inserted, steps = 0, 0, tuple[Step, ...]()
+        deleted, inserted, said = 0, 0, list[str]()
         if change.reading is not None:
             layout = _layout(con, lake, change)
             _require_carried(change, layout)
-            steps = evolve.pending_steps(con, lake.alias, destination, change.reading, change.evolution)
+            have = table_schema.columns_there(con, lake.alias, destination)
+            steps = evolve.pending_steps(con, destination, have, change.reading, change.evolution)
+            carried = terms.pending(lake, change, have, change.pinned or 0)
             table = table_schema.table_path(lake.alias, destination)
             left_out.keep_left_out(con, table, change.reading, layout, change.counts.harmless_keys)
             deleted = self._delete(con, lake, change, change.reading, layout)
             evolve.evolve(con, lake.alias, destination, steps)
+            said += [*evolve.shown(steps), *terms.carry(con, lake.alias, destination, carried.before)]
             inserted = self._insert(con, lake, change, change.reading)
+            said += [*terms.carry(con, lake.alias, destination, carried.after), *carried.left]
             change.reading.deliver()
-        change.steps = evolve.shown(steps)
+        change.steps = said
         fence.stamp(con, lake.alias, change.stamp(item.after, token, deleted, inserted))
         counted = None if item.rows_applied is None else item.rows_applied + net
         return replace(_applied(change, deleted, inserted), rows_applied=counted)
@@ -235,10 +239,15 @@ class Applier:
             _require_carried(change, _layout(con, lake, change))
         require_encrypted(destination.layout, encrypted=_is_encrypted(lake, destination.layout))
         keys = keys_of(destination.layout, reading.columns, reading.arrangement)
-        created = table_schema.prepare_seed(con, lake.alias, destination, reading.columns, held, ours=seen is not None)
+        columns = terms.columns_of_seed(change, reading)
+        created = table_schema.prepare_seed(con, lake.alias, destination, columns, held, ours=seen is not None)
+        carried = terms.of_seed(lake, change, is_new=created)
+        said = terms.carry(con, lake.alias, destination, carried.before)
         laid_out, first = _lay_out(con, lake, change, keys, created=created)
         deleted = held or 0
         inserted = self._insert(con, lake, change, reading, first)
+        said += [*terms.carry(con, lake.alias, destination, carried.after), *carried.left]
+        change.steps = [each for each in said if not created or each.startswith(NOT_CARRIED)]
         before = NOT_SEEDED if seen is None else seen.position
         fence.stamp(con, lake.alias, change.stamp(before, token, deleted, inserted))
         return replace(_applied(change, deleted, inserted), rows_applied=rows, layout=laid_out)
@@ -260,13 +269,7 @@ class Applier:
         return deleted
 
     def _refuse_second_row(
-        self,
-        con: duckdb.DuckDBPyConnection,
-        lake: OpenLake,
-        change: Change,
-        reading: Reading,
-        table: str,
-        touched: str,
+        self, con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change, reading: Reading, table: str, touched: str
     ) -> None:
         """A range that only inserted met a key that is there already: two live rows, so the key is none."""
         shown = " || ', ' || ".join(f"coalesce(CAST(k{i} AS VARCHAR), 'NULL')" for i in range(len(reading.keys)))
@@ -338,7 +341,7 @@ def _applied(change: Change, deleted: int, inserted: int) -> Applied:
     through = change.through
     return Applied(
         Outcome.APPLIED, through, through, deleted, inserted, position_at=change.through_at,
-        skipped=change.target.item.skipped,
+        skipped=change.target.item.skipped, left=change.left,
     )  # fmt: skip
 
 

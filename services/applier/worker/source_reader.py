@@ -52,7 +52,7 @@ class LakeReader:
     def table(self) -> TableInfo | None:
         source = self._source
         with self._pool.use(source.lake, read_only=True) as lake:
-            return lake.catalog.table(source.schema, source.table, lake.catalog.head().snapshot)
+            return lake.catalog.source_table(source.schema, source.table, lake.catalog.head().snapshot)
 
     def time_of(self, snapshot: int) -> datetime | None:
         with self._pool.use(self._source.lake, read_only=True) as lake:

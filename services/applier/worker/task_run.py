@@ -375,6 +375,7 @@ class Run:
                 "inserted": applied.inserted,
                 "rows_applied": applied.rows_applied,
                 "layout": applied.layout,
+                "left": applied.left,
                 "commit": applied.commit,
                 "commit_reason": applied.reason,
                 "record_bytes": None if records is None else records.record_bytes,

@@ -240,7 +240,7 @@ class Comparison:
 
     def _source_table(self) -> tuple[TableInfo, int]:
         head = int(self.con.execute(f"SELECT id FROM {ident(SOURCE)}.current_snapshot()").fetchall()[0][0])
-        table = self.catalog.table(self.origin.schema, self.origin.table, head)
+        table = self.catalog.source_table(self.origin.schema, self.origin.table, head)
         if table is None:
             name = f"{self.origin.schema}.{self.origin.table}"
             raise SourceError(

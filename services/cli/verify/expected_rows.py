@@ -169,20 +169,20 @@ class SourceSlice:
     def columns_at(self, snapshot: int) -> tuple[Column, ...]:
         """The table's columns as DuckDB declares them, in order, with what older rows show in them."""
         described = self.con.execute(
-            f"SELECT column_name, column_type FROM (DESCRIBE SELECT * FROM {self._path} AT (VERSION => {snapshot:d}))"
+            f"SELECT column_name, column_type FROM (DESCRIBE SELECT * FROM {self._path(snapshot)}"
+            f" AT (VERSION => {snapshot:d}))"
         ).fetchall()
         there = self.table.as_of(snapshot)
         return tuple(Column(name, declared, _default(there, name)) for name, declared in described)
 
-    @property
-    def _path(self) -> str:
-        return path(self.alias, self.table.schema, self.table.name)
+    def _path(self, snapshot: int) -> str:
+        return path(self.alias, *self.table.called(snapshot))
 
     def _rows(self, columns: Sequence[Column], snapshot: int) -> str:
         names = column_list(tuple(column.name for column in columns))
         at = "" if snapshot == self.head else f" AT (VERSION => {snapshot:d})"
         routing = ident(self._named(self.routing.field, snapshot).name)
-        return f"SELECT {names} FROM {self._path}{at} WHERE {routing} = {self._typed_value(snapshot)}"
+        return f"SELECT {names} FROM {self._path(snapshot)}{at} WHERE {routing} = {self._typed_value(snapshot)}"
 
     def _typed_value(self, snapshot: int) -> str:
         column = self._named(self.routing.field, snapshot)
@@ -214,7 +214,7 @@ class SourceSlice:
 
     def _feed(self, function: str, snapshots: Range) -> str:
         first, last = snapshots.inclusive()
-        where = ", ".join(map(literal, (self.alias, self.table.schema, self.table.name)))
+        where = ", ".join(map(literal, (self.alias, *self.table.called(last))))
         return f"{function}({where}, {first:d}, {last:d})"
 
     def _same_keys(self, touched: str, row: str, snapshot: int) -> str:

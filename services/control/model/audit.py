@@ -14,7 +14,7 @@ Changes: TypeAlias = dict[str, tuple[Any, Any]]
 
 _DECLARED = TypeAdapter(Declared)
 
-HIDDEN = frozenset({"identity", "written", "laid_out"})
+HIDDEN = frozenset({"identity", "written", "laid_out", "left"})
 """A digest without meaning for a reader; and fields that repeat what others say, or what an earlier entry said."""
 
 

@@ -47,6 +47,7 @@ def declarations(
 ) -> list[Declared]:
     """``routing_values``: by destination id, in the spelling of the routing column's type."""
     slice_of = slice_name(config.routing)
+    evolutions = {each.id: each.evolution.over(config.evolution) for each in config.destinations}
     return [
         Declared(
             id=each.id,
@@ -60,7 +61,8 @@ def declarations(
             name=each.name,
             layout=each.layout.over(config.table_layout),
             upkeep=override_of(each),
-            evolution=each.evolution.over(config.evolution),
+            evolution=evolutions[each.id].policy,
+            comments=evolutions[each.id].comments,
         )
         for each in config.destinations
     ]
@@ -109,10 +111,12 @@ def _as_read(declared: Declared) -> dict[str, Any]:
         **({"properties": dict(lake.properties)} if lake.properties else {}),
         "seed_mode": declared.seed_mode.value,
         **({"layout": declared.layout.model_dump()} if declared.layout != NO_LAYOUT else {}),
-        **(
-            {"evolution": {"policy": declared.evolution.value}}
-            if declared.evolution is not EvolutionPolicy.FOLLOW
-            else {}
-        ),
+        **({"evolution": evolution} if (evolution := _evolution(declared)) else {}),
         **({} if declared.upkeep is None else {"upkeep": declared.upkeep.model_dump(exclude_none=True)}),
     }
+
+
+def _evolution(declared: Declared) -> dict[str, Any]:
+    """What is otherwise than by default."""
+    policy = {} if declared.evolution is EvolutionPolicy.FOLLOW else {"policy": declared.evolution.value}
+    return policy if declared.comments else {**policy, "comments": False}

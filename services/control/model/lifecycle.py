@@ -79,6 +79,11 @@ class Declared:
     upkeep: UpkeepOverride | None = None
     """What of the pipeline's upkeep is otherwise for this one."""
     evolution: EvolutionPolicy = EvolutionPolicy.FOLLOW
+    comments: bool = True
+    """Whether it gets the source's comments."""
+    left: tuple[str, ...] = field(default=(), compare=False)
+    """What its table could not be given of the source's NOT NULL, defaults and comments, as far as control knows. The
+    registry keeps it here; no declaration holds it."""
 
     def same_lake(self, other: Declared) -> bool:
         """Two names of one catalog are the same lake; where control can't resolve one, only equal names are."""
@@ -181,6 +186,7 @@ class Registered:
             seed_mode=declared.seed_mode,
             layout=declared.layout if declared.says_layout else None,
             evolution=None if declared.evolution is EvolutionPolicy.FOLLOW else declared.evolution,
+            comments=None if declared.comments else False,
             replace=self.replace,
             revision=self.revision.id,
             seed_at=self.seed_at,
@@ -217,7 +223,8 @@ def declare(
             seed_at=None,
             seed_from=None,
         )
-    declared = replace(_still_known(declared, held.declared), laid_out=_laid_out(declared, held.declared))
+    known = held.declared
+    declared = replace(_still_known(declared, known), laid_out=_laid_out(declared, known), left=known.left)
     if declared == held.declared and by == held.managed_by and not touched:
         return held
     return replace(held, declared=declared, revision=revision, managed_by=by)
@@ -292,7 +299,7 @@ def reseed(held: Registered, revision: Revision, *, earliest: bool = False) -> R
     so. TLA: ``Reseed``, ``NextLife``."""
     return replace(
         held,
-        declared=replace(held.declared, laid_out=None),
+        declared=replace(held.declared, laid_out=None, left=()),
         generation=held.generation + 1,
         replace=True,
         seed_at=None,
@@ -361,7 +368,7 @@ def answer(held: Registered, progress: Progress, on_gap: OnGap, revision: Revisi
         return adopt(held, progress.generation, revision)
     if held.removing:
         return remove(held, revision) if _is_dropped(held, progress) else held
-    if (told := _laid_out_by(held, progress)) is not None:
+    if (told := _told_by(held, progress)) is not held:
         return told
     if progress.outcome is not Outcome.PARKED or progress.error is None or progress.generation != held.generation:
         return held
@@ -376,13 +383,17 @@ def _laid_out(declared: Declared, before: Declared) -> TableLayout | None:
     return None if had == declared.layout else had
 
 
-def _laid_out_by(held: Registered, progress: Progress) -> Registered | None:
-    """With the layout that its table had after the seed of its present life; None where that is known."""
-    layout, declared = progress.layout, held.declared
-    if layout is None or progress.generation != held.generation or layout == (declared.laid_out or declared.layout):
-        return None
-    laid_out = None if layout == declared.layout else layout
-    return replace(held, declared=replace(declared, laid_out=laid_out))
+def _told_by(held: Registered, progress: Progress) -> Registered:
+    """With what an answer of its present life says about its table; ``held`` itself where that is known."""
+    declared = held.declared
+    if progress.generation != held.generation:
+        return held
+    if progress.layout is not None and progress.layout != (declared.laid_out or declared.layout):
+        laid_out = None if progress.layout == declared.layout else progress.layout
+        declared = replace(declared, laid_out=laid_out)
+    if progress.left is not None and progress.left != declared.left:
+        declared = replace(declared, left=progress.left)
+    return held if declared is held.declared else replace(held, declared=declared)
 
 
 def _is_dropped(held: Registered, progress: Progress) -> bool:

@@ -124,6 +124,7 @@ def _declared(said: Destination, slice_of: str, identity: str | None) -> Declare
         layout=said.layout or NO_LAYOUT,
         upkeep=said.upkeep,
         evolution=said.policy,
+        comments=said.comments is not False,
     )
 
 

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 
 from shared.contracts.errors import DestinationError, ViaduckError
 from shared.contracts.messages import Destination, Problem
+from shared.contracts.ranges import NOT_SEEDED
 from shared.lake.arrangement import UNARRANGED, Arrangement
 from shared.lake.catalog import Column
 from shared.lake.column_history import Field, Versions, fields_at
 from shared.lake.column_identity import Identifying
+from shared.lake.column_terms import NO_COMMENTS, Comments, Described, to_carry
 from shared.lake.evolution import Kind, NotFollowed, Step, steps_between
-from shared.lake.followed_columns import evolution, not_followed
+from shared.lake.followed_columns import Evolution, evolution, not_followed, terms_are_due, whose
 from shared.lake.sql import ident
 from shared.lake.table_mismatch import differs, how_to_release, table_gone
 
@@ -27,6 +29,7 @@ class Table:
 
     fields: tuple[Field, ...] = ()
     arrangement: Arrangement = UNARRANGED
+    comments: Comments = NO_COMMENTS
 
 
 NO_TABLE = Table()
@@ -42,57 +45,78 @@ class Following:
     refused: Problem | None = None
 
 
+@dataclass(frozen=True)
+class SourceColumns:
+    """Every version of the source's columns; ``comments`` at its head, and when the newest one was changed."""
+
+    versions: Versions
+    head: int
+    comments: Comments = NO_COMMENTS
+    commented: int = NOT_SEEDED
+
+
 def following(
-    versions: Versions, identifying: Identifying, position: int, head: int, destination: Destination, table: Table
+    source: SourceColumns, identifying: Identifying, position: int, destination: Destination, table: Table
 ) -> Following:
-    """What a table at ``position`` needs to have the source's columns at ``head``. ``versions`` are the source's."""
+    """What a table at ``position`` needs to have the source's columns at its head."""
+    versions, head = source.versions, source.head
     then, now = fields_at(versions, position), fields_at(versions, head)
-    whose = _whose(table.fields, then, now)
-    ids = dict(_pairs(table.fields, whose or ()))
+    theirs = whose(table.fields, then, now)
+    ids = dict(_pairs(table.fields, theirs or ()))
     try:
-        evolution(versions, identifying, position, head, destination.policy)
-        return Following(ids, _steps(destination, table, whose, then, now))
+        followed = evolution(versions, identifying, position, head, destination.policy)
+        steps = _steps(destination, table, theirs, then, now)
+        return Following(ids, (*steps, *_terms(source, position, destination, table, theirs or (), followed)))
     except NotFollowed as why:
         return Following(ids, refused=not_followed(why, position, destination.policy).problem())
     except ViaduckError as error:
         return Following(ids, refused=error.problem())
 
 
+def _terms(
+    source: SourceColumns,
+    position: int,
+    destination: Destination,
+    table: Table,
+    theirs: Sequence[Field],
+    followed: Evolution | None,
+) -> tuple[str, ...]:
+    """What the next transaction makes of NOT NULL, defaults and comments."""
+    commented = source.commented if destination.carries_comments else NOT_SEEDED
+    if not destination.carries_terms or not terms_are_due(source.versions, followed, position, source.head, commented):
+        return ()
+    comments = source.comments if destination.carries_comments else None
+    wanted = Described(fields_at(source.versions, source.head), comments)
+    carried = to_carry(Described(table.fields, table.comments), theirs, wanted)
+    return (*(clause.said for clause in carried.clauses), *carried.left)
+
+
 def _steps(
     destination: Destination,
     table: Table,
-    whose: Sequence[Field] | None,
+    theirs: Sequence[Field] | None,
     then: Sequence[Field],
     now: Sequence[Field],
 ) -> tuple[str, ...]:
     """Raises what the destination would park for."""
     if not table.fields:
         raise table_gone(destination)
-    if whose is None:
+    if theirs is None:
         raise differs("table_mismatch", destination, _columns(table.fields), _columns(then))
-    steps = steps_between(whose, now)
-    _require_released(destination, table, whose, steps)
+    steps = steps_between(theirs, now)
+    _require_released(destination, table, theirs, steps)
     return tuple(step.said for step in steps if step.said)
 
 
-def _whose(have: Sequence[Field], then: tuple[Field, ...], now: tuple[Field, ...]) -> tuple[Field, ...] | None:
-    """The source's columns that a table's are, in order; None where that is not known. Columns that came without a row
-    may still be missing at the end."""
-    if not have:
-        return None
-    found = (then[: len(have)], now)
-    return next((each for each in found if _columns(each) == _columns(have)), None)
+def _pairs(have: Sequence[Field], theirs: Sequence[Field]) -> Iterator[tuple[int, int]]:
+    for mine, its in zip(have, theirs, strict=False):
+        yield mine.id, its.id
+        yield from _pairs(mine.fields, its.fields)
 
 
-def _pairs(have: Sequence[Field], whose: Sequence[Field]) -> Iterator[tuple[int, int]]:
-    for mine, theirs in zip(have, whose, strict=False):
-        yield mine.id, theirs.id
-        yield from _pairs(mine.fields, theirs.fields)
-
-
-def _require_released(destination: Destination, table: Table, whose: Sequence[Field], steps: Sequence[Step]) -> None:
+def _require_released(destination: Destination, table: Table, theirs: Sequence[Field], steps: Sequence[Step]) -> None:
     """Raises ``schema_change`` where the table is arranged by a column that goes: DuckLake refuses to drop it."""
-    names = {theirs.id: mine.name for mine, theirs in zip(table.fields, whose, strict=False)}
+    names = {its.id: mine.name for mine, its in zip(table.fields, theirs, strict=False)}
     going = [names[step.column] for step in steps if step.kind is Kind.DROP and step.column in names]
     partitions = {name.lower() for _, name in table.arrangement.partitions}
     sorted_by = {expression.lower() for expression, _, _ in table.arrangement.sort_keys}

@@ -72,6 +72,8 @@ class EntryEvolution(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     policy: EvolutionPolicy | None = None
+    comments: bool | None = None
+    """Whether it gets the source's comments."""
 
 
 class Entry(BaseModel):
@@ -123,6 +125,7 @@ def declare_entry(destination: str, entry: Entry, routing_value: str, lakes: Lak
         wrong += _unusable(section, dict(lakes.refusals(destination, routing_value, lake)), lakes)
     if wrong or lake is None:
         raise InvalidEntry(wrong)
+    evolution = OwnEvolution.model_validate(entry.evolution.model_dump()).over(config.evolution)
     return Declared(
         id=destination,
         routing_value=routing_value,
@@ -136,7 +139,8 @@ def declare_entry(destination: str, entry: Entry, routing_value: str, lakes: Lak
         layout=OwnLayout.model_validate(entry.layout.model_dump()).over(config.table_layout),
         written=entry.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"id"}),
         upkeep=entry.upkeep,
-        evolution=OwnEvolution(policy=entry.evolution.policy).over(config.evolution),
+        evolution=evolution.policy,
+        comments=evolution.comments,
     )
 
 
@@ -267,7 +271,10 @@ class EntryChecks:
     def _is_source(self, declared: Declared) -> bool:
         known, own = self._reconciler.source, self._reconciler.config.source
         is_its_lake = known is not None and declared.identity == known.identity
-        return is_its_lake and declared.names == table_names(own.schema_name, own.table)
+        seen = self._reconciler.seen
+        names = {table_names(own.schema_name, own.table)}
+        names |= {table_names(seen.table.schema, seen.table.name)} if seen is not None else set()
+        return is_its_lake and declared.names in names
 
     def require_retained(self, snapshot: int) -> None:
         config, lake = self._reconciler.config, self._source().lake
@@ -275,7 +282,7 @@ class EntryChecks:
             raise Refused("invalid", BY_OFFSET, "GET the destination: `topic` has its offsets")
         with closing(CatalogReader(lake)) as catalog:
             head = catalog.head().snapshot
-            table = catalog.table(config.source.schema_name, config.source.table, head)
+            table = catalog.source_table(config.source.schema_name, config.source.table, head)
             born = head if table is None else table.begin_snapshot
             if snapshot > head or snapshot < born or not catalog.exists(snapshot):
                 oldest = catalog.oldest_since(born)

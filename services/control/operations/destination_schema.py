@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from services.control.model.lifecycle import Refused, Registered
-from services.control.operations.column_following import NO_TABLE, Following, Table, following
+from services.control.operations.column_following import NO_TABLE, Following, SourceColumns, Table, following
 from services.control.operations.destination_past import applied
 from services.control.operations.preflight import looking
 from services.control.view.destination_status import View
@@ -19,6 +19,7 @@ from shared.contracts.evolution import EvolutionPolicy
 from shared.lake.catalog import CatalogReader, TableInfo
 from shared.lake.column_history import Field, fields_at
 from shared.lake.column_identity import Identifying
+from shared.lake.column_terms import NO_COMMENTS
 from shared.lake.failure import LakeAbsent
 
 NOTHING_TO_DO = Following({})
@@ -70,27 +71,28 @@ class DestinationSchemas:
         if config.topic is not None:
             fields = own.table.fields
             return Schema(policy, own.position, None, None, None, own.snapshot, fields, NOTHING_TO_DO)
-        source = self._source(config)
+        source, columns = self._source(config)
         now = fields_at(source.versions, source.snapshot)
         then, found = None, NOTHING_TO_DO
         if own.position is not None:
             then = fields_at(source.versions, own.position)
-            found = _following(config, held, own.position, source, own.table)
+            found = _following(config, held, own.position, source, columns, own.table)
         return Schema(policy, own.position, source.snapshot, then, now, own.snapshot, own.table.fields, found)
 
-    def _source(self, config: Config) -> TableInfo:
+    def _source(self, config: Config) -> tuple[TableInfo, SourceColumns]:
         schema, name = config.source.schema_name, config.source.table
         try:
             with closing(CatalogReader(Lakes(config, self._environ).source())) as catalog:
-                found = catalog.table(schema, name, catalog.head().snapshot)
+                found = catalog.source_table(schema, name, catalog.head().snapshot)
+                if found is not None:
+                    comments = catalog.comments(found.table_id, found.snapshot)
+                    return found, SourceColumns(found.versions, found.snapshot, comments, found.commented)
         except ViaduckError as error:
             raise DependencyError("source", f"{error.type}: {error.message}", error.hint) from None
         except LookupError as error:
             raise DependencyError("source", str(error), "wait until its lake exists") from None
-        if found is None:
-            said, hint = f"source_gone: it has no table {schema}.{name}", "create it again, or correct the file"
-            raise DependencyError("source", said, hint)
-        return found
+        said, hint = f"source_gone: it has no table {schema}.{name}", "create it again, or correct the file"
+        raise DependencyError("source", said, hint)
 
     def _lake(self, config: Config, held: Registered) -> ResolvedLake:
         try:
@@ -107,21 +109,24 @@ def _own(lake: ResolvedLake, pipeline: str, held: Registered) -> _Own:
             newest = next(applied(catalog, pipeline, held.id, head + 1), None)
             table = catalog.table(declared.schema_name, declared.table, head)
             arrangement = catalog.arrangement(declared.schema_name, declared.table, head)
+            comments = NO_COMMENTS if table is None else catalog.comments(table.table_id, head)
     except (LakeAbsent, LookupError):
         return _Own()
     fields = () if table is None else fields_at(table.versions, head)
     is_ours = newest is not None and newest.stamp.generation == held.generation
     position = newest.stamp.through if newest is not None and is_ours else None
-    return _Own(head, position, Table(fields, arrangement))
+    return _Own(head, position, Table(fields, arrangement, comments))
 
 
-def _following(config: Config, held: Registered, position: int, source: TableInfo, table: Table) -> Following:
+def _following(
+    config: Config, held: Registered, position: int, source: TableInfo, columns: SourceColumns, table: Table
+) -> Following:
     routing = config.routing
     if not source.begin_snapshot <= position <= source.snapshot:
         return Following({}, refused=_of_another(position, source).problem())
     identifying = Identifying(routing.field, routing.key_columns)
     message = held.message(config.pipeline)
-    return following(source.versions, identifying, position, source.snapshot, message, table)
+    return following(columns, identifying, position, message, table)
 
 
 def _of_another(position: int, source: TableInfo) -> SourceError:

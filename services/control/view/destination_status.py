@@ -18,6 +18,7 @@ from services.control.view.lake_health import KnownHealth
 from services.control.view.observed_state import Seen
 from services.control.view.pipeline_retention import PipelineRetention, warning
 from services.control.view.topic_lag import TopicLag, topic_lag
+from shared.contracts.evolution import EvolutionPolicy
 from shared.contracts.messages import DesiredState, Problem, Progress
 from shared.contracts.projection import project
 from shared.contracts.ranges import NOT_SEEDED
@@ -83,7 +84,8 @@ class Status(BaseModel):
     last_applied_at: datetime | None
     managed_by: Literal["file", "api"]
     notice: str | None = None
-    """What is declared of it and does not hold yet, and the action after which it does; work goes on regardless."""
+    """What is declared of it and does not hold yet, and the action after which it does, or what its table could not be
+    given of the source's NOT NULL, defaults and comments; work goes on regardless."""
     topic: TopicLag | None = None
     """How far it is behind its topic, by partition; null where the source is a lake, and before a reader saw it."""
     error: Error | None
@@ -355,8 +357,12 @@ def _error(seen: Seen | None, held: Registered, lagging: Lagging | None) -> Erro
 
 
 def _notice(held: Registered) -> str | None:
-    wanted = held.declared.next_layout
-    return None if wanted is None else f"another layout is declared and holds from the next reseed on: {wanted.text}"
+    wanted, said = held.declared.next_layout, list[str]()
+    if wanted is not None:
+        said.append(f"another layout is declared and holds from the next reseed on: {wanted.text}")
+    if held.declared.evolution is EvolutionPolicy.FOLLOW:
+        said += held.declared.left
+    return "; ".join(said) or None
 
 
 def _next_try_at(seen: Seen, held: Registered, lagging: Lagging | None) -> datetime | None:

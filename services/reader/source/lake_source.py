@@ -49,7 +49,7 @@ class LakeSource:
         self._append_only = config.routing.append_only
         self._segment_rows = config.reader.segment_rows
         self._catalog = CatalogReader(lake)
-        self._counter = Counter(lake, self._catalog, self._schema, self._name)
+        self._counter = Counter(lake, self._catalog, self._called)
         self._table: TableInfo | None = None
         self._seen: Head | None = None
         self._histories = 0
@@ -68,10 +68,10 @@ class LakeSource:
     def sight(self, head: Head) -> SourceState:
         """What else metadata tells at the head. Raises ``source_gone`` where there is no such table."""
         with _as_source():
-            self._table = table = self._found(self._catalog.table(self._schema, self._name, head.snapshot))
+            self._table = table = self._found(self._catalog.source_table(self._schema, self._name, head.snapshot))
             seen = self._seen or head
             oldest, first, at = self._catalog.retained(table.begin_snapshot, seen.snapshot)
-            layout = self._catalog.layout(self._schema, self._name, head.snapshot)
+            layout = self._catalog.layout(table.schema, table.name, head.snapshot)
         if is_undone(seen, head, oldest, at):
             self._histories += 1
         self._seen = head
@@ -86,8 +86,23 @@ class LakeSource:
             history=self._histories,
             breaks=breaks(table.versions, self._identifying, head.snapshot),
             reshapes=self._dated(reshapings(table.versions, head.snapshot)),
-            notice=layout.notice(table.schema, table.name),
+            notice="; ".join(filter(None, (self._renamed(table), layout.notice(table.schema, table.name)))) or None,
         )
+
+    def _renamed(self, table: TableInfo) -> str | None:
+        """What is to be told while the file has another name than the table."""
+        if (table.schema.lower(), table.name.lower()) == (self._schema.lower(), self._name.lower()):
+            return None
+        return (
+            f"the source's table {self._schema}.{self._name} is called {table.schema}.{table.name} now, and is"
+            " followed; give no other table the old name before source.table has the new one"
+        )
+
+    def _called(self, snapshot: int | None) -> tuple[str, str]:
+        """Schema and name of the table at a snapshot; None for the newest that was seen."""
+        if self._table is None:
+            return self._schema, self._name
+        return (self._table.schema, self._table.name) if snapshot is None else self._table.called(snapshot)
 
     def _dated(self, reshaped: tuple[int, ...]) -> Reshapes:
         """With the times of the newest ones, which are asked for once."""
@@ -213,7 +228,8 @@ class LakeSource:
     def _routing(self) -> Column:
         """The routing column as it was last seen, or is now."""
         if self._table is None:
-            self._table = self._found(self._catalog.table(self._schema, self._name, self._catalog.head().snapshot))
+            head = self._catalog.head().snapshot
+            self._table = self._found(self._catalog.source_table(self._schema, self._name, head))
         column = self._table.identified(self._field)
         if column is None:
             raise RuntimeError("a table without its routing column is no source")

@@ -101,11 +101,13 @@ class Found:
 class Counter:
     """One connection, kept open. After an error it is opened again, since an instance may be lost for good (H4)."""
 
-    def __init__(self, lake: ResolvedLake, catalog: CatalogReader, schema: str, table: str) -> None:
+    def __init__(
+        self, lake: ResolvedLake, catalog: CatalogReader, called: Callable[[int | None], tuple[str, str]]
+    ) -> None:
+        """``called``: schema and name of the table at a snapshot, None for the newest."""
         self._lake = lake
         self._catalog = catalog
-        self._schema = schema
-        self._table = table
+        self._called = called
         self._con: duckdb.DuckDBPyConnection | None = None
         self._remembered: AttachedState | None = None
 
@@ -129,7 +131,7 @@ class Counter:
 
     def state(self, routing: Column) -> Counts:
         """The table's present rows by routing value. Raises a ``ViaduckError``."""
-        everything = path(ALIAS, self._schema, self._table)
+        everything = path(ALIAS, *self._called(None))
         return _summed(self._counted([routing], [everything], [[]], frozenset(), IMPATIENT))
 
     def unknown(self, routing: Column, routed: Collection[str], most: int, longest: int) -> list[Found]:
@@ -138,7 +140,7 @@ class Counter:
         Grouped, cut to ``longest`` characters and limited by DuckDB, which can spill: the number and the length of
         these values are untrusted. Raises a ``ViaduckError``.
         """
-        column, source = spelled(ident(routing.name), routing.type), path(ALIAS, self._schema, self._table)
+        column, source = spelled(ident(routing.name), routing.type), path(ALIAS, *self._called(None))
         grouped = f"SELECT {column} AS value, count(*) AS rows FROM {source} GROUP BY 1"
         statement = (
             f"SELECT left(value, $1), length(value) <= $1, sha256(value), rows FROM ({grouped})"
@@ -154,7 +156,8 @@ class Counter:
             self._con = self._remembered = None
 
     def _arguments(self, snapshots: Range) -> list[str | int]:
-        return [ALIAS, self._schema, self._table, *snapshots.inclusive()]
+        first, last = snapshots.inclusive()
+        return [ALIAS, *self._called(last), first, last]
 
     def _counted(
         self,
@@ -208,7 +211,7 @@ class Counter:
         return con
 
     def _classified(self, error: duckdb.Error) -> ViaduckError:
-        return classify(error, f"counting rows of {self._table}")
+        return classify(error, f"counting rows of {'.'.join(self._called(None))}")
 
     def _opened(self) -> duckdb.DuckDBPyConnection:
         if self._con is None:

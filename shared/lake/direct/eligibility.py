@@ -87,8 +87,6 @@ def structure_refusal(structure: Structure, wanted: Sequence[tuple[str, str]] | 
         return Reason.CURSOR_IN_FILE
     if len(structure.cursor_columns) != len(CURSOR_COLUMNS):
         return Reason.OTHER_CURSOR
-    if not structure.nullable:
-        return Reason.NOT_NULL
     if any(kind_of(field.type) not in ORDERS for field in _scalars(structure.fields)):
         return Reason.COLUMN_TYPE
     names = (field.name for field in structure.fields)

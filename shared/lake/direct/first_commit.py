@@ -10,22 +10,24 @@ from functools import cached_property
 from typing import Any
 
 from shared.lake.catalog_query import Question, Value
+from shared.lake.column_history import NO_DEFAULT
 from shared.lake.direct import rows as metadata_rows
 from shared.lake.direct.batch import Commit
 from shared.lake.direct.dialect import Dialect
 from shared.lake.direct.new_table import NewTable, NewTables, flat
-from shared.lake.direct.rows import PLAIN, Names, Stamp, places_of, values_of
+from shared.lake.direct.rows import FLAG, PLAIN, Names, Stamp, places_of, values_of
 from shared.lake.direct.state import CURSOR_TYPES, ColumnStats, Snapshot
 from shared.lake.direct.statistics import NESTED, kind_of, merged
 from shared.lake.direct.written import Written
 from shared.lake.sql import ident
 
 COLUMN = (
-    PLAIN, PLAIN, PLAIN, PLAIN, PLAIN, PLAIN, "'NULL', CAST(1 AS {{boolean}}), {}", PLAIN, "'duckdb'",
+    PLAIN, PLAIN, PLAIN, PLAIN, PLAIN, PLAIN, PLAIN, FLAG, PLAIN, PLAIN, "'duckdb'",
 )  # fmt: skip
 OF_TABLE = (PLAIN, "CAST({} AS {{uuid}})", PLAIN, PLAIN, PLAIN, PLAIN, "CAST(1 AS {{boolean}})")
 OF_SCHEMA = (PLAIN, "CAST({} AS {{uuid}})", PLAIN, PLAIN, PLAIN, "CAST(1 AS {{boolean}})")
 TRIPLE = (PLAIN, PLAIN, PLAIN)
+OF_COLUMN = (PLAIN, PLAIN, PLAIN, "'comment', {}")
 OPTION = ("'data_inlining_row_limit', {}, 'table'", PLAIN)
 
 INLINED = {
@@ -62,7 +64,8 @@ class FirstCommit:
             self.first_file + len(self.written.names),
         )  # fmt: skip
         rest = (
-            *self._described(), *self._schemas(), *self._tables(), *self._columns(), *self._options(), *self._data(),
+            *self._described(), *self._schemas(), *self._tables(), *self._columns(), *self._comments(),
+            *self._options(), *self._data(),
             metadata_rows.new_table_stats(self._names, self.tables.cursor.id, 1, 0),
             metadata_rows.new_column_stats(self._names, dict(self._stats())),
         )  # fmt: skip
@@ -158,9 +161,28 @@ class FirstCommit:
         parents = {part.id: field.id for field in flat(table.fields) for part in field.fields}
         for field in flat(table.fields):
             yield (
-                field.id, self.snapshot, table.id, field.id, field.name, field.type, parents.get(field.id),
-                "" if kind_of(field.type) in NESTED else "literal",
+                field.id, self.snapshot, table.id, field.id, field.name, field.type,
+                NO_DEFAULT if field.terms.default is None else field.terms.default, int(not field.terms.required),
+                parents.get(field.id), "" if kind_of(field.type) in NESTED else "literal",
             )  # fmt: skip
+
+    def _comments(self) -> Iterator[Question]:
+        table, comments = self.tables.table, self.tables.table.comments
+        if comments.table is not None:
+            yield Question(
+                "INSERT INTO {}ducklake_tag (object_id, begin_snapshot, key, value)"
+                " VALUES (:table, :new, 'comment', :comment)",
+                self._names,
+                {"table": table.id, "new": self.snapshot, "comment": comments.table},
+            )
+        if comments.columns:
+            lines = [(table.id, column, self.snapshot, said) for column, said in comments.columns.items()]
+            yield Question(
+                "INSERT INTO {}ducklake_column_tag (table_id, column_id, begin_snapshot, key, value) VALUES "
+                + places_of(OF_COLUMN, len(lines)),
+                self._names,
+                values_of(lines),
+            )
 
     def _options(self) -> Iterator[Question]:
         lines = [(str(self.cursor_rows), self.tables.cursor.id), ("0", self.tables.table.id)]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from shared.lake.catalog_query import Question
 from shared.lake.catalog_tables import inlined_table
 from shared.lake.column_history import Field
+from shared.lake.column_terms import NO_COMMENTS, Comments, Described
 from shared.lake.direct.dialect import Dialect
 from shared.lake.direct.state import CURSOR_TYPES, Option, Snapshot
 from shared.lake.direct.structure import Structure, folder_of
@@ -72,6 +73,7 @@ class NewTable:
     name: str
     path: str
     fields: tuple[Field, ...]
+    comments: Comments = NO_COMMENTS
 
 
 @dataclass(frozen=True)
@@ -107,17 +109,18 @@ def parse_place(text: str) -> Place:
 
 
 def new_tables(
-    dialect: Dialect, place: Place, table: tuple[str, str], cursor: tuple[str, str], columns: Sequence[Field]
+    dialect: Dialect, place: Place, table: tuple[str, str], cursor: tuple[str, str], described: Described
 ) -> NewTables:
-    """What the next snapshot makes of two tables, each (schema, name). ``columns`` are the table's, by any ids."""
+    """What the next snapshot makes of two tables, each (schema, name). The first is ``described``, by any ids."""
     ids = itertools.count(place.snapshot.next_catalog_id)
     made, there = list[Schema](), {schema.name.lower(): schema for schema in place.schemas}
     for name in (cursor[0], table[0]):
         if name.lower() not in there:
             made.append(Schema(next(ids), name, _folder_name(name)))
             there[name.lower()] = made[-1]
-    fields = numbered(columns)
-    data = NewTable(next(ids), there[table[0].lower()], table[1], _folder_name(table[1]), fields)
+    fields = numbered(described.fields)
+    comments = _renumbered(described, fields)
+    data = NewTable(next(ids), there[table[0].lower()], table[1], _folder_name(table[1]), fields, comments)
     own = numbered([Field(0, name, kind, ()) for name, kind in CURSOR_TYPES.items()])
     position = NewTable(next(ids), there[cursor[0].lower()], cursor[1], _folder_name(cursor[1]), own)
     return NewTables(tuple(made), data, position, next(ids), _structure(dialect, place, data, position))
@@ -130,6 +133,13 @@ def numbered(fields: Sequence[Field]) -> tuple[Field, ...]:
 
 def _numbered(fields: Sequence[Field], ids: Iterator[int]) -> tuple[Field, ...]:
     return tuple(replace(field, id=next(ids), default=None, fields=_numbered(field.fields, ids)) for field in fields)
+
+
+def _renumbered(described: Described, fields: Sequence[Field]) -> Comments:
+    """The comments by the new ids."""
+    ids = {old.id: new.id for old, new in zip(described.fields, fields, strict=True)}
+    comments = described.comments or NO_COMMENTS
+    return Comments(comments.table, {ids[column]: said for column, said in comments.columns.items() if column in ids})
 
 
 def _folder_name(name: str) -> str:
@@ -145,11 +155,11 @@ def _structure(dialect: Dialect, place: Place, table: NewTable, cursor: NewTable
         cursor_id=cursor.id,
         folder=folder_of((table.schema.path, table.schema.relative), (table.path, True)),
         fields=table.fields,
-        nullable=True,
         columns=frozenset((field.id, field.name, field.type, snapshot) for field in flat(table.fields)),
         inlined=(),
         cursor_inlined=(str(inlined_table(cursor.id, version)),),
         cursor_columns=cursor.fields,
+        comments=table.comments,
     )
     if not dialect.looks_for_deletes:
         return bare

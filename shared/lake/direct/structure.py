@@ -10,7 +10,8 @@ from typing import Any
 from shared.contracts.errors import DestinationError
 from shared.lake.catalog_query import Question
 from shared.lake.catalog_tables import inlined_table
-from shared.lake.column_history import ColumnVersion, Field, fields_at
+from shared.lake.column_history import ColumnVersion, Field, fields_at, terms_of
+from shared.lake.column_terms import NO_COMMENTS, Comments
 from shared.lake.direct.dialect import Dialect
 
 _LIVE = (
@@ -26,11 +27,15 @@ STRUCTURE = (
     f" (SELECT {{collect}}({{array}}(t.table_id, t.path, t.path_is_relative, s.path, s.path_is_relative)){_TABLE}),"
     f" (SELECT {{collect}}({{array}}(t.table_id)){_CURSOR}),"
     " (SELECT {collect}({array}(c.table_id, c.column_id, c.parent_column, c.column_name, c.column_type,"
-    "   c.initial_default, c.nulls_allowed, c.column_order, c.begin_snapshot))"
+    "   c.initial_default, c.nulls_allowed, c.column_order, c.begin_snapshot, c.default_value, c.default_value_type))"
     "   FROM {}ducklake_column c WHERE c.end_snapshot IS NULL"
     f"   AND c.table_id IN (SELECT t.table_id{_TABLE} UNION ALL SELECT t.table_id{_CURSOR})),"
     " (SELECT {collect}({array}(i.table_id, i.schema_version, i.table_name)) FROM {}ducklake_inlined_data_tables i"
-    f"   WHERE i.table_id IN (SELECT t.table_id{_TABLE} UNION ALL SELECT t.table_id{_CURSOR}))"
+    f"   WHERE i.table_id IN (SELECT t.table_id{_TABLE} UNION ALL SELECT t.table_id{_CURSOR})),"
+    " (SELECT {collect}({array}(NULL, g.value)) FROM {}ducklake_tag g WHERE g.key = 'comment'"
+    f"   AND g.end_snapshot IS NULL AND g.object_id IN (SELECT t.table_id{_TABLE})),"
+    " (SELECT {collect}({array}(g.column_id, g.value)) FROM {}ducklake_column_tag g WHERE g.key = 'comment'"
+    f"   AND g.end_snapshot IS NULL AND g.table_id IN (SELECT t.table_id{_TABLE}))"
     ") AS found"
 )
 
@@ -47,7 +52,6 @@ class Structure:
     cursor_id: int
     folder: tuple[str, ...]
     fields: tuple[Field, ...]
-    nullable: bool
     columns: frozenset[tuple[int, str, str, int]]
     """Of the table, fields of nested ones among them: id, name, type, and the snapshot that made it so. A lake that was
     restored from a backup may have the same schema version again, with other columns (H20)."""
@@ -57,6 +61,8 @@ class Structure:
     cursor_columns: tuple[Field, ...]
     declared: tuple[str, ...] = ()
     """The types of the table's columns as DuckDB spells them, once it was asked."""
+    comments: Comments = NO_COMMENTS
+    """Of the table and its columns."""
     optional: frozenset[str] = frozenset()
     """Those of the catalog's two tables of inlined deletes that a look has found there."""
 
@@ -86,7 +92,7 @@ def parse_structure(text: str) -> Structure | None:
 
     Raises ``ViaduckError`` (``lake_incompatible``) for a catalog that names what DuckLake never would.
     """
-    snapshot, tables, cursors, columns, inlined = json.loads(text)
+    snapshot, tables, cursors, columns, inlined, *comments = json.loads(text)
     if snapshot is None or len(tables or ()) != 1 or len(cursors or ()) != 1:
         return None
     (table_id, path, relative, schema_path, schema_relative), ((cursor_id,),) = tables[0], cursors
@@ -98,11 +104,11 @@ def parse_structure(text: str) -> Structure | None:
         cursor_id=int(cursor_id),
         folder=folder_of((schema_path, schema_relative), (path, relative)),
         fields=_fields(columns, table_id, at),
-        nullable=all(column[6] for column in columns if column[0] == table_id and column[2] is None),
         columns=frozenset((int(c[1]), c[3], c[4], int(c[8])) for c in columns if c[0] == table_id),
         inlined=names[table_id],
         cursor_inlined=names[cursor_id],
         cursor_columns=_fields(columns, cursor_id, at),
+        comments=_comments(comments[0] or (), comments[1] or ()),
     )
 
 
@@ -120,7 +126,14 @@ def _fields(columns: Sequence[Sequence[Any]], table_id: int, at: int) -> tuple[F
     own = sorted((column for column in columns if column[0] == table_id), key=lambda column: int(column[7]))
     if not own:
         raise ValueError("a table without columns")
-    return fields_at([ColumnVersion(int(c[1]), c[2], c[3], c[4], c[5], 0, None) for c in own], at)
+    return fields_at(
+        [ColumnVersion(int(c[1]), c[2], c[3], c[4], c[5], 0, None, terms_of(c[6], c[9], c[10])) for c in own], at
+    )
+
+
+def _comments(of_table: Sequence[Sequence[Any]], of_columns: Sequence[Sequence[Any]]) -> Comments:
+    columns = {int(column): str(said) for column, said in of_columns if said is not None}
+    return Comments(next((str(said) for _, said in of_table if said is not None), None), columns)
 
 
 def _inlined_names(inlined: Sequence[Sequence[Any]] | None, table_id: int) -> tuple[str, ...]:

@@ -345,3 +345,15 @@ def test_a_life_of_a_topic_begins_where_it_is_told_to_and_the_next_one_where_the
     assert anew.rewound_to is None
     for after in (reseed(rewound, NEW), drop(rewound, NEW), remove(rewound, NEW)):
         assert (after.seed_at, after.seed_from) == (None, None)
+
+
+def test_what_a_table_could_not_be_given_is_known_until_it_is_told_otherwise() -> None:
+    held = registered()
+    lacking = answer(held, progress(kind=ItemKind.CHANGES, left=("not carried: x",)), "park", NEW)
+    assert (lacking.declared.left, lacking.revision) == (("not carried: x",), held.revision)
+    assert lacking.declared == held.declared, "it is no other declaration"
+    again = declare(lacking, replace(held.declared, name="other"), "file", NEW)
+    assert again.declared.left == ("not carried: x",)
+    assert answer(lacking, progress(kind=ItemKind.CHANGES), "park", NEW) is lacking
+    assert answer(lacking, progress(kind=ItemKind.CHANGES, left=()), "park", NEW).declared.left == ()
+    assert reseed(lacking, NEW).declared.left == ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.control.operations.column_following import Following, Table, following
+from services.control.operations.column_following import Following, SourceColumns, Table, following
 from shared.contracts.evolution import EvolutionPolicy
 from shared.lake.arrangement import Arrangement
 from shared.lake.column_history import ColumnVersion, Field
@@ -33,7 +33,7 @@ def of(
 ) -> Following:
     destination = spec("a").model_copy(update={"evolution": policy})
     table = Table(fields, arrangement or Arrangement())
-    return following(versions, Identifying("tenant", ("id",)), POSITION, HEAD, destination, table)
+    return following(SourceColumns(versions, HEAD), Identifying("tenant", ("id",)), POSITION, destination, table)
 
 
 def test_columns_are_told_by_their_order_and_steps_are_the_net_difference() -> None:

@@ -312,6 +312,30 @@ def test_ranges_are_counted_by_the_name_that_the_routing_column_had(lake: Lake, 
     assert [step.rows for step in counted(source, Range(middle, head))] == [{"b": 1}]
 
 
+@pytest.mark.parametrize("configured", ["t", "u"])
+def test_a_table_that_was_renamed_is_the_same_one_and_told(
+    lake: Lake, open_source: MakeSource, tmp_path: Path, configured: str
+) -> None:
+    source = open_source(source={"catalog": f"sqlite:{tmp_path}/source.sqlite", "table": configured})
+    before = source.sight(source.head()) if configured == "t" else None
+    begin = lake.head
+    middle = lake.insert("a", 0, 3)
+    lake.sql("ALTER TABLE lake.t RENAME TO u")
+    head = lake.sql("INSERT INTO lake.u (id, tenant) VALUES (100, 'b')")
+    after = source.sight(source.head())
+    assert before is None or (after.table, after.born) == (before.table, before.born)
+    assert after.notice == (
+        "the source's table main.t is called main.u now, and is followed; give no other table the old name before"
+        " source.table has the new one"
+        if configured == "t"
+        else None
+    )
+    assert [step.rows for step in counted(source, Range(begin, middle))] == [{"a": 3}]
+    assert [step.rows for step in counted(source, Range(begin, head))] == [{"a": 3, "b": 1}]
+    assert source.sizes() == {"a": 3, "b": 1}
+    assert {each.value for each in source.unknown(["a"])[0]} == {"b"}
+
+
 def test_a_source_that_is_read_whole_is_told_with_what_mends_it(lake: Lake, open_source: MakeSource) -> None:
     source = open_source()
     lake.insert("a", 0, 20)

@@ -36,8 +36,11 @@ IN_WORDS = {
         for section in ("destinations[]", "template")
         for key in ("partitioned_by", "sorted_by", "encrypted")
     },
-    "destinations[].evolution.policy": "the pipeline's",
-    "template.evolution.policy": "the pipeline's",
+    **{
+        f"{section}.evolution.{key}": "the pipeline's"
+        for section in ("destinations[]", "template")
+        for key in ("policy", "comments")
+    },
     "upkeep.compact_after_applies": "that of `reader.upkeep_after_applies`",
     "template.seed_mode": "the pipeline's",
 }
