@@ -5,6 +5,7 @@ from __future__ import annotations
 from bench.cases import (
     changes,
     crowd,
+    evolve,
     expiry,
     fleet,
     freshness,
@@ -34,6 +35,7 @@ FAMILIES = (
     health,
     expiry,
     upkeep,
+    evolve,
     scale_out,
 )
 
