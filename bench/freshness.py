@@ -29,7 +29,7 @@ from bench.report import verdict
 from bench.setting import prepared
 from bench.stand import standing
 from bench.viaduck import DEFAULT, PATIENCE_S, Options, running_viaduck, wait_caught_up
-from bench.workload import DECLARED, SCHEMA, SOURCE, TABLE, committed
+from bench.workload import COLUMNS, DECLARED, SCHEMA, SOURCE, TABLE, committed
 from shared.kafka.signing import own_key
 from tests.servers.kafka import Kafka
 
@@ -181,7 +181,7 @@ def commit_some(con: duckdb.DuckDBPyConnection, rng: random.Random, number: int,
         f"({number * ROWS_PER_COMMIT + row}, '{rng.choice(chosen)}', 1.5, 'a note', TIMESTAMP '2026-01-01')"
         for row in range(ROWS_PER_COMMIT)
     )
-    con.execute(f"INSERT INTO {SOURCE}.{SCHEMA}.{TABLE} VALUES {rows}")
+    con.execute(f"INSERT INTO {SOURCE}.{SCHEMA}.{TABLE} ({COLUMNS}) VALUES {rows}")
     return {tenant for tenant in chosen if f"'{tenant}'" in rows}
 
 

@@ -49,6 +49,25 @@ def tenant_names(workload: Workload) -> list[str]:
     return [f"tenant{number:03d}" for number in range(workload.tenants)]
 
 
+class Columns:
+    """Other columns beside those that are written: each time the one that came last is renamed, and one is added."""
+
+    def __init__(self, con: duckdb.DuckDBPyConnection, alias: str) -> None:
+        self._con = con
+        self._table = f"{alias}.{SCHEMA}.{TABLE}"
+        self._added = 0
+
+    def add(self) -> None:
+        self._con.execute(f"ALTER TABLE {self._table} ADD COLUMN extra_{self._added} INTEGER DEFAULT 5")
+        self._added += 1
+
+    def change(self) -> None:
+        """Two commits. One must have been added before."""
+        last = self._added - 1
+        self._con.execute(f"ALTER TABLE {self._table} RENAME COLUMN extra_{last} TO renamed_{last}")
+        self.add()
+
+
 class SourceWriter:
     """Writes a workload into the table ``alias``.main.events of a lake attached to ``con``."""
 
@@ -61,9 +80,8 @@ class SourceWriter:
 
     def seed(self) -> None:
         self._con.execute(f"CREATE TABLE {self._table} ({DECLARED})")
-        self._con.execute(
-            f"INSERT INTO {self._table} {self._new_rows(0, self._workload.seeded, self._workload.tenants)}"
-        )
+        new = self._new_rows(0, self._workload.seeded, self._workload.tenants)
+        self._con.execute(f"INSERT INTO {self._table} ({COLUMNS}) {new}")
 
     def take(self, workload: Workload) -> None:
         """Go on with another one, of as many tenants."""
@@ -97,7 +115,7 @@ class SourceWriter:
         inserts, updates, deletes = (part // whole.commits for part in (whole.inserts, whole.updates, whole.deletes))
         first = number * (updates + deletes)
         self._con.execute("BEGIN")
-        self._con.execute(f"INSERT INTO {self._table} {self._new_rows_of_run(inserts)}")
+        self._con.execute(f"INSERT INTO {self._table} ({COLUMNS}) {self._new_rows_of_run(inserts)}")
         if updates:
             changed = self._victims(first, first + updates)
             self._con.execute(f"UPDATE {self._table} SET amount = amount + 1, note = note || '!' WHERE {changed}")

@@ -99,6 +99,7 @@ WITHIN_THE_PROCESS = (
     "tests/fast/shared/runtime/test_background.py",
     "tests/fast/shared/runtime/test_backoff.py",
     "tests/fast/bench/test_bench.py",
+    "tests/fast/bench/test_evolve.py",
     "tests/fast/bench/test_report.py",
     "tests/fast/test_code_blocks.py",
     "tests/fast/test_documentation.py",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bench.cases import (
     changes,
     crowd,
+    evolve,
     expiry,
     fleet,
     freshness,
@@ -36,6 +37,7 @@ FAMILIES = (
     expiry,
     upkeep,
     topic,
+    evolve,
     scale_out,
 )
 

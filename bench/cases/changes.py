@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from statistics import median
 
@@ -104,10 +104,16 @@ def _both(viaduck: RunningViaduck, stand: Stand, writer: SourceWriter, limit: Si
     return Pair(brought, Batch(round(seconds, 3), {name: round(s, 3) for name, s in limit.seconds.items()}))
 
 
-def bring(viaduck: RunningViaduck, stand: Stand, writer: SourceWriter) -> Batch:
-    """Commit behind the back of a reader that stands still: else it would set out with the first commit."""
+def bring(
+    viaduck: RunningViaduck, stand: Stand, writer: SourceWriter, first: Callable[[], None] = lambda: None
+) -> Batch:
+    """Commit behind the back of a reader that stands still: else it would set out with the first commit.
+
+    ``first`` is done at the source before the rows, as a part of the batch.
+    """
     before = phase_seconds(viaduck)
     with frozen(viaduck.pid, "reader"):
+        first()
         writer.run()
         spent = _cpu_seconds(viaduck, stand)
     there_at = time.time()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 
@@ -51,15 +51,15 @@ FULL, QUICK = Fleet(10_000, 10, 500, 60), Fleet(200, 2, 20, 10)
 def measure(setting: Setting) -> Measured:
     fleet, lakes = setting.sized(quick=QUICK, full=FULL), setting.on_postgres
     with standing(lakes, ()) as stand:
-        stand.mirror.update(_lakes_of(lakes, fleet))
+        stand.mirror.update(lakes_of(lakes, fleet))
         create_at_once(stand, list(stand.mirror))
         began = time.monotonic()
         with running_viaduck(setting.folder, stand.source, stand.mirror) as viaduck:
-            _wait_seeded(viaduck, stand.head())
+            wait_seeded(viaduck, stand.head())
             seeded_s = round(time.monotonic() - began, 1)
             found = _stream(viaduck, stand, lakes, fleet)
             used = memory_mb(pid_of(viaduck.pid, "applier"))
-        ages = sorted(_ages(lakes, stand, found.touched))
+        ages = sorted(ages_of(lakes, stand, found.touched))
         drawn = random.Random(7).sample(sorted(stand.mirror), min(COMPARED, fleet.tenants))
         compared = require_equal(lakes, stand.source, {tenant: stand.mirror[tenant] for tenant in drawn})
     told = f"{fleet.touched} of {fleet.tenants:,} tenants a second"
@@ -92,7 +92,7 @@ class _Streamed:
     transactions: int
 
 
-def _lakes_of(lakes: PostgresLakes, fleet: Fleet) -> Iterator[tuple[str, Lake]]:
+def lakes_of(lakes: PostgresLakes, fleet: Fleet) -> Iterator[tuple[str, Lake]]:
     shared = [lakes.new(f"fleet{number}") for number in range(fleet.databases)]
     for number in range(fleet.tenants):
         tenant, within = f"tenant{number:05d}", shared[number % fleet.databases]
@@ -108,7 +108,7 @@ def create_at_once(stand: Stand, tenants: Sequence[str]) -> None:
     stand.con.execute(f"INSERT INTO {SOURCE}.{SCHEMA}.{TABLE} VALUES {rows}")
 
 
-def _wait_seeded(viaduck: RunningViaduck, head: int) -> None:
+def wait_seeded(viaduck: RunningViaduck, head: int) -> None:
     viaduck.wait_until("seeding", lambda: viaduck.caught_up(head), SEED_WITHIN_S, 2.0)
     wait_settled(viaduck, head)
 
@@ -145,10 +145,10 @@ def _transactions(lakes: PostgresLakes, stand: Stand) -> int:
     return int(row[0])
 
 
-def _ages(lakes: PostgresLakes, stand: Stand, touched: Mapping[int, Sequence[str]]) -> Iterator[float]:
+def ages_of(lakes: PostgresLakes, stand: Stand, touched: Mapping[int, Collection[str]]) -> Iterator[float]:
     """Seconds from each commit until each tenant with rows in it had them."""
     visible = lakes.visible(stand.source)
-    arrived = _arrivals(lakes, stand)
+    arrived = arrivals_of(lakes, stand)
     for snapshot, tenants in touched.items():
         for tenant in tenants:
             at = min((at for through, at in arrived[tenant] if through >= snapshot), default=None)
@@ -156,7 +156,7 @@ def _ages(lakes: PostgresLakes, stand: Stand, touched: Mapping[int, Sequence[str
             yield at - visible[snapshot]
 
 
-def _arrivals(lakes: PostgresLakes, stand: Stand) -> dict[str, list[tuple[int, float]]]:
+def arrivals_of(lakes: PostgresLakes, stand: Stand) -> dict[str, list[tuple[int, float]]]:
     """(through, when it became visible) of each snapshot of ours, by tenant."""
     found: dict[str, list[tuple[int, float]]] = {}
     for database in {lake.name for lake in stand.mirror.values()}:

@@ -59,7 +59,7 @@ def steps_between(then: Sequence[Field], now: Sequence[Field]) -> tuple[Step, ..
     """What makes ``now`` of ``then``, in an order in which DuckLake does it right. Raises ``NotFollowed``.
 
     Types become wider last: rows of older files show NULL, for the rest of a transaction, in a column with a default
-    that it has widened.
+    that it has widened. TLA: ``Kept``.
     """
     if [field.identity for field in then] == [field.identity for field in now]:
         return ()

@@ -23,6 +23,7 @@ from tests.world.lake import Lake
 from tests.world.oracle import check_all, check_source
 from tests.world.shape import random_shape
 from tests.world.source import SourceLake
+from tests.world.statements import Transaction
 
 SETTLED_WITHIN_S = 180.0
 
@@ -71,6 +72,17 @@ class Deployment:
     def step(self) -> None:
         """One random step of the source's history."""
         self.source.run(self._generator.step())
+
+    def alter(self, *, nested: bool) -> Transaction:
+        """A transaction of the source that changes columns, in most cases together with rows."""
+        made = self._generator.alteration(nested=nested)
+        self.source.run(made)
+        return made
+
+    def flatten(self) -> None:
+        """Columns with fields go, where there are any."""
+        if (made := self._generator.flattening()).statements:
+            self.source.run(made)
 
     def close(self) -> None:
         self.source.close()

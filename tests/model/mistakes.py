@@ -170,4 +170,11 @@ MISTAKES = (
         model="topics",
     ),
     Mistake("sums_fence", "the compare-and-set compares sums of offsets", "ExactlyOnce", model="topics"),
+    Mistake("map_by_name", "a column of the destination is the source's of its name", "Exact", model="columns"),
+    Mistake(
+        "position_without_columns",
+        "a position without a row moves, and the columns stay behind",
+        "Exact",
+        model="columns",
+    ),
 )

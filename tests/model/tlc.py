@@ -62,8 +62,8 @@ def jar() -> Path:
 
 def module_of(model: str) -> Path:
     """The module that ``tla/models/<model>.cfg`` is a model of."""
-    if model == "topics":
-        return SPECIFICATIONS / "Topics.tla"
+    if model in ("topics", "columns"):
+        return SPECIFICATIONS / f"{model.capitalize()}.tla"
     return MODELS / ("Direct.tla" if model.startswith("direct") else "Models.tla")
 
 

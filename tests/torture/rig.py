@@ -22,6 +22,7 @@ from tests.torture.observer import Observer
 from tests.torture.points import Points
 from tests.torture.site import Ports, Site
 from tests.world.destination import Destination
+from tests.world.statements import Transaction
 from tests.world.upkeep import Upkeep
 
 HEALED_WITHIN_S = 60.0
@@ -108,6 +109,19 @@ class FaultRig:
             self.clicks.write()
         time.sleep(self.rng.uniform(*self._pace_s))
 
+    def alter(self, *, nested: bool = True) -> Transaction:
+        """Other columns at the source, mostly with rows in the same transaction, and a moment."""
+        with self.observer.making():
+            made = self.site.alter(nested=nested)
+        self.steps += 1
+        time.sleep(self.rng.uniform(*STEP_EVERY_S))
+        return made
+
+    def flatten(self) -> None:
+        """Columns with fields go: direct commits leave tables that have such to DuckLake's extension."""
+        with self.observer.making():
+            self.site.flatten()
+
     def maintain(self, chore: Upkeep) -> None:
         """The source's owner keeps it up."""
         with self.observer.making():
@@ -115,11 +129,15 @@ class FaultRig:
 
     def step_until(self, done: Callable[[], bool], timeout_s: float) -> bool:
         """Go on changing the source until ``done``; whether it came to that."""
+        return self.go_on_until(done, timeout_s, self.step)
+
+    def go_on_until(self, done: Callable[[], bool], timeout_s: float, act: Callable[[], object]) -> bool:
+        """Do something again and again until ``done``; whether it came to that."""
         deadline = time.monotonic() + timeout_s
         while not done():
             if time.monotonic() > deadline:
                 return False
-            self.step()
+            act()
         return True
 
     def wait_until_exact(self, timeout_s: float = HEALED_WITHIN_S) -> None:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
+from tests.world.fields import FieldChange, ReplaceField, WidenFields, random_change
+from tests.world.kinds import Declared, random_cell, random_type
 from tests.world.model import EVERY_ROW, Model, Where
 from tests.world.recovery import Recovery
 from tests.world.rows import Cell, Column, Row
@@ -45,6 +47,11 @@ WIDER = {"INTEGER": "BIGINT", "DECIMAL(10,2)": "DECIMAL(18,2)"}
 """Types, and those that spell their values alike."""
 WORDY = 0.01
 """How often a text is one that no destination can hold."""
+
+AMONG_ROWS = 0.5
+"""How often columns change in one transaction with rows."""
+NESTED = 2
+"""Of eight changes of columns, those that are of one with fields."""
 
 RECOVERY_RATE = 0.2
 """Of the steps of a history whose source is restored."""
@@ -172,9 +179,53 @@ class Generator:
         chosen = self.rng.choices(list(moves), list(moves.values()), k=self.rng.randint(2, 3) if several else 1)
         if self.shape.append_only and several:
             chosen = [self._insert for _ in chosen]  # more than one kind of mark may be an update, which parks
-        statements = _columns_alone([move() for move in chosen])
-        bare = len(statements) == 1 and not isinstance(statements[0], ReplaceColumn) and self.rng.random() < 0.5
+        statements = self._with_columns([move() for move in chosen])
+        bare = len(statements) == 1 and not _is_two(statements[0]) and self.rng.random() < 0.5
         return Transaction(tuple(statements), rollback=not bare and self.rng.random() < 0.05, bare=bare)
+
+    def _with_columns(self, moves: Sequence[Statements]) -> Statements:
+        """Where columns change they change alone, or between rows that are changed by both the former and the new."""
+        changes = next((move for move in moves if any(isinstance(one, ColumnChange) for one in move)), None)
+        if changes is None or self.rng.random() >= AMONG_ROWS:
+            return changes or [statement for move in moves for statement in move]
+        return self._among_rows(changes)
+
+    def _among_rows(self, changes: Statements) -> Statements:
+        """Before, rows only go: others that DuckLake inlines there invalidate its instance, or COMMIT is refused. Once
+        something is wider they only come: it shows NULL in older ones until the transaction ends (H26)."""
+        before = self._delete() if self.rng.random() < 0.5 and not self.shape.append_only else []
+        wider = any(isinstance(one, WidenColumn | WidenFields) for one in changes)
+        here = self.model
+        self.model = Transaction((*before, *changes)).effect(here)
+        after = (self._insert() if wider else self._some_rows()) if not before or self.rng.random() < 0.7 else []
+        self.model = here
+        return [*before, *changes, *after]
+
+    def _some_rows(self) -> Statements:
+        if self.shape.append_only:
+            return self._insert()
+        return self.rng.choice([self._insert, self._update, self._delete, self._change_key, self._move])()
+
+    def alteration(self, nested: bool = True) -> Transaction:
+        """A transaction that changes columns, with rows or without; ``nested``: also such that have fields."""
+        for _ in range(TRIES):
+            changes = self._change_columns(nested=nested)
+            if not isinstance(changes[0], ColumnChange):
+                continue
+            made = Transaction(tuple(self._among_rows(changes) if self.rng.random() < 0.7 else changes))
+            after = made.effect(self.model)
+            if self._keys_are_unique(after) and not _loses_rows(made):
+                self.model, self.replaced = after, self.replaced or _replaces(made)
+                return made
+        raise AssertionError(f"no column can be changed any more: {self.model.columns}")
+
+    def flattening(self) -> Transaction:
+        """The transaction that drops what has fields."""
+        named = zip(self.model.ids, self.model.columns, strict=True)
+        gone = tuple(DropColumn(origin) for (origin, _), column in named if isinstance(column.type, Declared))
+        made = Transaction(gone)
+        self.model, self.replaced = made.effect(self.model), self.replaced or bool(gone)
+        return made
 
     def _moves(self) -> dict[Callable[[], Statements], int]:
         if self.shape.append_only:
@@ -183,7 +234,7 @@ class Generator:
                 self._delete: 2,
                 self._delete_all: 1,
                 self._add_column: 1,
-                self._change_columns: 1 if self.replaces else 0,
+                self._change_columns: 3 if self.replaces else 0,
             }
         return {
             self._insert: 10,
@@ -200,7 +251,7 @@ class Generator:
             self._insert_and_update: 2,
             self._merge: 3,
             self._add_column: 1,
-            self._change_columns: 2 if self.replaces else 0,
+            self._change_columns: 6 if self.replaces else 0,
             self._mend: 4 if self.shape.words else 0,
         }
 
@@ -275,12 +326,12 @@ class Generator:
         change = self._added(self.model)
         return self._insert() if change is None else [change]
 
-    def _change_columns(self) -> Statements:
+    def _change_columns(self, *, nested: bool = True) -> Statements:
         """One or more changes of columns, which commit together."""
         model, changes = self.model.copy(), list[Statement]()
         for _ in range(self.rng.choice([1, 1, 2, 3])):
             makers = [self._added, self._dropped, self._replaced, self._renamed, self._renamed, self._wider]
-            change = self.rng.choice(makers)(model)
+            change = self.rng.choice([*makers, *[self._nested] * (NESTED if nested else 0)])(model)
             if change is not None:
                 change.apply(model)
                 changes.append(change)
@@ -288,10 +339,25 @@ class Generator:
 
     def _added(self, model: Model) -> ColumnChange | None:
         number = model.added
-        if sum(origin.startswith("added ") for origin, _ in model.ids) == MOST_ADDED:
+        if sum(origin.startswith("added ") for origin, _ in model.ids) >= MOST_ADDED:
             return None
         column = Column(self._free_name(model, f"added {number}"), self.rng.choice(["INTEGER", "BIGINT"]))
         return AddColumn(column, self.rng.choice([None, "5"]), f"added {number}")
+
+    def _nested(self, model: Model) -> ColumnChange | None:
+        """A column with fields, to which no default can be given, or a change of a field of the one that there is.
+
+        One in a transaction, and none of a column that is new there: DuckLake can't do that (H26).
+        """
+        there = next((column for column in model.columns if isinstance(column.type, Declared)), None)
+        if there is None:
+            column = Column(self._free_name(model, f"nested {model.added}"), random_type(self.rng))
+            return AddColumn(column, None, f"added {model.added}")
+        known = model.ids[model.columns.index(there)]
+        before = dict(zip(self.model.ids, (column.type for column in self.model.columns), strict=True)).get(known)
+        return (
+            random_change(self.rng, known[0], before) if isinstance(before, Declared) and before == there.type else None
+        )
 
     def _dropped(self, model: Model) -> ColumnChange | None:
         """Value columns always stay that the rest of a history can update."""
@@ -414,6 +480,9 @@ class Generator:
         return tuple(known[origin] if origin in known else self._cell(origin) for origin, _ in self.model.ids)
 
     def _cell(self, column: str) -> Cell:
+        declared = self.model.columns[self.model.index(column)].type
+        if isinstance(declared, Declared):
+            return random_cell(self.rng, declared.kind)
         cells = self.shape.cells(column)
         if self.shape.words and cells is self.shape.texts and self.rng.random() < WORDY:
             return self.rng.choice(self.shape.words)
@@ -438,14 +507,13 @@ def _deletes(step: Step | None) -> bool:
     return isinstance(step, Transaction) and any(isinstance(one, Delete | Truncate) for one in step.statements)
 
 
-def _columns_alone(moves: Sequence[Statements]) -> Statements:
-    """DuckLake can't commit a new column together with inlined rows: columns change in a transaction of their own."""
-    columns = next((move for move in moves if any(isinstance(one, ColumnChange) for one in move)), None)
-    return columns or [statement for move in moves for statement in move]
+def _is_two(statement: Statement) -> bool:
+    """Whether it is two statements, which only a transaction makes one."""
+    return isinstance(statement, ReplaceColumn | ReplaceField)
 
 
 def _replaces(made: Transaction) -> bool:
-    return any(isinstance(one, ReplaceColumn | DropColumn) for one in made.statements)
+    return any(isinstance(one, ReplaceColumn | DropColumn | FieldChange) for one in made.statements)
 
 
 def _loses_rows(made: Transaction) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from shared.contracts.messages import ItemKind, SeedMode, WorkItem
 from tests.world.destination import Destination, Promise
 from tests.world.hostile import holds_uncarried
+from tests.world.kinds import shown_as
 from tests.world.model import ColumnId
 from tests.world.rows import Row, Rows, minus
 from tests.world.stamps import Stamp
@@ -81,13 +82,16 @@ class Holdings:
 
     def _widened(self, rows: Rows, since: int, snapshot: int) -> Rows:
         """Rows of an older snapshot with the columns that they have at ``snapshot``."""
-        before, now, defaults = self.truth.ids(since), self.truth.ids(snapshot), self.truth.defaults(snapshot)
-        if before == now:
+        before, now = self.truth.ids(since), self.truth.ids(snapshot)
+        columns = self.truth.columns(snapshot)
+        if before == now and self.truth.columns(since) == columns:
             return rows
+        defaults = {} if {*now} <= {*before} else self.truth.defaults(snapshot)
         places = [(before.index(each), None) if each in before else (None, defaults[each]) for each in now]
         wide = Counter[Row]()
         for row, times in rows.items():
-            wide[tuple(default if place is None else row[place] for place, default in places)] += times
+            cells = (default if place is None else row[place] for place, default in places)
+            wide[tuple(shown_as(cell, column.type) for cell, column in zip(cells, columns, strict=True))] += times
         return wide
 
     def _shared(self, was: Rows, then: int, now: Rows, later: int) -> tuple[Rows, Rows]:
@@ -97,24 +101,19 @@ class Holdings:
         return _projected(was, before, shared), _projected(now, after, shared)
 
     def _changes(self, after: int, through: int) -> Iterator[tuple[int, set[Row]]]:
-        """Snapshots that changed rows of this destination, with the keys. Another column alone changes none."""
+        """Snapshots that changed rows of this destination, with the keys. Other columns alone change none."""
         append_only = self.destination.promise is Promise.APPEND_ONLY
         rows_at = self.truth.appended if append_only else self.truth.slice
         for snapshot in range(after + 1, through + 1):
             was, now = (rows_at(at, self.destination.value) for at in (snapshot - 1, snapshot))
             if was is not now:
-                was, now = self._shared(was, snapshot - 1, now, snapshot)
+                was = self._widened(was, snapshot - 1, snapshot)
                 changed = (*minus(was, now), *minus(now, was))
                 if changed:
-                    before, after_it = self.truth.ids(snapshot - 1), self.truth.ids(snapshot)
-                    shared = [each for each in before if each in after_it]
-                    yield snapshot, {self._key_of(row, shared) for row in changed}
+                    yield snapshot, {self._key(row, snapshot) for row in changed}
 
     def _key(self, row: Row, snapshot: int) -> Row:
-        return self._key_of(row, self.truth.ids(snapshot))
-
-    def _key_of(self, row: Row, ids: Sequence[ColumnId]) -> Row:
-        origins = [origin for origin, _ in ids]
+        origins = [origin for origin, _ in self.truth.ids(snapshot)]
         return tuple(row[origins.index(key)] for key in self.destination.keys)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from tests.world.kinds import shown_as
 from tests.world.rows import Cell, Column, Row
 
 T = TypeVar("T")
@@ -90,9 +91,12 @@ class Model:
         self.add_column(column, default, origin)
 
     def change_column(self, origin: str, column: Column) -> None:
-        """Another name or a wider type, of which every value has the same text."""
+        """Another name, a wider type, of which every value has the same text, or other fields of a nested one."""
         at = self.index(origin)
         self.columns = (*self.columns[:at], column, *self.columns[at + 1 :])
+        for rows in (self.rows, self.fresh):
+            rows.update({number: _shown(row, at, column) for number, row in rows.items()})
+        self.appended, self.passing = (_all_shown(rows, at, column) for rows in (self.appended, self.passing))
 
     def commit(self) -> None:
         """End a transaction: what it inserted and left there has been appended."""
@@ -120,6 +124,18 @@ def _without(rows: Counter[Row], at: int) -> Counter[Row]:
     for row, times in rows.items():
         cut[_cut(row, at)] += times
     return cut
+
+
+def _shown(row: Row, at: int, column: Column) -> Row:
+    """A row of which the column at a place has its type now."""
+    return (*row[:at], shown_as(row[at], column.type), *row[at + 1 :])
+
+
+def _all_shown(rows: Counter[Row], at: int, column: Column) -> Counter[Row]:
+    shown: Counter[Row] = Counter()
+    for row, times in rows.items():
+        shown[_shown(row, at, column)] += times
+    return shown
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,8 @@ class NestedTable:
         self.rng, self.table, self.numbers = rng, table, itertools.count(1)
         self.required: set[str] = set()
         """Columns that allow no NULL: only of those that never hold one."""
+        self.new: list[list[Node]] = []
+        """Fields of the structs that a transaction has added: it can't change them rightly itself (H26)."""
         self.columns = [Node("id", "INTEGER"), Node("tenant", "VARCHAR"), Node("n", "INTEGER"),
                         *(self._made(kind, 2) for kind in ("struct", "list", "map"))]  # fmt: skip
 
@@ -61,9 +63,13 @@ class NestedTable:
     def delete(self) -> str:
         return f"DELETE FROM {self.table} WHERE {self._some()}"
 
-    def change(self) -> str:
-        """A change of a column or a field, somewhere in the tree."""
-        level, path = self.rng.choice(list(self._levels(self.columns, ())))
+    def changes(self, count: int) -> list[str]:
+        """Changes of columns or fields, somewhere in the tree, which commit together."""
+        self.new = []
+        return [self._change() for _ in range(count)]
+
+    def _change(self) -> str:
+        level, path = self.rng.choice([each for each in self._levels(self.columns, ()) if not self._is_new(each[0])])
         return self.rng.choice([self._add, self._drop, self._rename, self._replace, self._widen])(level, path)
 
     def describe(self) -> str:
@@ -80,11 +86,15 @@ class NestedTable:
         what = self.rng.choice([f"TABLE {self.table}", f"COLUMN {self.table}.{name(column.name)}"])
         return f"COMMENT ON {what} IS {said}"
 
+    def _is_new(self, level: list[Node]) -> bool:
+        return any(level is each for each in self.new)
+
     # -- changes ------------------------------------------------------------------------------------------------------
 
     def _add(self, level: list[Node], path: tuple[str, ...]) -> str:
         made = self._made(self.rng.choice([*SCALARS, "struct"]), 1)
         level.append(made)
+        self.new += [fields for fields, _ in self._within(made, ())]
         default = self.rng.choice(["", " DEFAULT 7" if made.kind == "INTEGER" else ""])
         return f"ALTER TABLE {self.table} ADD COLUMN {name(*path, made.name)} {made.declared}{default}"
 
@@ -119,7 +129,8 @@ class NestedTable:
 
     def _widen(self, level: list[Node], path: tuple[str, ...]) -> str:
         """Fields become wider by the type of the whole column."""
-        column = self.rng.choice([each for each in self.columns if each.name != "tenant"])
+        old = [each for each in self.columns if not any(self._is_new(fields) for fields, _ in self._within(each, ()))]
+        column = self.rng.choice([each for each in old if each.name != "tenant"])
         for node in self._nodes(column):
             node.kind = WIDER.get(node.kind, node.kind)
         return f"ALTER TABLE {self.table} ALTER COLUMN {name(column.name)} SET DATA TYPE {column.declared}"

@@ -18,6 +18,7 @@ import duckdb
 from tests.world.destination import Destination, Finding
 from tests.world.duck import name
 from tests.world.holdings import Holdings
+from tests.world.identities import Identities, numbered_columns
 from tests.world.lake import Lake, metadata, opened
 from tests.world.layouts import OWNER
 from tests.world.recovery import Past
@@ -130,6 +131,7 @@ class _Check:
     buried: int = 0
     """The generation of the last drop."""
     columns: tuple[Column, ...] = ()
+    identities: Identities = field(default_factory=Identities)
     size: int = 0
     sized: bool = True
     """``size`` is known: it is not where the snapshot before was left out."""
@@ -220,6 +222,7 @@ class _Check:
             self._find("growth", commit.snapshot, f"{stamp.deleted} rows dropped of {self.size}")
         self.stamp = self.seed = None
         self.columns, self.size, self.sized, self.buried = (), 0, True, stamp.generation
+        self.identities = Identities()
 
     def _newest(self, commits: Sequence[Commit]) -> int:
         """The destination's newest snapshot where all changes were committed directly: those of DuckLake's extension
@@ -262,6 +265,7 @@ class _Check:
         if last is not None or self.whole:
             self._continues(snapshot, last, stamp)
         self.stamp = stamp
+        self.identities = Identities() if stamp.kind == "seed" else self.identities
         self.seed = stamp if stamp.kind == "seed" or self.seed is None else self.seed
         could_be_read = self._holds(commit)
         self.compared += could_be_read
@@ -334,8 +338,16 @@ class _Check:
         if have != wanted:
             self._find("columns", snapshot, f"{_spell(have)}, not {_spell(wanted)} as the source at {stamp.through}")
             return False
+        if commit.changes_columns or not self.identities.known:
+            self._identify(snapshot, stamp)
         self.columns = have
         return True
+
+    def _identify(self, snapshot: int, stamp: Stamp) -> None:
+        there = self.destination
+        own = numbered_columns(self.con, self.alias, there.lake, there.schema, there.table, snapshot)
+        for said in self.identities.take(self.truth.ids(stamp.through), [each.number for each in own]):
+            self._find("identity", snapshot, said)
 
     def _has_rows(self, snapshot: int, seed: Stamp, stamp: Stamp) -> bool:
         """Whether the rows could be read, and so the size is known."""

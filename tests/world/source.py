@@ -126,8 +126,9 @@ class SourceLake:
         try:
             self._write(step, statements)
         except duckdb.Error as error:
-            # A column that came while inlining was off makes inlining fail from then on; users have to live without it.
-            if "ducklake_inlined_data" not in str(error):
+            # A column that came while inlining was off makes inlining fail from then on, and columns can't change after
+            # rows that were inlined in one transaction with that; users have to live without it.
+            if "inlined" not in str(error):
                 raise
             self._patiently([set_inlining(self.place, 0)])
             self._write(step, statements)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tests.world.duck import name, quote
+from tests.world.fields import FieldChange
 from tests.world.model import Model, Where
 from tests.world.rows import Cell, Column, Row
 
@@ -216,7 +217,7 @@ class WidenColumn:
         model.change_column(self.column, Column(model.called(self.column), self.type))
 
 
-ColumnChange = AddColumn | DropColumn | ReplaceColumn | RenameColumn | WidenColumn
+ColumnChange = AddColumn | DropColumn | ReplaceColumn | RenameColumn | WidenColumn | FieldChange
 Statement = Insert | Delete | Truncate | Update | Touch | Shift | Merge | ColumnChange
 
 

@@ -42,7 +42,7 @@ class Table:
         lake = Lake.in_folder(self.folder / "source")
         self.lake = Lake(lake.catalog, lake.data_path, options=options)
         attach(self.con, ALIAS, self.lake, create=True)
-        self.truth = LakeTruth(self.con, ALIAS, self.shape.schema, self.shape.table, self.shape.routing)
+        self.truth = LakeTruth(self.con, ALIAS, self.lake, self.shape.schema, self.shape.table, self.shape.routing)
         self.table = source_table(self.lake, self.shape)
         self.sql(f"CREATE SCHEMA IF NOT EXISTS {name(ALIAS, self.shape.schema)}")
 

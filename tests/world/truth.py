@@ -10,6 +10,8 @@ from typing import Protocol
 import duckdb
 
 from tests.world.duck import name, quote
+from tests.world.identities import Numbered, numbered_columns
+from tests.world.lake import Lake
 from tests.world.model import ColumnId, Model
 from tests.world.rows import Cell, Column, Row, Rows, plain, rows_of
 from tests.world.rows import columns_of as columns_of_table
@@ -130,6 +132,7 @@ class LakeTruth:
 
     con: duckdb.DuckDBPyConnection
     alias: str
+    lake: Lake
     schema: str
     table: str
     routing: str
@@ -145,11 +148,12 @@ class LakeTruth:
         return columns_of_table(self.con, self._at(snapshot))
 
     def ids(self, snapshot: int) -> tuple[ColumnId, ...]:
-        """By their names: of a source alone nothing else is known here."""
-        return tuple((column.name, 0) for column in self.columns(snapshot))
+        return tuple((column.origin, column.number) for column in self._numbered(snapshot))
 
     def defaults(self, snapshot: int) -> Mapping[ColumnId, Cell]:
-        raise LookupError("a source does not tell which columns came later")
+        """Of every column, also of those that were there from the beginning."""
+        columns = zip(self._numbered(snapshot), self.columns(snapshot), strict=True)
+        return {(one.origin, one.number): self._shown(one.default, column.type) for one, column in columns}
 
     def slice(self, snapshot: int, value: str) -> Rows:
         where = f"CAST({name(self.routing)} AS VARCHAR) = {quote(value)}"
@@ -160,6 +164,14 @@ class LakeTruth:
 
     def passing(self, snapshot: int, value: str) -> Rows:
         raise LookupError("a source does not remember what was never there")
+
+    def _numbered(self, snapshot: int) -> list[Numbered]:
+        return numbered_columns(self.con, self.alias, self.lake, self.schema, self.table, snapshot)
+
+    def _shown(self, default: Cell, declared: str) -> Cell:
+        if default is None:
+            return None
+        return str(self.con.execute(f"SELECT CAST(CAST(? AS {declared}) AS VARCHAR)", [default]).fetchall()[0][0])
 
     def _at(self, snapshot: int) -> str:
         return f"{name(self.alias, self.schema, self.table)} AT (VERSION => {snapshot})"

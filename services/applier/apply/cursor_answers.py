@@ -64,7 +64,8 @@ class CursorAnswers:
             return Applied(Outcome.ALREADY_APPLIED, position=NOT_SEEDED)
 
     def of(self, lake: OpenLake, target: Target, source: TableInfo | None = None, time_of: TimeOf = unknown) -> Applied:
-        """Read the cursor and say what it means for the item. TLA: ``DecideAnew``, ``OfCursor``, ``AnswerVector``."""
+        """Read the cursor and say what it means for the item. TLA: ``DecideAnew``, ``OfCursor``, ``AnswerVector``,
+        ``AnswerColumns``."""
         cursor = self._stored(lake, target)
         if cursor is None:
             return self._of_none(lake, target)

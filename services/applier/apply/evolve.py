@@ -55,7 +55,10 @@ def pending_steps(
 
 
 def evolve(con: duckdb.DuckDBPyConnection, alias: str, destination: Destination, steps: Sequence[Step]) -> None:
-    """Take the steps. Raises ``schema_change`` for a step that DuckLake refuses, with the statement."""
+    """Take the steps. Raises ``schema_change`` for a step that DuckLake refuses, with the statement.
+
+    TLA: ``CommitColumns``, ``Evolved``.
+    """
     for step in steps:
         statement = _statement(step, table_path(alias, destination))
         try:

@@ -44,7 +44,7 @@ def require_routed(reading: Reading) -> None:
 
 
 def follow_columns(reading: Reading, targets: Targets, identifying: Identifying) -> None:
-    """Note for each target what became of the source's columns, or why that is not followed."""
+    """Note for each target what became of the source's columns, or why that is not followed. TLA: ``ReadColumns``."""
     for number, target in targets:
         try:
             found = _evolution_of(target, reading, identifying)

@@ -24,7 +24,10 @@ class Reshapes:
         return self.snapshots[-1] if self.snapshots else 0
 
     def lacking(self, tracked: DestinationState) -> int | None:
-        """The first snapshot whose columns a destination lacks although its rows are those of then, or of later."""
+        """The first snapshot whose columns a destination lacks although its rows are those of then, or of later.
+
+        TLA: ``PlanColumns``.
+        """
         if tracked.position is None or not self.snapshots or tracked.position >= self.newest:
             return None
         first = self.snapshots[bisect_right(self.snapshots, tracked.position)]

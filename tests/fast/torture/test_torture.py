@@ -21,13 +21,14 @@ from tests.signed import SIGNING
 from tests.torture import table
 from tests.torture import verdict as verdicts
 from tests.torture.fault import Fault
-from tests.torture.faults import broker, catalogs, messages, network, processes
+from tests.torture.faults import broker, catalogs, evolve, messages, network, processes
 from tests.torture.fleet import Fleet, Member
 from tests.torture.forged import FORGERIES, harmful
 from tests.torture.lags import Lags
 from tests.torture.points import Passed, Point
 from tests.torture.rig import FaultRig
 from tests.torture.wire import Sign
+from tests.world.statements import DropColumn, Transaction, Truncate
 
 IDS = ("tenant-0", "tenant-1", "tenant-2")
 
@@ -177,7 +178,7 @@ class TestZombie:
     def frozen(self, world: World, monkeypatch: pytest.MonkeyPatch) -> Applier:
         frozen = Applier(world, 1)
         world.fleet.appliers = [frozen, Applier(world, 2)]
-        monkeypatch.setattr(processes, "_pass", lambda *_: Passed(101, "tenant-1"))
+        monkeypatch.setattr(processes, "pass_point", lambda *_: Passed(101, "tenant-1"))
         return frozen
 
     def test_wakes_up_after_others_have_gone_on(self, world: World, frozen: Applier) -> None:
@@ -203,11 +204,54 @@ class TestZombie:
             processes.frozen_at(world, Point.BEFORE_COMMIT)  # type: ignore[arg-type]
 
     def test_that_died_meanwhile_is_none(self, world: World, frozen: Applier, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(processes, "_pass", lambda *_: Passed(101, "tenant-1"))
+        monkeypatch.setattr(processes, "pass_point", lambda *_: Passed(101, "tenant-1"))
         monkeypatch.setattr(type(frozen), "pid", property(lambda _: next(pids), lambda *_: None), raising=False)
         pids = itertools.chain([101], itertools.repeat(None))
         with pytest.raises(AssertionError, match="no zombie"):
             processes.frozen_at(world, Point.AFTER_FENCE)  # type: ignore[arg-type]
+
+
+class TestEvolve:
+    @pytest.fixture
+    def said(self, world: World, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        """What the owner does, and what meets it, in turn."""
+        said: list[str] = []
+
+        def alter(*, nested: bool) -> Transaction:
+            said.append("alters" if nested else "alters flat")
+            return Transaction((DropColumn("v"), Truncate()))
+
+        def met(name: str) -> Any:
+            def play(rig: FaultRig, *given: Any, act: Any = None) -> None:
+                said.append(" ".join([name, *(each for each in given if isinstance(each, Point))]))
+                for _ in range(2):
+                    (act or given[-1])()
+
+            return play
+
+        monkeypatch.setattr(world, "alter", alter, raising=False)
+        monkeypatch.setattr(world, "flatten", lambda: said.append("flattens"), raising=False)
+        monkeypatch.setattr(world, "step", lambda: said.append("writes"))
+        for name in ("pass_point", "commit_unheard", "frozen_at"):
+            monkeypatch.setattr(evolve, name, met(name))
+        monkeypatch.setattr(evolve, "unheard", lambda _: Counter())
+        return said
+
+    def test_every_trouble_meets_other_columns_first(self, world: World, said: list[str]) -> None:
+        done = evolve.altered_under_faults(world, 27)  # type: ignore[arg-type]
+        killed = [each for each in said if each.startswith("pass_point")]
+        assert killed == [f"pass_point {point}" for point in Point]
+        kinds = Counter(each.partition(" ")[0] for each in said)
+        assert (kinds["commit_unheard"], kinds["frozen_at"]) == (9, 9)
+        after = [said[n + 1] for n, each in enumerate(said) if each.startswith(("pass", "commit", "frozen"))]
+        assert set(after) == {"alters", "alters flat"}
+        assert (done["transactions that alter with rows"], done["DropColumn"]) == (27, 27)
+        assert said[-1] == "flattens"
+
+    def test_a_batch_is_met_where_no_column_has_fields(self, world: World, said: list[str]) -> None:
+        evolve.altered_under_faults(world, 13)  # type: ignore[arg-type]
+        at = said.index(f"pass_point {Point.WITHIN_BATCH}")
+        assert said[at - 1 : at + 3] == ["flattens", said[at], "alters flat", "writes"]
 
 
 STARTS_WITHIN_S = 15.0

@@ -287,6 +287,14 @@ def test_swapped_columns_are_found(case: Case) -> None:
     assert case.rules() == {"columns"}
 
 
+def test_another_column_of_the_same_name_and_values_is_found(case: Case) -> None:
+    """The source's column is still the one that it was."""
+    case.forge.seed(6)
+    again = ["DROP COLUMN late", "ADD COLUMN late INTEGER"]
+    case.forge.commit("changes", 6, 7, before=[f"ALTER TABLE {case.forge.table} {each}" for each in again])
+    assert case.rules() == {"identity"}
+
+
 def test_a_missing_table_is_found(case: Case) -> None:
     case.forge.seed(2)
     assert case.rules(table="elsewhere") == {"columns"}

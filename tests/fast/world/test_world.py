@@ -26,11 +26,14 @@ def test_one_seed_is_one_history() -> None:
 
 
 def test_histories_hold_every_kind_of_step() -> None:
-    steps = [step for seed in range(60) for step in strange_history(Random(seed), steps=20, expire=True).steps]
+    drawn = [strange_history(Random(seed), steps=20, expire=True) for seed in range(60)]
+    drawn += [random_history(Random(seed), steps=40, replaces=True) for seed in range(60)]
+    steps = [step for one in drawn for step in one.steps]
     made = [statement for step in steps if isinstance(step, Transaction) for statement in step.statements]
     kinds = {
         "Insert", "Delete", "Truncate", "Update", "Touch", "Shift", "Merge",
         "AddColumn", "DropColumn", "ReplaceColumn", "RenameColumn", "WidenColumn",
+        "AddField", "DropField", "ReplaceField", "RenameField", "WidenFields",
     }  # fmt: skip
     assert {type(statement).__name__ for statement in made} == kinds
     assert {step.chore for step in steps if isinstance(step, Upkeep)} == set(Chore)

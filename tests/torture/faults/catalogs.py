@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -36,18 +36,29 @@ def commits_unheard(rig: FaultRig, count: int) -> Done:
 
     Or the applier is cut off with COMMIT on its way, which arrives at once, or while somebody looks, or never.
     """
-    proxy = rig.proxy
     for number in range(count):
-        before = proxy.commits_lost + proxy.commits_cut
-        if rig.rng.random() < CUT_SHARE:
-            proxy.cut_commits(1, rig.rng.choice([0.0, rig.rng.uniform(0, LATE_S), None]), holds=OURS)
-        else:
-            proxy.lose_commits(1, holds=OURS)
-        if not rig.step_until(lambda seen=before: proxy.commits_lost + proxy.commits_cut > seen, UNHEARD_WITHIN_S):  # type: ignore[misc]
-            raise TimeoutError(f"no commit was met within {UNHEARD_WITHIN_S:.0f} s")
+        commit_unheard(rig, rig.step)
         if number % SETTLE_EVERY == 0:
             rig.wait_until_exact()
     rig.wait_until_exact()
+    return unheard(rig)
+
+
+def commit_unheard(rig: FaultRig, act: Callable[[], object]) -> None:
+    """The acknowledgement of the next COMMIT is lost, or its applier cut off; ``act`` until one was met."""
+    proxy = rig.proxy
+    before = proxy.commits_lost + proxy.commits_cut
+    if rig.rng.random() < CUT_SHARE:
+        proxy.cut_commits(1, rig.rng.choice([0.0, rig.rng.uniform(0, LATE_S), None]), holds=OURS)
+    else:
+        proxy.lose_commits(1, holds=OURS)
+    if not rig.go_on_until(lambda: proxy.commits_lost + proxy.commits_cut > before, UNHEARD_WITHIN_S, act):
+        raise TimeoutError(f"no commit was met within {UNHEARD_WITHIN_S:.0f} s")
+
+
+def unheard(rig: FaultRig) -> Done:
+    """What became of all such COMMITs of a rig so far."""
+    proxy = rig.proxy
     lives = [int(status["generation"]) - 1 for status in rig.fleet.destinations()]
     return Counter(
         {

@@ -14,6 +14,9 @@ from tests.torture.lags import Lags
 from tests.torture.points import Deed, Passed, Point
 from tests.torture.rig import READY_WITHIN_S, FaultRig
 
+Act = Callable[[], object]
+"""Something that is done to the source."""
+
 PASSED_WITHIN_S = 120.0
 SETTLE_EVERY = 8
 SESSION_IS_OVER_S = 12.0
@@ -45,7 +48,7 @@ def killed_at_points(rig: FaultRig, count: int) -> Done:
     for turn in range(count):
         for place, point in enumerate(Point):
             deed = Deed.KILL_ONE if (turn + place) % ALL_EVERY else Deed.KILL_ALL
-            _pass(rig, point, deed)
+            pass_point(rig, point, deed)
             done[point] += 1
         if turn % SETTLE_EVERY == 0:
             rig.wait_until_exact()
@@ -63,19 +66,22 @@ def frozen_until_replaced(rig: FaultRig, count: int) -> Done:
     return done
 
 
-def frozen_at(rig: FaultRig, point: Point, meanwhile: Callable[[str], None] = lambda _: None) -> set[str]:
+def frozen_at(
+    rig: FaultRig, point: Point, meanwhile: Callable[[str], None] = lambda _: None, act: Act | None = None
+) -> set[str]:
     """Freeze the applier that passes the point for longer than its session lasts, and wake it once others go on for it.
 
     Before it wakes, ``meanwhile`` is called with the destination whose item passed, "" where the point doesn't tell.
+    ``act``: what is done to the source meanwhile, else its history's next steps.
 
     Returns whose catalog it had locked meanwhile: a COMMIT of the extension that stands still in the middle lets nobody
     else write there until its connection ends. Everybody else has to be at the head before it wakes, also the tenants
     whose direct commits stand still: the server ends those.
     """
-    passed = _pass(rig, point, Deed.FREEZE_ALL)
+    passed = pass_point(rig, point, Deed.FREEZE_ALL, act)
     frozen = next(member for member in rig.fleet.appliers if member.pid == passed.pid)
     over = time.monotonic() + SESSION_IS_OVER_S
-    rig.step_until(lambda: time.monotonic() > over, 2 * SESSION_IS_OVER_S)
+    _go_on(rig, act, lambda: time.monotonic() > over, 2 * SESSION_IS_OVER_S)
     held = {each.id for each in rig.site.destinations if rig.site.is_held(each, HELD_FOR_S)}
     if len(held) > 1:
         raise AssertionError(f"one frozen transaction holds more than one tenant: {sorted(held)}")
@@ -133,11 +139,15 @@ def _serving(rig: FaultRig) -> list[Member]:
     return [member for member in rig.fleet.appliers if not member.held]
 
 
-def _pass(rig: FaultRig, point: Point, deed: Deed) -> Passed:
+def pass_point(rig: FaultRig, point: Point, deed: Deed, act: Act | None = None) -> Passed:
     """Arm a point and change the source until an applier has passed it."""
     rig.points.arm(point, deed)
-    taken = rig.step_until(lambda: rig.points.taken(point) is not None, PASSED_WITHIN_S)
+    taken = _go_on(rig, act, lambda: rig.points.taken(point) is not None, PASSED_WITHIN_S)
     passed = rig.points.wait_until_taken(point, READY_WITHIN_S if taken else 0)
     if passed is None:
         raise TimeoutError(f"nobody passed {point} within {PASSED_WITHIN_S:.0f} s")
     return passed
+
+
+def _go_on(rig: FaultRig, act: Act | None, done: Callable[[], bool], timeout_s: float) -> bool:
+    return rig.step_until(done, timeout_s) if act is None else rig.go_on_until(done, timeout_s, act)

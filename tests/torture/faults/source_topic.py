@@ -7,15 +7,16 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
 from confluent_kafka import Producer
 
 from tests.torture.clicks import EXPIRED
 from tests.torture.fault import Done
 from tests.torture.faults.operators import patiently
-from tests.torture.faults.processes import HELD_FOR_S, PASSED_WITHIN_S, SESSION_IS_OVER_S
-from tests.torture.points import Deed, Passed, Point
-from tests.torture.rig import HEALED_WITHIN_S, READY_WITHIN_S, FaultRig
+from tests.torture.faults.processes import HELD_FOR_S, PASSED_WITHIN_S, SESSION_IS_OVER_S, pass_point
+from tests.torture.points import Deed, Point
+from tests.torture.rig import HEALED_WITHIN_S, FaultRig
 
 PARKED_WITHIN_S = 60.0
 PAUSED_WITHIN_S = 30.0
@@ -47,14 +48,14 @@ def landed(rig: FaultRig, count: int) -> Done:
 def _killed(rig: FaultRig) -> str:
     """SIGKILL at a point: the whole applier, or just the process there."""
     point = rig.rng.choice(POINTS)
-    _pass(rig, point, rig.rng.choice([Deed.KILL_ALL, Deed.KILL_ONE]))
+    pass_point(rig, point, rig.rng.choice([Deed.KILL_ALL, Deed.KILL_ONE]), partial(_write, rig))
     return f"killed {point}"
 
 
 def _zombie(rig: FaultRig) -> str:
     """SIGSTOP past the session timeout, another takes over, SIGCONT: it must not commit its records a second time."""
     point = rig.rng.choice(ZOMBIE_POINTS)
-    passed = _pass(rig, point, Deed.FREEZE_ALL)
+    passed = pass_point(rig, point, Deed.FREEZE_ALL, partial(_write, rig))
     frozen = next(member for member in rig.fleet.appliers if member.pid == passed.pid)
     over = time.monotonic() + SESSION_IS_OVER_S
     _write_until(rig, lambda: time.monotonic() > over, 2 * SESSION_IS_OVER_S)
@@ -146,30 +147,14 @@ def _is(rig: FaultRig, state: str) -> bool:
     return status is not None and status["state"] == state
 
 
-def _pass(rig: FaultRig, point: Point, deed: Deed) -> Passed:
-    """Arm a point and write until an applier has passed it."""
-    rig.points.arm(point, deed)
-    taken = _write_until(rig, lambda: rig.points.taken(point) is not None, PASSED_WITHIN_S)
-    passed = rig.points.wait_until_taken(point, READY_WITHIN_S if taken else 0)
-    if passed is None:
-        raise TimeoutError(f"nobody passed {point} within {PASSED_WITHIN_S:.0f} s")
-    return passed
-
-
 def _write_for_a_while(rig: FaultRig) -> None:
     until = time.monotonic() + rig.rng.uniform(0.5, 2.0)
-    _write_until(rig, lambda: time.monotonic() > until, PASSED_WITHIN_S)
+    rig.go_on_until(lambda: time.monotonic() > until, PASSED_WITHIN_S, partial(_write, rig))
 
 
-def _write_until(rig: FaultRig, done: Callable[[], bool], timeout_s: float) -> bool:
-    """Go on writing until ``done``; whether it came to that."""
-    deadline = time.monotonic() + timeout_s
-    while not done():
-        if time.monotonic() > deadline:
-            return False
-        rig.clicks.write()
-        _pause(rig)
-    return True
+def _write(rig: FaultRig) -> None:
+    rig.clicks.write()
+    _pause(rig)
 
 
 def _pause(rig: FaultRig) -> None:

@@ -1,0 +1,156 @@
+"""Columns in histories: what changes of them show, alone and with rows, and what of that concerns a destination."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import duckdb
+import pytest
+
+from tests.world.destination import Destination
+from tests.world.fields import AddField, DropField, FieldChange, RenameField, ReplaceField, WidenFields
+from tests.world.history import Generator, random_history
+from tests.world.holdings import Holdings
+from tests.world.identities import Identities
+from tests.world.kinds import Declared, Field, Many, Nested, Struct
+from tests.world.lake import Lake
+from tests.world.model import Model, Where
+from tests.world.rows import Cell, Column, columns_of
+from tests.world.shape import random_shape
+from tests.world.source import SourceLake
+from tests.world.statements import AddColumn, ColumnChange, Insert, Statement, Transaction, Update, WidenColumn
+from tests.world.truth import RecordedTruth
+from tests.world.upkeep import Chore, Upkeep
+
+PLAIN = (Column("tenant", "VARCHAR"), Column("k", "INTEGER"))
+INNER = Struct((Field(2, "b", "INTEGER"), Field(3, "c", "INTEGER")))
+KINDS = {
+    "struct": (Struct((Field(1, "a", "INTEGER"), Field(4, "s", INNER))), {1: "7", 4: {2: "8", 3: None}}),
+    "list": (Many(INNER), [{2: "8", 3: "9"}, None]),
+    "map": (Many(INNER, is_map=True), (("x", {2: "8", 3: "9"}),)),
+}
+
+
+def nested(kind: str) -> tuple[Declared, Cell]:
+    declared, value = KINDS[kind]
+    return Declared.of(declared), Nested.of(declared, value)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("kind", "declared", "shown"),
+    [
+        ("struct", "STRUCT(a INTEGER, s STRUCT(b INTEGER, c INTEGER))", "{'a': 7, 's': {'b': 8, 'c': NULL}}"),
+        ("list", "STRUCT(b INTEGER, c INTEGER)[]", "[{'b': 8, 'c': 9}, NULL]"),
+        ("map", "MAP(VARCHAR, STRUCT(b INTEGER, c INTEGER))", "{x={'b': 8, 'c': 9}}"),
+    ],
+)
+def test_a_nested_cell_is_spelled_as_duckdb_spells_it(kind: str, declared: str, shown: str) -> None:
+    spelled, cell = nested(kind)
+    assert (spelled, cell) == (declared, shown)
+    ((found,),) = duckdb.execute(f"SELECT CAST(CAST(? AS {declared}) AS VARCHAR)", [shown]).fetchall()
+    assert found == shown
+
+
+CHANGES: dict[str, list[FieldChange]] = {
+    "{'a': 7, 's': {'b': 8, 'c': NULL, 'd': 5}}": [AddField("v", ("s",), Field(5, "d", "INTEGER", "5"))],
+    "{'s': {'b': 8, 'c': NULL}}": [DropField("v", (), "a")],
+    "{'a': 7, 's': {'z': 8, 'c': NULL}}": [RenameField("v", ("s",), "b", "z")],
+    "{'a': 7, 's': {'c': NULL, 'b': NULL}}": [ReplaceField("v", ("s",), Field(5, "b", "INTEGER"))],
+    "{'a': 7, 's': {'b': 8, 'c': NULL}}": [WidenFields("v")],
+}
+
+
+@pytest.mark.parametrize("shown", CHANGES)
+def test_older_rows_show_what_became_of_their_fields(shown: str) -> None:
+    """So does DuckLake's own table, in the histories; here in plain values."""
+    declared, cell = nested("struct")
+    model = Model((*PLAIN, Column("v", declared)))
+    model.insert(("a", "1", cell))
+    model.commit()
+    for change in CHANGES[shown]:
+        change.apply(model)
+    assert [*model.live()] == [*model.appended] == [("a", "1", shown)]
+    assert ("BIGINT" in model.columns[2].type) is (CHANGES[shown] == [WidenFields("v")])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_source_is_what_its_model_says_whatever_its_owner_alters(
+    world: duckdb.DuckDBPyConnection, tmp_path: Path, seed: int
+) -> None:
+    shape = random_shape(Random(seed), append_only=seed == 5)
+    generator = Generator(Random(seed), shape, replaces=True)
+    source = SourceLake(world, Lake.in_folder(tmp_path), shape)
+    source.create()
+    try:
+        for number in range(12):
+            source.run(generator.step() if number < 2 else generator.alteration())
+            source.run(Upkeep(Chore.FLUSH) if number % 4 == 3 else generator.step())
+            assert columns_of(world, source.place.path) == source.model.columns
+            assert source.differences() == []
+        source.run(generator.flattening())
+        assert not any(isinstance(column.type, Declared) for column in source.model.columns)
+        assert source.differences() == []
+    finally:
+        source.close()
+
+
+def test_histories_change_columns_alone_and_before_between_and_after_rows() -> None:
+    drawn = [random_history(Random(seed), steps=20, replaces=True) for seed in range(60)]
+    steps = [step.statements for one in drawn for step in one.steps if isinstance(step, Transaction)]
+    shown = {"".join("c" if isinstance(one, ColumnChange) else "r" for one in statements) for statements in steps}
+    assert {"c", "cc", "cr", "rc", "rcr", "r"} <= shown
+
+
+def test_once_something_is_wider_rows_only_come() -> None:
+    """Of H26, which makes the source itself wrong."""
+    for seed in range(200):
+        for step in random_history(Random(seed), steps=20, replaces=True).steps:
+            statements = step.statements if isinstance(step, Transaction) else ()
+            wide = [n for n, one in enumerate(statements) if isinstance(one, WidenColumn | WidenFields)]
+            if wide:
+                assert all(isinstance(one, Insert | ColumnChange) for one in statements[wide[0] :])
+
+
+def told(*statements: tuple[Statement, ...]) -> Holdings:
+    truth, model = RecordedTruth("tenant"), Model(PLAIN)
+    for snapshot, made in enumerate(statements, 1):
+        model = Transaction(made).effect(model)
+        truth.record(snapshot, model)
+    return Holdings(Destination(lake=Lake("sqlite:nowhere"), table="t", pipeline="p", id="d", value="a"), truth)
+
+
+ROW, COLUMN = Insert((("a", "1"),)), AddColumn(Column("w", "INTEGER"), "5")
+KEY = Where.equal(["k"], ["1"])
+
+
+@pytest.mark.parametrize(
+    ("made", "changes"),
+    [
+        ((COLUMN,), False),
+        ((COLUMN, Update(KEY, (("w", "5"),))), False),
+        ((COLUMN, Update(KEY, (("w", "6"),))), True),
+        ((COLUMN, Insert((("a", "2", "5"),))), True),
+        ((COLUMN, Insert((("b", "2", "5"),))), False),
+    ],
+)
+def test_other_columns_alone_change_no_row_and_values_in_them_do(made: tuple[Statement, ...], changes: bool) -> None:
+    assert told((ROW,), made).first_change(1, 2) == (2 if changes else None)
+
+
+def test_another_field_changes_no_row() -> None:
+    declared, cell = nested("struct")
+    added = AddColumn(Column("v", declared))
+    came = (added, Update(KEY, (("v", cell),)))
+    altered = (AddField("v", (), Field(5, "d", "INTEGER", "5")), RenameField("v", ("s",), "b", "z"))
+    assert told((ROW,), came, altered).first_change(2, 3) is None
+    assert told((ROW,), came, (*altered, Update(KEY, (("v", None),)))).first_change(2, 3) == 3
+
+
+def test_a_column_is_the_one_that_it_was() -> None:
+    known = Identities()
+    assert known.take([("k", 0), ("v", 0)], [1, 2]) == []
+    assert known.take([("k", 0), ("v", 1)], [1, 3]) == []
+    assert known.take([("k", 0)], [1]) == []
+    assert len(known.take([("k", 0), ("w", 0)], [1, 2])) == 1  # whatever v was
+    assert len(known.take([("k", 0)], [4])) == 1
