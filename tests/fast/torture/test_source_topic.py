@@ -12,6 +12,7 @@ import pytest
 
 from tests.torture.clicks import NOTHING, RECREATED, Clicks
 from tests.torture.faults import source_topic
+from tests.torture.faults.processes import pass_point
 from tests.torture.points import Deed, Passed, Point
 from tests.world.topic_truth import TopicTruth
 
@@ -29,7 +30,7 @@ def rig_of(**clicks: Any) -> Any:
     points = SimpleNamespace(arm=lambda *_: None, taken=lambda _: None, wait_until_taken=lambda *_: None)
     return SimpleNamespace(
         clicks=SimpleNamespace(**(told | clicks)), begun=begun, rng=Random(1), site=site, fleet=fleet, points=points,
-        wait_until_exact=lambda: begun.append("exact"),
+        wait_until_exact=lambda: begun.append("exact"), go_on_until=lambda *_: False,
     )  # fmt: skip
 
 
@@ -79,18 +80,16 @@ def test_a_zombie_that_died_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
         name = "applier-1"
         pid = property(lambda _: next(pids))
 
-    monkeypatch.setattr(source_topic, "_pass", lambda *_: Passed(101, "clicks"))
-    monkeypatch.setattr(source_topic, "_write_until", lambda *_: True)
+    monkeypatch.setattr(source_topic, "pass_point", lambda *_: Passed(101, "clicks"))
     rig = rig_of(settle=lambda _: 0.0)
     rig.fleet.appliers = [Member()]
     with pytest.raises(AssertionError, match="no zombie"):
         source_topic._zombie(rig)
 
 
-def test_a_point_that_no_one_passes_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source_topic, "_write_until", lambda *_: False)
+def test_a_point_that_no_one_passes_is_told() -> None:
     with pytest.raises(TimeoutError, match="after-read"):
-        source_topic._pass(rig_of(), Point.AFTER_READ, Deed.KILL_ALL)
+        pass_point(rig_of(), Point.AFTER_READ, Deed.KILL_ALL, lambda: None)
 
 
 class Told:

@@ -58,7 +58,7 @@ def _zombie(rig: FaultRig) -> str:
     passed = pass_point(rig, point, Deed.FREEZE_ALL, partial(_write, rig))
     frozen = next(member for member in rig.fleet.appliers if member.pid == passed.pid)
     over = time.monotonic() + SESSION_IS_OVER_S
-    _write_until(rig, lambda: time.monotonic() > over, 2 * SESSION_IS_OVER_S)
+    rig.go_on_until(lambda: time.monotonic() > over, 2 * SESSION_IS_OVER_S, partial(_write, rig))
     if not rig.site.is_held(rig.site.clicks, HELD_FOR_S):  # a COMMIT that stands half-way lets nobody else write
         rig.clicks.settle(HEALED_WITHIN_S)
     if frozen.pid != passed.pid:
