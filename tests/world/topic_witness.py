@@ -31,21 +31,21 @@ class TopicWitness:
 
     def __init__(self, bootstrap: str, topic: str, *, keyed: bool = False) -> None:
         self._topic, self._keyed = topic, keyed
-        self._client = {"bootstrap.servers": bootstrap}
-        self._log = TopicLog(KafkaSettings(bootstrap), topic, "witness")
+        self._bootstrap = bootstrap
         self.truths: dict[str, TopicTruth] = {}
         """By topic id."""
 
     def look(self) -> TopicTruth:
         """The truth of the topic that is there now, up to its last stable records. Nobody may delete it meanwhile."""
-        known = self._log.identity()
+        # A client of its own each time: one that had known a broker before it was wiped has ended its process.
+        known = TopicLog(KafkaSettings(self._bootstrap), self._topic, "witness").identity()
         truth = self.truths.setdefault(known.topic_id, TopicTruth(known.topic_id, self._keyed, oldest={}))
         records, newest = self._read(known, truth.newest)
         truth.add(records, newest)
         return truth
 
     def _read(self, known: TopicIdentity, since: Mapping[int, int]) -> tuple[list[TopicRecord], dict[int, int]]:
-        consumer = Consumer({**self._client, **READING})
+        consumer = Consumer({"bootstrap.servers": self._bootstrap, **READING})
         wanted = {number: since.get(number, 0) for number in range(known.partitions)}
         found, newest, deadline = list[TopicRecord](), dict[int, int](), time.monotonic() + READ_WITHIN_S
         try:
