@@ -212,6 +212,64 @@ def test_a_vector_of_a_greater_sum_that_goes_back_is_found(forge: Forge) -> None
     assert "range" in forge.rules()
 
 
+SKIP = {"after": 2, "skipped": {"0": [0, 2]}}
+
+
+@pytest.mark.parametrize(
+    ("stamp", "rules"),
+    [
+        (SKIP, set()),
+        ({"after": 2}, {"range", "exact", "rejected"}),
+        (SKIP | {"skipped": {"0": [0, 1]}}, {"range", "rejected"}),
+        (SKIP | {"skipped": {"0": [2, 2]}}, {"stamp", "growth", "cursor", "exact"}),
+    ],
+)
+def test_what_is_said_to_be_skipped_is_no_row_and_counts_as_read(
+    forge: Forge, stamp: Mapping[str, Any], rules: set[str]
+) -> None:
+    forge.seed()
+    forge.at = {0: 2}
+    forge.land({0: 3}, stamp=stamp)
+    assert forge.rules() == rules
+
+
+BACK = {"after": 6, "deleted": 3, "rewound": True}
+TAKEN_BACK = [f"DELETE FROM {TABLE} WHERE (_kafka_partition, _kafka_offset) NOT IN ((0, 0))"]
+
+
+@pytest.mark.parametrize(
+    ("stamp", "taken", "rules"),
+    [
+        (BACK, TAKEN_BACK, set()),
+        (BACK | {"rewound": False}, TAKEN_BACK, {"exact"}),
+        (BACK, [], {"exact", "growth"}),
+        (BACK, [f"DELETE FROM {TABLE}"], {"exact", "growth"}),
+    ],
+)
+def test_a_rewind_keeps_the_rows_of_the_records_before_it(
+    forge: Forge, stamp: Mapping[str, Any], taken: Sequence[str], rules: set[str]
+) -> None:
+    forge.seed()
+    forge.land({0: 3, 1: 3})
+    forge.commit("seed", {0: 1}, before=taken, stamp=stamp, generation=2)
+    assert forge.rules() == rules
+
+
+def test_after_a_rewind_records_are_read_again(forge: Forge) -> None:
+    forge.seed()
+    forge.land({0: 3, 1: 3})
+    forge.commit("seed", {0: 1}, before=TAKEN_BACK, stamp=BACK, generation=2)
+    forge.land({0: 3, 1: 3}, generation=2)
+    assert forge.findings(arrived=True) == []
+
+
+def test_a_rewind_to_where_nothing_was_read_is_found(forge: Forge) -> None:
+    forge.seed()
+    forge.land({0: 1})
+    forge.commit("seed", {0: 1, 1: 1}, stamp={"after": 1, "rewound": True}, generation=2)
+    assert "range" in forge.rules()
+
+
 def test_more_than_the_topic_has_is_found(forge: Forge) -> None:
     forge.seed()
     forge.land({0: 5})
