@@ -55,17 +55,33 @@ class Reached:
 
 
 class TopicRecords:
-    """One consumer of one topic, which is used by one thread at a time."""
+    """One consumer of one topic, which is used by one thread at a time.
+
+    A consumer remembers the epoch of each partition's leader, takes what brokers say of a lower one for outdated, and
+    waits for records in vain where the topic was created again. So each topic id has a consumer of its own, and so has
+    what comes after a failure.
+    """
 
     def __init__(self, settings: KafkaSettings, topic: str, client_id: str) -> None:
         self._settings = settings
         self._topic = topic
+        self._topic_id: str | None = None
         self._watch = Watch(client_id, is_member=False)
-        own = settings.consumer(client_id, f"{client_id} (unused)", self._watch)
-        self._consumer = build(Consumer, {**own, **FETCH})
+        self._own = {**settings.consumer(client_id, f"{client_id} (unused)", self._watch), **FETCH}
+        self._consumer = build(Consumer, self._own)
 
     def close(self) -> None:
         self._consumer.close()
+
+    def follow(self, topic_id: str) -> None:
+        """Read what has this id from now on."""
+        if self._topic_id is not None and self._topic_id != topic_id:
+            self._begin_again()
+        self._topic_id = topic_id
+
+    def _begin_again(self) -> None:
+        self._consumer.close()
+        self._consumer = build(Consumer, self._own)
 
     def read(self, begin: Vector, end: Vector, bounds: Bounds, within_s: float, take: Take) -> Reached:
         """Hand every committed record from ``begin`` up to before ``end`` to ``take``, in batches.
@@ -94,10 +110,12 @@ class TopicRecords:
         try:
             self._consumer.assign([TopicPartition(self._topic, each, offset) for each, offset in offsets.items()])
             yield
-        except KafkaException as error:
-            raise self._failed(error.args[0]) from None
-        finally:
-            self._consumer.unassign()
+        except BaseException as error:
+            self._begin_again()
+            if isinstance(error, KafkaException):
+                raise self._failed(error.args[0]) from None
+            raise
+        self._consumer.unassign()
 
     def _consume(self, most: int) -> list[Message]:
         """Whatever is there once something is: a batch would be waited for in full."""

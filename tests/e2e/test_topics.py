@@ -432,3 +432,22 @@ def test_how_far_a_destination_is_can_be_seen_as_the_offsets_of_a_group(topic: T
         return {each.partition: each.offset for each in asked[group.group_id].result(30).topic_partitions or ()}
 
     eventually(lambda: seen() == {0: 2, 1: 0})
+
+
+def test_a_topic_that_was_made_again_is_read_although_its_former_one_had_more_leaders(
+    topic: Topic, landing: Land
+) -> None:
+    """A client takes what a broker says of a leader with a lower epoch for outdated, and waits for records in vain."""
+    landed = landing()
+    topic.send({"id": 1})
+    for _ in range(2):
+        topic.kafka.restart()
+    assert landed.land(p0=1).outcome == "applied"
+    topic.drop()
+    topic.make()
+    topic.send({"id": 2})
+    landed.generation += 1
+    landed.seed()
+    done = landed.land(p0=1)
+    assert (done.outcome, done.error) == ("applied", None)
+    assert landed.rows_of(PLACES) == [(0, 0, 2)]

@@ -50,12 +50,13 @@ class Topic:
         self.name = name or f"t{uuid.uuid4().hex[:10]}"
         self.kafka = kafka
         self.admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-        self._producer = self._connected()
         self.make(partitions, **config)
 
     def make(self, partitions: int = 2, **config: str) -> None:
+        """What is sent from now on is sent by a client that knows of no former topic of the name."""
         given = {name.replace("_", "."): value for name, value in config.items()}
         wait_for(self.admin.create_topics([NewTopic(self.name, partitions, 1, config=given)]))
+        self._producer = self._connected()
 
     def _connected(self) -> Producer:
         return Producer({"bootstrap.servers": self.kafka.bootstrap, "linger.ms": 5, "message.max.bytes": 10_000_000})

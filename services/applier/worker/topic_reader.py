@@ -123,6 +123,7 @@ class TopicReader:
         with self._clients.of(self._source) as clients:
             began = time.perf_counter()
             identity = clients.log.identity()
+            clients.records.follow(identity.topic_id)
             if item.after_at is not None:
                 self._require_gone(clients, identity, item)
             batch, reached = self._fetch(clients, begin, end, sparing=sparing)

@@ -52,6 +52,10 @@ EXAMPLE: dict[str, Any] = {
     "position": 15, "known_through": 15, "source_snapshot": 17, "lag_snapshots": 2, "lag_seconds": 4.5,
     "rows_applied": 1200, "last_applied_at": "2026-01-01T00:00:00Z", "managed_by": "api",
     "notice": "another layout is declared and holds from the next reseed on: partitioned by year(ts)",
+    "topic": {
+        "lag_records": 2,
+        "partitions": [{"partition": 0, "head": 17, "position": 15, "lag_records": 2, "lag_seconds": 4.5}],
+    },
     "error": {
         "type": "access_denied", "message": "the catalog refused the login", "hint": "check the role and its password",
         "retryable": False, "since": "2026-01-01T00:00:05Z", "attempts": 3, "next_try_at": None,
