@@ -307,6 +307,15 @@ def test_h26_a_default_that_was_made_wider_is_null_for_the_rest_of_its_transacti
     assert con.execute("SELECT d FROM l.main.w").fetchall() == [(5,)] * 2
 
 
+def test_h26_a_field_forgets_its_default_where_its_column_becomes_wider(con: duckdb.DuckDBPyConnection) -> None:
+    con.execute("CREATE TABLE l.main.w (s STRUCT(a INTEGER))")
+    con.execute("INSERT INTO l.main.w VALUES ({'a': 1})")
+    con.execute("ALTER TABLE l.main.w ADD COLUMN s.f INTEGER DEFAULT 7")
+    assert con.execute("SELECT s.f FROM l.main.w").fetchall() == [(7,)]
+    con.execute("ALTER TABLE l.main.w ALTER COLUMN s SET DATA TYPE STRUCT(a BIGINT, f BIGINT)")
+    assert con.execute("SELECT s.f FROM l.main.w").fetchall() == [(None,)], "H26 is fixed upstream"
+
+
 def test_h26_a_struct_can_not_be_changed_in_the_transaction_that_adds_it(con: duckdb.DuckDBPyConnection) -> None:
     con.execute("CREATE TABLE l.main.w (k INTEGER)")
     con.execute("BEGIN")

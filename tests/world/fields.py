@@ -112,12 +112,17 @@ def random_change(rng: Random, origin: str, nested: Declared) -> FieldChange:
     changes: list[FieldChange] = [
         AddField(origin, path, Field(number, f"f{number}", SCALAR, rng.choice([None, "7"]))),
         RenameField(origin, path, one.name, f"r{number}"),
-        WidenFields(origin),
+        *([] if _has_default(nested.kind) else [WidenFields(origin)]),
     ]
     if len(struct.fields) > 1:
         replaced = ReplaceField(origin, path, Field(number, one.name, SCALAR))
         changes += [replaced, replaced, DropField(origin, path, one.name)]
     return rng.choice(changes)
+
+
+def _has_default(kind: Kind) -> bool:
+    """DuckLake forgets the default of a field that becomes wider with its column: older rows show NULL (H26)."""
+    return any(field.default is not None for _, struct in structs(kind) for field in struct.fields)
 
 
 def _with_struct(kind: Kind, path: Path, change: Callable[[Struct], Struct]) -> Kind:

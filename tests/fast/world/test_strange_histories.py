@@ -90,7 +90,12 @@ def statements(history: History) -> list[object]:
 def cells(history: History) -> list[tuple[str, str | None]]:
     """What was inserted, by the names that columns had first."""
     model, found = Model(history.shape.columns), list[tuple[str, str | None]]()
-    for step in (step for step in history.steps if isinstance(step, Transaction)):
+    kept = model
+    for step in (step for step in history.steps if isinstance(step, Transaction | Recovery)):
+        if isinstance(step, Recovery):
+            kept = model if step is Recovery.BACK_UP else kept
+            model = {Recovery.RESTORE: kept, Recovery.REPLACE: Model(history.shape.columns)}.get(step, model)
+            continue
         after = model.copy()
         for one in step.statements:
             if isinstance(one, Insert):
