@@ -106,7 +106,7 @@ def test_what_an_owner_commits_between_our_look_and_our_commit_is_not_lost(
     assert paths[CommitPath.DIRECT] >= COMMITS // 2, paths
 
 
-@EVERY_CATALOG
+@pytest.mark.parametrize("make_lake", ["sqlite"], indirect=True)
 @pytest.mark.timeout(3_600)
 def test_an_owner_who_commits_without_a_pause_neither_starves_us_nor_is_starved(rig: ApplyRig) -> None:
     ended, theirs = threading.Event(), Counter[str]()
