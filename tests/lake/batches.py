@@ -12,9 +12,9 @@ from shared.lake.direct.batch import Commit
 from shared.lake.direct.catalogs import PostgresCatalog, SqliteCatalog
 
 
-def before_commit(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> None:
-    """Have something happen between the files of a commit and its batch, once."""
-    waiting = [act]
+def before_commit(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None], times: int = 1) -> None:
+    """Have something happen between the files of a commit and its batch, in the first so many ``times``."""
+    waiting = [act] * times
 
     def first(commit_: Callable[..., None]) -> Callable[..., None]:
         def passing(catalog: Any, commit: Commit) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from services.applier.apply.direct_commit import RIVAL_TRIES
 from services.applier.model.task import Limits, SourceTable, Task
 from services.applier.worker import worker_state
 from services.applier.worker.spark_task import count_known
@@ -212,6 +213,19 @@ def test_a_rivals_commit_makes_the_batch_fail_as_a_whole_and_is_not_lost(
     assert rig.rows("a") == rig.expected("a")
     assert rig.look("a", "SELECT * FROM dst.main.rival") == [(1,)]
     assert orphans(rig) == []
+
+
+def test_a_connection_on_which_batches_failed_one_after_the_other_is_as_good_as_before(
+    rig: ApplyRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a client prepares in a batch that fails is not there, and the client believes it is."""
+    rig.write("a", "CREATE TABLE dst.main.rival (i INTEGER)")
+    for _ in range(4):
+        with monkeypatch.context() as patched:
+            before_commit(patched, lambda: rig.write("a", "INSERT INTO dst.main.rival VALUES (1)"), RIVAL_TRIES - 1)
+            done = changed(rig)
+        assert (done.outcome, done.commit) == (Outcome.APPLIED, CommitPath.DIRECT), done.error
+    assert rig.rows("a") == rig.expected("a")
 
 
 def test_a_commit_that_was_frozen_past_the_expiry_of_its_rivals_is_refused(

@@ -87,7 +87,8 @@ class PostgresCatalog:
 
 
 def _say(cursor: psycopg.RawCursor[Any], text: str, values: list[Value]) -> None:
-    cursor.execute(text.encode(), _typed(values))
+    """Nothing is prepared: what a batch that fails has prepared is not there, and the client believes that it is."""
+    cursor.execute(text.encode(), _typed(values), prepare=False)
 
 
 def _conditional(commit: Commit) -> tuple[str, list[Value]]:
