@@ -87,14 +87,15 @@ class Carried:
 NOTHING = Carried()
 
 
-def to_carry(have: Described, whose: Sequence[Field], wanted: Described) -> Carried:
+def to_carry(have: Described, whose: Sequence[Field], wanted: Described, was: Comments = NO_COMMENTS) -> Carried:
     """What makes the terms of a table that ``have`` describes those of the source's that are ``wanted``.
 
     ``whose`` are the source's columns that the table's are, in order; the source's others are added before, each with
-    the default that older rows show.
+    the default that older rows show. ``was`` are the source's comments at the table's position: a comment that is no
+    news of the source's gives way to one that the table's owner has made.
     """
     own = {theirs.id: mine for mine, theirs in zip(have.fields, whose, strict=False)}
-    steps = [*_terms(own, wanted.fields), *_comments(own, have.comments, wanted)]
+    steps = [*_terms(own, wanted.fields), *_comments(own, have.comments, wanted, was)]
     clauses = tuple(step for step in steps if isinstance(step, Clause))
     return Carried(clauses, tuple(step for step in steps if isinstance(step, str)))
 
@@ -143,21 +144,23 @@ def _default(wanted: Field, had: Terms) -> Iterator[Clause | str]:
         yield Clause(Kind.DEFAULT, wanted.name, default)
 
 
-def _comments(own: Mapping[int, Field], have: Comments | None, wanted: Described) -> Iterator[Clause | str]:
+def _comments(
+    own: Mapping[int, Field], have: Comments | None, wanted: Described, was: Comments
+) -> Iterator[Clause | str]:
     if have is None or wanted.comments is None:
         return
-    yield from _comment(None, have.table, wanted.comments.table)
+    yield from _comment(None, have.table, wanted.comments.table, was.table)
     for each in wanted.fields:
         mine = own.get(each.id)
         had = None if mine is None else have.columns.get(mine.id)
-        yield from _comment(each.name, had, wanted.comments.columns.get(each.id))
+        yield from _comment(each.name, had, wanted.comments.columns.get(each.id), was.columns.get(each.id))
 
 
-def _comment(column: str | None, had: str | None, wanted: str | None) -> Iterator[Clause | str]:
+def _comment(column: str | None, had: str | None, wanted: str | None, was: str | None) -> Iterator[Clause | str]:
     clause = Clause(Kind.COMMENT, column, wanted)
     if wanted is not None and (why := _unfit(wanted)) is not None:
         yield not_carried(clause.said, why)
-    elif had != wanted:
+    elif had != wanted and (had is None or was != wanted):
         yield clause
 
 

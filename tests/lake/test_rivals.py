@@ -40,6 +40,8 @@ RIVALS = (
 """What an owner does between our look and our commit, each statement in a transaction of its own."""
 
 MOST_TRIES = 10
+OFTEN_S = 0.05
+"""Between two commits of an owner who writes twenty times a second."""
 
 THEIRS = "SELECT count(*) FROM dst.main.theirs"
 
@@ -106,9 +108,13 @@ def test_what_an_owner_commits_between_our_look_and_our_commit_is_not_lost(
     assert paths[CommitPath.DIRECT] >= COMMITS // 2, paths
 
 
-@pytest.mark.parametrize("make_lake", ["sqlite"], indirect=True)
+@pytest.mark.parametrize(
+    ("make_lake", "pause_s"),
+    [("sqlite", 0.0), ("sqlite", OFTEN_S), ("postgres", OFTEN_S), ("postgres-schema", OFTEN_S)],
+    indirect=["make_lake"],
+)
 @pytest.mark.timeout(3_600)
-def test_an_owner_who_commits_without_a_pause_neither_starves_us_nor_is_starved(rig: ApplyRig) -> None:
+def test_an_owner_who_commits_all_the_time_neither_starves_us_nor_is_starved(rig: ApplyRig, pause_s: float) -> None:
     ended, theirs = threading.Event(), Counter[str]()
 
     def commit_on() -> None:
@@ -120,6 +126,7 @@ def test_an_owner_who_commits_without_a_pause_neither_starves_us_nor_is_starved(
                     theirs["committed"] += 1
                 except (duckdb.TransactionException, duckdb.IOException):
                     theirs["refused"] += 1
+                ended.wait(pause_s)
 
     rival = threading.Thread(target=commit_on)
     rival.start()

@@ -14,7 +14,7 @@ from shared.contracts.messages import CommitPath, ItemKind, Outcome, Skipped
 from shared.contracts.positions import UNSPELLED
 from shared.contracts.upkeep import TableWear, UpkeepResult
 from shared.lake.catalog import TableInfo
-from shared.lake.column_terms import NOT_CARRIED, Described
+from shared.lake.column_terms import NO_COMMENTS, NOT_CARRIED, Comments, Described
 from shared.lake.direct.eligibility import Reason
 from shared.lake.followed_columns import Evolution
 from shared.lake.stamp import short_list
@@ -82,6 +82,13 @@ class Change:
             return None
         described = self.reading.described
         return described if destination.carries_comments else replace(described, comments=None)
+
+    @property
+    def comments_before(self) -> Comments:
+        """The source's at the destination's position."""
+        return (
+            NO_COMMENTS if self.reading is None else self.reading.comments.get(self.target.item.expected, NO_COMMENTS)
+        )
 
     @property
     def left(self) -> tuple[str, ...] | None:

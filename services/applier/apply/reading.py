@@ -17,7 +17,7 @@ from shared.contracts.errors import DestinationError, ViaduckError
 from shared.contracts.positions import UNSPELLED
 from shared.lake.arrangement import Arrangement
 from shared.lake.catalog import Column, TableInfo
-from shared.lake.column_terms import Described
+from shared.lake.column_terms import Comments, Described
 from shared.lake.engine import release
 from shared.lake.followed_columns import Evolution
 from shared.lake.pruning import PLAIN, Layout, comparison, may_prune
@@ -81,6 +81,8 @@ class Reading:
     """What the source's columns ask of rows to come and say of themselves; None of a topic."""
     carrying: frozenset[int] = frozenset()
     """Destinations whose table is to ask and say the same, which it may not yet."""
+    comments: Mapping[int, Comments] = field(default_factory=dict)
+    """The source's at the positions of these, where it has ever had any."""
     times: Mapping[int, datetime] = field(default_factory=dict)
     """When the snapshots were committed that the items name, by the source's own clock; of those still retained."""
     arrangement: Arrangement | None = None

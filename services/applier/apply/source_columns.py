@@ -61,6 +61,8 @@ def carry_terms(con: duckdb.DuckDBPyConnection, catalog: CatalogReader, reading:
     comments = NO_COMMENTS
     if reading.carrying and table.commented > NOT_SEEDED:
         comments = catalog.comments(table.table_id, reading.through)
+        positions = {target.item.expected for number, target in targets if number in reading.carrying} - {NOT_SEEDED}
+        reading.comments = {position: catalog.comments(table.table_id, position) for position in positions}
     fields = _plain(con, table.fields) if reading.carrying else table.fields
     reading.described = Described(fields, comments)
 

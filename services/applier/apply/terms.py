@@ -49,7 +49,7 @@ def pending(lake: OpenLake, change: Change, have: Sequence[Column], at: int) -> 
     own = _described(lake, change.target.destination, at)
     then = wanted.fields if change.evolution is None else change.evolution.then
     theirs = whose(own.fields, then, wanted.fields)
-    return NOTHING if theirs is None else to_carry(own, theirs, wanted)
+    return NOTHING if theirs is None else to_carry(own, theirs, wanted, change.comments_before)
 
 
 def of_seed(lake: OpenLake, change: Change, *, is_new: bool) -> Carried:

@@ -47,11 +47,13 @@ class Following:
 
 @dataclass(frozen=True)
 class SourceColumns:
-    """Every version of the source's columns; ``comments`` at its head, and when the newest one was changed."""
+    """Every version of the source's columns; ``comments`` at its head and at the destination's position, and when the
+    newest one was changed."""
 
     versions: Versions
     head: int
     comments: Comments = NO_COMMENTS
+    comments_before: Comments = NO_COMMENTS
     commented: int = NOT_SEEDED
 
 
@@ -87,7 +89,7 @@ def _terms(
         return ()
     comments = source.comments if destination.carries_comments else None
     wanted = Described(fields_at(source.versions, source.head), comments)
-    carried = to_carry(Described(table.fields, table.comments), theirs, wanted)
+    carried = to_carry(Described(table.fields, table.comments), theirs, wanted, source.comments_before)
     return (*(clause.said for clause in carried.clauses), *carried.left)
 
 

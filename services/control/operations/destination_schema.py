@@ -71,7 +71,7 @@ class DestinationSchemas:
         if config.topic is not None:
             fields = own.table.fields
             return Schema(policy, own.position, None, None, None, own.snapshot, fields, NOTHING_TO_DO)
-        source, columns = self._source(config)
+        source, columns = self._source(config, own.position)
         now = fields_at(source.versions, source.snapshot)
         then, found = None, NOTHING_TO_DO
         if own.position is not None:
@@ -79,14 +79,14 @@ class DestinationSchemas:
             found = _following(config, held, own.position, source, columns, own.table)
         return Schema(policy, own.position, source.snapshot, then, now, own.snapshot, own.table.fields, found)
 
-    def _source(self, config: Config) -> tuple[TableInfo, SourceColumns]:
+    def _source(self, config: Config, position: int | None) -> tuple[TableInfo, SourceColumns]:
         schema, name = config.source.schema_name, config.source.table
         try:
             with closing(CatalogReader(Lakes(config, self._environ).source())) as catalog:
                 found = catalog.source_table(schema, name, catalog.head().snapshot)
                 if found is not None:
-                    comments = catalog.comments(found.table_id, found.snapshot)
-                    return found, SourceColumns(found.versions, found.snapshot, comments, found.commented)
+                    now, then = (catalog.comments(found.table_id, at) for at in (found.snapshot, position or 0))
+                    return found, SourceColumns(found.versions, found.snapshot, now, then, found.commented)
         except ViaduckError as error:
             raise DependencyError("source", f"{error.type}: {error.message}", error.hint) from None
         except LookupError as error:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from shared.lake.column_history import ColumnVersion, Field, Terms, reshapings, terms_changed, terms_of
-from shared.lake.column_terms import Clause, Comments, Described, Kind, created, of_new, to_carry
+from shared.lake.column_terms import NO_COMMENTS, Clause, Comments, Described, Kind, created, of_new, to_carry
 
 PLAIN = Terms()
 NEEDED, SEVEN = Terms(required=True), Terms(default="7")
@@ -21,8 +21,8 @@ def described(*fields: Field, table: str | None = None, columns: Mapping[int, st
     return Described(fields, Comments(table, columns or {}))
 
 
-def said(have: Described, whose: tuple[Field, ...], wanted: Described) -> list[str]:
-    carried = to_carry(have, whose, wanted)
+def said(have: Described, whose: tuple[Field, ...], wanted: Described, was: Comments = NO_COMMENTS) -> list[str]:
+    carried = to_carry(have, whose, wanted, was)
     return [*(each.said for each in (*carried.before, *carried.after)), *carried.left]
 
 
@@ -44,7 +44,12 @@ def test_columns_are_told_by_their_ids_and_named_as_they_are_then() -> None:
     was = column(7, "a", SEVEN), column(8, "b")
     wanted = described(column(8, "a", SEVEN), column(7, "c"), columns={8: "new"})
     own = described(column(1, "a", SEVEN), column(2, "b"), columns={1: "old"})
-    assert said(own, was, wanted) == ["set default of a", "drop default of c", "comment on a", "comment on c"]
+    assert said(own, was, wanted, Comments(None, {7: "old"})) == [
+        "set default of a",
+        "drop default of c",
+        "comment on a",
+        "comment on c",
+    ]
 
 
 def test_an_added_column_has_the_default_that_older_rows_show() -> None:
@@ -61,9 +66,32 @@ def test_comments_that_are_not_wanted_are_left_alone() -> None:
     theirs = column(9, "v", NEEDED)
     own = described(column(1, "v"), table="mine", columns={1: "mine"})
     assert said(own, (theirs,), Described((theirs,))) == ["set NOT NULL of v"]
-    assert said(own, (theirs,), described(theirs)) == [
+    assert said(own, (theirs,), described(theirs), Comments("mine", {9: "mine"})) == [
         "set NOT NULL of v", "comment on the table", "comment on v",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("own", "was", "now", "carried"),
+    [
+        (None, None, "source's", True),
+        (None, "source's", "source's", True),
+        ("owner's", None, None, False),
+        ("owner's", "source's", "source's", False),
+        ("owner's", "source's", "news", True),
+        ("owner's", "source's", None, True),
+        ("source's", "source's", None, True),
+    ],
+)
+def test_an_owners_comment_stays_until_there_is_news_of_the_sources(
+    own: str | None, was: str | None, now: str | None, *, carried: bool
+) -> None:
+    theirs = column(9, "v")
+    have = described(column(1, "v"), table=own, columns={} if own is None else {1: own})
+    wanted = described(theirs, table=now, columns={} if now is None else {9: now})
+    before = Comments(was, {} if was is None else {9: was})
+    expected = ["comment on the table", "comment on v"] if carried else []
+    assert said(have, (theirs,), wanted, before) == expected
 
 
 @pytest.mark.parametrize(
