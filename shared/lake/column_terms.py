@@ -91,8 +91,8 @@ def to_carry(have: Described, whose: Sequence[Field], wanted: Described, was: Co
     """What makes the terms of a table that ``have`` describes those of the source's that are ``wanted``.
 
     ``whose`` are the source's columns that the table's are, in order; the source's others are added before, each with
-    the default that older rows show. ``was`` are the source's comments at the table's position: a comment that is no
-    news of the source's gives way to one that the table's owner has made.
+    the default that older rows show. ``was`` are the source's comments at the table's position: what the table's owner
+    says stays until there is news of the source's.
     """
     own = {theirs.id: mine for mine, theirs in zip(have.fields, whose, strict=False)}
     steps = [*_terms(own, wanted.fields), *_comments(own, have.comments, wanted, was)]
