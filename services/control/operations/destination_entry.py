@@ -269,12 +269,13 @@ class EntryChecks:
         return InvalidEntry(faults) if faults else declared
 
     def _is_source(self, declared: Declared) -> bool:
-        known, own = self._reconciler.source, self._reconciler.config.source
-        is_its_lake = known is not None and declared.identity == known.identity
-        seen = self._reconciler.seen
+        known = self._reconciler.source
+        if known is None or declared.identity != known.identity:
+            return False
+        own, seen = self._reconciler.config.source, self._reconciler.seen
         names = {table_names(own.schema_name, own.table)}
         names |= {table_names(seen.table.schema, seen.table.name)} if seen is not None else set()
-        return is_its_lake and declared.names in names
+        return declared.names in names
 
     def require_retained(self, snapshot: int) -> None:
         config, lake = self._reconciler.config, self._source().lake
