@@ -544,8 +544,13 @@ class _Flaky:
         raise duckdb.IOException('Failed to execute query "COMMIT": server closed the connection unexpectedly')
 
 
+def soon_left(stall_s: float, threads: int = Limits.threads) -> Limits:
+    """Limits by which an apply is left behind soon, also where other threads of the tests' process move bytes."""
+    return Limits(threads=threads, stall_s=stall_s, deadline_s=30.0, seed_deadline_s=30.0)
+
+
 def test_a_destination_that_stalls_does_not_hold_up_the_others(make_rig: MakeRig) -> None:
-    rig = make_rig(limits=Limits(stall_s=4.0))
+    rig = make_rig(limits=soon_left(4.0))
     rig.sql(
         "CREATE TABLE src.main.t (id BIGINT, tenant VARCHAR, v VARCHAR)", "INSERT INTO src.main.t VALUES (1, 'a', 'x')"
     )
@@ -568,7 +573,7 @@ def test_a_destination_that_stalls_does_not_hold_up_the_others(make_rig: MakeRig
 
 
 def test_more_that_stall_than_a_worker_has_threads_hold_up_nobody(make_rig: MakeRig) -> None:
-    rig = make_rig(limits=Limits(threads=2, stall_s=8.0))
+    rig = make_rig(limits=soon_left(8.0, threads=2))
     rig.sql("CREATE TABLE src.main.t (id BIGINT, tenant VARCHAR, v VARCHAR)")
     with _Deaf() as port:
         for number in range(3):
@@ -583,7 +588,7 @@ def test_more_that_stall_than_a_worker_has_threads_hold_up_nobody(make_rig: Make
 @pytest.mark.parametrize("make_lake", ["postgres"], indirect=True)
 def test_a_lock_on_one_catalog_is_told_and_holds_up_nobody_else(make_rig: MakeRig) -> None:
     """Not even the next task in the same process: DuckDB would not close what somebody still waits in."""
-    rig = make_rig(limits=Limits(stall_s=6.0))
+    rig = make_rig(limits=soon_left(6.0))
     rig.sql("CREATE TABLE src.main.t (id BIGINT, tenant VARCHAR, v VARCHAR)")
     rig.add("locked")
     rig.add("other")

@@ -13,7 +13,7 @@ from shared.contracts.evolution import EvolutionPolicy
 from shared.contracts.messages import CommitPath, ItemKind, Outcome
 from shared.lake.catalog import CatalogReader
 from tests.lake.conftest import MakeRig
-from tests.lake.rig import EVERY_CATALOG, ApplyRig
+from tests.lake.rig import EITHER_PATH, EVERY_CATALOG, ApplyRig
 from tests.lake.test_identity import parked_for
 
 T = "src.main.t"
@@ -367,3 +367,33 @@ def test_appended_rows_are_mapped_by_identity(shaped: ApplyRig, what: str, maint
     answers = shaped.changes(position, pinned=True)
     assert [(each.outcome, each.error) for each in answers] == [(Outcome.APPLIED, None)] * 2
     assert_exact(shaped)
+
+
+FORGETTING = {
+    "widened": "ALTER TABLE src.main.t ALTER COLUMN s SET DATA TYPE STRUCT(a BIGINT, f BIGINT)",
+    "renamed": "ALTER TABLE src.main.t RENAME COLUMN s.f TO g",
+}
+
+
+@EITHER_PATH
+@pytest.mark.parametrize("change", FORGETTING)
+def test_a_field_that_has_forgotten_its_default_parks_until_a_reseed(make_rig: MakeRig, change: str) -> None:
+    """H26: the source shows NULL where it showed the default, of which no image tells, and the destination has it."""
+    rig = make_rig()
+    rig.sql(
+        "CREATE TABLE src.main.t (id BIGINT, tenant VARCHAR, s STRUCT(a INTEGER))",
+        "INSERT INTO src.main.t VALUES (1, 'a', {'a': 1})",
+        "ALTER TABLE src.main.t ADD COLUMN s.f INTEGER DEFAULT 7",
+    )
+    rig.add("a")
+    rig.seed()
+    position = rig.head
+    rig.sql(FORGETTING[change], "INSERT INTO src.main.t (id, tenant) VALUES (2, 'a')")
+    (refused,) = rig.changes(position)
+    assert refused.outcome is Outcome.PARKED
+    assert refused.error is not None
+    assert refused.error.type == "schema_change"
+    assert "s.f has lost its default" in refused.error.message
+    rig.add("a", generation=2, replace=True)
+    rig.seed()
+    assert rig.rows("a") == rig.expected("a")

@@ -44,6 +44,10 @@ def _narrow_types_stay() -> None:
     put(evolution, "_widened", lambda *_: ())
 
 
+def _defaults_stay() -> None:
+    put(evolution, "_require_default", lambda *_: None)
+
+
 def _every_policy_follows() -> None:
     put(followed_columns, "first_not_allowed", lambda *_: None)
 
@@ -89,6 +93,8 @@ MISTAKES = (
             (EVOLUTION, "-k", "together and dropped and sqlite")),
     Mistake("narrow-types-stay", "types that become wider are left out", _narrow_types_stay,
             (EVOLUTION, "-k", "without_any_row and widened and sqlite")),
+    Mistake("defaults-stay", "a field is taken to keep its default", _defaults_stay,
+            (EVOLUTION, "-k", "forgotten_its and sqlite")),
     Mistake("every-policy-follows", "a destination's policy is not asked", _every_policy_follows,
             (EVOLUTION, "-k", "policy_decides and freeze-widened and sqlite")),
     Mistake("routed-by-name", "a routing column that is renamed is gone", _routed_by_name,

@@ -27,6 +27,8 @@ class Node:
     name: str
     kind: str
     fields: list[Node] = field(default_factory=list)
+    keeps: bool = False
+    """It is a field with a default, which DuckLake forgets where it is renamed or made wider (H26)."""
 
     @property
     def declared(self) -> str:
@@ -96,6 +98,7 @@ class NestedTable:
         level.append(made)
         self.new += [fields for fields, _ in self._within(made, ())]
         default = self.rng.choice(["", " DEFAULT 7" if made.kind == "INTEGER" else ""])
+        made.keeps = bool(default and path)
         return f"ALTER TABLE {self.table} ADD COLUMN {name(*path, made.name)} {made.declared}{default}"
 
     def _drop(self, level: list[Node], path: tuple[str, ...]) -> str:
@@ -108,7 +111,7 @@ class NestedTable:
 
     def _rename(self, level: list[Node], path: tuple[str, ...]) -> str:
         one = self.rng.choice(self._free(level) or level)
-        if one.name in KEPT:
+        if one.name in KEPT or one.keeps:
             return self._add(level, path)
         old, one.name = one.name, f"r{next(self.numbers)}"
         return f"ALTER TABLE {self.table} RENAME COLUMN {name(*path, old)} TO {name(one.name)}"
@@ -130,6 +133,7 @@ class NestedTable:
     def _widen(self, level: list[Node], path: tuple[str, ...]) -> str:
         """Fields become wider by the type of the whole column."""
         old = [each for each in self.columns if not any(self._is_new(fields) for fields, _ in self._within(each, ()))]
+        old = [each for each in old if not any(node.keeps for node in self._nodes(each))]
         column = self.rng.choice([each for each in old if each.name != "tenant"])
         for node in self._nodes(column):
             node.kind = WIDER.get(node.kind, node.kind)

@@ -29,6 +29,9 @@ MOST = 50
 HARMLESS = re.compile(r"[\w .:+-]{0,200}")
 """Values that a stock reader can ask for; others are changed in the query that lists the files (H16)."""
 
+WIDER_SINCE = "SetMin or SetMax called with Value that does not match statistics"
+"""What DuckDB says of a filter on the past of a column whose type has become wider since, in any lake (H1)."""
+
 
 @contextmanager
 def stock_reader(lake: Lake) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -78,5 +81,11 @@ def _by_column(
     told = sorted(value for value in values if value is not None and HARMLESS.fullmatch(value))
     for value in told[:: max(1, len(told) - 1)] if filtered else ():
         same = f"SELECT count(*) FROM {table} WHERE {plain} = CAST(? AS {column.type})"
-        if stock.execute(same, [value]).fetchall()[0][0] != values[value]:
+        try:
+            ((times,),) = stock.execute(same, [value]).fetchall()
+        except duckdb.InternalException as error:
+            if WIDER_SINCE not in str(error):
+                raise
+            return
+        if times != values[value]:
             yield f"misses rows where {column.name} is {value!r}"
