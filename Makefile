@@ -5,7 +5,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test test-all test-client lint docs bench bench-full bench-page bench-control bench-profile mutants torture soak model-check
+.PHONY: help setup demo check test test-all test-matrix test-client lint docs bench bench-full bench-page bench-control bench-profile mutants torture soak model-check
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
@@ -41,7 +41,10 @@ check: lint ## lint, and the tests that stay within their process: a minute or t
 test: lint ## check, lakes on SQLite, one end to end, one fault, the smallest model: what to run before a commit
 	$(PYTEST) -n 3 --tier test $(ARGS)
 
-test-all: $(READY) ## every test; what a build server runs, after lint
+test-all: $(READY) ## every kind of test, each in one of its settings; what a build server runs, after lint
+	$(PYTEST) -n 3 --tier all --durations 25 $(ARGS)
+
+test-matrix: $(READY) ## every test on every catalog and by both ways to commit, and the longest: once a night, an hour
 	$(PYTEST) -n 3 --durations 25 $(ARGS)
 
 $(CLIENT_READY): $(READY) requirements-client.lock

@@ -44,7 +44,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--tier", choices=[tier.name.lower() for tier in Tier], default=Tier.ALL.name.lower())
+    parser.addoption("--tier", choices=[tier.name.lower() for tier in Tier], default=Tier.MATRIX.name.lower())
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -2,40 +2,79 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import os
 import socket
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.tiers import TIERS, Guard, Outside, Tier, tier_of
+from tests.tiers import CATALOG, NIGHTLY, TIERS, Guard, Outside, Tier, tier_of, tiers_of
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def collected(*arguments: str) -> set[str]:
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "-n", "0", *arguments]
-    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    return {line for line in said.stdout.splitlines() if "::" in line}
+LISTING = """
+import json, sys, pytest
+from tests.tiers import parameters_of, tiers_of
+
+class Listing:
+    def pytest_collection_finish(self, session):
+        with open(sys.argv[1], "w") as file:
+            json.dump(tiers_of(parameters_of(session.items)), file)
+
+quietly = ["--collect-only", "-qq", "-p", "no:cacheprovider", "-n", "0"]
+sys.exit(pytest.main([*quietly, *sys.argv[2:]], plugins=[Listing()]))
+"""
 
 
-def test_every_place_is_one_of_tests_and_no_tier_is_empty_or_everything() -> None:
-    everything = collected()
-    tiers = [{nodeid for nodeid in everything if tier_of(nodeid) <= tier} for tier in Tier]
-    assert set() < tiers[0] < tiers[1] < tiers[2] == everything
+def tiers(file: Path, *arguments: str) -> dict[str, Tier]:
+    """The tier of each test that is collected."""
+    command = [sys.executable, "-c", LISTING, str(file), *arguments]
+    subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
+    return {nodeid: Tier(tier) for nodeid, tier in json.loads(file.read_text()).items()}
+
+
+def test_every_place_is_one_of_tests_no_tier_is_empty_and_no_test_is_only_in_the_matrix(tmp_path: Path) -> None:
+    everything = tiers(tmp_path / "tiers.json")
+    assert set(everything.values()) == set(Tier)
     for place in TIERS:
         assert any(nodeid.startswith(place) for nodeid in everything), f"{place} is no test"
+    usual = {nodeid.partition("[")[0] for nodeid, tier in everything.items() if tier < Tier.MATRIX}
+    others = {nodeid.partition("[")[0] for nodeid in everything} - usual
+    assert others == {place for place in NIGHTLY if "[" not in place}
 
 
-def test_a_tier_that_is_asked_for_leaves_out_all_others_and_nothing_else() -> None:
-    place = "tests/fast/reader/planner"
-    everything = collected(place)
-    for tier in (Tier.CHECK, Tier.TEST):
-        chosen = {nodeid for nodeid in everything if tier_of(nodeid) <= tier}
-        assert collected("--tier", tier.name.lower(), place) == chosen
+def test_a_tier_that_is_asked_for_leaves_out_all_others_and_nothing_else(tmp_path: Path) -> None:
+    place = "tests/lake/test_locked_catalogs.py"
+    everything = tiers(tmp_path / "tiers.json", place)
+    for tier in Tier:
+        chosen = {nodeid for nodeid, its in everything.items() if its <= tier}
+        asked = tiers(tmp_path / f"{tier}.json", "--tier", tier.name.lower(), place).keys() if chosen else set()
+        assert asked == chosen
+
+
+def test_of_tests_that_differ_in_their_setting_alone_one_is_usual_and_settings_take_turns() -> None:
+    settings = list(itertools.product(("sqlite", "postgres"), ("auto", "extension")))
+    tests = {
+        f"tests/lake/test_apply.py::test_x[{what}-{catalog}-{commit}]": {
+            "what": what, CATALOG: catalog, "commit": commit
+        }
+        for what in range(100)
+        for catalog, commit in settings
+    }  # fmt: skip
+    usual = {nodeid: tier for nodeid, tier in tiers_of(tests).items() if tier < Tier.MATRIX}
+    assert [tests[nodeid]["what"] for nodeid in usual] == list(range(100))
+    newcomers = [tests[nodeid][CATALOG] for nodeid, tier in usual.items() if tier is Tier.TEST]
+    assert set(newcomers) == {"sqlite"}
+    assert 10 <= len(newcomers) <= 40
+    turns = Counter((tests[nodeid][CATALOG], tests[nodeid]["commit"]) for nodeid in usual)
+    assert min(turns[each] for each in settings) >= 10
 
 
 @pytest.fixture
@@ -76,5 +115,4 @@ def test_a_guard_that_is_released_forbids_nothing(guard: Guard) -> None:
 
 def test_of_the_places_that_fit_the_longest_counts() -> None:
     assert tier_of("tests/e2e/test_up.py::test_anything") is Tier.ALL
-    assert tier_of("tests/lake/test_apply.py::test_anything[sqlite]") is Tier.TEST
-    assert tier_of("tests/lake/test_apply.py::test_anything[postgres]") is Tier.ALL
+    assert tier_of("tests/lake/test_histories_on_spark.py::test_spark_answers_as_the_functions_do[1]") is Tier.MATRIX

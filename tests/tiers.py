@@ -1,20 +1,25 @@
-"""Which tests `make check`, `make test` and `make test-all` run: three tiers, each a part of the next.
+"""Which tests `make check`, `make test`, `make test-all` and `make test-matrix` run: tiers, each a part of the next.
 
-=========  =============================================================================================================
-check      no socket is connected or bound, no process is started (``Guard`` forbids both), and no test takes more than
-           ``QUICK_S`` of CPU unless it is marked ``slow``
-test       check, the other tests of ``tests/fast`` but the longest, lakes on SQLite with 12 random histories, one
-           `up --once`, one fault, the smallest models
-test-all   every test
-=========  =============================================================================================================
+===========  ===========================================================================================================
+check        no socket is connected or bound, no process is started (``Guard`` forbids both), and no test takes more
+             than ``QUICK_S`` of CPU unless it is marked ``slow``
+test         check, the other tests of ``tests/fast`` but the longest, every second of those on lakes in SQLite files
+             that test-all has, 12 random histories, one `up --once`, one fault, the smallest models
+test-all     every test but the long ones of ``NIGHTLY``; where several differ in nothing but ``SETTINGS`` (the kind of
+             catalog, the way to commit), one of them; of a property that is tried in parts the first ``PARTS``
+test-matrix  every test in every setting
+===========  ===========================================================================================================
 
-A test's tier is that of the longest entry of ``TIERS`` that its id begins with.
+A test's tier is that of the longest entry of ``TIERS`` that its id begins with, unless it differs from others by its
+setting alone: settings take turns by a checksum of the test's name, so that each has its share of all tests.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+import zlib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import IntEnum
 from typing import Any
@@ -29,6 +34,7 @@ class Tier(IntEnum):
     CHECK = 1
     TEST = 2
     ALL = 3
+    MATRIX = 4
 
 
 WITHIN_THE_PROCESS = (
@@ -211,13 +217,30 @@ LONGEST = (
     "tests/fast/reader/planner/test_crowd.py",
     "tests/fast/cli/up/test_several_pipelines.py",
     "tests/fast/control/page/test_browser.py",
+    "tests/fast/control/api/test_destinations.py",
     "tests/fast/control/api/test_openapi.py",
+    "tests/fast/control/api/test_pipelines.py",
     "tests/fast/control/web/test_proxy_nginx.py",
     "tests/fast/control/api/test_schema.py",
     "tests/fast/control/test_service.py",
+    "tests/fast/control/web/test_hostile_routes.py",
+    "tests/fast/applier/test_pipeline_consumer.py",
+    "tests/fast/shared/kafka/test_work_consumer.py",
     "tests/fast/control/test_several_controls.py",
 )
 """Of `tests/fast`, what is in `test-all` alone."""
+
+NIGHTLY = (
+    "tests/e2e/test_pipelines.py::test_what_is_put_runs_beside_a_file_survives_a_restart_and_goes_alone[a folder]",
+    "tests/e2e/test_processes_die.py::test_services_killed_during_a_workload_lose_and_double_nothing[12-True]",
+    "tests/e2e/test_topics_up.py::test_the_whole_tree_killed_and_started_again_loses_and_doubles_nothing",
+    "tests/e2e/test_torture.py::TestIncidents::test_silent_stall_after_the_cluster_was_recreated",
+    "tests/e2e/test_torture.py::TestIncidents::test_two_coordinators_after_one_rebalance",
+    "tests/lake/test_histories_on_spark.py::test_spark_answers_as_the_functions_do[1]",
+    "tests/lake/test_shapes.py::test_a_table_may_have_a_thousand_columns",
+)
+"""What takes a minute and more, and does in another size or way what `test-all` has: services killed, a fault among
+faults, a wide table."""
 
 TIERS: dict[str, Tier] = {
     "": Tier.ALL,
@@ -226,16 +249,44 @@ TIERS: dict[str, Tier] = {
     **dict.fromkeys(WITHIN_THE_PROCESS, Tier.CHECK),
     **dict.fromkeys((*BESIDE, *ONE_OF_EACH), Tier.TEST),
     **dict.fromkeys(LONGEST, Tier.ALL),
+    **dict.fromkeys(NIGHTLY, Tier.MATRIX),
 }
 
-ON_SQLITE = "[sqlite"
-"""In the ids of tests that play on catalogs in SQLite files; such of ``tests/lake`` are in `test`."""
+CATALOG = "make_lake"
+SETTINGS = (CATALOG, "commit", "in_files", "inlined")
+"""Parameters of tests of lakes: where the catalog is, who commits, and whether rows are in files or in the catalog."""
+
+PARTS = 3
+"""Of a property that is tried part by part."""
 
 
 def tier_of(nodeid: str) -> Tier:
-    if nodeid.startswith("tests/lake/") and ON_SQLITE in nodeid:
-        return Tier.TEST
+    """Without regard to settings."""
     return TIERS[max((place for place in TIERS if nodeid.startswith(place)), key=len)]
+
+
+def tiers_of(tests: Mapping[str, Mapping[str, Any]]) -> dict[str, Tier]:
+    """The tier of each test by its id, given the parameters of each: all that a test has, or settings are unknown."""
+    found = {nodeid: tier_of(nodeid) for nodeid in tests}
+    alike: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for nodeid, parameters in tests.items():
+        if parameters.get("part", 0) >= PARTS:
+            found[nodeid] = Tier.MATRIX
+        elif not parameters.keys().isdisjoint(SETTINGS):
+            same = (f"{name}={value!r}" for name, value in parameters.items() if name not in SETTINGS)
+            alike[nodeid.partition("[")[0], *same].append(nodeid)
+    for several in alike.values():
+        rest, turn = divmod(zlib.crc32(several[0].encode()), len(several))
+        chosen = several[turn]
+        found.update(dict.fromkeys(set(several) - {chosen}, Tier.MATRIX))
+        if tests[chosen].get(CATALOG) == "sqlite" and rest % 2 == 0:
+            found[chosen] = min(found[chosen], Tier.TEST)
+    return found
+
+
+def parameters_of(items: Iterable[pytest.Item]) -> dict[str, Mapping[str, Any]]:
+    """Of each test, by its id."""
+    return {item.nodeid: item.callspec.params if hasattr(item, "callspec") else {} for item in items}
 
 
 FORBIDDEN = frozenset(
@@ -294,5 +345,6 @@ class Guard:
 
 def select(items: list[pytest.Item], asked: Tier) -> tuple[list[pytest.Item], list[pytest.Item]]:
     """Those of the tier, and the others."""
-    kept = [item for item in items if tier_of(item.nodeid) <= asked]
-    return kept, [item for item in items if tier_of(item.nodeid) > asked]
+    tiers = tiers_of(parameters_of(items))
+    kept = [item for item in items if tiers[item.nodeid] <= asked]
+    return kept, [item for item in items if tiers[item.nodeid] > asked]

@@ -246,7 +246,7 @@ def ended(up: Up) -> None:
 
 
 @pytest.mark.parametrize("place", ["a folder", "one file"])
-def test_what_is_put_runs_beside_what_a_file_declares_survives_a_restart_and_goes_alone(two: Two, place: str) -> None:
+def test_what_is_put_runs_beside_a_file_survives_a_restart_and_goes_alone(two: Two, place: str) -> None:
     (two.files / "orders.yaml").unlink()
     files = two.files if place == "a folder" else two.files / "events.yaml"
     for name in ("events", "orders"):
