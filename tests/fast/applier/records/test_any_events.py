@@ -44,7 +44,8 @@ def states_of(events: list[tuple[int, str, bool]]) -> tuple[dict[int, Any], set[
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("encoding", "seed"), [*(("json", seed) for seed in range(3)), ("json_schema", 3), ("avro", 4), ("protobuf", 5)]
+    ("encoding", "seed"),
+    [*((encoding, seed) for seed in range(3) for encoding in ("json", "avro")), ("json_schema", 0), ("protobuf", 0)],
 )
 def test_rows_are_those_of_events_one_after_the_other_in_any_encoding(
     con: duckdb.DuckDBPyConnection, encoding: str, seed: int

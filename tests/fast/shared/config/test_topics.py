@@ -164,8 +164,11 @@ def test_how_change_events_are_encoded_reaches_the_applier(load_text: Load) -> N
     assert config.topic is not None
     found = form_of(config, config.topic)
     assert (found.value, found.encoding, found.key) == (ValueFormat.DEBEZIUM, ValueFormat.AVRO, KeyFormat.AVRO)
-    plain = {**form, "key": "json"}
-    del plain["encoding"]
+    behind_a_header = {"value": "debezium", "encoding": "json_schema", "key": "json_schema"}
+    config = load_text(text({"format": behind_a_header, "columns": columns}, routing={"key_columns": ["id"]}))
+    assert config.topic is not None
+    assert form_of(config, config.topic).is_decoded
+    plain = {"value": "debezium", "key": "json"}
     config = load_text(text({"format": plain, "columns": columns}, routing={"key_columns": ["id"]}))
     assert config.topic is not None
     assert not form_of(config, config.topic).is_decoded
