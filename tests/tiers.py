@@ -44,6 +44,7 @@ WITHIN_THE_PROCESS = (
     "tests/fast/applier/records/test_avro.py",
     "tests/fast/applier/records/test_bad_input.py",
     "tests/fast/applier/records/test_debezium.py",
+    "tests/fast/applier/records/test_debezium_avro.py",
     "tests/fast/applier/records/test_inference.py",
     "tests/fast/applier/records/test_keys.py",
     "tests/fast/applier/records/test_parse.py",

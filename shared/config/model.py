@@ -75,7 +75,9 @@ class TopicRegistry(Section):
 
 class TopicFormat(Section):
     value: Literal["json", "json_schema", "avro", "protobuf", "debezium", "text", "bytes"] = "json"
-    key: Literal["none", "text", "bytes", "json", "avro", "protobuf"] = "none"
+    encoding: Literal["json", "json_schema", "avro", "protobuf"] = "json"
+    """Of values that are change events of Debezium."""
+    key: Literal["none", "text", "bytes", "json", "json_schema", "avro", "protobuf"] = "none"
     registry: TopicRegistry = TopicRegistry()
 
 

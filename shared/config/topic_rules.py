@@ -40,7 +40,8 @@ METADATA_TYPES = {
     "headers": 'STRUCT("key" VARCHAR, "value" BLOB)[]',
     "inserted_at": "TIMESTAMP WITH TIME ZONE",
 }
-KEY_TYPES = {"none": "BLOB", "text": "VARCHAR", "bytes": "BLOB", "json": "JSON", "avro": "JSON", "protobuf": "JSON"}
+KEYS_WITH_FIELDS = ("json", "json_schema", "avro", "protobuf")
+KEY_TYPES = {"none": "BLOB", "text": "VARCHAR", "bytes": "BLOB", **dict.fromkeys(KEYS_WITH_FIELDS, "JSON")}
 VALUE_TYPES = {"text": "VARCHAR", "bytes": "BLOB"}
 
 TYPES = frozenset(
@@ -179,7 +180,8 @@ def _check_registry(form: Mapping[str, Any], world: ConfigContext, mistakes: Mis
     properties = section_of(registry, "properties")
     if url is not None and variable is not None:
         mistakes.note(join(place, "url_env"), "is given beside url; keep one of them")
-    if url is None and variable is None and {text_of(form, "value"), text_of(form, "key")} & {"avro", "protobuf"}:
+    formats = {text_of(form, name) for name in ("value", "encoding", "key")}
+    if url is None and variable is None and formats & {"avro", "protobuf"}:
         mistakes.note(
             join(place, "url_env"), "is missing: the schemas of records in Avro or Protobuf are in a registry"
         )
@@ -209,9 +211,13 @@ def _is_http(url: str) -> bool:
 def _check_events(form: Mapping[str, Any], keys: Any, mistakes: Mistakes) -> None:
     """Change events of Debezium."""
     if text_of(form, "value") != "debezium":
+        if "encoding" in form:
+            said = 'is of change events; write value: "debezium" beside it, or remove it'
+            mistakes.note("source.format.encoding", said)
         return
-    if text_of(form, "key") != "json":
-        mistakes.note("source.format.key", "must be json where values are events: a tombstone has nothing but its key")
+    if text_of(form, "key") not in KEYS_WITH_FIELDS:
+        said = f"must be one of {', '.join(KEYS_WITH_FIELDS)} where values are events: a tombstone has only its key"
+        mistakes.note("source.format.key", said)
     if not keys:
         mistakes.note("routing.key_columns", "are needed where values are events, which update and delete rows by key")
 

@@ -14,6 +14,7 @@ from shared.contracts.positions import Vector
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topic_log import TopicLog
 from tests.e2e.topics import Topic
+from tests.fast.applier.records.encoded_events import ENCODINGS, EVENT, FIELDS, envelope
 from tests.fast.control.files import write
 from tests.fast.waiting import eventually
 from tests.servers.kafka import Kafka
@@ -87,6 +88,16 @@ def test_a_sample_is_read_with_the_schemas_of_the_registry(
         said = " ".join(capsys.readouterr().out.split())
         assert "of the newest 2 records 1 would be rows, 1 would be rejected (schema_unknown: 1)" in said
         assert "id BIGINT" in said
+        registry.add(EVENT, envelope(FIELDS))
+        event = {"op": "c", "after": {"id": 1, "big": "x"}}
+        topic.send(ENCODINGS["avro"].write_value(event))
+        form = {"value": "debezium", "encoding": "avro", "key": "avro", "registry": {"url": registry.url}}
+        columns = [{"name": "id", "path": "$.id", "type": "BIGINT"}]
+        events = deployment(tmp_path, topic, {"key_columns": ["id"]}, format=form, columns=columns)
+        assert check.main(events) == check.DONE
+        said = " ".join(capsys.readouterr().out.split())
+        assert "1 would be rows, 2 would be rejected (not_event: 1, schema_unknown: 1)" in said
+        assert "big VARCHAR" in said
         registry.status = 503
         assert check.main(file) != check.DONE
     assert "registry" in capsys.readouterr().out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import fastavro
@@ -11,6 +12,8 @@ import fastavro
 from services.applier.records.record_format import DeclaredColumn, KeyFormat, RecordFormat, ValueFormat
 from shared.kafka.schema_registry import RegistrySettings
 from tests.e2e.topics import Landing, Topic, read_all
+from tests.fast.applier.records.encoded_events import ENCODINGS, EVENT, FIELDS, KEY, envelope, key_schema
+from tests.fast.applier.records.test_avro import wire
 from tests.servers.registry import running_registry
 
 Land = Callable[..., Landing]
@@ -51,6 +54,33 @@ def test_a_value_that_an_update_left_out_is_taken_from_the_row_that_is_there(top
     ((_, value, headers),) = read_all(topic.kafka, landed.rejected)
     assert (headers["viaduck-reason"], headers["viaduck-offset"]) == ("left_out", "7")
     assert LEFT_OUT.encode() in value
+
+
+def test_events_in_avro_update_and_delete_rows_and_take_from_them_what_an_update_left_out(
+    topic: Topic, landing: Land
+) -> None:
+    how = ENCODINGS["avro"]
+    with running_registry() as registry:
+        registry.add(KEY, key_schema(FIELDS))
+        registry.add(EVENT, envelope(FIELDS))
+        form = replace(EVENTS, key=how.key, encoding=how.value)
+        landed = landing(form=form, registry=RegistrySettings(registry.url))
+        rows = [{"id": number, "n": 1, "big": f"long {number}"} for number in (1, 2, 3)]
+        topic.send(*(how.write_value(event("r", row)) for row in rows))
+        assert landed.land(p0=3).inserted == 3
+        unknown = wire(99, b"\x02")
+        topic.send(
+            how.write_value(event("u", {"id": 1, "n": 2, "big": LEFT_OUT})),
+            how.write_value(event("d", None, {"id": 2})),
+            unknown,
+        )
+        topic.send(None, key=how.write_key({"id": 3}))
+        said = landed.land(p0=7)
+        assert (said.outcome, said.error, said.inserted, said.deleted) == ("applied", None, 1, 3)
+        assert sorted(path for path, _ in registry.asked) == ["/schemas/ids/1", "/schemas/ids/2", "/schemas/ids/99"]
+    assert landed.rows_of("SELECT id, n, big FROM dst.main.clicks") == [(1, 2, "long 1")]
+    ((_, value, headers),) = read_all(topic.kafka, landed.rejected)
+    assert (value, headers["viaduck-reason"], headers["viaduck-offset"]) == (unknown, "schema_unknown", "5")
 
 
 def test_a_row_that_lacks_the_value_or_the_column_refuses_the_record(topic: Topic, landing: Land) -> None:

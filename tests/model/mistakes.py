@@ -170,6 +170,34 @@ MISTAKES = (
         model="topics",
     ),
     Mistake("sums_fence", "the compare-and-set compares sums of offsets", "ExactlyOnce", model="topics"),
+    Mistake("skip_unstamped", "records are skipped, and no stamp says which", "ExactlyOnce", model="topics-lives"),
+    Mistake(
+        "skip_unasked",
+        "records are skipped though the broker may still have them",
+        "SkippedAreGone",
+        model="topics-lives",
+    ),
+    Mistake(
+        "sums_gone",
+        "whether skipped records are gone is told by sums of offsets",
+        "SkippedAreGone",
+        model="topics-lives",
+    ),
+    Mistake(
+        "sums_rewind", "a rewind may begin wherever no sum of offsets is greater", "ExactlyOnce", model="topics-lives"
+    ),
+    Mistake(
+        "rewind_in_place",
+        "a rewind goes on in the generation that was there",
+        "PositionsOnlyGrow",
+        model="topics-lives",
+    ),
+    Mistake(
+        "fence_without_life",
+        "the fence compares vectors, and no generations",
+        "OldLivesAreFenced",
+        model="topics-lives",
+    ),
     Mistake("map_by_name", "a column of the destination is the source's of its name", "Exact", model="columns"),
     Mistake(
         "position_without_columns",

@@ -39,8 +39,8 @@ WORLD_OF_A_LAKE = {
 """The same of ``DirectCommit.tla``; the path of the extension is cited as ``Viaduck.tla`` has it."""
 
 
-WORLD_OF_A_TOPIC = {"Produce", "Save", "Restore"}
-"""The same of ``Topics.tla``: producers commit, and a lake's owner restores it from a backup."""
+WORLD_OF_A_TOPIC = {"Produce", "ExpireRecords", "Save", "Restore"}
+"""The same of ``Topics.tla``: producers commit, retention takes records, and a lake's owner restores a backup."""
 
 
 WORLD_OF_COLUMNS = {"AlterSource", "WriteSource", "Die"}

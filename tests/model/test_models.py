@@ -20,7 +20,7 @@ MISTAKEN = re.compile(r'Mutant (?:=|#) "(\w+)"')
 
 STATES = {
     "small": 620_000, "direct": 100_000, "direct-mixed": 150_000, "direct-first": 10_000, "topics": 30_000,
-    "columns": 10_000,
+    "topics-lives": 25_000, "columns": 10_000,
 }  # fmt: skip
 """Distinct states that a model has at least, or it no longer has what it is meant for."""
 

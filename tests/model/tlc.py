@@ -62,8 +62,9 @@ def jar() -> Path:
 
 def module_of(model: str) -> Path:
     """The module that ``tla/models/<model>.cfg`` is a model of."""
-    if model in ("topics", "columns"):
-        return SPECIFICATIONS / f"{model.capitalize()}.tla"
+    name = model.partition("-")[0]
+    if name in ("topics", "columns"):
+        return SPECIFICATIONS / f"{name.capitalize()}.tla"
     return MODELS / ("Direct.tla" if model.startswith("direct") else "Models.tla")
 
 

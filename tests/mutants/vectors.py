@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
+from dataclasses import replace
+from typing import Any
 
 import duckdb
 
 from services.applier.apply import fence
 from services.applier.apply.reading import Reading
+from services.applier.worker.topic_reader import TopicReader
+from services.control.model import lifecycle
+from services.control.model.lifecycle import Registered
 from services.reader.planner.counted_changes import nothing
 from services.reader.source.topic_source import TopicSource
 from shared.contracts.positions import Vector
@@ -70,6 +76,30 @@ def _forget_what_waits() -> None:
     put(TopicSource, "count", lambda _, cut, routed: nothing(cut.range, pinned=not routed))
 
 
+def _skip_without_a_word() -> None:
+    """The stamp does not say which records a position moved over."""
+    right = fence.Stamp.extra_info
+
+    def silent(stamp: fence.Stamp) -> str:
+        return json.dumps({name: said for name, said in json.loads(right(stamp)).items() if name != "skipped"})
+
+    put(fence.Stamp, "extra_info", silent)
+
+
+def _skip_unasked() -> None:
+    put(TopicReader, "_require_gone", lambda *_: None)
+
+
+def _rewind_in_place() -> None:
+    """A rewind goes on in the generation that was there."""
+    right = lifecycle.rewind
+
+    def same(held: Registered, *how: Any) -> Registered:
+        return replace(right(held, *how), generation=held.generation)
+
+    put(lifecycle, "rewind", same)
+
+
 MISTAKES = (
     Mistake("sums-for-vectors", "a vector covers whatever has no greater sum", _compare_sums,
             (DECIDE, "-k", "passed_each_of_them")),
@@ -85,4 +115,10 @@ MISTAKES = (
             _forget_what_waits, ("tests/fast/reader/source/test_topic_source.py", "-k", "one_step")),
     Mistake("fence-by-sum", "the fence compares sums of offsets", _fence_by_sum,
             ("tests/lake/test_spelled_cursors.py", "-k", "expects_another_vector and sqlite")),
+    Mistake("skip-unstamped", "records are skipped, and no stamp says which", _skip_without_a_word,
+            (TOPICS, "-k", "gone_are_skipped")),
+    Mistake("skip-unasked", "records are skipped though the topic still has them", _skip_unasked,
+            (TOPICS, "-k", "nothing_else_is_ever_skipped")),
+    Mistake("rewind-in-place", "a rewind goes on in the generation that was there", _rewind_in_place,
+            ("tests/fast/control/operations/test_topic_rewind.py", "-k", "begins_a_life_at")),
 )  # fmt: skip

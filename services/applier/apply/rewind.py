@@ -26,7 +26,7 @@ def rewind(con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change, token
     """Begin a generation at an earlier position of the same topic, in the transaction that is open.
 
     What is left is what the records before that position became. Raises ``CursorMoved`` where another life has begun,
-    ``DestinationError`` where the rows don't tell which records they are of.
+    ``DestinationError`` where the rows don't tell which records they are of. TLA: ``TakeBackRecords``.
     """
     target, item, destination = change.target, change.target.item, change.target.destination
     seen = stored_cursor(con, lake, target)
@@ -43,7 +43,7 @@ def rewind(con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change, token
 
 
 def _passed(seen: Cursor | None, change: Change) -> Cursor:
-    """The cursor, if it has passed where the rewind is to begin, in the topic that is there."""
+    """The cursor, if it has passed where the rewind is to begin, in the topic that is there. TLA: ``MayRewind``."""
     target = change.target
     key, end = target.destination.key, target.item.end
     if change.reading is None or change.reading.keys:

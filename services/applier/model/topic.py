@@ -44,6 +44,7 @@ def form_of(config: Config, topic: TopicSource) -> RecordFormat:
             metadata=tuple(Metadata(each) for each in topic.metadata),
             max_columns=topic.max_columns,
             max_record_bytes=topic.max_record_bytes,
+            encoding=ValueFormat(topic.format.encoding),
         )
     except ValueError as error:
         raise ConfigError([f"source: {error}"]) from None

@@ -15,7 +15,7 @@ from typing import Any
 
 import fastavro
 
-from services.applier.records.avro_types import SIMPLE, Node, Spell, in_base64, logical
+from services.applier.records.avro_types import SIMPLE, Meaning, Node, Spell, in_base64, logical
 from services.applier.records.decoder import Undecodable, UnusableSchema
 from shared.kafka.schema_registry import Schema
 
@@ -27,12 +27,14 @@ MALFORMED = (EOFError, IndexError, ValueError, KeyError, StopIteration, Overflow
 
 
 class AvroDecoder:
-    """Values of one schema. ``columns`` are types by the names of the fields, where it is a record."""
+    """Values of one schema. ``columns`` are types by the names of the fields, and ``columns_within`` of the fields of
+    a field, where these are records."""
 
     def __init__(self, node: Node) -> None:
         self._schema = fastavro.parse_schema(node.schema)
         self._spell = node.spell
-        self.columns = dict(node.fields)
+        self.columns = node.columns
+        self.columns_within = {name: each.columns for name, each in node.fields.items()}
 
     def decode(self, data: bytes) -> Any:
         """What ``json`` can spell. Raises ``Undecodable``."""
@@ -48,11 +50,11 @@ class AvroDecoder:
 
 
 @lru_cache(maxsize=256)
-def avro_decoder(schema: Schema) -> AvroDecoder:
+def avro_decoder(schema: Schema, meaning: Meaning = logical) -> AvroDecoder:
     """Raises ``UnusableSchema``."""
     if schema.kind != "AVRO":
         raise UnusableSchema(f"it is {schema.kind[:20]}, and not AVRO")
-    rewriting = _Rewriting()
+    rewriting = _Rewriting(meaning)
     try:
         for _, text in schema.references:
             rewriting.node(json.loads(text), "", 0)
@@ -69,6 +71,7 @@ def avro_decoder(schema: Schema) -> AvroDecoder:
 class _Rewriting:
     """One schema with its references; named types are written out wherever they are named."""
 
+    meaning: Meaning
     named: dict[str, tuple[Any, str]] = field(default_factory=dict)
     open: list[str] = field(default_factory=list)
     count: int = 0
@@ -88,7 +91,7 @@ class _Rewriting:
             return self._array(self.node(given["items"], space, depth + 1))
         if kind == "map":
             return _mapped(self.node(given["values"], space, depth + 1))
-        return logical(self.node(kind, space, depth + 1), given)
+        return self.meaning(self.node(kind, space, depth + 1), given)
 
     def _reference(self, name: str, space: str, depth: int) -> Node:
         for full in (name if "." in name else f"{space}.{name}".lstrip("."), name):
@@ -119,8 +122,9 @@ class _Rewriting:
                 if given["size"] < 0:
                     raise UnusableSchema("a type has less than no bytes")
                 fixed = {"type": "fixed", "name": self._fresh(), "size": given["size"]}
-                return logical(Node(fixed, "BLOB", in_base64, takes_bytes=given["size"] > 0), given)
-            return self._record([(each["name"], self.node(each["type"], space, depth + 1)) for each in given["fields"]])
+                return self.meaning(Node(fixed, "BLOB", in_base64, takes_bytes=given["size"] > 0), given)
+            fields = [(each["name"], self.node(each["type"], space, depth + 1)) for each in given["fields"]]
+            return self.meaning(self._record(fields), given)
         finally:
             self.open.pop()
 
@@ -133,9 +137,8 @@ class _Rewriting:
             return value
 
         schema = {"type": "record", "name": self._fresh(), "fields": [{"name": n, "type": f.schema} for n, f in fields]}
-        columns = {name: node.column for name, node in fields if node.column != "NULL"}
         takes_bytes = any(node.takes_bytes for _, node in fields)
-        return Node(schema, "JSON", spell if spells else None, takes_bytes, columns)
+        return Node(schema, "JSON", spell if spells else None, takes_bytes, dict(fields))
 
     def _array(self, items: Node) -> Node:
         """Of items without bytes a few bytes could say that there are any number."""

@@ -15,6 +15,8 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 Spell = Callable[[Any], Any]
+Meaning = Callable[["Node", Mapping[str, Any]], "Node"]
+"""What a type's other properties make of it."""
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 DAYS_BEFORE_EPOCH = date(1970, 1, 1).toordinal()
@@ -34,8 +36,13 @@ class Node:
     column: str
     spell: Spell | None = None
     takes_bytes: bool = True
-    fields: Mapping[str, str] = field(default_factory=dict)
-    """Of a record: the columns that take its fields."""
+    fields: Mapping[str, Node] = field(default_factory=dict)
+    """Of a record, by name."""
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Of a record: the types of the columns that take its fields."""
+        return {name: node.column for name, node in self.fields.items() if node.column != "NULL"}
 
 
 def in_base64(value: bytes) -> Any:
@@ -64,9 +71,9 @@ SIMPLE = {
 
 def logical(node: Node, given: Mapping[str, Any]) -> Node:
     """The node with its logical type, where that is known and valid; else as it is, as Avro demands."""
-    name, kind = given.get("logicalType"), _kind(node)
+    name, kind = given.get("logicalType"), kind_of(node)
     if name == "decimal" and kind in ("bytes", "fixed"):
-        return _decimal(node, given.get("precision"), given.get("scale", 0))
+        return decimal(node, given.get("precision"), given.get("scale", 0))
     if name == "uuid" and kind == "string":
         return replace(node, column="UUID")
     if name == "uuid" and kind == "fixed" and node.schema["size"] == 16:
@@ -77,23 +84,26 @@ def logical(node: Node, given: Mapping[str, Any]) -> Node:
     return node
 
 
-def _kind(node: Node) -> str:
+def kind_of(node: Node) -> str:
+    if isinstance(node.schema, list):
+        return "union"
     return node.schema if isinstance(node.schema, str) else str(node.schema["type"])
 
 
-def _decimal(node: Node, precision: Any, scale: Any) -> Node:
-    """Of more digits than a column has it is a text."""
+def decimal(node: Node, precision: Any, scale: Any) -> Node:
+    """Of more digits than a column has it is a text. The node as it is where the two are none of a decimal."""
     if not isinstance(precision, int) or not isinstance(scale, int) or not 0 <= scale <= precision or not precision:
         return node
     column = f"DECIMAL({precision:d},{scale:d})" if precision <= MOST_DIGITS else "VARCHAR"
+    return replace(node, column=column, spell=lambda value: spelled_decimal(value, scale))
 
-    def spell(value: bytes) -> str:
-        unscaled = int.from_bytes(value, "big", signed=True)
-        digits = str(abs(unscaled)).zfill(scale + 1)
-        whole, cut = (digits[:-scale], "." + digits[-scale:]) if scale else (digits, "")
-        return f"{'-' if unscaled < 0 else ''}{whole}{cut}"
 
-    return replace(node, column=column, spell=spell)
+def spelled_decimal(value: bytes, scale: int) -> str:
+    """Of the bytes of a signed integer and the number of its digits behind the point."""
+    unscaled = int.from_bytes(value, "big", signed=True)
+    digits = str(abs(unscaled)).zfill(scale + 1)
+    whole, cut = (digits[:-scale], "." + digits[-scale:]) if scale else (digits, "")
+    return f"{'-' if unscaled < 0 else ''}{whole}{cut}"
 
 
 def _date(days: int) -> Any:

@@ -18,8 +18,9 @@ class UnusableSchema(Error):
 class Decoder(Protocol):
     """Values of one schema."""
 
-    columns: dict[str, str]
-    """The types of columns that take its fields, where it tells them."""
+    @property
+    def columns(self) -> dict[str, str]:
+        """The types of columns that take its fields, where it tells them."""
 
     def decode(self, data: bytes) -> Any:
         """What ``json`` can spell. Raises ``Undecodable``."""

@@ -13,11 +13,19 @@ from typing import Protocol
 import pyarrow as pa
 
 from services.applier.records.avro import avro_decoder
+from services.applier.records.debezium_types import connect_type
 from services.applier.records.decoder import Decoder, Undecodable, UnusableSchema
+from services.applier.records.events import avro_events, protobuf_events
 from services.applier.records.inference import join_types
 from services.applier.records.protobuf import protobuf_decoder
 from services.applier.records.record_batch import RecordBatch
-from services.applier.records.record_format import KeyFormat, RecordFormat, ValueFormat
+from services.applier.records.record_format import (
+    IN_WIRE_FORMAT,
+    KEYS_IN_WIRE_FORMAT,
+    KeyFormat,
+    RecordFormat,
+    ValueFormat,
+)
 from services.applier.records.rejection import Reason
 from shared.kafka.schema_registry import Schema
 
@@ -49,22 +57,32 @@ class Decoded:
 def decode(batch: RecordBatch, form: RecordFormat, schemas: Schemas | None) -> Decoded:
     """Raises ``source_unreachable`` where the registry does not tell a schema: that is no record's fault."""
     decoded = Decoded(batch)
-    if form.value is ValueFormat.JSON_SCHEMA:
-        decoded.batch = replace(decoded.batch, values=_without_header(batch.values, decoded.bad))
-    if form.value in DECODERS_OF_VALUES:
-        known = _Known(schemas, DECODERS_OF_VALUES[form.value])
+    is_event = form.value is ValueFormat.DEBEZIUM
+    if form.encoded_as in IN_WIRE_FORMAT:
+        find = (OF_EVENTS if is_event else OF_VALUES).get(form.encoded_as)
+        known = None if find is None else _Known(schemas, find)
         decoded.batch = replace(decoded.batch, values=_texts(batch.values, known, decoded.bad, "the value"))
-        decoded.types = known.types()
-    if form.key in DECODERS_OF_KEYS and form.key_is_used:
-        known = _Known(schemas, DECODERS_OF_KEYS[form.key])
+        decoded.types = {} if known is None else known.types()
+    if form.key in KEYS_IN_WIRE_FORMAT and form.key_is_used:
+        find = (OF_KEYS_OF_EVENTS if is_event else OF_KEYS).get(form.key)
+        known = None if find is None else _Known(schemas, find)
         decoded.batch = replace(decoded.batch, keys=_texts(batch.keys, known, decoded.bad, "the key"))
     return decoded
 
 
 Find = Callable[[Schema], Decoder]
 
-DECODERS_OF_VALUES: dict[ValueFormat, Find] = {ValueFormat.AVRO: avro_decoder, ValueFormat.PROTOBUF: protobuf_decoder}
-DECODERS_OF_KEYS: dict[KeyFormat, Find] = {KeyFormat.AVRO: avro_decoder, KeyFormat.PROTOBUF: protobuf_decoder}
+
+def _avro_of_connect(schema: Schema) -> Decoder:
+    """Spelled as the rows of the events are, or a tombstone would name another row."""
+    return avro_decoder(schema, connect_type)
+
+
+OF_VALUES: dict[ValueFormat, Find] = {ValueFormat.AVRO: avro_decoder, ValueFormat.PROTOBUF: protobuf_decoder}
+OF_EVENTS: dict[ValueFormat, Find] = {ValueFormat.AVRO: avro_events, ValueFormat.PROTOBUF: protobuf_events}
+OF_KEYS: dict[KeyFormat, Find] = {KeyFormat.AVRO: avro_decoder, KeyFormat.PROTOBUF: protobuf_decoder}
+OF_KEYS_OF_EVENTS: dict[KeyFormat, Find] = {**OF_KEYS, KeyFormat.AVRO: _avro_of_connect}
+"""Decoders by the formats of which a schema has to be known. JSON tells its fields itself: no schema is asked for."""
 
 
 class _Known:
@@ -99,20 +117,6 @@ class _Known:
             return Reason.SCHEMA_UNUSABLE, f"schema {number}: {error}"
 
 
-def _without_header(values: pa.Array, bad: dict[int, Refusal]) -> pa.Array:
-    """Values in JSON, which tell their fields themselves: no schema is asked for."""
-
-    def cut(data: bytes | None, place: int) -> bytes | None:
-        if data is None:
-            return None
-        if len(data) < HEADER or data[0] != MAGIC:
-            bad[place] = Reason.WIRE_FORMAT, "the value"
-            return None
-        return data[HEADER:]
-
-    return _in_chunks(values, cut)
-
-
 def _in_chunks(values: pa.Array, of: Callable[[bytes | None, int], bytes | None]) -> pa.Array:
     """What becomes of each value, which is given with its place."""
     chunks = [
@@ -122,8 +126,8 @@ def _in_chunks(values: pa.Array, of: Callable[[bytes | None, int], bytes | None]
     return pa.concat_arrays(chunks) if chunks else values
 
 
-def _texts(values: pa.Array, known: _Known, bad: dict[int, Refusal], what: str) -> pa.Array:
-    """Null where there is nothing, or nothing that can be read."""
+def _texts(values: pa.Array, known: _Known | None, bad: dict[int, Refusal], what: str) -> pa.Array:
+    """Null where there is nothing, or nothing that can be read. Without ``known`` what is behind the header is JSON."""
 
     def decoded_value(data: bytes | None, place: int) -> bytes | None:
         found = None if data is None else _decoded(data, known)
@@ -136,9 +140,11 @@ def _texts(values: pa.Array, known: _Known, bad: dict[int, Refusal], what: str) 
     return _in_chunks(values, decoded_value)
 
 
-def _decoded(data: bytes, known: _Known) -> bytes | Refusal:
+def _decoded(data: bytes, known: _Known | None) -> bytes | Refusal:
     if len(data) < HEADER or data[0] != MAGIC:
         return Reason.WIRE_FORMAT, ""
+    if known is None:
+        return data[HEADER:]
     number = int.from_bytes(data[1:HEADER], "big")
     decoder = known.of(number)
     if isinstance(decoder, tuple):

@@ -1,4 +1,4 @@
-"""Debezium's envelope in JSON: a change event becomes the image of a row, or the key of one to delete.
+"""Debezium's envelope as decoded JSON: a change event becomes the image of a row, or the key of one to delete.
 
 The columns of what is unwrapped are those of the batch, and:
 
@@ -36,15 +36,18 @@ NEEDLES = (
 )
 """Of which one stands in each value that was left out. The UUID is that of the placeholder's MD5."""
 
+IN_BYTES = f'{{"$base64":"{NEEDLES[1]}"}}'
 HSTORE = f'{{"{PLACEHOLDER}":"{PLACEHOLDER}"}}'
 SPELLINGS = (
     *(f'"{each}"' for each in NEEDLES[:3]),
     *(f'["{each}"]' for each in NEEDLES[:4]),
+    IN_BYTES,
+    f"[{IN_BYTES}]",
     NUMBERS,
     HSTORE,
     json.dumps(HSTORE),
 )
-"""How it stands for texts and bytes, in arrays of them, of UUIDs and of integers, and for hstore."""
+"""How it stands for texts and bytes (of JSON, of Avro), in arrays of them, of UUIDs and of integers, and for hstore."""
 
 PARTS = "['/op', '/before', '/after', '/payload']"
 PUTS = "('\"c\"', '\"r\"', '\"u\"')"
@@ -149,7 +152,7 @@ def _is_left_out(entry: str) -> str:
 
 def _key(form: RecordFormat) -> str:
     """A key in JSON may have a schema beside it, too; either way it is spelled without spaces."""
-    if form.key is not KeyFormat.JSON:
+    if form.key not in (KeyFormat.JSON, KeyFormat.JSON_SCHEMA):
         return "k"
     schema, payload = "json_extract(k, '/schema/type')", "json_extract(k, '/payload')"
     return (

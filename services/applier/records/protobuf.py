@@ -52,13 +52,14 @@ TIMESTAMPTZ, spelled_nanoseconds = TIMES["timestamp-nanos", "long"]
 
 
 class ProtobufDecoder:
-    """Values of one schema in one batch. ``columns`` are types by the names of fields, of the messages that its records
-    have named."""
+    """Values of one schema in one batch. ``columns`` are types by the names of fields, and ``columns_within`` of the
+    fields of a field, of the messages that its records have named."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
         self._messages: dict[tuple[int, ...], tuple[Any, Spell]] = {}
         self.columns: dict[str, str] = {}
+        self.columns_within: dict[str, dict[str, str]] = {}
 
     def decode(self, data: bytes) -> Any:
         path, begin = _path_in(data)
@@ -78,8 +79,9 @@ class ProtobufDecoder:
             found = messages[index]
             messages = list(found.nested_types)
         for each in found.fields if found is not None else ():
-            column = _column(each)
-            self.columns[each.name] = join_types(self.columns.get(each.name, column), column)
+            _join_columns(self.columns, [each])
+            if each.message_type is not None:
+                _join_columns(self.columns_within.setdefault(each.name, {}), each.message_type.fields)
         return message_factory.GetMessageClass(found), _spelled_message
 
 
@@ -165,6 +167,12 @@ def _spelled_within(name: str, value: Any) -> Any:
     if name in WRAPPERS:
         return _spelled_value(value.DESCRIPTOR.fields_by_name["value"], value.value)
     return _spelled_message(value)
+
+
+def _join_columns(columns: dict[str, str], fields: Sequence[Any]) -> None:
+    for each in fields:
+        column = _column(each)
+        columns[each.name] = join_types(columns.get(each.name, column), column)
 
 
 def _column(given: Any) -> str:

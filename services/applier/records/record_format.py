@@ -27,6 +27,8 @@ class ValueFormat(StrEnum):
 
 
 IN_WIRE_FORMAT = (ValueFormat.AVRO, ValueFormat.JSON_SCHEMA, ValueFormat.PROTOBUF)
+OF_EVENTS = (ValueFormat.JSON, *IN_WIRE_FORMAT)
+"""How change events may be encoded."""
 
 
 class KeyFormat(StrEnum):
@@ -34,13 +36,17 @@ class KeyFormat(StrEnum):
     TEXT = "text"
     BYTES = "bytes"
     JSON = "json"
+    JSON_SCHEMA = "json_schema"
     AVRO = "avro"
     PROTOBUF = "protobuf"
 
     @property
     def is_json(self) -> bool:
         """Whether a key is JSON once it was decoded."""
-        return self in (KeyFormat.JSON, KeyFormat.AVRO, KeyFormat.PROTOBUF)
+        return self in (KeyFormat.JSON, *KEYS_IN_WIRE_FORMAT)
+
+
+KEYS_IN_WIRE_FORMAT = (KeyFormat.JSON_SCHEMA, KeyFormat.AVRO, KeyFormat.PROTOBUF)
 
 
 class Infer(StrEnum):
@@ -76,6 +82,7 @@ KEY_TYPES = {
     KeyFormat.TEXT: "VARCHAR",
     KeyFormat.BYTES: "BLOB",
     KeyFormat.JSON: "JSON",
+    KeyFormat.JSON_SCHEMA: "JSON",
     KeyFormat.AVRO: "JSON",
     KeyFormat.PROTOBUF: "JSON",
 }
@@ -126,6 +133,8 @@ class RecordFormat:
     """Of all columns but ``_rescued``."""
     max_record_bytes: int = 64 * 1024 * 1024
     """Of key and value together."""
+    encoding: ValueFormat = ValueFormat.JSON
+    """Of values that are change events: one of ``OF_EVENTS``."""
 
     def __post_init__(self) -> None:
         names = [column.name for column in self.columns]
@@ -150,8 +159,10 @@ class RecordFormat:
         known = {Metadata.KEY.column} if self.key_is_the_row_s else names
         if unknown := [name for name in self.key_columns if name not in known]:
             raise ValueError(f"the key column {unknown[0]} is not declared")
-        if self.value is ValueFormat.DEBEZIUM and not (self.key_columns and self.key is KeyFormat.JSON):
-            raise ValueError("events of Debezium need key columns, and keys in JSON: a tombstone has nothing else")
+        if self.value is ValueFormat.DEBEZIUM and not (self.key_columns and self.key.is_json):
+            raise ValueError("events of Debezium need key columns, and keys with fields: a tombstone has nothing else")
+        if self.encoding not in (OF_EVENTS if self.value is ValueFormat.DEBEZIUM else (ValueFormat.JSON,)):
+            raise ValueError(f"values that are {self.value} are not encoded in {self.encoding}")
 
     @property
     def key_is_used(self) -> bool:
@@ -160,7 +171,12 @@ class RecordFormat:
     @property
     def is_decoded(self) -> bool:
         """Whether values or keys are in the wire format of a registry."""
-        return self.value in IN_WIRE_FORMAT or self.key in (KeyFormat.AVRO, KeyFormat.PROTOBUF)
+        return self.encoded_as in IN_WIRE_FORMAT or self.key in KEYS_IN_WIRE_FORMAT
+
+    @property
+    def encoded_as(self) -> ValueFormat:
+        """What the bytes of a value are, whatever is told in them."""
+        return self.encoding if self.value is ValueFormat.DEBEZIUM else self.value
 
     @property
     def key_is_the_row_s(self) -> bool:

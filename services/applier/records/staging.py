@@ -176,7 +176,7 @@ class Staging:
         """The raw text of a key column where there is no value: a field of the key, or a text as a whole."""
         if self.format.key.is_json:
             found = f"CAST(map_extract_value(key_m, $key{number:d}) AS VARCHAR)"
-            if self.format.key is KeyFormat.JSON or len(self.format.key_columns) > 1:
+            if self.format.key in (KeyFormat.JSON, KeyFormat.JSON_SCHEMA) or len(self.format.key_columns) > 1:
                 return found
             return f"CASE WHEN key_m IS NULL THEN nullif(k, 'null') ELSE {found} END"
         if self.format.key is not KeyFormat.TEXT or len(self.format.key_columns) > 1:

@@ -143,7 +143,7 @@ class TopicReader:
         return reading
 
     def _require_gone(self, clients: TopicClients, identity: TopicIdentity, item: WorkItem) -> None:
-        """Raises ``SourceError`` unless all that the item skips is gone, and may be skipped."""
+        """Raises ``SourceError`` unless all that the item skips is gone, and may be skipped. TLA: ``AreGone``."""
         skipped = {} if item.skipped is None else item.skipped.offsets
         oldest = clients.log.oldest(identity.partitions).by_partition
         there = next((each for each, (_, end) in skipped.items() if oldest.get(each, 0) < end), None)

@@ -309,7 +309,7 @@ def reseed(held: Registered, revision: Revision, *, earliest: bool = False) -> R
 
 
 def rewind(held: Registered, to: SpelledPosition, revision: Revision) -> Registered:
-    """A new life that begins at position ``to`` of the source, and goes on from there."""
+    """A new life that begins at position ``to`` of the source, and goes on from there. TLA: ``RewindRecords``."""
     return replace(
         held,
         generation=held.generation + 1,

@@ -166,7 +166,10 @@ def _beginning(spec: Destination, draft: Draft, log: LogState) -> Vector:
 
 
 def _skipping(draft: Draft, after: Vector, log: LogState) -> Draft:
-    """The draft from ``after`` on: what was not read before it is gone. The head may lie behind that."""
+    """The draft from ``after`` on: what was not read before it is gone. The head may lie behind that.
+
+    TLA: ``SkipRecords``.
+    """
     end = log.end(draft.through, after).joined(after)
     return replace(draft, after=after.records, after_at=after.text, through=end.records, through_at=end.text)
 

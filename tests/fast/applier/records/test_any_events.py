@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import duckdb
 import pytest
 
 from services.applier.records.parse import PLACE
+from tests.fast.applier.records.encoded_events import ENCODINGS
 from tests.fast.applier.records.records import Table
 from tests.fast.applier.records.test_debezium import EVENTS, LEFT_OUT, event, key_of
 
@@ -41,8 +43,13 @@ def states_of(events: list[tuple[int, str, bool]]) -> tuple[dict[int, Any], set[
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
-def test_rows_are_those_of_events_one_after_the_other(con: duckdb.DuckDBPyConnection, seed: int) -> None:
+@pytest.mark.parametrize(
+    ("encoding", "seed"),
+    [*((encoding, seed) for seed in range(3) for encoding in ("json", "avro")), ("json_schema", 0), ("protobuf", 0)],
+)
+def test_rows_are_those_of_events_one_after_the_other_in_any_encoding(
+    con: duckdb.DuckDBPyConnection, encoding: str, seed: int
+) -> None:
     rng = random.Random(seed)
     events = [(rng.randrange(KEYS), rng.choice(OPERATIONS), rng.random() < 0.5) for _ in range(KEYS * PER_KEY)]
     values: list[Any] = []
@@ -50,8 +57,11 @@ def test_rows_are_those_of_events_one_after_the_other(con: duckdb.DuckDBPyConnec
         image = {"id": key, "n": number, "big": LEFT_OUT if is_left else f"big {number}"}
         deleted = event("d", None, {"id": key}) if operation == "d" else None
         values.append(event(operation, image) if operation in "cru" else deleted)
-    table = Table(con, EVENTS)
-    rows = table.take(values, keys=[key_of(key) for key, _, _ in events])
+    how = ENCODINGS[encoding]
+    table = Table(con, replace(EVENTS, encoding=how.value, key=how.key))
+    keys = [how.write_key(key_of(key)) for key, _, _ in events]
+    rows = table.take([how.write_value(value) for value in values], keys=keys, schemas=how.schemas())
+    assert table.types == {"id": "BIGINT", "n": "BIGINT", "big": "VARCHAR"}
     wanted, rejected = states_of(events)
     assert {row["id"]: (row["n"], ASKS if PLACE in row else row["big"]) for row in rows} == {
         key: state for key, state in wanted.items() if state[1] != GONE

@@ -185,7 +185,7 @@ def test_a_record_that_the_destination_can_not_complete_is_rejected_and_the_one_
 
 @pytest.mark.parametrize("change", [{"key": KeyFormat.NONE}, {"key_columns": ()}])
 def test_events_need_a_key(change: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="need key columns, and keys in JSON"):
+    with pytest.raises(ValueError, match="need key columns, and keys with fields"):
         replace(EVENTS, **change)
 
 

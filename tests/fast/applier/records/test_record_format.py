@@ -4,10 +4,20 @@ from typing import Any
 
 import pytest
 
-from services.applier.records.record_format import DeclaredColumn, Metadata, RecordFormat, ValueFormat, fields_of
+from services.applier.records.record_format import (
+    DeclaredColumn,
+    KeyFormat,
+    Metadata,
+    RecordFormat,
+    ValueFormat,
+    fields_of,
+)
 from services.applier.records.staging import pointer
 
 A = DeclaredColumn("a", "$.a", "BIGINT")
+EVENTS: dict[str, Any] = {
+    "value": ValueFormat.DEBEZIUM, "key": KeyFormat.AVRO, "columns": (A,), "key_columns": ("a",),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -46,6 +56,9 @@ def test_a_pointer_finds_any_name() -> None:
         ({"columns": (A,), "key_columns": ("a", "b")}, "not declared"),
         ({"columns": (A,), "metadata": (Metadata.KEY,), "key_columns": ("_kafka_key", "a")}, "not declared"),
         ({"metadata": ()}, "from the beginning"),
+        ({"encoding": ValueFormat.AVRO}, "values that are json are not encoded in avro"),
+        ({**EVENTS, "encoding": ValueFormat.TEXT}, "not encoded in text"),
+        ({**EVENTS, "key": KeyFormat.TEXT}, "keys with fields"),
     ],
 )
 def test_a_format_that_contradicts_itself_is_refused(keys: dict[str, Any], why: str) -> None:

@@ -9,7 +9,7 @@ import yaml
 
 from services.applier.model.topic import form_of
 from services.applier.records.conversions import is_supported
-from services.applier.records.record_format import KEY_TYPES, METADATA_TYPES, KeyFormat, Metadata
+from services.applier.records.record_format import KEY_TYPES, METADATA_TYPES, KeyFormat, Metadata, ValueFormat
 from shared.config import topic_rules
 from shared.config.model import TopicFormat
 from shared.config.topic_rules import size_in_bytes
@@ -110,7 +110,14 @@ def test_what_is_skipped_is_the_readers_business_and_control_answers_no_gap(load
         ({"format": {"value": "text"}, "columns": [{"name": "a", "path": "$.a", "type": "DATE"}]}, {},
          "source.columns: are fields of values"),
         ({"format": {"value": "debezium", "key": "json"}}, {}, "routing.key_columns: are needed where"),
-        ({"format": {"value": "debezium"}}, {}, "source.format.key: must be json where values are events"),
+        ({"format": {"value": "debezium"}}, {}, "source.format.key: must be one of json, json_schema, avro, protobuf"),
+        ({"format": {"value": "debezium", "key": "text"}}, {}, "source.format.key: must be one of json, json_schema"),
+        ({"format": {"value": "debezium", "key": "json", "encoding": "avro"}}, {},
+         "source.format.registry.url_env: is missing"),
+        ({"format": {"value": "debezium", "encoding": "text"}}, {}, "source.format.encoding: must be one of"),
+        ({"format": {"value": "avro", "encoding": "avro"}}, {}, "source.format.encoding: is of change events"),
+        ({"format": {"encoding": "json"}}, {}, "source.format.encoding: is of change events"),
+        ({"format": {"envelope": "avro"}}, {}, "source.format.envelope: is not a key"),
         ({}, {"routing": {"key_columns": ["id"]}}, "routing.key_columns[0]: is not declared among source.columns"),
         ({}, {"routing": {"field": "tenant"}}, "routing.field: can't be given for a topic yet"),
         ({}, {"routing": {"on_gap": "park"}}, "routing.on_gap: belongs to the source of a topic"),
@@ -148,6 +155,23 @@ def test_a_registry_reaches_the_applier_with_the_values_of_its_variables(load_te
     assert registry_settings(config.topic.model_copy(update={"format": TopicFormat()})) is None
     assert form_of(config, config.topic).is_decoded
     assert "secret" not in repr(found)
+
+
+def test_how_change_events_are_encoded_reaches_the_applier(load_text: Load) -> None:
+    form = {"value": "debezium", "encoding": "avro", "key": "avro", "registry": {"url": "http://registry:8081"}}
+    columns = [{"name": "id", "path": "$.id", "type": "BIGINT"}]
+    config = load_text(text({"format": form, "columns": columns}, routing={"key_columns": ["id"]}))
+    assert config.topic is not None
+    found = form_of(config, config.topic)
+    assert (found.value, found.encoding, found.key) == (ValueFormat.DEBEZIUM, ValueFormat.AVRO, KeyFormat.AVRO)
+    behind_a_header = {"value": "debezium", "encoding": "json_schema", "key": "json_schema"}
+    config = load_text(text({"format": behind_a_header, "columns": columns}, routing={"key_columns": ["id"]}))
+    assert config.topic is not None
+    assert form_of(config, config.topic).is_decoded
+    plain = {"value": "debezium", "key": "json"}
+    config = load_text(text({"format": plain, "columns": columns}, routing={"key_columns": ["id"]}))
+    assert config.topic is not None
+    assert not form_of(config, config.topic).is_decoded
 
 
 @pytest.mark.parametrize(
