@@ -11,9 +11,10 @@ from typing import Protocol
 import structlog
 from sqlalchemy import Connection
 
-from services.control.model.declared import identity, slice_name
+from services.control.model.declared import identity
 from services.control.model.lifecycle import Registered, Revision
 from services.control.model.recovery import NOT_KEPT, Memory, missed, recall
+from services.control.model.slices import slice_name
 from services.control.store.audit_log import RegistryRebuilt, note_rebuilt
 from services.control.store.pipeline_store import PipelineStore
 from services.control.store.registry import Held, Registry

@@ -18,7 +18,7 @@ from shared.lake.catalog_comments import COMMENTED, CatalogComments
 from shared.lake.catalog_stamps import CommitStamps
 from shared.lake.catalog_tables import CurrentTables
 from shared.lake.column_history import ColumnVersion, Field, fields_at, terms_of
-from shared.lake.column_identity import identified_before
+from shared.lake.column_identity import identified, own_names
 from shared.lake.pruning import Layout, layout_of
 from shared.lake.statements import Row, catalog_time
 from shared.lake.table_names import TableName, TableNames, name_at
@@ -104,8 +104,12 @@ class TableInfo:
 
     def identified_at(self, name: str, snapshot: int) -> Column | None:
         """The same as it was at an older snapshot."""
-        field = identified_before(self.versions, name, snapshot, self.snapshot)
+        field = identified(self.versions, name, snapshot)
         return None if field is None else _column(field)
+
+    def own_names(self, name: str) -> frozenset[str]:
+        """The names, in lower case, that mean the same column as a configured name, at all snapshots."""
+        return own_names(self.versions, name, self.snapshot)
 
     def column(self, name: str) -> Column | None:
         return next((column for column in self.columns if column.name.lower() == name.lower()), None)

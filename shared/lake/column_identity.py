@@ -1,7 +1,7 @@
 """Which column a configured name means. A column is its field id, so it keeps its meaning when it is renamed.
 
 A name means the column that has it; where none has it, the column that had it last and is still there under another
-name.
+name; else the column that had it last of those which have got it since, as it was called before.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from shared.lake.column_history import Field, Versions, fields_at, what_became_of
+from shared.lake.column_history import ColumnVersion, Field, Versions, fields_at, what_became_of
 
 INTEGERS = re.compile(r"u?int(8|16|32|64)")
 DECIMALS = re.compile(r"decimal\(\d{1,2}, ?(\d{1,2})\)")
@@ -32,23 +32,33 @@ class Identifying:
 
 
 def identified(versions: Versions, name: str, at: int) -> Field | None:
-    """The column that a configured name means at a snapshot; None where there is none."""
+    """The column that a configured name means at a snapshot; None where there is none. Of an older snapshot than the
+    newest that ``versions`` know of, it may only be what the column is called later."""
     now = fields_at(versions, at)
     named = next((field for field in now if _is(field.name, name)), None)
     if named is not None:
         return named
-    former = [each for each in versions if each.parent is None and _is(each.name, name) and each.begin <= at]
-    there = {field.id: field for field in now}
-    return next((there[each.id] for each in sorted(former, key=lambda v: -v.begin) if each.id in there), None)
+    there, known = {field.id: field for field in now}, _called(versions, name)
+    sooner = [each for each in known if each.begin <= at]
+    later = [each for each in known if each.begin > at]
+    return next((there[each.id] for each in (*sooner, *later) if each.id in there), None)
 
 
-def identified_before(versions: Versions, name: str, at: int, later: int) -> Field | None:
-    """The column as it was at snapshot ``at``, of which the name may only be what it is called ``later``."""
-    found = identified(versions, name, at)
-    if found is not None:
-        return found
-    known = identified(versions, name, later)
-    return next((field for field in fields_at(versions, at) if known is not None and field.id == known.id), None)
+def own_names(versions: Versions, name: str, at: int) -> frozenset[str]:
+    """The names, in lower case, that mean the same column as ``name``, wherever the table's columns are looked at: no
+    other column ever had one of them. None at all where another one ever had ``name`` itself."""
+    meant = identified(versions, name, at)
+    if meant is None:
+        return frozenset()
+    names = {each.name.lower() for each in versions if each.parent is None and each.id == meant.id}
+    own = frozenset(each for each in names if {called.id for called in _called(versions, each)} == {meant.id})
+    return own if name.lower() in own else frozenset()
+
+
+def _called(versions: Versions, name: str) -> list[ColumnVersion]:
+    """Whatever had that name, the last one first."""
+    called = [each for each in versions if each.parent is None and _is(each.name, name)]
+    return sorted(called, key=lambda each: -each.begin)
 
 
 def replaced(versions: Versions, identifying: Identifying, since: int, at: int) -> str | None:
@@ -59,7 +69,7 @@ def replaced(versions: Versions, identifying: Identifying, since: int, at: int) 
 
 
 def _replaced(versions: Versions, name: str, since: int, at: int) -> str | None:
-    then, now = identified_before(versions, name, since, at), identified(versions, name, at)
+    then, now = identified(versions, name, since), identified(versions, name, at)
     if then is None:
         return f"there is no column {name}" if now is None else f"the column {name} was added"
     if now is None or now.id != then.id:
@@ -68,7 +78,7 @@ def _replaced(versions: Versions, name: str, since: int, at: int) -> str | None:
 
 
 def _respelled(versions: Versions, routing: str, since: int, at: int) -> str | None:
-    then, now = identified_before(versions, routing, since, at), identified(versions, routing, at)
+    then, now = identified(versions, routing, since), identified(versions, routing, at)
     if then is None or now is None or keeps_texts(then.type, now.type):
         return None
     return f"the routing column {now.name} was {then.declared} and is {now.declared} now, which spells values otherwise"

@@ -10,15 +10,17 @@ from services.applier.apply import evolve, feed, source_columns
 from services.applier.apply.change import Change
 from services.applier.apply.table_schema import columns_there
 from services.applier.apply.transaction import Applier
+from services.control.model.slices import Slices
 from services.reader.planner.reshapes import Reshapes
-from shared.lake import column_identity, evolution, followed_columns
+from shared.lake import catalog, column_identity, evolution, followed_columns
 from shared.lake.catalog import TableInfo
-from shared.lake.column_history import Field
+from shared.lake.column_history import Field, Versions
 from shared.lake.column_mapping import columns_as_of
 from shared.lake.column_terms import Carried
 from tests.mutants.mistake import Mistake, put
 
 EVOLUTION = "tests/lake/test_evolution.py"
+RENAMED = "tests/lake/test_renamed_columns.py"
 TERMS = "tests/lake/test_terms.py"
 
 
@@ -86,6 +88,26 @@ def _past_its_terms() -> None:
     put(Change, "carries", property(lambda _: False))
 
 
+def _lives_by_name() -> None:
+    put(Slices, "are", lambda _, one, other: one == other)
+
+
+def _names_of_anyone() -> None:
+    def every(versions: Versions, name: str, at: int) -> frozenset[str]:
+        meant = column_identity.identified(versions, name, at)
+        return frozenset(each.name.lower() for each in versions if meant is not None and each.id == meant.id)
+
+    put(catalog, "own_names", every)
+
+
+def _only_former_names() -> None:
+    def without_later(versions: Versions, name: str, at: int) -> Field | None:
+        return known([each for each in versions if each.begin <= at], name, at)
+
+    known = column_identity.identified
+    put(catalog, "identified", without_later)
+
+
 MISTAKES = (
     Mistake("columns-first", "columns are changed before touched keys are deleted", _columns_first,
             (EVOLUTION, "-k", "together and key and sqlite")),
@@ -99,6 +121,12 @@ MISTAKES = (
             (EVOLUTION, "-k", "policy_decides and freeze-widened and sqlite")),
     Mistake("routed-by-name", "a routing column that is renamed is gone", _routed_by_name,
             (EVOLUTION, "-k", "without_any_row and routing and sqlite")),
+    Mistake("lives-by-name", "a life is told by the name of its routing column", _lives_by_name,
+            (RENAMED, "-k", "takes_the_new_names and after")),
+    Mistake("names-of-anyone", "a name means the column that it ever meant", _names_of_anyone,
+            (RENAMED, "-k", "exchange_their_names")),
+    Mistake("only-former-names", "a column has no name yet that it gets later", _only_former_names,
+            (RENAMED, "-k", "before_it_are_read and new and sqlite")),
     Mistake("any-spelling", "a routing column may have any wider type", _any_spelling,
             (EVOLUTION, "-k", "spelled_otherwise and sqlite")),
     Mistake("exact-by-rows", "a destination with the columns that were is exact where its rows are", _exact_by_rows,

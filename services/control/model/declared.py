@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from services.control.model.lifecycle import Declared
+from services.control.model.slices import slice_name
 from shared.config.catalogs import ResolvedLake, resolve
 from shared.config.loading import public_lake
-from shared.config.model import Config, Routing
+from shared.config.model import Config
 from shared.config.path_overlap import Claim, claim_of
 from shared.config.upkeep_rules import override_of
 from shared.contracts.errors import ViaduckError
@@ -66,11 +67,6 @@ def declarations(
         )
         for each in config.destinations
     ]
-
-
-def slice_name(routing: Routing) -> str:
-    """Another routing column makes other slices; and what was only ever appended to does not equal its slice."""
-    return f"{'appended' if routing.append_only else 'equal'}: {routing.field.lower()}"
 
 
 def identity(lake: LakeRef, folder: Path, environ: Mapping[str, str]) -> str | None:

@@ -7,6 +7,7 @@ declared for the first time               generation 1
 declared again after it was removed       the next generation, which replaces what the old one left
 another routing value, lake, schema,      the next generation: the destination holds other rows than
 table or routing column                   it should
+another name of the same routing column   same generation, new revision
 any other change of the declaration       same generation, new revision: a parked destination is tried again
 no longer declared                        removed; the generation stays, so that a later one fences this one
 paused, stopped                           same generation; no work is planned
@@ -30,6 +31,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, Literal
 
+from services.control.model.slices import Slices
 from shared.config.path_overlap import Claim, claim_of, table_names
 from shared.contracts.errors import Error
 from shared.contracts.evolution import EvolutionPolicy
@@ -68,7 +70,8 @@ class Declared:
     table: str
     seed_mode: SeedMode
     slice_of: str
-    """The routing column, and whether keys are known: what "the rows of a routing value" means in this pipeline."""
+    """The routing column, by a name of it, and whether keys are known: what "the rows of a routing value" means in this
+    pipeline."""
     name: str = ""
     written: Mapping[str, Any] | None = field(default=None, hash=False)
     """The entry as it was put over REST, so that a client can change it; it decides nothing."""
@@ -120,9 +123,10 @@ class Declared:
         """Whether anything was said of its layout in its present life."""
         return self.layout != NO_LAYOUT or self.next_layout is not None
 
-    def same_content(self, other: Declared) -> bool:
-        """Whether a position in one says something about the other."""
-        return self.same_table(other) and (self.routing_value, self.slice_of) == (other.routing_value, other.slice_of)
+    def same_content(self, other: Declared, slices: Slices | None = None) -> bool:
+        """Whether a position in one says something about the other. ``slices``: of the pipeline."""
+        same = self.slice_of == other.slice_of or (slices is not None and slices.are(self.slice_of, other.slice_of))
+        return same and self.same_table(other) and self.routing_value == other.routing_value
 
 
 @dataclass(frozen=True)
@@ -201,18 +205,24 @@ class Registered:
 
 
 def declare(
-    held: Registered | None, declared: Declared, by: ManagedBy, revision: Revision, *, touched: bool = False
+    held: Registered | None,
+    declared: Declared,
+    by: ManagedBy,
+    revision: Revision,
+    *,
+    touched: bool = False,
+    slices: Slices | None = None,
 ) -> Registered:
     """What becomes of a destination that is declared; ``held`` itself where that is nothing new.
 
-    ``touched`` says that something changed that the registry does not see: a password in the file.
-    TLA: ``Declare``.
+    ``touched`` says that something changed that the registry does not see: a password in the file. ``slices``: of the
+    pipeline, where its source was looked at for this. TLA: ``Declare``.
     """
     if held is None:
         return Registered(declared, FIRST_GENERATION, revision, by)
     if held.removed or held.removing:
         return Registered(declared, held.generation + 1, revision, by, version=held.version)
-    if not declared.same_content(held.declared):
+    if not declared.same_content(held.declared, slices):
         return replace(
             held,
             declared=declared,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from services.control.model.conflicts import UniquenessIndex
 from services.control.model.lifecycle import Declared, Registered, Revision, declare, remove
+from services.control.model.slices import Slices
 from shared.contracts.errors import ConfigError
 
 
@@ -14,8 +16,10 @@ def reconcile(
     declared: Iterable[Declared],
     revision: Revision,
     touched: Collection[str] = (),
+    slices: Slices | None = None,
 ) -> tuple[Registered, ...]:
-    """What the registry must write so that it holds what the file declares; what came over REST stays.
+    """What the registry must write so that it holds what the file declares; what came over REST stays, as slices of
+    what the file's ``routing`` says now. ``slices``: None where there is no such file any more.
 
     Raises ``ConfigError`` where the file and what came over REST exclude each other.
     """
@@ -24,9 +28,21 @@ def reconcile(
     mistakes = list(_conflicts(wanted, over_rest))
     if mistakes:
         raise ConfigError(mistakes)
-    now = [declare(held.get(d.id), d, "file", revision, touched=d.id in touched) for d in wanted.values()]
+    now = [
+        declare(held.get(d.id), d, "file", revision, touched=d.id in touched, slices=slices) for d in wanted.values()
+    ]
+    stay = [each for each in held.values() if each.managed_by == "api" and each.id not in wanted]
+    now += [_sliced(each, slices, revision) for each in stay if slices is not None]
     gone = [remove(each, revision) for each in held.values() if each.managed_by == "file" and each.id not in wanted]
     return tuple(each for each in [*now, *gone] if each is not held.get(each.id))
+
+
+def _sliced(held: Registered, slices: Slices, revision: Revision) -> Registered:
+    """What came over REST says of itself all but which column it is routed by."""
+    if held.removed or held.removing or held.declared.slice_of == slices.name:
+        return held
+    declared = replace(held.declared, slice_of=slices.name, laid_out=None, left=())
+    return declare(held, declared, "api", revision, slices=slices)
 
 
 def _conflicts(wanted: Mapping[str, Declared], over_rest: Collection[Declared]) -> Iterator[str]:

@@ -14,9 +14,10 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from services.control.model.conflicts import Neighbour, UniquenessIndex
-from services.control.model.declared import identity, slice_name
+from services.control.model.declared import identity
 from services.control.model.lifecycle import Declared, Refused, Registered
 from services.control.model.problems import FieldError, InvalidEntry
+from services.control.model.slices import slice_name
 from services.control.operations.preflight import Finding, Probe
 from services.control.operations.reconciler import Reconciler
 from services.control.operations.topic_rewind import BY_OFFSET

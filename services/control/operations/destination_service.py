@@ -358,6 +358,8 @@ def _declared(
     elif same is not anything:
         raise Refused("precondition_failed", f"there is no {declared.id} to change", "leave If-Match out to create it")
     _require_unique(taken, declared)
+    if known is not None and not known.removed:  # by which column it is routed is for the file, maybe a newer one
+        declared = replace(declared, slice_of=known.declared.slice_of)
     return lifecycle.declare(known, declared, "api", revision)
 
 

@@ -86,17 +86,18 @@ class LakeSource:
             history=self._histories,
             breaks=breaks(table.versions, self._identifying, head.snapshot),
             reshapes=self._dated(reshapings(table.versions, head.snapshot)),
-            notice="; ".join(filter(None, (self._renamed(table), layout.notice(table.schema, table.name)))) or None,
+            notice="; ".join(filter(None, (*self._renamed(table), layout.notice(table.schema, table.name)))) or None,
         )
 
-    def _renamed(self, table: TableInfo) -> str | None:
-        """What is to be told while the file has another name than the table."""
-        if (table.schema.lower(), table.name.lower()) == (self._schema.lower(), self._name.lower()):
-            return None
-        return (
-            f"the source's table {self._schema}.{self._name} is called {table.schema}.{table.name} now, and is"
-            " followed; give no other table the old name before source.table has the new one"
-        )
+    def _renamed(self, table: TableInfo) -> Iterator[str]:
+        """What is to be told while the file names the table, or a column that tells rows apart, otherwise."""
+        if (table.schema.lower(), table.name.lower()) != (self._schema.lower(), self._name.lower()):
+            old, new = f"table {self._schema}.{self._name}", f"{table.schema}.{table.name}"
+            yield _followed(old, new, "table", "source.table has the new one")
+        for name in self._identifying.names:
+            column = table.identified(name)
+            if column is not None and column.name.lower() != name.lower():
+                yield _followed(f"column {name}", column.name, "column", "the section routing has the new one")
 
     def _called(self, snapshot: int | None) -> tuple[str, str]:
         """Schema and name of the table at a snapshot; None for the newest that was seen."""
@@ -263,6 +264,10 @@ def is_undone(seen: Head, head: Head, oldest: int, at: datetime | None) -> bool:
     if head.snapshot < seen.snapshot:
         return True
     return seen.snapshot >= oldest and at != seen.time
+
+
+def _followed(old: str, new: str, kind: str, until: str) -> str:
+    return f"the source's {old} is called {new} now, and is followed; give no other {kind} the old name before {until}"
 
 
 def _oldest(touches: Sequence[Touch]) -> datetime | None:

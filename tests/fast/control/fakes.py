@@ -11,6 +11,7 @@ from shared.config.model import Config
 from shared.contracts.errors import SourceError
 from shared.contracts.messages import Destination
 from shared.lake.catalog import Column, Head, TableInfo
+from shared.lake.column_history import ColumnVersion
 from shared.lake.source import SourceLook
 
 
@@ -42,6 +43,8 @@ class FakeSource:
     error: Exception | None = None
     looks: int = 0
     lake: str = "sqlite:/source.sqlite"
+    versions: tuple[ColumnVersion, ...] = ()
+    """Of its columns, up to snapshot 10."""
 
     def look(self, config: Config, environ: Mapping[str, str]) -> SourceLook:
         self.looks += 1
@@ -51,7 +54,7 @@ class FakeSource:
         return SourceLook(
             lake=ResolvedLake(self.lake),
             head=Head(10, now, now),
-            table=TableInfo("main", "events", 1, "a table", "a lake", 1, (routing,)),
+            table=TableInfo("main", "events", 1, "a table", "a lake", 1, (routing,), self.versions, snapshot=10),
             routing=routing,
             keys=(),
             routing_values={each.id: each.routing_value for each in config.destinations},

@@ -22,6 +22,7 @@ from services.control.model.lifecycle import (
     rewind,
 )
 from services.control.model.reconciliation import reconcile
+from services.control.model.slices import Slices
 from shared.contracts.errors import POLICY, ConfigError
 from shared.contracts.layout import NO_LAYOUT, TableLayout
 from shared.contracts.messages import (
@@ -99,6 +100,37 @@ SAME_CONTENT: list[dict[str, Any]] = [
 def test_the_same_content_otherwise_declared_lives_on_with_a_new_revision(change: dict[str, Any]) -> None:
     after = declare(registered(generation=2), replace(declared(), **change), "file", NEW)
     assert (after.generation, after.revision) == (2, NEW)
+
+
+SLICES = Slices("equal: tenant", frozenset({"equal: tenant", "equal: company"}))
+"""Of a routing column that was called company."""
+
+
+def test_another_name_of_the_routing_column_is_the_same_life() -> None:
+    after = declare(registered(generation=2), replace(declared(), slice_of="equal: tenant"), "file", NEW, slices=SLICES)
+    assert (after.generation, after.revision, after.declared.slice_of) == (2, NEW, "equal: tenant")
+
+
+@pytest.mark.parametrize("before", ["equal: country", "appended: company"])
+def test_another_routing_column_is_another_life(before: str) -> None:
+    held = registered(generation=2, declared=replace(declared(), slice_of=before))
+    assert declare(held, replace(declared(), slice_of="equal: tenant"), "file", NEW, slices=SLICES).generation == 3
+
+
+def test_what_came_over_rest_is_routed_by_the_column_that_the_file_says() -> None:
+    other = declared("b", slice_of="equal: country", left=("set NOT NULL of v",))
+    held = by_id([registered(managed_by="api"), registered("b", managed_by="api", declared=other)])
+    same, another = reconcile(held, [], NEW, slices=SLICES)
+    assert [(each.id, each.generation) for each in (same, another)] == [("a", 1), ("b", 2)]
+    assert (another.declared.left, same.managed_by, another.managed_by) == ((), "api", "api")
+    assert {each.declared.slice_of for each in (same, another)} == {"equal: tenant"}
+    assert reconcile(by_id([same, another]), [], revision("3"), slices=SLICES) == ()
+
+
+def test_what_is_removed_or_on_its_way_is_not_routed_at_all() -> None:
+    gone = registered(managed_by="api", removed=True)
+    going = drop(registered("b", managed_by="api", declared=declared("b")), NEW)
+    assert reconcile(by_id([gone, going]), [], revision("3"), slices=SLICES) == ()
 
 
 def test_a_password_that_changed_is_a_new_revision_so_that_a_parked_destination_is_tried_again() -> None:

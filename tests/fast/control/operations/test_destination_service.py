@@ -11,9 +11,12 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from services.control.model.lifecycle import Revision
+from services.control.model.reconciliation import reconcile
+from services.control.model.slices import Slices
 from services.control.view.destination_status import State
 from shared.contracts.messages import DesiredState, ItemKind, Outcome
-from tests.fast.control.examples import problem, progress
+from tests.fast.control.examples import START, problem, progress
 from tests.fast.control.fakes import FakeSource
 from tests.fast.control.files import make_source, with_lake
 from tests.fast.control.rig import V1, ControlRig, D, entry
@@ -51,6 +54,17 @@ def test_other_properties_are_the_same_life_and_another_value_is_the_next(rig: C
     rig.add("a")
     assert rig.add("a", properties={"s3_region": "eu"})["generation"] == 1
     assert rig.add("a", routing_value="another")["generation"] == 2
+
+
+def test_a_control_with_an_older_file_leaves_the_column_that_another_one_routes_by(rig: ControlRig) -> None:
+    """Else each PUT to either of them would begin another life."""
+    rig.add("a")
+    revision = Revision("newer", START)
+    newer = Slices("equal: tenant", frozenset({"equal: tenant", "equal: company"}))
+    rig.registry.change(lambda held: reconcile(held, [held["filed"].declared], revision, (), newer), revision)
+    rig.reconciler.refresh()
+    assert rig.add("a", name="for people")["generation"] == 1
+    assert rig.registry.destinations()["a"].declared.slice_of == "equal: tenant"
 
 
 def test_a_removed_id_comes_back_above_all_of_its_former_lives(rig: ControlRig) -> None:

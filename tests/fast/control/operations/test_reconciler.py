@@ -27,6 +27,7 @@ from shared.contracts.errors import DependencyError
 from shared.contracts.messages import Outcome, Progress
 from shared.contracts.reports import Share
 from shared.kafka.topics import Topics
+from shared.lake.column_history import ColumnVersion
 from tests.fast.control.examples import PIPELINE, START, problem, progress
 from tests.fast.control.fakes import UNREACHABLE, FakeSource, FakeTopic
 from tests.fast.control.files import config, destination, write
@@ -119,6 +120,37 @@ def test_a_destination_that_went_from_the_file_is_said_to_be_gone_which_is_repea
     setup.now += GONE_FOR
     reconciler.announce_all()
     assert setup.topic.kept.keys() == {"b"}
+
+
+def routed_by(field: str) -> dict[str, Any]:
+    return {"field": field, "key_columns": ["event_id"]}
+
+
+RENAMED = (
+    ColumnVersion(2, None, "company", "varchar", None, 1, 5),
+    ColumnVersion(2, None, "tenant", "varchar", None, 5, None),
+)
+OTHER = ColumnVersion(3, None, "country", "varchar", None, 1, None)
+
+
+@pytest.mark.parametrize(("name", "generation"), [("tenant", 1), ("country", 2)])
+def test_a_routing_column_is_what_the_name_means_in_the_source(setup: Setup, name: str, generation: int) -> None:
+    setup.source.versions = (*RENAMED, OTHER)
+    setup.started(setup.file("a"))
+    setup.started(setup.file("a", routing=routed_by(name)))
+    assert setup.generation("a") == generation
+
+
+def test_whether_it_is_the_same_column_waits_for_the_source(setup: Setup) -> None:
+    setup.started(setup.file("a"))
+    reconciler, setup.source.error = setup.reconciler(setup.file("a", routing=routed_by("tenant"))), UNREACHABLE
+    reconciler.load()
+    with pytest.raises(type(UNREACHABLE)):
+        reconciler.apply(reconciler.config)
+    assert setup.registry.destinations()["a"].generation == 1
+    setup.source.error, setup.source.versions = None, RENAMED
+    reconciler.apply(reconciler.config)
+    assert setup.registry.destinations()["a"].generation == 1
 
 
 def test_a_destination_that_comes_back_fences_its_former_life(setup: Setup) -> None:

@@ -312,6 +312,25 @@ def test_ranges_are_counted_by_the_name_that_the_routing_column_had(lake: Lake, 
     assert [step.rows for step in counted(source, Range(middle, head))] == [{"b": 1}]
 
 
+@pytest.mark.parametrize("configured", ["tenant", "customer"])
+def test_columns_that_were_renamed_are_the_same_ones_and_told(
+    lake: Lake, open_source: MakeSource, configured: str
+) -> None:
+    begin = lake.head
+    middle = lake.insert("a", 0, 3)
+    lake.sql("ALTER TABLE lake.t RENAME COLUMN tenant TO customer")
+    head = lake.sql("INSERT INTO lake.t (id, customer) VALUES (100, 'b')")
+    source = open_source(routing={"field": configured, "key_columns": ["id"]})
+    assert source.sight(source.head()).notice == (
+        "the source's column tenant is called customer now, and is followed; give no other column the old name before"
+        " the section routing has the new one"
+        if configured == "tenant"
+        else None
+    )
+    assert [step.rows for step in counted(source, Range(begin, middle))] == [{"a": 3}]
+    assert [step.rows for step in counted(source, Range(middle, head))] == [{"b": 1}]
+
+
 @pytest.mark.parametrize("configured", ["t", "u"])
 def test_a_table_that_was_renamed_is_the_same_one_and_told(
     lake: Lake, open_source: MakeSource, tmp_path: Path, configured: str

@@ -1,0 +1,38 @@
+"""What a pipeline's destinations are slices of, as the registry remembers it: by which column, with or without keys.
+
+The registry keeps the column's name as the file had it. A column is its field id, so another name that means the same
+column means the same slices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from shared.config.model import Routing
+
+
+@dataclass(frozen=True)
+class Slices:
+    """What they are called now, and all that the same ones were, or may be, called: ``names``."""
+
+    name: str
+    names: frozenset[str]
+
+    def are(self, one: str, other: str) -> bool:
+        """Whether both names are of the same slices."""
+        return one == other or {one, other} <= self.names
+
+
+def slice_name(routing: Routing) -> str:
+    """Another routing column makes other slices; and what was only ever appended to does not equal its slice."""
+    return _name(routing, routing.field)
+
+
+def slices_of(routing: Routing, own_names: Collection[str]) -> Slices:
+    """``own_names``: those that mean the routing column, and never meant another one."""
+    return Slices(slice_name(routing), frozenset(_name(routing, each) for each in own_names))
+
+
+def _name(routing: Routing, column: str) -> str:
+    return f"{'appended' if routing.append_only else 'equal'}: {column.lower()}"

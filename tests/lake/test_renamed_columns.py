@@ -1,0 +1,191 @@
+"""A routing or key column that is renamed stays the same column, whichever of its names the configuration has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from sqlalchemy.engine import make_url
+
+from services.control.operations.reconciler import Reconciler
+from services.control.store.destination_topic import DestinationPublisher
+from services.control.store.registry import Registry
+from services.control.view.status_store import StatusStore
+from shared.config.model import Config, Routing
+from shared.contracts.errors import ConfigError
+from shared.contracts.messages import Outcome, Progress
+from shared.lake.source import look_at_lake
+from tests.fast.control.fakes import FakeTopic
+from tests.fast.control.files import config
+from tests.lake.conftest import MakeRig
+from tests.lake.rig import ApplyRig
+from tests.lake.test_identity import parked_for
+
+OLD, NEW = Routing(field="tenant", key_columns=("id",)), Routing(field="org", key_columns=("no",))
+EITHER_NAME = pytest.mark.parametrize("configured", [OLD, NEW], ids=["old name", "new name"])
+ON_SQLITE = pytest.mark.parametrize("make_lake", ["sqlite"], indirect=True)
+RENAMED = ("ALTER TABLE src.main.t RENAME COLUMN tenant TO org", "ALTER TABLE src.main.t RENAME COLUMN id TO no")
+
+
+@pytest.fixture
+def routing() -> Routing:
+    return OLD
+
+
+@pytest.fixture
+def rig(make_rig: MakeRig, routing: Routing) -> ApplyRig:
+    """A seeded tenant of ten rows."""
+    made = make_rig(routing=routing)
+    made.sql(
+        "CREATE TABLE src.main.t (id INTEGER, tenant VARCHAR, v INTEGER)",
+        "INSERT INTO src.main.t SELECT i, chr((97 + i % 2)::INTEGER), i FROM range(20) r(i)",
+    )
+    made.add("a")
+    made.seed()
+    return made
+
+
+def slice_now(rig: ApplyRig, column: str = "org") -> list[tuple[object, ...]]:
+    return sorted(rig.con.execute(f"SELECT * FROM src.main.t WHERE {column} = 'a'").fetchall(), key=repr)
+
+
+def applied(answers: list[Progress]) -> None:
+    assert [(each.outcome, each.error) for each in answers] == [(Outcome.APPLIED, None)]
+
+
+@EITHER_NAME
+def test_a_range_or_a_life_that_ends_before_it_is_read_by_the_name_of_then(rig: ApplyRig, configured: Routing) -> None:
+    """So are a destination that is behind, a rewind, and an item of a reader that has the file's older names."""
+    position, rig.routing = rig.head, configured
+    end = rig.sql("INSERT INTO src.main.t VALUES (100, 'a', 1)")
+    rows = slice_now(rig, "tenant")
+    rig.sql(*RENAMED, "INSERT INTO src.main.t VALUES (101, 'a', 1)")
+    applied(rig.changes(position, pinned=True, through=end))
+    assert rig.rows("a") == rows
+    rig.sql("UPDATE src.main.t SET v = -1 WHERE no IN (6, 7)")
+    applied(rig.changes(end))
+    assert rig.rows("a") == slice_now(rig)
+    rig.add("a", generation=2)
+    applied(rig.seed(pinned=True, through=end))
+    assert rig.rows("a") == rows
+
+
+@EITHER_NAME
+@pytest.mark.parametrize("routing", [Routing(field="tenant")])
+def test_appended_rows_before_it_are_read_by_the_name_of_then(rig: ApplyRig, configured: Routing) -> None:
+    position, rig.routing = rig.head, Routing(field=configured.field)
+    end = rig.sql("INSERT INTO src.main.t VALUES (100, 'a', 1)", "ALTER TABLE src.main.t ADD COLUMN n INTEGER")
+    rig.sql(*RENAMED, "INSERT INTO src.main.t VALUES (101, 'a', 1, 2)")
+    applied(rig.changes(position, pinned=True, through=end))
+    applied(rig.changes(end, pinned=True))
+    assert rig.rows("a") == slice_now(rig)
+
+
+def test_a_name_that_two_columns_exchanged_parks(rig: ApplyRig) -> None:
+    """The names alone do not tell by which of the two its rows were chosen."""
+    position = rig.sql("ALTER TABLE src.main.t ADD COLUMN org VARCHAR DEFAULT 'a'")
+    applied(rig.changes(position - 1))
+    before = rig.rows("a")
+    rig.sql(
+        "ALTER TABLE src.main.t RENAME COLUMN tenant TO x",
+        "ALTER TABLE src.main.t RENAME COLUMN org TO tenant",
+        "ALTER TABLE src.main.t RENAME COLUMN x TO org",
+        "UPDATE src.main.t SET v = -1",
+    )
+    for configured in ("tenant", "org"):
+        rig.routing = Routing(field=configured, key_columns=("id",))
+        (answer,) = rig.changes(position)
+        assert "was renamed to" in parked_for(answer, "schema_change")
+    assert rig.rows("a") == before
+
+
+# -- control beside an applier ----------------------------------------------------------------------------------------
+
+
+@dataclass
+class ControlOf:
+    """Control's part in it, of the rig's source: it decides from the file and from the source's own catalog."""
+
+    rig: ApplyRig
+    registry: Registry
+    topic: FakeTopic = field(default_factory=FakeTopic)
+
+    def file(self, routing: Routing) -> Config:
+        return config(
+            self.rig.folder,
+            [{"id": "a", "routing_value": "a", "catalog": f"sqlite:{self.rig.folder}/a.sqlite", "table": "t"}],
+            source={"catalog": self.rig.source.catalog, "table": "t"},
+            routing={"field": routing.field, "key_columns": list(routing.key_columns)},
+        )
+
+    def restart(self, routing: Routing) -> int:
+        """With the file's present names; returns the life that the destination is in."""
+        file, status_store = self.file(routing), StatusStore("events")
+        announcer = DestinationPublisher(self.topic, "viaduck.destinations", "events")
+        reconciler = Reconciler(file, self.registry, status_store, announcer, {}, look_at_lake)
+        reconciler.load()
+        reconciler.apply(file)
+        return self.registry.destinations()["a"].generation
+
+
+@pytest.fixture
+def control(rig: ApplyRig, tmp_path: Path) -> Iterator[ControlOf]:
+    with closing(Registry(make_url(f"sqlite:///{tmp_path}/registry.sqlite"), "events")) as registry:
+        registry.prepare()
+        yield ControlOf(rig, registry)
+
+
+@ON_SQLITE
+def test_the_file_takes_the_new_names_after_the_source(rig: ApplyRig, control: ControlOf) -> None:
+    assert control.restart(OLD) == 1
+    position = rig.head
+    rig.sql(*RENAMED, "UPDATE src.main.t SET v = -1 WHERE no < 4", "DELETE FROM src.main.t WHERE no = 8")
+    assert [control.restart(OLD), control.restart(NEW)] == [1, 1]
+    applied(rig.changes(position, through=position + 3))  # an applier that still has the older file
+    rig.routing = NEW
+    position = rig.head
+    rig.sql("INSERT INTO src.main.t VALUES (100, 'a', 1)")
+    applied(rig.changes(position))
+    assert rig.rows("a") == slice_now(rig)
+    assert [control.restart(OLD), control.restart(NEW)] == [1, 1], "another control may have the older file"
+
+
+@ON_SQLITE
+def test_the_file_takes_the_new_names_before_the_source(rig: ApplyRig, control: ControlOf) -> None:
+    assert control.restart(OLD) == 1
+    held = control.registry.destinations()
+    with pytest.raises(ConfigError) as refused:
+        control.restart(NEW)
+    assert "routing.field: the source table has no column org" in str(refused.value)
+    assert "routing.key_columns[0]: the source table has no column no" in str(refused.value)
+    assert control.registry.destinations() == held
+    position, rig.routing = rig.head, NEW
+    rig.sql("UPDATE src.main.t SET v = -2 WHERE id = 2", *RENAMED, "DELETE FROM src.main.t WHERE no = 4")
+    assert control.restart(NEW) == 1
+    applied(rig.changes(position))
+    assert rig.rows("a") == slice_now(rig)
+
+
+@ON_SQLITE
+def test_a_name_that_means_another_column_is_another_life(rig: ApplyRig, control: ControlOf) -> None:
+    assert control.restart(OLD) == 1
+    rig.sql("ALTER TABLE src.main.t ADD COLUMN region VARCHAR")
+    assert control.restart(Routing(field="region", key_columns=("id",))) == 2
+
+
+@ON_SQLITE
+def test_two_columns_that_exchange_their_names_begin_another_life_once_the_file_follows(
+    rig: ApplyRig, control: ControlOf
+) -> None:
+    rig.sql("ALTER TABLE src.main.t ADD COLUMN org VARCHAR")
+    assert control.restart(OLD) == 1
+    rig.sql(
+        "ALTER TABLE src.main.t RENAME COLUMN tenant TO x",
+        "ALTER TABLE src.main.t RENAME COLUMN org TO tenant",
+        "ALTER TABLE src.main.t RENAME COLUMN x TO org",
+    )
+    assert control.restart(OLD) == 1, "its appliers park it, as of a name with two meanings"
+    assert control.restart(Routing(field="org", key_columns=("id",))) == 2
