@@ -172,7 +172,8 @@ class DirectApplier:
         except Declined as declined:
             absent = declined.reason is Reason.FIRST_COMMIT  # one of the two tables, or what has the name is none
             raise Declined(Reason.TABLE_EXISTS if absent else declined.reason) from None
-        direct_seed.require_terms(change, look.structure)
+        direct_seed.require_limit(look.state.options)
+        change.steps = direct_seed.require_terms(change, look.structure)
         return look, cursor_of(look.state, change.target)
 
     def _seed_over(self, lake: DirectLake, change: Change, look: Look, cursor: Cursor) -> Applied:
