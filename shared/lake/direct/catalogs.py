@@ -206,7 +206,7 @@ class SqliteCatalog:
             raise
 
     def alone(self) -> AbstractContextManager[None]:
-        """A file has one writer at a time, and those that wait for it take turns often enough."""
+        """Not here: a process that froze would keep the file's only lock, and nothing would end that."""
         return contextlib.nullcontext()
 
     def _say(self, question: Question) -> list[Any]:
