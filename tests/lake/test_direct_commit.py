@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from services.applier.apply.direct_commit import RIVAL_TRIES
+from services.applier.apply.direct_commit import OPEN_TRIES
 from services.applier.model.task import Limits, SourceTable, Task
 from services.applier.worker import worker_state
 from services.applier.worker.spark_task import count_known
@@ -222,7 +222,7 @@ def test_a_connection_on_which_batches_failed_one_after_the_other_is_as_good_as_
     rig.write("a", "CREATE TABLE dst.main.rival (i INTEGER)")
     for _ in range(4):
         with monkeypatch.context() as patched:
-            before_commit(patched, lambda: rig.write("a", "INSERT INTO dst.main.rival VALUES (1)"), RIVAL_TRIES - 1)
+            before_commit(patched, lambda: rig.write("a", "INSERT INTO dst.main.rival VALUES (1)"), OPEN_TRIES)
             done = changed(rig)
         assert (done.outcome, done.commit) == (Outcome.APPLIED, CommitPath.DIRECT), done.error
     assert rig.rows("a") == rig.expected("a")

@@ -335,6 +335,9 @@ def reseed(rig: ApplyRig, **changed: Any) -> Progress:
     return done
 
 
+REPLACES = pytest.mark.parametrize("replace", [True, False], ids=["reseed", "rewind"])
+
+
 @EVERY_CATALOG
 def test_a_reseed_puts_its_rows_in_the_place_of_what_is_there(narrow: ApplyRig) -> None:
     narrow.seed("d")
@@ -366,11 +369,12 @@ def test_a_reseed_to_nothing_empties_the_table(narrow: ApplyRig) -> None:
     assert narrow.rows("d") == []
 
 
-def test_a_reseed_needs_no_file_of_the_life_before(narrow: ApplyRig) -> None:
+@REPLACES
+def test_a_later_life_needs_no_file_of_the_life_before(narrow: ApplyRig, replace: bool) -> None:
     narrow.seed("d")
     for file in (narrow.folder / "d-data").rglob("*.parquet"):
         file.unlink()
-    done = reseed(narrow)
+    done = reseed(narrow, replace=replace)
     assert (done.commit, done.deleted, done.inserted) == (CommitPath.DIRECT, 10, 10)
     assert narrow.rows("d") == narrow.expected("d")
 
@@ -380,9 +384,9 @@ def test_a_reseed_needs_no_file_of_the_life_before(narrow: ApplyRig) -> None:
     [
         (("ALTER TABLE dst.main.t ADD COLUMN own INTEGER",), {}, "schema_change"),
         (("ALTER TABLE dst.main.t SET PARTITIONED BY (id)",), {}, "partitioned"),
+        (("CALL dst.set_option('data_inlining_row_limit', 7, schema => 'main', table_name => 't')",), {}, "option"),
         (("DROP TABLE dst.main.t",), {}, "table_exists"),
         ((), {"layout": TableLayout(sorted_by="v")}, "sorted"),
-        ((), {"replace": False}, "table_exists"),  # a rewind, which has to find out whether the files are there
     ],
 )
 def test_a_reseed_of_what_became_of_the_table_meanwhile_is_the_extensions(
@@ -424,12 +428,30 @@ def test_changes_that_come_between_the_look_of_a_reseed_and_its_batch_are_replac
     assert narrow.rows("d") == narrow.expected("d")
 
 
+def test_a_rewind_holds_the_rows_of_then_and_goes_on_from_there(narrow: ApplyRig) -> None:
+    narrow.seed("d")
+    then, rows = narrow.head, narrow.rows("d")
+    follow(narrow)
+    ((newest,),) = narrow.look("d", "SELECT max(snapshot_id) FROM dst.snapshots()")
+    later = narrow.rows("d")
+    narrow.add("d", generation=2, seed_at=then)
+    (done,) = narrow.seed("d", through=then, pinned=True)
+    said = done.outcome, done.commit, done.commit_reason, done.position, done.deleted, done.inserted
+    assert (*said, done.error) == (Outcome.APPLIED, CommitPath.DIRECT, None, then, len(later), len(rows), None)
+    assert narrow.rows("d") == rows
+    assert sorted(narrow.look("d", f"SELECT * FROM dst.main.t AT (VERSION => {newest})")) == later
+    (again,) = narrow.changes(then, "d")
+    assert (again.outcome, again.commit) == (Outcome.APPLIED, CommitPath.DIRECT)
+    assert narrow.rows("d") == narrow.expected("d")
+
+
+@REPLACES
 @pytest.mark.parametrize("make_lake", ["postgres"], indirect=True)
-def test_a_lost_acknowledgement_of_a_reseed_is_found_by_its_token(
-    narrow: ApplyRig, monkeypatch: pytest.MonkeyPatch
+def test_a_lost_acknowledgement_of_a_later_life_is_found_by_its_token(
+    narrow: ApplyRig, monkeypatch: pytest.MonkeyPatch, replace: bool
 ) -> None:
     narrow.seed("d")
     lose_acknowledgements(monkeypatch)
-    done = reseed(narrow)
+    done = reseed(narrow, replace=replace)
     assert (done.outcome, done.commit) == (Outcome.APPLIED, CommitPath.DIRECT)
     assert narrow.rows("d") == narrow.expected("d")

@@ -180,6 +180,16 @@ def test_a_table_without_rows_may_forbid_nulls_once_it_has_some(rig: ApplyRig) -
     assert_exact(rig, "empty")
 
 
+@pytest.mark.parametrize("replace", [True, False], ids=["reseed", "rewind"])
+def test_a_later_life_tells_what_its_table_does_not_get(rig: ApplyRig, replace: bool) -> None:
+    rig.sql(f"ALTER TABLE {T} ALTER COLUMN d SET DEFAULT today()")
+    for generation in (1, 2):
+        rig.add("a", generation=generation, replace=replace)
+        (answer,) = rig.seed("a")
+        assert told(rig) == ["not carried: default of d (it is no plain value)"] == list(answer.left or ())
+    applied(answer, CommitPath.DIRECT)
+
+
 def test_expressions_are_left_alone(rig: ApplyRig) -> None:
     rig.seed()
     position = rig.head

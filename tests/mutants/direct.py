@@ -12,7 +12,7 @@ from shared.lake import new_catalog, postgres_connections
 from shared.lake.catalog import CatalogReader
 from shared.lake.catalog_query import Question
 from shared.lake.direct import batch, files, new_table, statistics, store
-from shared.lake.direct.catalogs import RivalCommitted
+from shared.lake.direct.catalogs import PostgresCatalog, RivalCommitted
 from shared.lake.direct.file_memory import NOBODY, Dead
 from shared.lake.direct.first_commit import FirstCommit
 from shared.lake.direct.lakes import Instance
@@ -100,6 +100,10 @@ def _gaps_are_not_seen() -> None:
     put(CatalogReader, "is_whole", lambda self: self.exists(0))
 
 
+def _rivals_go_on() -> None:
+    put(PostgresCatalog, "_take_turn", lambda self: False)
+
+
 def _seeds_whatever_came() -> None:
     put(FirstCommit, "_condition", lambda self: ("SELECT 1 AS held", {}))
 
@@ -119,6 +123,8 @@ MISTAKES = (
             _unknown_is_refused, (TESTS, "-k", "may_still_come")),
     Mistake("direct-batch-without-end", "a process that freezes within a batch locks its tenant for good",
             _batches_without_an_end, (TESTS, "-k", "freezes_within")),
+    Mistake("rivals-go-on", "who lost too often tries on beside the others", _rivals_go_on,
+            ("tests/lake/test_alone.py", "-k", "others_wait")),
     Mistake("direct-keys-side-by-side", "an instance holds two keys for the same files", _keys_side_by_side,
             (TESTS, "-k", "never_have_keys")),
     Mistake("direct-unknown-bounds", "bounds that are hard to tell are left out", _unknown_bounds,

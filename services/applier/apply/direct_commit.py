@@ -11,6 +11,7 @@ import random
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -33,7 +34,7 @@ from shared.lake.catalog_query import Question
 from shared.lake.cursor import committed_at
 from shared.lake.direct import files, store
 from shared.lake.direct.batch import Commit, commit_of
-from shared.lake.direct.catalogs import NotCommitted, RivalCommitted
+from shared.lake.direct.catalogs import ALONE_S, NotCommitted, RivalCommitted
 from shared.lake.direct.eligibility import Reason
 from shared.lake.direct.first_commit import FirstCommit
 from shared.lake.direct.lakes import DirectLake, DirectLakes, KeysInUse, TableKey
@@ -43,6 +44,9 @@ from shared.lake.failure import classify, invalidates_instance, misses_file
 
 RIVAL_TRIES = 8
 RIVAL_WAIT_S = 0.01
+
+OPEN_TRIES = 5
+"""After so many lost ones, other writers of a Postgres catalog are kept out from the look to the commit."""
 
 NEVER_WRITTEN = (TypeError, ValueError, LookupError)
 """What comes of values in a catalog that DuckLake never writes, such as a NULL in a cursor."""
@@ -71,15 +75,18 @@ class DirectApplier:
             return Reason.SCHEMA_CHANGE
         if self._distrusted and str(change.target.lake) in self._distrusted:
             return Reason.DAMAGED_FILE
+        alone = False
         for attempt in range(1, RIVAL_TRIES + 1):
+            began_s = self._clock()
             try:
-                return self._try(change)
+                return self._try(change, alone=alone)
             except NoCatalog as declined:
                 if attempt > 1 or not self._lakes.create(change.target.lake):
                     return declined.reason
             except Declined as declined:
                 return declined.reason
             except RivalCommitted:
+                alone = attempt >= OPEN_TRIES and self._clock() - began_s < ALONE_S / 2
                 time.sleep(RIVAL_WAIT_S * attempt * (1 + random.random()))  # noqa: S311 - spreads rivals, guards nothing
         return Reason.RIVALS
 
@@ -106,11 +113,11 @@ class DirectApplier:
     def close(self) -> None:
         self._lakes.close()
 
-    def _try(self, change: Change) -> Applied:
+    def _try(self, change: Change, *, alone: bool) -> Applied:
         """A file that is missing may just have been cleaned up: the extension looks again. TLA: ``MissFile``."""
         where = f"{change.target.item.kind} of {change.target.destination.key} through {change.through}"
         try:
-            with self._lakes.use(change.target.lake) as lake:
+            with self._lakes.use(change.target.lake) as lake, lake.catalog.alone() if alone else nullcontext():
                 return self._seed(lake, change) if change.is_seed else self._commit(lake, change)
         except NotCommitted as refused:
             if isinstance(refused, RivalCommitted):
@@ -165,7 +172,8 @@ class DirectApplier:
         except Declined as declined:
             absent = declined.reason is Reason.FIRST_COMMIT  # one of the two tables, or what has the name is none
             raise Declined(Reason.TABLE_EXISTS if absent else declined.reason) from None
-        direct_seed.require_terms(change, look.structure)
+        direct_seed.require_limit(look.state.options)
+        change.steps = direct_seed.require_terms(change, look.structure)
         return look, cursor_of(look.state, change.target)
 
     def _seed_over(self, lake: DirectLake, change: Change, look: Look, cursor: Cursor) -> Applied:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from services.applier.apply.change import Change
@@ -13,9 +14,11 @@ from shared.lake.direct import files, paths
 from shared.lake.direct.eligibility import Reason, lake_refusal, structure_refusal
 from shared.lake.direct.lakes import DirectLake
 from shared.lake.direct.new_table import NewTables, new_tables, parse_place, place_question
-from shared.lake.direct.state import Snapshot
+from shared.lake.direct.state import Option, Snapshot
 from shared.lake.direct.structure import Structure
 from shared.lake.layout_keys import keys_of
+
+INLINING_LIMIT = "data_inlining_row_limit"
 
 MOST_ROWS = 1_000_000
 """Of a seed, which is one file: the extension divides a larger table."""
@@ -51,16 +54,14 @@ def require_plain(change: Change, reading: Reading) -> None:
 
 
 def site_of(lake: DirectLake, change: Change, reading: Reading) -> Site | None:
-    """Where to make the tables; None where a reseed finds some. Raises ``Declined`` where the extension has to seed.
-    TLA: ``LookDirect``."""
+    """Where to make the tables; None where a later life finds some, of which it needs no file: they may be gone (H7).
+    Raises ``Declined`` where the extension has to seed. TLA: ``LookDirect``."""
     _, table, cursor = key_of(change.target)
     said = answer_of(lake, place_question(lake.catalog.dialect, lake.catalog.prefix, table, cursor))
     if said is None:
         raise NoCatalog
     place = parse_place(said)
     if place.taken:
-        # Only what replaces all that is there need not know whether its files are (H7).
-        decline(None if change.target.destination.replace else Reason.TABLE_EXISTS)
         return None
     decline(None if place.whole else Reason.TABLE_EXISTS)
     decline(lake_refusal(place.options))
@@ -75,12 +76,22 @@ def site_of(lake: DirectLake, change: Change, reading: Reading) -> Site | None:
     return Site(place.snapshot, replace(made, structure=structure), data_path, folder, left)
 
 
-def require_terms(change: Change, structure: Structure) -> None:
-    """Raises ``Declined`` where a table that a reseed fills is to have other terms, which the extension gives it."""
+def require_terms(change: Change, structure: Structure) -> tuple[str, ...]:
+    """What a table that a later life fills does not get of the source's terms, in words. Raises ``Declined`` where it
+    is to have other terms, which the extension gives it."""
     wanted = change.wanted
-    if wanted is not None:
-        clauses = to_carry(Described(structure.fields, structure.comments), wanted.fields, wanted).clauses
-        decline(Reason.SCHEMA_CHANGE if clauses else None)
+    if wanted is None:
+        return ()
+    carried = to_carry(Described(structure.fields, structure.comments), wanted.fields, wanted)
+    decline(Reason.SCHEMA_CHANGE if carried.clauses else None)
+    return carried.left
+
+
+def require_limit(options: Sequence[Option]) -> None:
+    """Raises ``Declined`` where DuckLake may keep rows of the table in the catalog, which a seed of the extension
+    ends."""
+    limits = [option.value for option in options if option.scope == "table" and option.key == INLINING_LIMIT]
+    decline(None if limits == ["0"] else Reason.OPTION)
 
 
 def _of_new(change: Change, reading: Reading) -> tuple[Described, tuple[str, ...]]:

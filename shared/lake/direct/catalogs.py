@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import duckdb
@@ -37,6 +39,13 @@ LEAVES_OPEN = ("57P", "08")
 """SQLSTATE classes of a server that ends, and of a connection that breaks: the statement may have been carried out.
 Any other error that a server tells has undone it."""
 
+ALONE_S = 10
+"""How long other writers may be kept out. A process that freezes meanwhile is idle in its transaction, which the server
+ends after that time."""
+
+ALONE_WAIT_S = 3
+"""How long is waited for it. Longer than Postgres's ``deadlock_timeout``, after which autovacuum gives way."""
+
 
 class Catalog(Protocol):
     """One lake's catalog. Methods raise the driver's error; an error of ``commit`` other than ``NotCommitted`` leaves
@@ -51,6 +60,12 @@ class Catalog(Protocol):
     def commit(self, commit: Commit) -> None:
         """Bring all of a batch about, or nothing. Raises ``NotCommitted`` where it is nothing for good."""
 
+    def alone(self) -> AbstractContextManager[None]:
+        """Keep other writers from committing while the block lasts, in which one batch may be committed.
+
+        It is no part of what makes a commit right: where it can't be had, the block goes on without it.
+        """
+
 
 class PostgresCatalog:
     """A schema of a Postgres database; one round trip for a look, and one for a batch."""
@@ -59,17 +74,22 @@ class PostgresCatalog:
 
     def __init__(self, con: psycopg.Connection[Any], schema: str) -> None:
         self._con = con
+        self._alone_since: float | None = None
         self.prefix = f"{ident(schema)}."
 
     def ask(self, question: Question) -> str:
         text, values = question.rendered("$")
-        with psycopg.RawCursor(self._con) as cursor:
+        undone = contextlib.nullcontext() if self._alone_since is None else self._con.transaction()  # a savepoint
+        with undone, psycopg.RawCursor(self._con) as cursor:
             found = cursor.execute(f"SELECT found::text FROM ({text}) AS asked".encode(), _typed(values)).fetchone()
         return str(found[0]) if found is not None else ""
 
     def commit(self, commit: Commit) -> None:
         """One transaction of two statements, and those that make tables, in one round trip; an error undoes all of
         them. TLA: ``CommitDirect``."""
+        since = self._alone_since
+        if since is not None and time.monotonic() - since > ALONE_S:
+            raise RivalCommitted("other writers were kept out for too long")
         claim, taken = commit.claim.rendered("$")
         text, values = _conditional(commit)
         try:
@@ -78,12 +98,47 @@ class PostgresCatalog:
                 _say(cursor, text, values)
                 for question in commit.made:
                     _say(cursor, *question.rendered("$"))
+                if since is not None:
+                    cursor.execute(b"COMMIT", prepare=False)
         except RIVALS as error:
             raise RivalCommitted(type(error).__name__) from error
         except psycopg.Error as error:
             if self._con.closed or error.sqlstate is None or error.sqlstate.startswith(LEAVES_OPEN):
                 raise
             raise NotCommitted(type(error).__name__) from error
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Each writer adds a row to ``ducklake_snapshot`` before it writes anything else, and none can meanwhile: who
+        waits there holds nothing that a batch needs."""
+        if not self._take_turn():
+            yield
+            return
+        self._alone_since = time.monotonic()
+        try:
+            yield
+        finally:
+            self._alone_since = None
+            if not self._con.closed:
+                self._con.rollback()  # of nothing, after a batch
+
+    def _take_turn(self) -> bool:
+        """Open a transaction that keeps other writers out. Whether that was granted: the role need not have the
+        privilege, and another transaction may last."""
+        begin = (
+            "BEGIN ISOLATION LEVEL READ COMMITTED;"
+            f" SET LOCAL idle_in_transaction_session_timeout = '{ALONE_S:d}s';"
+            f" SET LOCAL lock_timeout = '{ALONE_WAIT_S:d}s';"
+            f" LOCK TABLE {self.prefix}ducklake_snapshot IN SHARE ROW EXCLUSIVE MODE"
+        )
+        try:
+            self._con.execute(begin.encode())
+        except psycopg.Error:
+            if self._con.closed:
+                raise
+            self._con.rollback()
+            return False
+        return True
 
 
 def _say(cursor: psycopg.RawCursor[Any], text: str, values: list[Value]) -> None:
@@ -149,6 +204,10 @@ class SqliteCatalog:
         except NotCommitted:
             self._roll_back()
             raise
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Not here: a process that froze would keep the file's only lock, and nothing would end that."""
+        return contextlib.nullcontext()
 
     def _say(self, question: Question) -> list[Any]:
         text, values = question.rendered("$")
