@@ -58,7 +58,7 @@ from shared.contracts.messages import Destination, WorkItem
 from shared.contracts.ranges import Range
 from shared.kafka import settings
 from shared.kafka.follower import Follower
-from shared.lake import attach, catalog, engine, failure, pruning, spill
+from shared.lake import catalog, engine, failure, pruning, spill, store_secrets
 from shared.lake.attached_state import AttachedState
 from shared.lake.catalog import CatalogReader
 from shared.lake.health import HealthReader, TableHealth
@@ -466,7 +466,7 @@ def _lend_passwords() -> None:
 
 def _lend_keys() -> None:
     """Leave to httpfs what a stranger's lake has no keys for."""
-    _put(attach, "NO_KEYS", {})
+    _put(store_secrets, "NO_KEYS", {})
     _put(engine, "FORGOTTEN", ())
 
 
