@@ -34,6 +34,12 @@ IDENTITY_SETTINGS = {
 }
 KEY_SETTINGS = {"gcs_key_id": "KEY_ID", "gcs_secret": "SECRET", "azure_connection_string": "CONNECTION_STRING"}
 
+WORDS = (
+    "PROVIDER", "CHAIN", "ASSUME_ROLE_ARN", "REFRESH", "KEY_ID", "SECRET", "SESSION_TOKEN", "CONNECTION_STRING",
+    "ACCOUNT_NAME", "ENDPOINT", "REGION", "USE_SSL", "URL_STYLE",
+)  # fmt: skip
+"""Every parameter of a secret that is ever written."""
+
 NO_KEYS = {"KEY_ID": "", "SECRET": "", "SESSION_TOKEN": ""}
 
 OF_A_ROLE = {"CHAIN": "sts", "REFRESH": "auto"}
@@ -69,7 +75,7 @@ def use_keys(con: duckdb.DuckDBPyConnection, name: str, lake: ResolvedLake, data
     for path, said in store_access.contradictions(data_path, lake.properties):
         raise DestinationError("invalid_destination", f"{path} {said}", "correct the properties of the lake")
     kind, settings = secret_of(lake, data_path)
-    parts = [f"{word} {literal(value)}" for word, value in settings.items()]
+    parts = [f"{word} {literal(settings[word])}" for word in WORDS if word in settings]
     parts.append(f"SCOPE {literal(below(data_path))}")
     con.execute(f"CREATE OR REPLACE SECRET {ident(_secret_name(name))} (TYPE {literal(kind)}, {', '.join(parts)})")
 

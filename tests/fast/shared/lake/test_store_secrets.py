@@ -16,7 +16,15 @@ from shared.lake.attach import scanners
 from shared.lake.direct.lakes import Instance
 from shared.lake.engine import AWS, AZURE, SQLITE, connect
 from shared.lake.failure import classify
-from shared.lake.store_secrets import keys_of, use_keys
+from shared.lake.store_secrets import (
+    IDENTITY_SETTINGS,
+    KEY_SETTINGS,
+    OF_A_ROLE,
+    S3_SETTINGS,
+    WORDS,
+    keys_of,
+    use_keys,
+)
 from tests.servers.sts import Sts
 
 ROLE = "arn:aws:iam::123456789012:role/lakes"
@@ -145,6 +153,10 @@ def test_an_extension_that_is_missing_is_named_with_its_package(monkeypatch: pyt
 
 def _refused(*_: object) -> None:
     raise duckdb.IOException("no route to host")
+
+
+def test_every_parameter_of_a_property_is_written() -> None:
+    assert {*S3_SETTINGS.values(), *IDENTITY_SETTINGS.values(), *KEY_SETTINGS.values(), *OF_A_ROLE} == set(WORDS)
 
 
 def test_files_are_removed_only_with_keys_that_are_given() -> None:
