@@ -22,6 +22,7 @@ from shared.lake.attach import attach, scanners
 from shared.lake.engine import connect
 from tests.lake.conftest import MakeRig
 from tests.lake.rig import ApplyRig
+from tests.servers.blobs import Blobs
 from tests.servers.s3 import S3, Key
 from tests.servers.sts import Sts
 
@@ -144,3 +145,24 @@ def test_a_lake_of_google_is_seeded_and_applied_to_with_its_hmac_keys(rig: Apply
     progress = changed(rig)
     assert (progress.outcome, progress.commit) == (Outcome.APPLIED, CommitPath.DIRECT)
     assert rows(rig, s3) == rig.expected("a")
+
+
+@ON_SQLITE
+@pytest.mark.parametrize("commit", ["direct"])
+def test_a_lake_in_azure_is_seeded_applied_to_and_cleaned(rig: ApplyRig) -> None:
+    with Blobs() as blobs:
+        properties = {"azure_connection_string": blobs.connection_string}
+        lake = ResolvedLake(f"sqlite:{rig.folder}/a.sqlite", None, "az://lake/a/", properties)
+        rig.add("a", lake=lake)
+        assert [each.outcome for each in rig.seed()] == [Outcome.APPLIED]
+        progress = changed(rig)
+        assert (progress.outcome, progress.commit) == (Outcome.APPLIED, CommitPath.DIRECT)
+        blobs.content["lake/a/main/t/orphan.parquet"] = blobs.content["lake/another.parquet"] = b"PAR1"
+        with closing(connect(catalogs=scanners(lake))) as con:
+            attach(con, "dst", lake, read_only=False)
+            assert sorted(con.execute("SELECT * FROM dst.main.t").fetchall(), key=repr) == rig.expected("a")
+            con.execute("CALL ducklake_delete_orphaned_files('dst', cleanup_all => true)").fetchall()
+            assert sorted(con.execute("SELECT * FROM dst.main.t").fetchall(), key=repr) == rig.expected("a")
+    assert blobs.signed_by == {"devstore"}
+    assert "lake/a/main/t/orphan.parquet" not in blobs.content
+    assert "lake/another.parquet" in blobs.content
