@@ -47,7 +47,8 @@ OF_A_ROLE = {"CHAIN": "sts", "REFRESH": "auto"}
 
 RENEW_AFTER_S = 240.0
 """Credentials of a role are fetched again for the next use after this time. DuckDB has a role assumed for 15 minutes,
-renews it only where a file is refused as it is opened, and not while a file is being written."""
+and renews it only where a store refuses a file as it is opened to be read: with a token that has expired it writes no
+file any more."""
 
 
 def store_extensions(lake: ResolvedLake) -> frozenset[str]:
