@@ -89,6 +89,8 @@ WITHIN_THE_PROCESS = (
     "tests/fast/shared/config/test_secrets.py",
     "tests/fast/shared/config/test_topics.py",
     "tests/fast/shared/config/test_strangers.py",
+    "tests/fast/shared/config/test_store_access.py",
+    "tests/fast/shared/config/test_strangers_identities.py",
     "tests/fast/reader/planner/test_catch_up.py",
     "tests/fast/reader/planner/test_scheduling.py",
     "tests/fast/reader/planner/test_flushing.py",

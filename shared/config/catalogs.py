@@ -21,7 +21,7 @@ from pathlib import Path
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from shared.config import storage
+from shared.config import store_access
 from shared.config.config_errors import UNWRITABLE
 from shared.config.libpq_words import SERVICE, pinned
 from shared.config.secrets import PASSWORD_WORDS, SECRET_PROPERTIES, shown_variable
@@ -133,7 +133,7 @@ def resolve(
 
 
 def _require_usable(lake: ResolvedLake, environ: Mapping[str, str]) -> None:
-    for path, said in storage.faults(lake.data_path, lake.properties):
+    for path, said in store_access.faults(lake.data_path, lake.properties):
         raise ViaduckError("invalid_destination", f"{path} {said}", "correct it")
     if found := SUBSTITUTED_WORD.search(lake.metadata_schema or ""):
         raise ViaduckError("invalid_destination", f"metadata_schema {refusal(found)}", "correct it")

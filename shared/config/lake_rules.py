@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shared.config import storage
+from shared.config import storage, store_access
 from shared.config.catalogs import (
     ENV_SUFFIX,
     CatalogRefused,
@@ -23,16 +23,6 @@ from shared.config.substituted_words import SUBSTITUTED_WORD, refusal
 
 CATALOG_KEYS = ("catalog", "catalog_env", "postgres_uri_env")
 NAMES = ("metadata_schema", "schema", "table")
-
-S3_PROPERTIES = (
-    "s3_access_key_id",
-    "s3_secret_access_key",
-    "s3_session_token",
-    "s3_endpoint",
-    "s3_region",
-    "s3_use_ssl",
-    "s3_url_style",
-)
 
 
 @dataclass(frozen=True)
@@ -69,6 +59,17 @@ def check_lake(section: Mapping[str, Any], path: str, world: ConfigContext, mist
             mistakes.note(join(path, key), refusal(found))
     catalog = _catalog(section, path, world, mistakes)
     return None if catalog is None else ResolvedLake(catalog, text_of(section, "metadata_schema"))
+
+
+def check_access(section: Mapping[str, Any], path: str, defaults: Mapping[str, Any], mistakes: Mistakes) -> None:
+    """Note keys and identities that do not go together, those that the lake inherits among them."""
+    properties = inherit(section_of(section, "properties"), defaults)
+    spelled = {name.removesuffix(ENV_SUFFIX): name for name in properties}
+    for place, said in store_access.contradictions(text_of(section, "data_path"), spelled):
+        name = place.removeprefix("properties.")
+        at = join(path, place) if name == place else join(join(path, "properties"), spelled[name])
+        if not mistakes.covers(at):
+            mistakes.note(at, said)
 
 
 def _catalog(section: Mapping[str, Any], path: str, world: ConfigContext, mistakes: Mistakes) -> str | None:
@@ -116,11 +117,11 @@ def check_variables(properties: Mapping[str, Any], path: str, world: ConfigConte
 
 
 def check_properties(properties: Mapping[str, Any], path: str, world: ConfigContext, mistakes: Mistakes) -> None:
-    """Check the properties of a lake, or of ``defaults``: S3 settings, each with or without ``_env``."""
+    """Check the properties of a lake, or of ``defaults``, each with or without ``_env``."""
     check_variables(properties, path, world, mistakes)
     for name, value in properties.items():
         plain = name.removesuffix(ENV_SUFFIX)
-        if plain not in S3_PROPERTIES:
+        if plain not in store_access.PROPERTIES:
             mistakes.note(join(path, name), _unknown_property(name))
         elif isinstance(value, str) and (said := _faulty(name, value, world)) is not None:
             mistakes.note(join(path, name), said)
@@ -130,18 +131,19 @@ def _faulty(name: str, value: str, world: ConfigContext) -> str | None:
     """What is wrong with a property's value, or with that of its variable."""
     plain = name.removesuffix(ENV_SUFFIX)
     if plain == name:
-        return storage.faulty_property(name, value)
+        return store_access.faulty_property(name, value)
     given = world.environ.get(value, "") if is_variable_name(value) else ""
-    said = storage.faulty_property(plain, given) if given.strip() else None
+    said = store_access.faulty_property(plain, given) if given.strip() else None
     return None if said is None else f"the variable's value {said}"
 
 
 def _unknown_property(name: str) -> str:
-    near = difflib.get_close_matches(name.lower().removesuffix(ENV_SUFFIX), S3_PROPERTIES, 1)
+    near = difflib.get_close_matches(name.lower().removesuffix(ENV_SUFFIX), store_access.PROPERTIES, 1)
     suffix = ENV_SUFFIX if name.lower().endswith(ENV_SUFFIX) else ""
     if near:
         return f"is not a property; did you mean {near[0]}{suffix}?"
-    return f"is not a property; remove it, or write one of: {', '.join(S3_PROPERTIES)} (or one of them with _env)"
+    known = ", ".join(store_access.PROPERTIES)
+    return f"is not a property; remove it, or write one of: {known} (or one of them with _env)"
 
 
 def complete_lake(section: Mapping[str, Any], defaults: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -159,6 +161,8 @@ def complete_lake(section: Mapping[str, Any], defaults: Mapping[str, Any], folde
 
 
 def inherit(own: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Defaults under own properties. NAME and NAME_env are one property, so either of them covers both."""
-    covered = {name.removesuffix(ENV_SUFFIX) for name in own}
+    """Defaults under own properties. NAME and NAME_env are one property, so either of them covers both; and with
+    keys, or an identity, of its own a lake has none from elsewhere."""
+    named = {name.removesuffix(ENV_SUFFIX) for name in own}
+    covered = named.union(*(store_access.INSTEAD.get(name, ()) for name in named))
     return {name: value for name, value in defaults.items() if name.removesuffix(ENV_SUFFIX) not in covered} | dict(own)

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from shared.config import libpq_words, storage
+from shared.config import libpq_words, storage, store_access
 from shared.config.catalogs import (
     ENV_SUFFIX,
     POSTGRES,
@@ -32,6 +32,11 @@ ADDRESS = ("s3_endpoint", "s3_use_ssl")
 """Properties that say to whom keys are sent, and whether others can read them on the way."""
 
 OTHER_STORE = "goes with another store than that of defaults, whose keys are for it alone; name keys of your own"
+
+NOT_THEIRS = (
+    "is the identity of this deployment's own machines, which only a lake of the configuration file may use, or one"
+    " that inherits just this from its defaults; name keys of your own"
+)
 
 Lake = Mapping[str, Any]
 """A lake as a file's section has it, or a message."""
@@ -59,7 +64,8 @@ class Limits:
         """Path within the lake, and message, of all that it may not name; one for each path."""
         first: dict[str, str] = {}
         words = _catalog_words(lake, self.folder)
-        for path, said in (*self._named(lake), *self._words(lake, words), *self._elsewhere(lake, words)):
+        found = (*self._named(lake), *self._identities(lake), *self._words(lake, words), *self._elsewhere(lake, words))
+        for path, said in found:
             first.setdefault(path, said)
         yield from first.items()
 
@@ -81,6 +87,19 @@ class Limits:
         for path, name in _variables(lake):
             if (said := self._variable(path, name, lake)) is not None:
                 yield path, said
+
+    def _identities(self, lake: Lake) -> Iterator[tuple[str, str]]:
+        """The machine's own credentials belong to nothing that its operator does not say: who can have requests signed
+        by them reaches whatever they open."""
+        properties = section_of(lake, "properties")
+        for identity in () if self.files else store_access.IDENTITIES:
+            given = next((name for name in identity for name in (name, name + ENV_SUFFIX) if name in properties), None)
+            if given is None:
+                continue
+            if any(_either(properties, name) != _either(self.defaults, name) for name in identity):
+                yield f"properties.{given}", NOT_THEIRS
+            elif self._other_store(lake):
+                yield f"properties.{given}", OTHER_STORE
 
     def _elsewhere(self, lake: Lake, words: Words | None) -> Iterator[tuple[str, str]]:
         whole = complete_lake(lake, {}, self.folder)
@@ -176,13 +195,15 @@ def _hosts(whole: Lake, words: Words | None) -> Iterator[tuple[str, str]]:
     if words is not None:
         given = [words[key] for key in ("host", "hostaddr") if words.get(key)]
         yield from (("catalog", host) for each in given or [""] for host in each.split(","))
-    properties = section_of(whole, "properties")
-    if {"s3_endpoint_env", "s3_region_env"} & properties.keys():
+    properties, path = section_of(whole, "properties"), text_of(whole, "data_path")
+    kind = None if path is None else storage.kind_of(path)
+    if kind != storage.AZURE and {"s3_endpoint_env", "s3_region_env"} & properties.keys():
         return  # the operator's own, of defaults: others may not name variables there
     known = {key: each for key, each in properties.items() if isinstance(each, str)}
-    host = storage.asked_host(text_of(whole, "data_path"), known)
+    host = storage.asked_host(path, known)
     if host is not None:
-        yield ("properties.s3_endpoint" if "s3_endpoint" in properties else "data_path"), host
+        key = "azure_account" if kind == storage.AZURE else "s3_endpoint"
+        yield (f"properties.{key}" if key in properties else "data_path"), host
 
 
 def _places(whole: Lake) -> Iterator[tuple[str, str]]:

@@ -27,7 +27,7 @@ from shared.config.catalogs import has_password, without_password
 from shared.config.coercion import fit_section
 from shared.config.config_errors import Mistakes, join
 from shared.config.document import Tree, read
-from shared.config.lake_rules import ConfigContext, complete_lake, section_of, text_of
+from shared.config.lake_rules import ConfigContext, complete_lake, inherit, section_of, text_of
 from shared.config.model import Config, FileDestination
 from shared.config.original_file import with_schemas
 from shared.config.rules import check, destinations_of
@@ -120,7 +120,7 @@ def with_defaults(config: Config, lake: LakeRef) -> LakeRef:
     if not lake.from_defaults:
         return lake
     keys = {name: value for name, value in config.defaults.properties.items() if name in SECRET_PROPERTIES}
-    return lake.model_copy(update={"properties": {**keys, **lake.properties}, "from_defaults": False})
+    return lake.model_copy(update={"properties": inherit(lake.properties, keys), "from_defaults": False})
 
 
 def public_lake(destination: FileDestination) -> LakeRef:

@@ -8,6 +8,7 @@ values out.
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -54,18 +55,31 @@ def _path(data_path: str, properties: Mapping[str, str]) -> Path:
     place = storage.place_of(data_path)
     if place is None:
         return "", *_parts(posixpath.normpath(data_path))
-    return _store(properties), place.bucket, *_parts(place.prefix)
+    return _store(storage.kind_of(data_path), properties), place.bucket, *_parts(place.prefix)
 
 
 def _parts(path: str) -> Iterator[str]:
     return (part for part in path.split("/") if part)
 
 
-def _store(properties: Mapping[str, str]) -> str:
+def _store(kind: str | None, properties: Mapping[str, str]) -> str:
     """Which of two stores it is whose buckets may have the same name."""
+    if kind == storage.AZURE:
+        return f"azure:{_account(properties)}"
     if "s3_endpoint" in properties:
         return properties["s3_endpoint"].lower()
-    return f"${properties['s3_endpoint_env']}" if "s3_endpoint_env" in properties else "s3"
+    if "s3_endpoint_env" in properties:
+        return f"${properties['s3_endpoint_env']}"
+    return storage.GOOGLE if kind == storage.GCS else "s3"
+
+
+def _account(properties: Mapping[str, str]) -> str:
+    """Of Azure, or the variable that knows; empty where a connection string was left out, being a secret."""
+    found = re.search(r"(?:^|;)\s*AccountName=([^;]+)", properties.get("azure_connection_string", ""), re.IGNORECASE)
+    if "azure_account" in properties or found is not None:
+        return properties.get("azure_account") or (found[1] if found else "")
+    return next((f"${properties[f'{name}_env']}" for name in ("azure_account", "azure_connection_string")
+                 if f"{name}_env" in properties), "")  # fmt: skip
 
 
 Owners: TypeAlias = dict[Hashable, dict[str, None]]

@@ -14,6 +14,7 @@ from shared.config.catalogs import ResolvedLake
 from shared.config.config_errors import Mistakes, join, quoted
 from shared.config.lake_rules import (
     ConfigContext,
+    check_access,
     check_lake,
     check_properties,
     check_variable,
@@ -46,11 +47,23 @@ def check(sections: Sections, world: ConfigContext, mistakes: Mistakes) -> None:
     check_properties(section_of(section_of(sections, "defaults"), "properties"), "defaults.properties", world, mistakes)
     lakes = _check_destinations(destinations_of(sections), source, lake, world, mistakes)
     _check_paths(sections, lake, lakes, world, mistakes)
+    _check_access(sections, is_lake, mistakes)
     check_template(section_of(sections, "template"), section_of(sections, "appear"), world, mistakes)
     _check_routing(section_of(sections, "routing"), mistakes)
     _check_layouts(sections, mistakes)
     check_upkeep(sections, destinations_of(sections), mistakes)
     check_common(sections, world, mistakes)
+
+
+def _check_access(sections: Sections, is_lake: bool, mistakes: Mistakes) -> None:
+    """Note what lakes can't be opened with; a destination's with what it inherits."""
+    defaults = section_of(section_of(sections, "defaults"), "properties")
+    if is_lake:
+        check_access(section_of(sections, "source"), "source", {}, mistakes)
+    for number, each in enumerate(destinations_of(sections)):
+        check_access(each, join("destinations", number), defaults, mistakes)
+    if template := section_of(sections, "template"):
+        check_access(template, "template", defaults, mistakes)
 
 
 def check_common(sections: Sections, world: ConfigContext, mistakes: Mistakes) -> None:

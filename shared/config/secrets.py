@@ -7,7 +7,10 @@ import re
 HIDDEN = "***"
 
 PASSWORD_WORDS = frozenset({"password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key"})
-SECRET_PROPERTIES = frozenset({"s3_access_key_id", "s3_secret_access_key", "s3_session_token"})
+SECRET_PROPERTIES = frozenset(
+    {"s3_access_key_id", "s3_secret_access_key", "s3_session_token"}
+    | {"gcs_key_id", "gcs_secret", "azure_connection_string"}
+)
 
 LONGEST = 8_000
 """Characters of an untrusted text that a message can use: the rest is cut off before anything searches it."""
@@ -30,6 +33,7 @@ CUT = "@''"
 NAMES = (
     r"(?:ssl)?password|passwd|pwd|scram_(?:client|server)_key|oauth_client_secret|client_secret"
     r"|(?:s3_|aws_)?secret_access_key|(?:s3_|aws_)?access_key_id|(?:s3_|aws_)?session_token|X-Amz-(?:Signature|Credential|Security-Token)"
+    r"|gcs_key_id|gcs_secret|azure_connection_string|AccountKey|SharedAccessSignature"
 )
 
 PATTERNS = tuple(
@@ -37,7 +41,7 @@ PATTERNS = tuple(
     for pattern, replacement in (
         (rf"([?&](?:{NAMES})=)[^&\s'\"]*+", rf"\1{HIDDEN}"),
         (rf"(?<![?&\w-])((?:{NAMES})(?:\\*+['\"])?\s*+[=:]\s*+)(?:{QUOTED}|(?:\\.|\S)++)", rf"\1{HIDDEN}"),
-        (rf"\b((?:KEY_ID|SECRET|SESSION_TOKEN)\s++)(?:{SQL_LITERAL})", rf"\1{HIDDEN}"),
+        (rf"\b((?:KEY_ID|SECRET|SESSION_TOKEN|CONNECTION_STRING)\s++)(?:{SQL_LITERAL})", rf"\1{HIDDEN}"),
         (r"\b(Bearer\s++)\S++", rf"\1{HIDDEN}"),
     )
 )

@@ -6,18 +6,29 @@ A piece that could end the host's part of a URL (``/ @ # ?``) would send the req
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from shared.config.substituted_words import SUBSTITUTED_WORD, refusal
 
-SCHEMES = ("s3", "s3a", "s3n", "gs", "gcs", "r2")
-"""Of object stores, which are all asked by S3's protocol."""
+S3, GCS, AZURE = "s3", "gcs", "azure"
+"""Kinds of object stores. The first two are asked by S3's protocol."""
+
+KINDS = {
+    **dict.fromkeys(("s3", "s3a", "s3n", "r2"), S3),
+    **dict.fromkeys(("gs", "gcs"), GCS),
+    **dict.fromkeys(("az", "azure", "abfss"), AZURE),
+}
+SCHEMES = tuple(KINDS)
 
 STORES = tuple(f"{scheme}://" for scheme in SCHEMES)
 
 REGION = r"[a-z0-9-]{1,63}"
 BUCKET = r"[a-z0-9](?:[a-z0-9.-]{1,61})[a-z0-9]"
+CONTAINER = r"(?=.{3,63}\Z)[a-z0-9]+(?:-[a-z0-9]+)*"
+"""In Azure. With a dot in it, DuckDB would take it for the host."""
+
+ACCOUNT = r"[a-z0-9]{3,24}"
 HOST = r"(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9])?\.?|\[[0-9A-Fa-f:.]{2,45}\])"
 ENDPOINT = rf"{HOST}(?::(?P<port>[0-9]{{1,5}}))?"
 
@@ -29,6 +40,7 @@ HOW = {
 }
 
 DEFAULT_REGION = "us-east-1"
+GOOGLE = "storage.googleapis.com"
 
 
 @dataclass(frozen=True)
@@ -37,6 +49,12 @@ class Place:
 
     bucket: str
     prefix: str
+
+
+def kind_of(path: str) -> str | None:
+    """Which kind of store a data path is on; None for a local one, and for a scheme that no store is known by."""
+    scheme, mark, _ = path.partition("://")
+    return KINDS.get(scheme) if mark else None
 
 
 def faulty_property(name: str, value: str) -> str | None:
@@ -60,6 +78,11 @@ def faulty_data_path(path: str) -> str | None:
     if scheme not in SCHEMES:
         return f"has a scheme that no store is known by; write a local path, or one with {', '.join(STORES)}"
     bucket, _, prefix = rest.partition("/")
+    if KINDS[scheme] == AZURE and not re.fullmatch(CONTAINER, bucket):
+        return (
+            "has no container of 3 to 63 small letters, digits and single dashes behind its scheme; write one, and the"
+            " account as azure_account"
+        )
     if not re.fullmatch(BUCKET, bucket) or ".." in bucket:
         return "has no bucket of 3 to 63 small letters, digits, dots and dashes behind its scheme; write one"
     if re.search(r"[@#?\x00-\x1f\x7f]", prefix):
@@ -86,13 +109,24 @@ def asked_host(path: str | None, properties: Mapping[str, str]) -> str | None:
     place = None if path is None else place_of(path)
     if path is not None and place is None:
         return None
+    kind = None if path is None else kind_of(path)
+    if kind == AZURE:
+        return _azure_host(path or "", properties)
     endpoint = properties.get("s3_endpoint")
     region = properties.get("s3_region")
     if endpoint is None and region is None and place is None:
         return None
-    host = host_of(endpoint) if endpoint is not None else f"s3.{region or DEFAULT_REGION}.amazonaws.com"
-    by_path = properties.get("s3_url_style", "vhost").lower() == "path"
+    default = GOOGLE if kind == GCS else f"s3.{region or DEFAULT_REGION}.amazonaws.com"
+    host = default if endpoint is None else host_of(endpoint)
+    by_path = properties.get("s3_url_style", "path" if kind == GCS else "vhost").lower() == "path"
     return host if place is None or by_path else f"{place.bucket}.{host}"
+
+
+def _azure_host(path: str, properties: Mapping[str, str]) -> str | None:
+    """None where only a connection string knows, which is a variable's value and the operator's own word."""
+    service = "dfs" if path.startswith("abfss:") else "blob"
+    account = properties.get("azure_account")
+    return None if account is None else f"{account}.{service}.core.windows.net"
 
 
 def host_of(endpoint: str) -> str:
@@ -100,15 +134,6 @@ def host_of(endpoint: str) -> str:
     if endpoint.startswith("["):
         return endpoint[1:].partition("]")[0].lower()
     return endpoint.partition(":")[0].lower()
-
-
-def faults(data_path: str | None, properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Key and message of whatever is wrong with where a lake's files are. ``properties``: variables resolved."""
-    for name, value in properties.items():
-        if (said := faulty_property(name, value)) is not None:
-            yield f"properties.{name}", said
-    if data_path is not None and (said := faulty_data_path(data_path)) is not None:
-        yield "data_path", said
 
 
 def _is_endpoint(value: str) -> bool:

@@ -106,9 +106,15 @@ def _check_secrets(section: Section, world: ConfigContext, mistakes: Mistakes) -
 
 def _check_hosts(section: Section, world: ConfigContext, mistakes: Mistakes) -> None:
     """A routing value may name a database, and never choose to whom passwords and rows are sent: names have dots."""
-    if PLACEHOLDER in (text_of(section_of(section, "properties"), "s3_endpoint") or ""):
-        place = join(join(HERE, "properties"), "s3_endpoint")
-        mistakes.note(place, f"would let a routing value choose a host; leave {PLACEHOLDER} out")
+    properties = section_of(section, "properties")
+    for name in ("s3_endpoint", "azure_account"):
+        if PLACEHOLDER in (text_of(properties, name) or ""):
+            place = join(join(HERE, "properties"), name)
+            mistakes.note(place, f"would let a routing value choose a host; leave {PLACEHOLDER} out")
+    role = text_of(properties, "s3_assume_role_arn") or ""
+    if PLACEHOLDER in role.partition(":role/")[0]:
+        place = join(join(HERE, "properties"), "s3_assume_role_arn")
+        mistakes.note(place, f"would let a routing value choose an account; write {PLACEHOLDER} behind :role/ alone")
     try:
         one, other = (_words(text_of(filled(section, name), "catalog"), world) for name in ("one", "other"))
     except CatalogRefused:

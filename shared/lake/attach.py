@@ -8,39 +8,26 @@ from pathlib import Path
 
 import duckdb
 
-from shared.config import storage
 from shared.config.catalogs import POSTGRES, ResolvedLake, patient, with_statement_timeout
 from shared.config.path_overlap import FILES
 from shared.contracts.errors import DestinationError
 from shared.lake.engine import POSTGRES as POSTGRES_SCANNER
 from shared.lake.engine import SQLITE as SQLITE_SCANNER
-from shared.lake.engine import ambient_settings
 from shared.lake.failure import classify
 from shared.lake.sql import ident, literal
-
-S3_SETTINGS = {
-    "s3_access_key_id": "KEY_ID",
-    "s3_secret_access_key": "SECRET",
-    "s3_session_token": "SESSION_TOKEN",
-    "s3_endpoint": "ENDPOINT",
-    "s3_region": "REGION",
-    "s3_use_ssl": "USE_SSL",
-    "s3_url_style": "URL_STYLE",
-}
-"""Properties of the configuration file → parameters of DuckDB's S3 secret."""
+from shared.lake.store_secrets import below, expire, forget_keys, store_extensions, use_keys
 
 READ_STATEMENT_S, WRITE_STATEMENT_S = 120.0, 600.0
 """After how long Postgres ends one of DuckLake's statements: another client may hold a lock on the catalog, and DuckDB
 has no timeout of its own. A transaction that writes is given time to wait for other writers of the same lake; if one of
 its statements is ended, COMMIT included, it has written nothing."""
 
-NO_KEYS = {"KEY_ID": "", "SECRET": "", "SESSION_TOKEN": ""}
-
 
 def scanners(*lakes: ResolvedLake) -> frozenset[str]:
     """The extensions that an instance needs to attach those lakes, and may load: functions of other kinds of catalogs
-    would only serve an attacker whose expression is executed."""
-    return frozenset(POSTGRES_SCANNER if lake.sqlite_file is None else SQLITE_SCANNER for lake in lakes)
+    and stores would only serve an attacker whose expression is executed."""
+    catalogs = frozenset(POSTGRES_SCANNER if lake.sqlite_file is None else SQLITE_SCANNER for lake in lakes)
+    return catalogs.union(*(store_extensions(lake) for lake in lakes))
 
 
 def attach(
@@ -111,13 +98,8 @@ def confine(con: duckdb.DuckDBPyConnection, *aliases: str, writing: bool = False
     for local in (path for path in data_paths if writing and "://" not in path):
         with contextlib.suppress(OSError):  # a later write reports why it fails
             Path(local).mkdir(parents=True, exist_ok=True)
-    con.execute(f"SET allowed_directories = [{', '.join(literal(_below(path)) for path in data_paths)}]")
+    con.execute(f"SET allowed_directories = [{', '.join(literal(below(path)) for path in data_paths)}]")
     con.execute("SET enable_external_access = false")
-
-
-def _below(data_path: str) -> str:
-    """With the slash at the end: to DuckDB ``s3://b/tenant-1`` is the beginning of ``s3://b/tenant-10/file``."""
-    return data_path.rstrip("/") + "/"
 
 
 def _data_path(con: duckdb.DuckDBPyConnection, alias: str) -> str:
@@ -191,33 +173,19 @@ def _create_secret(con: duckdb.DuckDBPyConnection, alias: str, lake: ResolvedLak
         use_keys(con, alias, lake, data_path)
 
 
-def use_keys(con: duckdb.DuckDBPyConnection, name: str, lake: ResolvedLake, data_path: str) -> None:
-    """Keys for the files below the lake's data path, and for no other: an instance may hold several lakes.
+def renew_keys(con: duckdb.DuckDBPyConnection, alias: str, lake: ResolvedLake) -> bool:
+    """Fetch the credentials of an attached lake again if they are for a time only; whether they are.
 
-    A lake without keys gets empty ones: what a secret leaves out is filled in from elsewhere.
+    Raises a ``ViaduckError`` where none can be had; those that are there stay until they expire.
     """
-    if not (lake.untrusted or data_path.startswith(storage.STORES)):
-        return
-    if (said := storage.faulty_data_path(data_path)) is not None:
-        hint = "correct the data path in the lake's own catalog, or make another lake"
-        raise DestinationError("invalid_destination", f"the data path that the catalog holds {said}", hint)
-    keys = keys_of(lake)
-    parts = [f"{word} {literal(keys[word])}" for word in S3_SETTINGS.values() if word in keys]
-    parts.append(f"SCOPE {literal(_below(data_path))}")
-    con.execute(f"CREATE OR REPLACE SECRET {ident(_secret_name(name))} (TYPE s3, {', '.join(parts)})")
-
-
-def forget_keys(con: duckdb.DuckDBPyConnection, name: str) -> None:
-    con.execute(f"DROP SECRET IF EXISTS {ident(_secret_name(name))}")
-
-
-def keys_of(lake: ResolvedLake) -> dict[str, str]:
-    """The parameters of a lake's secret, each of the three keys among them."""
-    given = {S3_SETTINGS[key]: value for key, value in lake.properties.items() if key in S3_SETTINGS}
-    ambient = {} if lake.untrusted else {S3_SETTINGS[key]: value for key, value in ambient_settings().items()}
-    if NO_KEYS.keys() & given.keys():
-        ambient = {name: value for name, value in ambient.items() if name not in NO_KEYS}
-    return NO_KEYS | ambient | given
+    data_path = _data_path(con, alias)
+    if not expire(lake, data_path):
+        return False
+    try:
+        use_keys(con, alias, lake, data_path)
+    except duckdb.Error as error:
+        raise classify(error, f"renewing the credentials of the lake at {lake}") from None
+    return True
 
 
 def _require_declared(con: duckdb.DuckDBPyConnection, alias: str, lake: ResolvedLake) -> None:
@@ -234,14 +202,10 @@ def _require_declared(con: duckdb.DuckDBPyConnection, alias: str, lake: Resolved
 
 def is_beside(data_path: str, lake: ResolvedLake) -> bool:
     """Whether it is the folder beside a SQLite catalog in which a lake's files are where nothing is said."""
-    return lake.sqlite_file is not None and _below(data_path) == _below(f"{lake.sqlite_file}{FILES}")
+    return lake.sqlite_file is not None and below(data_path) == below(f"{lake.sqlite_file}{FILES}")
 
 
 def undeclared(data_path: str, lake: ResolvedLake) -> DestinationError:
     shown = data_path if len(data_path) <= 200 else data_path[:199] + "…"
     message = f"only the catalog of {lake} says that its files are at {shown!r}, which its owner may change"
     return DestinationError("not_allowed", message, "write that data_path into the destination")
-
-
-def _secret_name(alias: str) -> str:
-    return f"viaduck_{alias}"

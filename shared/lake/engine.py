@@ -12,12 +12,18 @@ from pathlib import Path
 
 import duckdb
 
+from shared.config.secrets import told
+from shared.contracts.errors import DestinationError
 from shared.lake import spill
 from shared.lake.sql import literal
 
 SQLITE, POSTGRES = "sqlite_scanner", "postgres_scanner"
 CATALOGS = (SQLITE, POSTGRES)
 """Extensions by which DuckLake reaches a catalog. What they open themselves, DuckDB's sandbox knows nothing of."""
+
+AWS, AZURE = "aws", "azure"
+STORES = (AWS, AZURE)
+"""Extensions by which credentials are looked for around the process, or files are reached that are not on S3."""
 
 EXTENSIONS = ("sqlite_scanner", "postgres_scanner", "httpfs", "ducklake")
 
@@ -71,24 +77,25 @@ def ambient_settings(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 def connect(*, memory_limit: str | None = None, catalogs: Collection[str] = CATALOGS) -> duckdb.DuckDBPyConnection:
     """A fresh in-memory instance that can attach lakes with those ``catalogs``; ``cursor()`` shares what is attached.
+    Extensions for stores stand among them.
 
     What does not fit into its memory goes to a folder of its own, which ends with it.
 
     Extensions from their wheels are loaded without a check of their signatures, which costs a second of CPU for each
     instance: pip has checked the wheels against the lock's hashes, as it has DuckDB's own library, which is unsigned.
     """
+    wanted = [name for name in (*EXTENSIONS, *STORES) if name in catalogs or name not in (*CATALOGS, *STORES)]
     config: dict[str, str | bool | int | float | list[str]] = {
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
-        "allow_unsigned_extensions": _all_bundled(),
+        "allow_unsigned_extensions": all(_bundled(name) is not None for name in wanted),
         "temp_directory": str(spill.folder()),
     }
     if memory_limit is not None:
         config["memory_limit"] = memory_limit
     con = duckdb.connect(":memory:", config=config)
-    for name in EXTENSIONS:
-        if name in catalogs or name not in CATALOGS:
-            _load(con, name)
+    for name in wanted:
+        _load(con, name)
     con.execute("SET allow_unsigned_extensions = false")
     for setting in (*SETTINGS, *FORGOTTEN, *(POSTGRES_SETTINGS if POSTGRES in catalogs else ())):
         con.execute(setting)
@@ -143,12 +150,25 @@ def _load(con: duckdb.DuckDBPyConnection, name: str) -> None:
     if bundled is not None:
         con.execute(f"LOAD {literal(str(bundled))}")
         return
+    try:
+        _install(con, name)
+        con.execute(f"LOAD {name}")
+    except duckdb.Error as error:
+        if name not in STORES:
+            raise
+        con.close()
+        raise _lacks(name, error) from None
+
+
+def _install(con: duckdb.DuckDBPyConnection, name: str) -> None:
+    """From DuckDB's own server of extensions."""
     con.execute(f"INSTALL {name}")
-    con.execute(f"LOAD {name}")
 
 
-def _all_bundled() -> bool:
-    return all(_bundled(name) is not None for name in EXTENSIONS)
+def _lacks(name: str, error: duckdb.Error) -> DestinationError:
+    package = f"duckdb-extension-{name.replace('_', '-')}=={duckdb.__version__}"
+    said = f"the lake needs DuckDB's extension {name}, which is not here and can't be fetched: {told(str(error), 300)}"
+    return DestinationError("invalid_destination", said, f"install {package} where this service runs, then resume")
 
 
 @cache

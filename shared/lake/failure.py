@@ -74,6 +74,18 @@ PATTERNS = (
         "the lake's catalog names a file outside its data path: its owner removes that entry, or creates a new lake",
     ),
     _pattern(
+        "storage_failed",
+        r"Secret Validation Failure",
+        "this service finds no credentials for a lake with s3_provider: credential_chain; give its machine a role, or"
+        " set what that chain looks at; it is tried again automatically",
+    ),
+    _pattern(
+        "storage_failed",
+        r"ExpiredToken",
+        "credentials of a role are renewed by themselves; replace a session token that is set by hand, and restart this"
+        " service; it is tried again automatically",
+    ),
+    _pattern(
         "destination_busy",
         r"transaction conflict|database is locked|has been (created|altered|dropped) by another transaction"
         r"|write-write conflict|primary key.*ducklake_snapshot|duplicate key value violates"
@@ -93,7 +105,7 @@ PATTERNS = (
     ),
     _pattern(
         "storage_refused",
-        r"SignatureDoesNotMatch|InvalidAccessKeyId|InvalidToken|ExpiredToken",
+        r"SignatureDoesNotMatch|InvalidAccessKeyId|InvalidToken",
         "the store does not accept the keys: correct s3_access_key_id and s3_secret_access_key, then resume",
     ),
     _pattern(

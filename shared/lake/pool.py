@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import NamedTuple
 
 import duckdb
 
 from shared.config.catalogs import ResolvedLake
-from shared.lake.attach import attach, confine, scanners
+from shared.lake.attach import attach, confine, renew_keys, scanners
 from shared.lake.attached_state import AttachedState
 from shared.lake.catalog import CatalogReader
-from shared.lake.engine import connect, is_lost, release
+from shared.lake.engine import AWS, connect, is_lost, release
 from shared.lake.failure import LakeAbsent, classify
 from shared.lake.foreign_files import require_no_code, require_own_files
 from shared.lake.layouts import Layouts
@@ -23,6 +25,7 @@ from shared.lake.new_catalog import create_catalog
 from shared.lake.postgres_connections import PostgresConnections
 from shared.lake.sql import path
 from shared.lake.statements import SharedPostgres
+from shared.lake.store_secrets import RENEW_AFTER_S, store_extensions
 
 ALIAS = "lake"
 """What a lake is called in its own instance."""
@@ -56,6 +59,7 @@ class OpenLake:
     writing: threading.Lock = field(default_factory=threading.Lock)
     loading: threading.Lock = field(default_factory=threading.Lock)
     layouts: Layouts = field(default_factory=Layouts)
+    renew_at: float = math.inf
     con: duckdb.DuckDBPyConnection = field(init=False)
     catalog: CatalogReader = field(init=False)
     remembered: AttachedState = field(init=False)
@@ -103,6 +107,16 @@ class OpenLake:
             raise
         self.catalog = catalog
         self.con, self.attached = con, True
+        if AWS in store_extensions(self.lake):
+            self.renew_at = monotonic() + RENEW_AFTER_S
+
+    def renew(self) -> None:
+        """Have credentials that will last for the next use. Raises a ``ViaduckError`` where none can be had."""
+        if monotonic() < self.renew_at:
+            return
+        with contextlib.closing(self.con.cursor()) as con:
+            renewed = renew_keys(con, self.alias, self.lake)
+        self.renew_at = monotonic() + RENEW_AFTER_S if renewed else math.inf
 
     def inspect(self, *tables: tuple[str, str], anew: bool = False) -> None:
         """Search the catalog for SQL that using those tables, each (schema, table), would run: once, or ``anew``.
@@ -165,6 +179,7 @@ class LakePool:
                     if not sure and lake.sqlite_file is None:
                         _require_there(lake, self.connections)
                     entry.open(self._memory_limit, read_only=read_only, create=create)
+                entry.renew()
             yield entry
         except BaseException:
             if entry.attached and is_lost(entry.con):

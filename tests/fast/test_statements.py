@@ -23,7 +23,8 @@ RENDERERS = {"ident", "path", "columns", "column_list"}
 """What ``shared/lake/sql.py`` makes of names: always quoted identifiers."""
 
 QUOTED = {
-    "shared/lake/attach.py": "ATTACH and CREATE SECRET bind nothing",
+    "shared/lake/attach.py": "ATTACH binds nothing",
+    "shared/lake/store_secrets.py": "CREATE SECRET binds nothing",
     "shared/lake/statements.py": "ATTACH binds nothing",
     "shared/lake/direct/files.py": "COPY binds no name of a file, and this one is our own",
     "shared/lake/direct/positions.py": "read_parquet binds no schema, and a type is DuckDB's own spelling",

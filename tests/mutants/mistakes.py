@@ -50,7 +50,7 @@ from services.reader.planner.destination_state import DestinationState
 from services.reader.planner.scheduling import Draft
 from services.reader.source import row_counter
 from services.reader.source.source_poller import SourcePoller
-from shared.config import catalogs, libpq_words, secrets
+from shared.config import catalogs, libpq_words, secrets, store_access
 from shared.config.limits import Limits
 from shared.config.path_overlap import Paths
 from shared.contracts.errors import ViaduckError
@@ -58,7 +58,7 @@ from shared.contracts.messages import Destination, WorkItem
 from shared.contracts.ranges import Range
 from shared.kafka import settings
 from shared.kafka.follower import Follower
-from shared.lake import attach, catalog, engine, failure, pruning, spill
+from shared.lake import catalog, engine, failure, pruning, spill, store_secrets
 from shared.lake.attached_state import AttachedState
 from shared.lake.catalog import CatalogReader
 from shared.lake.health import HealthReader, TableHealth
@@ -466,8 +466,18 @@ def _lend_passwords() -> None:
 
 def _lend_keys() -> None:
     """Leave to httpfs what a stranger's lake has no keys for."""
-    _put(attach, "NO_KEYS", {})
+    _put(store_secrets, "NO_KEYS", {})
     _put(engine, "FORGOTTEN", ())
+
+
+def _lend_identity() -> None:
+    """Let anybody have the machine's own identity used for them."""
+    _put(store_access, "IDENTITIES", ())
+
+
+def _assume_by_any_chain() -> None:
+    """Let DuckDB choose by what chain a role is assumed."""
+    _put(store_secrets, "OF_A_ROLE", {"CHAIN": "env", "REFRESH": "auto"})
 
 
 def _any_place() -> None:
@@ -595,6 +605,10 @@ MISTAKES = (
             (STRANGERS, "-k", "no_password_of_this_machine")),
     Mistake("lend-keys", "AWS keys go to a stranger's store", _lend_keys,
             (STRANGERS, "-k", "no_key_of_this_machine")),
+    Mistake("lend-identity", "the machine's role goes to a stranger's lake", _lend_identity,
+            ("tests/fast/shared/config/test_strangers_identities.py", "-k", "no_stranger_uses")),
+    Mistake("assume-by-any-chain", "a role is assumed by a chain that assumes none", _assume_by_any_chain,
+            ("tests/fast/shared/lake/test_store_secrets.py", "-k", "not_the_machine_itself")),
     Mistake("any-place", "two lakes' files in one place", _any_place,
             ("tests/fast/shared/config/test_overlap.py", "-k", "both_names")),
     Mistake("cut-anywhere", "a text is cut through a secret", _cut_anywhere,

@@ -25,7 +25,7 @@ from shared.config import table_layout
 from shared.config.catalogs import SQLITE, CatalogRefused, has_password, parse_catalog
 from shared.config.config_errors import UNWRITABLE, Mistakes
 from shared.config.declared import Lakes, entry_lake
-from shared.config.lake_rules import ConfigContext, check_lake, section_of, text_of
+from shared.config.lake_rules import ConfigContext, check_access, check_lake, section_of, text_of
 from shared.config.model import Config, OwnEvolution, OwnLayout
 from shared.config.path_overlap import THE_SOURCES, table_names
 from shared.config.secrets import SECRET_PROPERTIES
@@ -194,6 +194,7 @@ def _unusable(section: Section, refused: Mapping[str, str], lakes: Lakes) -> Ite
     yield from (FieldError(path, said, NOT_ALLOWED) for path, said in refused.items())
     config, seen, mistakes = lakes.config, lakes.limits.visible(lakes.environ), Mistakes()
     check_lake(section, "", ConfigContext(Environment(seen), config.path.parent), mistakes)
+    check_access(section, "", config.defaults.properties, mistakes)
     yield from (FieldError(path, text) for path, text in mistakes.items() if path not in refused)
     yield from relative(section, seen) if lakes.over_rest else ()
 

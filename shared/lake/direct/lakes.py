@@ -8,13 +8,13 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from time import monotonic
 from typing import TypeVar
 
 import duckdb
 
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.errors import Error
-from shared.lake.attach import forget_keys, use_keys
 from shared.lake.direct.catalogs import Catalog, PostgresCatalog, SqliteCatalog
 from shared.lake.direct.file_memory import FileMemory, LakeMemory
 from shared.lake.direct.structure import Structure
@@ -22,6 +22,7 @@ from shared.lake.engine import SQLITE, connect, is_lost, release
 from shared.lake.new_catalog import create_catalog
 from shared.lake.postgres_connections import PostgresConnections
 from shared.lake.sql import ident, literal
+from shared.lake.store_secrets import RENEW_AFTER_S, expire, forget_keys, store_extensions, use_keys
 
 K = TypeVar("K")
 
@@ -41,6 +42,7 @@ class _Attached:
 
     name: str
     users: int = 0
+    since: float = 0.0
 
 
 class KeysInUse(Error):
@@ -53,8 +55,9 @@ class Instance:
     It attaches no lake, so no view, macro, default or sort expression of a catalog is ever bound in it.
     """
 
-    def __init__(self, memory_limit: str | None, limit: int) -> None:
-        self.con = connect(memory_limit=memory_limit, catalogs=(SQLITE,))
+    def __init__(self, memory_limit: str | None, limit: int, stores: frozenset[str] = frozenset()) -> None:
+        """``stores``: the extensions that those lakes' stores need."""
+        self.con = connect(memory_limit=memory_limit, catalogs=(SQLITE, *stores))
         self._limit = limit
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
@@ -108,7 +111,8 @@ class Instance:
     def keys(self, lake: ResolvedLake, data_path: str) -> Iterator[None]:
         """Let the instance use the lake's keys for the files below its data path, for as long as the block lasts.
 
-        Raises ``KeysInUse`` where another lake's, or former ones, are used for any of these files.
+        Raises ``KeysInUse`` where another lake's, or former ones, are used for any of these files. Credentials that
+        expire are fetched again in time, and the driver's error is raised where none can be had.
         """
         if "://" not in data_path:
             yield
@@ -123,8 +127,17 @@ class Instance:
             lambda name: use_keys(self.con, name, lake, data_path),
             lambda name: forget_keys(self.con, name),
             rules_out,
-        ):
+        ) as name:
+            if expire(lake, data_path):
+                self._renew(name, lake, data_path)
             yield
+
+    def _renew(self, name: str, lake: ResolvedLake, data_path: str) -> None:
+        with self._lock:
+            held = self._keys[lake, data_path]
+            if monotonic() - held.since >= RENEW_AFTER_S:
+                use_keys(self.con, name, lake, data_path)
+                held.since = monotonic()
 
     @contextlib.contextmanager
     def _held(
@@ -143,7 +156,7 @@ class Instance:
                     if held[other].users:
                         raise KeysInUse
                     end(held.pop(other).name)
-                found = _Attached(f"held_{next(self._numbers)}")
+                found = _Attached(f"held_{next(self._numbers)}", since=monotonic())
                 begin(found.name)
                 held[key] = found
             held.move_to_end(key)
@@ -170,13 +183,16 @@ class DirectLake:
 
 
 class DirectLakes:
-    """Thread-safe. ``limit`` bounds attached SQLite catalogs and held keys, each; ``connections`` are the caller's."""
+    """Thread-safe. Lakes whose stores need an extension share an instance with their like alone.
+
+    ``limit`` bounds attached SQLite catalogs and held keys, each; ``connections`` are the caller's.
+    """
 
     def __init__(self, connections: PostgresConnections, limit: int, memory_limit: str | None = None) -> None:
         self._connections = connections
         self._limit = limit
         self._memory_limit = memory_limit
-        self._instance: Instance | None = None
+        self._instances: dict[frozenset[str], Instance] = {}
         self._lock = threading.Lock()
         self._structures: OrderedDict[TableKey, Structure] = OrderedDict()
         self._files = FileMemory()
@@ -184,7 +200,7 @@ class DirectLakes:
     @contextlib.contextmanager
     def use(self, lake: ResolvedLake) -> Iterator[DirectLake]:
         """Lend what it takes to commit to a lake. Raises the driver's errors; a lost instance is replaced."""
-        instance = self._present()
+        instance = self._present(store_extensions(lake))
         try:
             with instance.cursor() as con, self._catalog(lake, instance, con) as catalog:
                 yield DirectLake(lake, catalog, con, instance, LakeMemory(self._files, lake))
@@ -221,20 +237,19 @@ class DirectLakes:
         with self._lock:
             self._structures.pop(key, None)
 
-    def _present(self) -> Instance:
+    def _present(self, stores: frozenset[str]) -> Instance:
         with self._lock:
-            if self._instance is None:
-                self._instance = Instance(self._memory_limit, self._limit)
-            return self._instance
+            if stores not in self._instances:
+                self._instances[stores] = Instance(self._memory_limit, self._limit, stores)
+            return self._instances[stores]
 
     def _give_up(self, instance: Instance) -> None:
         with self._lock:
-            if self._instance is instance:
-                self._instance = None
+            self._instances = {stores: each for stores, each in self._instances.items() if each is not instance}
         instance.close()
 
     def close(self) -> None:
         with self._lock:
-            instance, self._instance = self._instance, None
-        if instance is not None:
+            instances, self._instances = self._instances, {}
+        for instance in instances.values():
             instance.close()

@@ -10,8 +10,8 @@ import duckdb
 from pyarrow import fs
 
 from shared.config.catalogs import ResolvedLake
-from shared.lake.attach import keys_of
 from shared.lake.sql import literal
+from shared.lake.store_secrets import keys_of
 
 FOOTER_MARK_BYTES = 8
 """At the end of a Parquet file: the length of its footer, and the format's name."""
@@ -31,8 +31,9 @@ def write(con: duckdb.DuckDBPyConnection, path: str, content: bytes) -> tuple[in
 def remove(lake: ResolvedLake, folder: str, names: Iterable[str]) -> None:
     """Take files away whose commit is known to have failed for good. TLA: ``RemoveFiles``.
 
-    What can't be removed (appliers need no right to delete) is an orphan, which ``ducklake_delete_orphaned_files``
-    finds; so is every file of a process that was killed before its commit.
+    What can't be removed (appliers need no right to delete, and for a lake without keys of its own nothing is tried) is
+    an orphan, which ``ducklake_delete_orphaned_files`` finds; so is every file of a process that was killed before its
+    commit.
     """
     remove_one = _remover(lake, folder)
     for name in names:
@@ -43,7 +44,9 @@ def remove(lake: ResolvedLake, folder: str, names: Iterable[str]) -> None:
 def _remover(lake: ResolvedLake, folder: str) -> Callable[[str], None]:
     if "://" not in folder:
         return lambda path: Path(path).unlink(missing_ok=True)
-    keys = keys_of(lake)
+    keys = keys_of(lake, folder)
+    if keys is None:
+        return lambda _: None
     store = fs.S3FileSystem(
         access_key=keys["KEY_ID"] or None,
         secret_key=keys["SECRET"] or None,

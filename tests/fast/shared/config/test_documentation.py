@@ -14,10 +14,10 @@ import yaml
 from pydantic.fields import FieldInfo
 
 from shared.config.coercion import keys_of
-from shared.config.lake_rules import S3_PROPERTIES
 from shared.config.model import Config, Section, TopicSource
-from shared.lake.attach import S3_SETTINGS
+from shared.config.store_access import PROPERTIES
 from shared.lake.direct.eligibility import Reason
+from shared.lake.store_secrets import IDENTITY_SETTINGS, KEY_SETTINGS, S3_SETTINGS
 from tests.fast.shared.config.conftest import Load
 
 ROOT = Path(__file__).parents[4]
@@ -130,8 +130,8 @@ def test_every_example_of_the_other_pages_loads_beside_the_smallest_file(load_te
 
 
 def test_every_property_is_documented_and_means_something_to_duckdb() -> None:
-    assert all(f"`{name}`" in PAGE for name in S3_PROPERTIES)
-    assert set(S3_PROPERTIES) == set(S3_SETTINGS)
+    assert all(f"`{name}`" in PAGE for name in PROPERTIES)
+    assert set(PROPERTIES) == {*S3_SETTINGS, *KEY_SETTINGS, *IDENTITY_SETTINGS}
 
 
 def _values(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:

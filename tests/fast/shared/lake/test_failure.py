@@ -15,6 +15,7 @@ REFUSED = "HTTP Error: Unable to connect to URL s3://lakes/a.parquet: Forbidden 
     [
         (f"{REFUSED}AccessDenied: Access Denied.", "storage_refused", "writable"),
         (f"{REFUSED}InvalidAccessKeyId: The access key ID does not exist.", "storage_refused", "s3_access_key_id"),
+        (f"{REFUSED}ExpiredToken: The provided token has expired.", "storage_failed", "replace a session token"),
         (f"{REFUSED}SignatureDoesNotMatch: The signature does not match.", "storage_refused", "s3_secret_access_key"),
         (
             "HTTP Error: Unable to connect to URL s3://x/a.parquet: Not Found (HTTP code 404)\n\nNoSuchBucket: none",
