@@ -9,7 +9,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import duckdb
@@ -188,6 +188,9 @@ class Run:
             return
         self._answer_early(at_once=True)
         try:
+            if self._share(group, sparing=sparing):
+                self._change_each(group, sparing=sparing)
+                return
             reading = self._read(group, sparing=sparing)
         except duckdb.OutOfMemoryException as error:
             if sparing and len(group) == 1:
@@ -205,6 +208,48 @@ class Run:
             return
         try:
             self._apply_all(reading, group)
+        finally:
+            self._source.forget(reading)
+
+    def _share(self, group: Sequence[Numbered], *, sparing: bool) -> bool:
+        """Read what the group has in common, where each target is then read by itself; whether that is so."""
+        began = time.perf_counter()
+        try:
+            shared = self._source.share(self.task.kind, group, sparing=sparing)
+        finally:
+            self._read_s += time.perf_counter() - began
+        if shared is not None and self.task.counts_shared:
+            self.tally.rows_read += shared.records
+            self.tally.read_seconds += time.perf_counter() - began
+        return shared is not None
+
+    def _change_each(self, group: Sequence[Numbered], *, sparing: bool) -> None:
+        """Those that do not fit into memory together are done sparingly, once the others are done."""
+        too_large: list[Numbered] = []
+
+        def change(number: int, target: Target) -> tuple[Applied | None, Reading | None]:
+            try:
+                return self._change_one(number, target)
+            except duckdb.OutOfMemoryException:
+                if sparing:
+                    raise
+                too_large.append((number, target))
+                return None, None
+
+        self._each(group, change)
+        if too_large:
+            self._change(sorted(too_large, key=lambda numbered: numbered[0]), sparing=True)
+
+    def _change_one(self, number: int, target: Target) -> tuple[Applied, Reading]:
+        reading = self._source.read(self.task.kind, [(number, target)], sparing=False)
+        try:
+            if (refused := reading.refused.get(number)) is not None:
+                raise refused
+            if reading.is_quiet:
+                through, at = reading.through, target.item.expected_at or ""
+                empty = Applied(Outcome.EMPTY, target.item.expected, through, position_at=at)
+                return replace(empty, through_at=reading.through_at), reading
+            return self._apply(reading, number, target), reading
         finally:
             self._source.forget(reading)
 
@@ -370,6 +415,7 @@ class Run:
                 "position": applied.position,
                 "position_at": applied.position_at or None,
                 "through": applied.through,
+                "through_at": applied.through_at or None,
                 "deleted": applied.deleted,
                 "upserted": counts.upserts,
                 "inserted": applied.inserted,
