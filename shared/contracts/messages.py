@@ -260,7 +260,8 @@ class WorkItem(Message):
     after: Position = NOT_SEEDED
     through: Snapshot
     rows: int | None = None
-    """Changed rows that the reader counted, an upper bound of the net change; None when it did not count."""
+    """Changed rows that the reader counted, an upper bound of the net change; None when it did not count. Of a topic
+    that is routed, an equal part of the records."""
     pinned: bool = False
     """``through`` is exact (a segment of an append-only range); else the job may go on to the head."""
     expected_at: Spelling | None = None

@@ -63,7 +63,7 @@ def look_at_lake(config: Config, environ: Mapping[str, str] = os.environ) -> Sou
 def values_by_id(config: Config, routing: Column) -> dict[str, str]:
     """The routing values of the file's destinations, in the spelling that the routing column's type gives them.
 
-    Raises ``ConfigError`` for one that is none of the type, or that two destinations have.
+    Raises ``ConfigError`` where a text is no value of the type, or two destinations have the same value.
     """
     values = canonical_values(routing.type, [each.routing_value for each in config.destinations])
     mistakes = _value_mistakes(config, routing, values)

@@ -28,7 +28,8 @@ from shared.lake.routing_value import spelled
 class Routed:
     """A batch by routing values. ``places`` are those of the records of each value, in order.
 
-    ``unreadable``: records of which no value can be told, which may be anybody's. ``nowhere``: how many have none.
+    ``unreadable``: records of which no value can be told, so that they may belong to any destination. ``nowhere``: how
+    many have none.
     """
 
     batch: RecordBatch
@@ -49,7 +50,7 @@ def route(
     column: str,
     schemas: Schemas | None = None,
 ) -> Routed:
-    """``column`` is one that ``form`` declares. Raises ``source_unreachable`` where no schema can be asked for.
+    """By ``column``, which ``form`` declares. Raises ``source_unreachable`` where no schema can be asked for.
 
     ``con`` is in no transaction, which a record that is not JSON would end.
     """

@@ -102,8 +102,8 @@ class TopicReader:
         return None
 
     def share(self, kind: ItemKind, group: Sequence[Numbered], *, sparing: bool) -> Shared | None:
-        """The records of a topic that is routed, read once. Those that may be anybody's are brought outside before any
-        of the targets moves on."""
+        """The records of a topic that is routed, read once. Those that may be of any target are brought outside before
+        one of them moves on."""
         self._shared = None
         if self._source.routing is None:
             return None

@@ -134,16 +134,18 @@ class TopicSource:
     def cuts(self, snapshots: Range) -> list[Cut]:
         return [Cut(snapshots, pinned=True, oldest_touch=self._times.get(snapshots.through))]
 
-    def count(self, cut: Cut, routed: Collection[str]) -> Step:  # noqa: ARG002 - no record is read for it
-        """Offsets tell how many records there are at most; whose they are is found by the appliers, who read them."""
+    def count(self, cut: Cut, routed: Collection[str]) -> Step:
+        """Offsets tell how many records there are at most; whose they are is found by the appliers, who read them. A
+        destination is believed to get an equal part."""
         records = cut.range.through - cut.range.after
-        return Step(cut.range, {}, records, pinned=True, oldest_touch=cut.oldest_touch, of_any=records)
+        part = -(-records // max(1, len(routed)))
+        return Step(cut.range, {}, records, pinned=True, oldest_touch=cut.oldest_touch, of_any=part)
 
     def sizes(self) -> dict[str, int] | None:
         """A life begins with an empty table."""
         return {}
 
-    def unknown(self, routed: Collection[str]) -> tuple[list[Offered], bool]:  # noqa: ARG002 - as above
+    def unknown(self, routed: Collection[str]) -> tuple[list[Offered], bool]:  # noqa: ARG002 - no record is read
         return [], False
 
     def _newest_of(self, identity: TopicIdentity) -> Vector:

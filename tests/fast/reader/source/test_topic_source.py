@@ -162,6 +162,7 @@ def test_what_was_flushed_is_one_step_that_may_be_of_any_destination(tmp_path: P
     step = source.count(cut, ())
     assert (dict(step.rows), step.total, step.pinned, step.unrouted) == ({}, 10, True, 0)
     assert [(step.touches(value), step.rows_of(value)) for value in ("", "unknown yet")] == [(True, 10)] * 2
+    assert source.count(cut, ("a", "b", "c")).rows_of("b") == 4
     assert step.oldest_touch == flushed.time == clock.now() - timedelta(seconds=0)
 
 
