@@ -19,14 +19,15 @@ from services.applier.apply.decide import Decision, decide
 from services.applier.apply.drop import drop
 from services.applier.apply.left_out import RowsLack
 from services.applier.apply.reading import Counts, Reading
-from services.applier.apply.row_counts import came_and_went, matched_rows
+from services.applier.apply.row_counts import came_and_went
 from services.applier.model.grouping import groups_of
-from services.applier.model.immediate_answers import answer, failed
+from services.applier.model.immediate_answers import failed
 from services.applier.model.task import SourceTopic, Tally, Target, TargetResult, Task, TaskResult, WorkerReport
 from services.applier.worker.answer_files import AnswerFiles
 from services.applier.worker.explanation import explain
 from services.applier.worker.in_flight import InFlight, Numbered, crowded_out, unanswered
 from services.applier.worker.source_reader import LakeReader, SourceReader
+from services.applier.worker.target_result import result_of
 from services.applier.worker.topic_reader import TopicReader
 from services.applier.worker.worker_state import Worker, worker
 from shared.contracts.errors import ViaduckError
@@ -405,33 +406,5 @@ class Run:
     ) -> TargetResult:
         wrote = applied.outcome is Outcome.APPLIED
         counts = reading.counts[number] if reading is not None and wrote else Counts()
-        phases = dict(reading.seconds) if reading is not None else {}
-        if seconds is not None:
-            phases["apply"] = seconds
-        records = reading.records if reading is not None and wrote else None
-        progress = answer(target.item, applied.outcome, self.task.applier).model_copy(
-            update={
-                "generation": applied.generation or target.item.generation,
-                "position": applied.position,
-                "position_at": applied.position_at or None,
-                "through": applied.through,
-                "through_at": applied.through_at or None,
-                "deleted": applied.deleted,
-                "upserted": counts.upserts,
-                "inserted": applied.inserted,
-                "rows_applied": applied.rows_applied,
-                "layout": applied.layout,
-                "left": applied.left,
-                "commit": applied.commit,
-                "commit_reason": applied.reason,
-                "record_bytes": None if records is None else records.record_bytes,
-                "wear": applied.wear,
-                "skipped": applied.skipped,
-                "upkeep": applied.upkeep if target.item.upkeep is not None else None,
-                "seconds": {phase: round(spent, 6) for phase, spent in phases.items()},
-            }
-        )
-        matched = matched_rows(counts, applied.deleted)
         self.tally.conflicts_resolved += came_and_went(counts, applied.deleted)
-        gone = max(0, counts.touched - counts.upserts)
-        return TargetResult(progress, matched, gone, seconds if wrote else None, applied.upkeep, records)
+        return result_of(target, applied, counts, reading, seconds, self.task.applier)
