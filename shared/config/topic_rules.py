@@ -20,6 +20,12 @@ KINDS = ("lake", "kafka")
 EVERY_RECORD = "*"
 """Stands for the routing column of a topic whose one destination takes every record."""
 
+ROUTABLE = (
+    r"BOOLEAN|BOOL|TINYINT|SMALLINT|INTEGER|INT|BIGINT|LONG|UTINYINT|USMALLINT|UINTEGER|UBIGINT|VARCHAR|STRING|TEXT"
+    r"|DATE|UUID"
+)
+"""Types of which equal values have one text, whatever the time zone."""
+
 SIZE = r"\d+(\.\d+)?\s*([KMG](i?B)?)?"
 OFFSET = r"0|[1-9]\d{0,17}"
 
@@ -55,10 +61,11 @@ DECIMAL = r"DECIMAL\(\d{1,2}, ?\d{1,2}\)"
 PATH = r'\$(\.([^."\[\]$*]+|"[^"]+"))+'
 
 LAKES_ONLY = {
-    "appear": "names destinations by a routing column, and every record of a topic goes to one destination",
-    "template": "makes destinations of routing values, and every record of a topic goes to one destination",
+    "appear": "makes destinations of the routing values of a lake's table, and values of a topic are not offered",
+    "template": "makes destinations of the routing values of a lake's table, and values of a topic are not offered",
 }
-OF_LAKES_ROUTING = ("field", "seed_mode", "on_delete", "on_update", "on_gap")
+NAMED = "source.columns"
+OF_LAKES_ROUTING = ("seed_mode", "on_delete", "on_update", "on_gap")
 
 
 def split_topic(tree: dict[str, Tree], mistakes: Mistakes) -> tuple[dict[str, Tree], dict[str, Any] | None]:
@@ -83,7 +90,10 @@ def with_topic(sections: dict[str, Any], topic: dict[str, Any], mistakes: Mistak
     for name in OF_LAKES_ROUTING:
         if name in routing:
             mistakes.note(join("routing", name), _not_here(name))
-    fixed = {"field": EVERY_RECORD, "seed_mode": SeedMode.REPLAY.value}
+    field = routing.get("field", EVERY_RECORD)
+    if field == EVERY_RECORD and "field" in routing:
+        mistakes.note("routing.field", f"is no column; remove it, or write one of {NAMED}")
+    fixed = {"field": field, "seed_mode": SeedMode.REPLAY.value}
     if (on_gap := text_of(topic, "on_gap")) is not None:
         fixed["on_gap"] = "park" if on_gap == "skip" else on_gap  # the reader skips; control has nothing to answer
     return {
@@ -91,27 +101,36 @@ def with_topic(sections: dict[str, Any], topic: dict[str, Any], mistakes: Mistak
         "topic": topic,
         "source": {"table": text_of(topic, "topic") or ""},
         "routing": {"key_columns": routing.get("key_columns", ()), **fixed},
-        "destinations": _destinations(sections.get("destinations"), mistakes),
+        "destinations": _destinations(sections.get("destinations"), mistakes, is_routed="field" in routing),
     }
+
+
+def routed_by(field: str) -> str | None:
+    """The column by which a topic's records go to destinations; None where one takes them all."""
+    return None if field == EVERY_RECORD else field
 
 
 def _not_here(name: str) -> str:
     if name == "on_gap":
         return "belongs to the source of a topic; write source.on_gap"
-    if name == "field":
-        return "can't be given for a topic yet: every record goes to its one destination; remove it"
     return "has no meaning for a topic; remove it"
 
 
-def _destinations(given: Any, mistakes: Mistakes) -> Any:
+def _destinations(given: Any, mistakes: Mistakes, *, is_routed: bool) -> Any:
     if not isinstance(given, list):
         return () if given is None else given
-    if len(given) > 1:
-        mistakes.note("destinations[1]", "is one too many: every record of a topic goes to its one destination")
+    if len(given) > 1 and not is_routed:
+        said = "is one too many: every record goes to one destination; write routing.field to route by a column"
+        mistakes.note("destinations[1]", said)
+    unused = {"seed_mode": "has no meaning for a topic; remove it"}
+    if not is_routed:
+        unused["routing_value"] = "has no meaning for a topic without routing.field; remove it"
     for number, entry in enumerate(given):
-        for name in ("routing_value", "seed_mode"):
+        for name, said in unused.items():
             if isinstance(entry, dict) and name in entry:
-                mistakes.note(join(join("destinations", number), name), "has no meaning for a topic; remove it")
+                mistakes.note(join(join("destinations", number), name), said)
+    if is_routed:
+        return given
     return [{**entry, "routing_value": ""} if isinstance(entry, dict) else entry for entry in given]
 
 
@@ -131,6 +150,7 @@ def check_topic(sections: Mapping[str, Any], world: ConfigContext, mistakes: Mis
     _check_shown(topic, mistakes)
     keys = section_of(sections, "routing").get("key_columns")
     _check_columns(topic, keys, mistakes)
+    _check_routing(topic, section_of(sections, "routing"), mistakes)
     _check_events(section_of(topic, "format"), keys, mistakes)
     _check_registry(section_of(topic, "format"), world, mistakes)
 
@@ -263,6 +283,27 @@ def _check_columns(topic: Mapping[str, Any], keys: Any, mistakes: Mistakes) -> N
         if key not in known and not (keys == ["_kafka_key"] and "key" in (topic.get("metadata") or ())):
             said = "is not declared among source.columns; declare it, with its path and type"
             mistakes.note(join("routing.key_columns", number), said)
+
+
+def _check_routing(topic: Mapping[str, Any], routing: Mapping[str, Any], mistakes: Mistakes) -> None:
+    """Records are told apart by a declared column: what is inferred depends on which records came first."""
+    place, field = "routing.field", text_of(routing, "field")
+    if field is None or field == EVERY_RECORD:
+        return
+    columns = [each for each in topic.get("columns") or () if isinstance(each, dict)]
+    declared = next((text_of(each, "type") or "" for each in columns if text_of(each, "name") == field), None)
+    if declared is None:
+        said = f"{quoted(field)} is not declared among {NAMED}; declare it, with its path and type"
+        mistakes.note(place, said)
+    elif not re.fullmatch(ROUTABLE, declared.strip().upper()):
+        said = "of which equal values may have several texts; route by an integer, VARCHAR, BOOLEAN, DATE or UUID"
+        mistakes.note(place, f"{quoted(field)} is {declared}, {said}")
+    if routing.get("key_columns"):
+        said = "can't be given beside routing.field: a record that deletes a key says nothing of its destination"
+        mistakes.note("routing.key_columns", f"{said}; land the topic in one table, and fan out from there")
+    if text_of(topic, "on_gap") == "skip":
+        said = "must be park or reseed beside routing.field: which destination skipped records were of is not known"
+        mistakes.note("source.on_gap", said)
 
 
 def _instant(text: str) -> datetime | None:

@@ -260,13 +260,17 @@ class WorkItem(Message):
     after: Position = NOT_SEEDED
     through: Snapshot
     rows: int | None = None
-    """Changed rows that the reader counted, an upper bound of the net change; None when it did not count."""
+    """Changed rows that the reader counted, an upper bound of the net change; None when it did not count. Of a topic
+    that is routed, an equal part of the records."""
     pinned: bool = False
     """``through`` is exact (a segment of an append-only range); else the job may go on to the head."""
     expected_at: Spelling | None = None
     """The source's own spelling of ``expected``, and of ``through``: absent where the source has none, as a lake."""
     after_at: Spelling | None = None
     """Of ``after``, where a topic no longer has the records between it and ``expected``, and they are to be skipped."""
+    read_at: Spelling | None = None
+    """Of a topic that is routed: an applier read the records between ``expected`` and there, and none of them is the
+    destination's. Reading begins there; where absent, at ``expected_at``."""
     through_at: Spelling | None = None
     keeps: Literal[True] | None = None
     """Of a seed: rows of records before ``through`` stay, and only those from there on are taken out; absent of any
@@ -312,12 +316,12 @@ class WorkItem(Message):
         for number, spelled in ends:
             if spelled is not None and not is_spelling_of(spelled, number):
                 raise ValueError(f"{spelled[:80]} does not spell position {number}")
-        if self.after_at is not None:
-            begin, after, end = (
-                Vector.parse(each or "{}") for each in (self.expected_at, self.after_at, self.through_at)
-            )
-            if self.expected_at is None or not after.covers(begin) or not end.covers(after):
-                raise ValueError(f"{self.after_at[:80]} does not lie between the ends of the item")
+        between = self.after_at or self.read_at
+        if between is not None:
+            begin, at, end = (Vector.parse(each or "{}") for each in (self.expected_at, between, self.through_at))
+            is_between = at.covers(begin) and end.covers(at)
+            if self.expected_at is None or not is_between or (self.after_at and self.read_at):
+                raise ValueError(f"{between[:80]} does not lie between the ends of the item")
         return self
 
 
@@ -355,6 +359,8 @@ class Progress(Message):
     """The source's own spelling of ``position``; absent where it has none."""
     through: Snapshot | None = None
     """For ``applied`` and ``empty``: up to where the destination is now known to be exact."""
+    through_at: Spelling | None = None
+    """Of ``empty``, the source's own spelling of ``through``; absent where it has none."""
     deleted: int = 0
     upserted: int = 0
     """Rows of the net change that were there at the end of the range, so they were put into the table."""

@@ -7,16 +7,20 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from shared.config.model import Config, TopicSource
-from shared.config.topic_rules import EVERY_RECORD, first_columns
+from shared.config.topic_rules import EVERY_RECORD, first_columns, routed_by
 from shared.contracts.errors import ConfigError, DependencyError, SourceError
 from shared.kafka.broker import Broker
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.source_settings import topic_settings
 from shared.kafka.topic_log import TopicIdentity, TopicLog
 from shared.lake.catalog import Column, Head, TableInfo
-from shared.lake.source import SourceLook, look_at_lake
+from shared.lake.source import SourceLook, look_at_lake, values_by_id
 
 CLIENT_ID = "viaduck-look"
+
+ALIASES = {"BOOL": "BOOLEAN", "INT": "INTEGER", "LONG": "BIGINT", "STRING": "VARCHAR", "TEXT": "VARCHAR"}
+"""Other names of types that a routing column may have."""
+
 BROKER_WITHIN_S = 5.0
 
 
@@ -54,12 +58,17 @@ def require_foreign(config: Config, topic: TopicSource, cluster: str, environ: M
 
 
 def _look(config: Config, topic: TopicSource, identity: TopicIdentity, records: int) -> SourceLook:
-    """Every record goes to the pipeline's one destination. Its columns are those that are there before any record."""
+    """The columns are those that are there before any record."""
     now = datetime.now(UTC)
     columns = tuple(Column(name, declared) for name, declared in first_columns(topic))
     table = TableInfo("", topic.topic, 0, identity.topic_id, identity.cluster, 0, columns)
     keys = tuple(each for key in config.routing.key_columns if (each := table.column(key)) is not None)
-    values = {each.id: each.routing_value for each in config.destinations}
-    return SourceLook(
-        None, Head(records, now, now), table, Column(EVERY_RECORD, "VARCHAR"), keys, values, identity.partitions
-    )
+    field = routed_by(config.routing.field)
+    found = None if field is None else table.column(field)
+    if found is None:
+        routing = Column(EVERY_RECORD, "VARCHAR")
+        values = {each.id: each.routing_value for each in config.destinations}
+    else:
+        routing = Column(found.name, ALIASES.get(found.type, found.type))
+        values = values_by_id(config, routing)
+    return SourceLook(None, Head(records, now, now), table, routing, keys, values, identity.partitions)

@@ -57,13 +57,20 @@ def look_at_lake(config: Config, environ: Mapping[str, str] = os.environ) -> Sou
     routing, keys = _named(table, config.routing.field), [_named(table, key) for key in config.routing.key_columns]
     if (why := not_routed(routing.name, routing.type)) is not None:
         raise ConfigError([f"routing.field: {why}"])
+    return SourceLook(lake, head, table, routing, tuple(keys), values_by_id(config, routing))
+
+
+def values_by_id(config: Config, routing: Column) -> dict[str, str]:
+    """The routing values of the file's destinations, in the spelling that the routing column's type gives them.
+
+    Raises ``ConfigError`` where a text is no value of the type, or two destinations have the same value.
+    """
     values = canonical_values(routing.type, [each.routing_value for each in config.destinations])
     mistakes = _value_mistakes(config, routing, values)
     if mistakes:
         raise ConfigError(mistakes)
     ids = [each.id for each in config.destinations]
-    by_id = {name: value for name, value in zip(ids, values, strict=True) if value is not None}
-    return SourceLook(lake, head, table, routing, tuple(keys), by_id)
+    return {name: value for name, value in zip(ids, values, strict=True) if value is not None}
 
 
 def canonical_values(declared: str, values: Sequence[str]) -> list[str | None]:

@@ -136,13 +136,16 @@ class Metrics(Registered):
             "topic_head_offset", "The offset behind the last stable record of a partition", "partition"
         )
         self.topic_position_offset = self._gauge_by(
-            "topic_position_offset", "The offset up to which the destination holds a partition's records", "partition"
+            "topic_position_offset",
+            "The offset up to which the destination that committed last holds a partition's records",
+            "partition",
         )
         self.topic_lag_records = self._gauge(
-            "topic_lag_records", "Records of the topic, at most, that the destination does not hold yet"
+            "topic_lag_records", "Records of the topic, at most, that the destination furthest behind does not hold yet"
         )
         self.topic_lag_seconds = self._gauge(
-            "topic_lag_seconds", "For how long the oldest record that the destination does not hold may have waited"
+            "topic_lag_seconds",
+            "For how long the oldest record that the destination furthest behind does not hold may have waited",
         )
         self.topic_bytes_read_total = self._count("topic_bytes_read_total", "Bytes of values of records that were read")
         self.topic_records_total = self._by(

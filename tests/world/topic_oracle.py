@@ -278,8 +278,8 @@ class TopicOracle:
             self._find("behind", None, "was never seeded")
         elif self.cursor.topic != truth.topic:
             self._find("behind", None, f"holds the topic {self.cursor.topic}, and now it is {truth.topic}")
-        elif not covers(self.stamp.through_at or {}, truth.newest):
-            self._find("behind", None, f"is at {self.stamp.through_at}, and the topic at {truth.newest}")
+        elif not covers(self.stamp.through_at or {}, truth.newest if truth.last is None else truth.last):
+            self._find("behind", None, f"is at {self.stamp.through_at}, and the topic at {truth.last or truth.newest}")
 
     def _find(self, rule: str, snapshot: int | None, detail: str) -> None:
         self.findings.append(Finding(rule, self.destination.id, snapshot, detail))

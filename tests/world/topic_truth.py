@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 Place = tuple[int, int]
@@ -69,10 +69,25 @@ class TopicTruth:
     """Behind the last record of each partition that was stable when somebody looked."""
     oldest: Offsets | None = None
     """Where the topic begins, where that is known: a life that is to have all of it begins there, or before."""
+    last: Offsets | None = None
+    """Of a destination's own records, behind the last of each partition; None where it takes them all."""
 
     def add(self, records: Iterable[TopicRecord], newest: Offsets) -> None:
         self.records |= {each.place: each for each in records}
         self.newest |= newest
+
+    def of(self, field: str, value: str | int) -> TopicTruth:
+        """The truth of the destination that takes the records whose ``field`` has that value, in JSON."""
+        fields = {place: each.fields() for place, each in self.records.items()}
+        mine = {
+            place: self.records[place]
+            for place, found in fields.items()
+            if found is not None and type(found.get(field)) is type(value) and found[field] == value
+        }
+        last: dict[int, int] = {}
+        for partition, offset in sorted(mine):
+            last[partition] = offset + 1
+        return replace(self, records=mine, last=last)
 
     def rows(self, start: Offsets, end: Offsets, skipped: Collection[Skipped] = ()) -> dict[Place, Fields]:
         """What the records from ``start`` up to before ``end`` leave, by the place of the record that left it, but for

@@ -33,6 +33,8 @@ class Applied:
     generation: int | None = None
     position_at: str = UNSPELLED
     """The source's own spelling of ``position``."""
+    through_at: str = UNSPELLED
+    """And of ``through``, where nothing was committed."""
     commit: CommitPath | None = None
     reason: Reason | None = None
     layout: TableLayout | None = None

@@ -100,6 +100,8 @@ class Reading:
     left_out: LeftOut | None = None
     refuse: Callable[[Sequence[int]], None] | None = None
     """Reads again without the records at some places, which the destination's rows don't complete."""
+    is_quiet: bool = False
+    """None of the records that were read is the destination's: nothing is to be committed."""
     rows_read: int = 0
     routing_mutations: int = 0
     seconds: dict[str, float] = field(default_factory=dict)

@@ -96,6 +96,7 @@ def groups_of(targets: Sequence[tuple[int, Target]]) -> list[list[tuple[int, Tar
         item = target.item
         mode = target.destination.seed_mode if item.kind is ItemKind.SEED else None
         end = (item.through, item.through_at) if item.pinned else None
-        key = (item.after, item.expected_at, item.pinned, end, mode)
+        begin = item.read_at or item.after_at or item.expected_at or item.after
+        key = (begin, item.pinned, end, mode)
         groups.setdefault(key, []).append((number, target))
     return list(groups.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from shared.contracts.errors import Action, DestinationError, ViaduckError
 from shared.contracts.messages import ItemKind, Outcome, Progress, WorkItem
+from shared.contracts.positions import UNSPELLED, SpelledPosition
 
 REACHING = (ItemKind.CHANGES, ItemKind.ADVANCE)
 """Kinds of items that are done once a destination's position has come to their end."""
@@ -30,7 +31,7 @@ def answer_again(progress: Progress, item: WorkItem) -> Progress | None:
     told = progress.model_copy(update={"item": item.item})
     match progress.outcome:
         case Outcome.EMPTY:
-            return told if progress.through is not None and progress.through >= item.through else None
+            return told if _has_read(progress, item) else None
         case Outcome.APPLIED | Outcome.ALREADY_APPLIED:
             is_there = item.kind not in REACHING or progress.reached.covers(item.end)
             kept = progress.model_dump(include={"generation", "position", "position_at", "rows_applied"})
@@ -53,3 +54,12 @@ def unknown(item: WorkItem, applier: str) -> Progress:
         "control publishes it again; check that control is running",
     )
     return failed(item, error, applier)
+
+
+def _has_read(progress: Progress, item: WorkItem) -> bool:
+    """Whether what was found empty reaches the item's end; by the vectors, where the source spells positions."""
+    if progress.through is None:
+        return False
+    if item.through_at is None:
+        return progress.through >= item.through
+    return SpelledPosition(progress.through, progress.through_at or UNSPELLED).covers(item.end)

@@ -40,6 +40,8 @@ class SourceTopic:
     registry: RegistrySettings | None = None
     skips_gaps: bool = False
     """Whether records that are gone may be skipped; else they are an error."""
+    routing: str | None = None
+    """The column that tells whose a record is; None where one destination takes them all."""
 
 
 Source = SourceTable | SourceTopic

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 
@@ -39,6 +40,17 @@ class RecordBatch:
 
     def __len__(self) -> int:
         return len(self.offsets)
+
+    @property
+    def bytes(self) -> int:
+        """Of keys and values."""
+        lengths = (pc.sum(pc.binary_length(each)).as_py() for each in (self.keys, self.values))
+        return sum(length or 0 for length in lengths)
+
+    def taken(self, places: Sequence[int]) -> RecordBatch:
+        """Only the records at these places, in their order."""
+        wanted = pa.array(places, pa.int64())
+        return RecordBatch(**{each.name: getattr(self, each.name).take(wanted) for each in fields(self)})
 
 
 def batch_of(messages: Sequence[Message]) -> RecordBatch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
@@ -19,6 +20,13 @@ from shared.lake.engine import release
 from shared.lake.pool import LakePool, OpenLake
 
 
+@dataclass(frozen=True)
+class Shared:
+    """What was read for several targets."""
+
+    records: int = 0
+
+
 class SourceReader(Protocol):
     """The source of one task. Methods raise a ``ViaduckError``, or what ``worker.explanation`` makes one of."""
 
@@ -30,6 +38,10 @@ class SourceReader(Protocol):
 
     def parts(self, group: Sequence[Numbered]) -> Sequence[Sequence[Numbered]] | None:
         """The group in readings that fit into memory; None where one reading of it does."""
+
+    def share(self, kind: ItemKind, group: Sequence[Numbered], *, sparing: bool) -> Shared | None:
+        """Read what the targets, which agree on range and kind, have in common, where each of them is then to be read
+        by itself, on a thread of its own; None where they are read together."""
 
     def read(self, kind: ItemKind, group: Sequence[Numbered], *, sparing: bool) -> Reading:
         """Read what the targets, which agree on range and kind, need (``Reading``). ``sparing``: with less memory.
@@ -60,6 +72,9 @@ class LakeReader:
 
     def parts(self, group: Sequence[Numbered]) -> Sequence[Sequence[Numbered]] | None:
         return self._wide.parts(self._source, group)
+
+    def share(self, kind: ItemKind, group: Sequence[Numbered], *, sparing: bool) -> Shared | None:  # noqa: ARG002
+        return None
 
     def read(self, kind: ItemKind, group: Sequence[Numbered], *, sparing: bool) -> Reading:
         with self._pool.use(self._source.lake, read_only=True) as lake:

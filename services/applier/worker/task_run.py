@@ -9,7 +9,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import duckdb
@@ -19,14 +19,15 @@ from services.applier.apply.decide import Decision, decide
 from services.applier.apply.drop import drop
 from services.applier.apply.left_out import RowsLack
 from services.applier.apply.reading import Counts, Reading
-from services.applier.apply.row_counts import came_and_went, matched_rows
+from services.applier.apply.row_counts import came_and_went
 from services.applier.model.grouping import groups_of
-from services.applier.model.immediate_answers import answer, failed
+from services.applier.model.immediate_answers import failed
 from services.applier.model.task import SourceTopic, Tally, Target, TargetResult, Task, TaskResult, WorkerReport
 from services.applier.worker.answer_files import AnswerFiles
 from services.applier.worker.explanation import explain
 from services.applier.worker.in_flight import InFlight, Numbered, crowded_out, unanswered
 from services.applier.worker.source_reader import LakeReader, SourceReader
+from services.applier.worker.target_result import result_of
 from services.applier.worker.topic_reader import TopicReader
 from services.applier.worker.worker_state import Worker, worker
 from shared.contracts.errors import ViaduckError
@@ -188,6 +189,9 @@ class Run:
             return
         self._answer_early(at_once=True)
         try:
+            if self._share(group, sparing=sparing):
+                self._change_each(group, sparing=sparing)
+                return
             reading = self._read(group, sparing=sparing)
         except duckdb.OutOfMemoryException as error:
             if sparing and len(group) == 1:
@@ -205,6 +209,48 @@ class Run:
             return
         try:
             self._apply_all(reading, group)
+        finally:
+            self._source.forget(reading)
+
+    def _share(self, group: Sequence[Numbered], *, sparing: bool) -> bool:
+        """Read what the group has in common, where each target is then read by itself; whether that is so."""
+        began = time.perf_counter()
+        try:
+            shared = self._source.share(self.task.kind, group, sparing=sparing)
+        finally:
+            self._read_s += time.perf_counter() - began
+        if shared is not None and self.task.counts_shared:
+            self.tally.rows_read += shared.records
+            self.tally.read_seconds += time.perf_counter() - began
+        return shared is not None
+
+    def _change_each(self, group: Sequence[Numbered], *, sparing: bool) -> None:
+        """Those that do not fit into memory together are done sparingly, once the others are done."""
+        too_large: list[Numbered] = []
+
+        def change(number: int, target: Target) -> tuple[Applied | None, Reading | None]:
+            try:
+                return self._change_one(number, target)
+            except duckdb.OutOfMemoryException:
+                if sparing:
+                    raise
+                too_large.append((number, target))
+                return None, None
+
+        self._each(group, change)
+        if too_large:
+            self._change(sorted(too_large, key=lambda numbered: numbered[0]), sparing=True)
+
+    def _change_one(self, number: int, target: Target) -> tuple[Applied, Reading]:
+        reading = self._source.read(self.task.kind, [(number, target)], sparing=False)
+        try:
+            if (refused := reading.refused.get(number)) is not None:
+                raise refused
+            if reading.is_quiet:
+                through, at = reading.through, target.item.expected_at or ""
+                empty = Applied(Outcome.EMPTY, target.item.expected, through, position_at=at)
+                return replace(empty, through_at=reading.through_at), reading
+            return self._apply(reading, number, target), reading
         finally:
             self._source.forget(reading)
 
@@ -360,32 +406,5 @@ class Run:
     ) -> TargetResult:
         wrote = applied.outcome is Outcome.APPLIED
         counts = reading.counts[number] if reading is not None and wrote else Counts()
-        phases = dict(reading.seconds) if reading is not None else {}
-        if seconds is not None:
-            phases["apply"] = seconds
-        records = reading.records if reading is not None and wrote else None
-        progress = answer(target.item, applied.outcome, self.task.applier).model_copy(
-            update={
-                "generation": applied.generation or target.item.generation,
-                "position": applied.position,
-                "position_at": applied.position_at or None,
-                "through": applied.through,
-                "deleted": applied.deleted,
-                "upserted": counts.upserts,
-                "inserted": applied.inserted,
-                "rows_applied": applied.rows_applied,
-                "layout": applied.layout,
-                "left": applied.left,
-                "commit": applied.commit,
-                "commit_reason": applied.reason,
-                "record_bytes": None if records is None else records.record_bytes,
-                "wear": applied.wear,
-                "skipped": applied.skipped,
-                "upkeep": applied.upkeep if target.item.upkeep is not None else None,
-                "seconds": {phase: round(spent, 6) for phase, spent in phases.items()},
-            }
-        )
-        matched = matched_rows(counts, applied.deleted)
         self.tally.conflicts_resolved += came_and_went(counts, applied.deleted)
-        gone = max(0, counts.touched - counts.upserts)
-        return TargetResult(progress, matched, gone, seconds if wrote else None, applied.upkeep, records)
+        return result_of(target, applied, counts, reading, seconds, self.task.applier)

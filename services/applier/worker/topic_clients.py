@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,6 +22,9 @@ from shared.kafka.schema_registry import RegistrySettings, SchemaRegistry
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topic_log import TopicLog
 from shared.kafka.topic_records import TopicRecords
+
+MOST_REMEMBERED = 100_000
+"""Rejected records of which a worker remembers that they were delivered."""
 
 
 @dataclass
@@ -83,17 +87,37 @@ class BrokerClients:
 
 
 class RejectedRecords:
-    """Produces records byte for byte, with the reason and their place as headers."""
+    """Produces records byte for byte, with the reason and their place as headers. Thread-safe: destinations of a topic
+    that is routed are written at once, and a producer's reports go to the thread that waits for it."""
 
     def __init__(self, settings: KafkaSettings, topic: str, client_id: str) -> None:
         self._topic = topic
         self._producer = ExactProducer(settings, topic, client_id)
+        self._lock = threading.Lock()
+        self._delivered: OrderedDict[tuple[str, int, int], None] = OrderedDict()
+
+    def deliver_once(self, topic_id: str, source_topic: str, records: Sequence[Rejected]) -> None:
+        """The same for records that are read for several destinations: as far as this process remembers, those that the
+        broker has are not sent again."""
+        places = {(topic_id, each.partition, each.offset): each for each in records}
+        with self._lock:
+            new = [place for place in places if place not in self._delivered]
+            if not new:
+                return
+            self._deliver(source_topic, [places[each] for each in new])
+            self._delivered.update(dict.fromkeys(new))
+            while len(self._delivered) > MOST_REMEMBERED:
+                self._delivered.popitem(last=False)
 
     def deliver(self, source_topic: str, records: Sequence[Rejected]) -> None:
         """Returns once the broker has all of them. Raises ``ViaduckError`` where it has not: then nothing may commit.
 
         What was sent is sent again by the next try: a record may lie there twice, under the same place.
         """
+        with self._lock:
+            self._deliver(source_topic, records)
+
+    def _deliver(self, source_topic: str, records: Sequence[Rejected]) -> None:
         failed: list[tuple[Rejected, KafkaError]] = []
         for each in records:
             if not self._send(source_topic, each, failed):

@@ -18,7 +18,10 @@ from services.applier.model.task import RecordCounts, SourceTopic, Target
 from services.applier.records.column_names import RESCUED
 from services.applier.records.parse import PLACE, ParsedRecords, parse
 from services.applier.records.record_batch import RecordBatch, batch_of
+from services.applier.records.rejection import Rejected
+from services.applier.records.routing import Routed, route
 from services.applier.worker.in_flight import Numbered
+from services.applier.worker.source_reader import Shared
 from services.applier.worker.topic_clients import BrokerClients, TopicClients
 from shared.contracts.errors import DestinationError, SourceError
 from shared.contracts.messages import ItemKind, WorkItem
@@ -27,6 +30,7 @@ from shared.kafka.topic_log import TopicIdentity
 from shared.kafka.topic_records import Bounds, Reached
 from shared.lake.catalog import Column, TableInfo
 from shared.lake.engine import release
+from shared.lake.routing_value import spelled
 from shared.lake.sql import ident
 
 SILENCE_S = 30.0
@@ -58,6 +62,24 @@ class Fetched:
     """Records before them that are gone."""
 
 
+@dataclass(frozen=True)
+class Ranged:
+    """The records of a range, as the broker had them."""
+
+    identity: TopicIdentity
+    batch: RecordBatch
+    reached: Reached
+    seconds: float
+
+
+@dataclass(frozen=True)
+class RoutedRange:
+    """The same by routing values, for several targets."""
+
+    ranged: Ranged
+    routed: Routed
+
+
 class TopicReader:
     """One topic, through the worker's clients."""
 
@@ -67,6 +89,7 @@ class TopicReader:
         self._answers = answers
         self._source = source
         self._parsed: dict[int, ParsedRecords] = {}
+        self._shared: RoutedRange | None = None
 
     def table(self) -> TableInfo:
         with self._clients.of(self._source) as clients:
@@ -78,6 +101,29 @@ class TopicReader:
     def parts(self, group: Sequence[Numbered]) -> None:  # noqa: ARG002 - a reading is bounded by bytes
         return None
 
+    def share(self, kind: ItemKind, group: Sequence[Numbered], *, sparing: bool) -> Shared | None:
+        """The records of a topic that is routed, read once. Those that may be of any target are brought outside before
+        one of them moves on."""
+        self._shared = None
+        if self._source.routing is None:
+            return None
+        if kind is not ItemKind.CHANGES:
+            return Shared()
+        _, target = group[0]
+        ranged = self._range(target.item, sparing=sparing)
+        con = self._memory.cursor()
+        try:
+            routed = route(
+                con, ranged.batch, self._source.form, self._source.routing, self._clients.schemas(self._source)
+            )
+        finally:
+            release(con)
+        if routed.unreadable and not self._source.parks_bad:
+            rejected = self._clients.rejected(self._source)
+            rejected.deliver_once(ranged.identity.topic_id, self._source.table, routed.unreadable)
+        self._shared = RoutedRange(ranged, routed)
+        return Shared(ranged.reached.records)
+
     def read(self, kind: ItemKind, group: Sequence[Numbered], *, sparing: bool) -> Reading:
         """The net change of one target; ``internal`` is raised for several, which are then read one by one.
 
@@ -86,9 +132,11 @@ class TopicReader:
         if len(group) > 1:
             raise DestinationError("internal", "a topic is read for one destination at a time", "it is tried again")
         ((number, target),) = group
-        if kind is ItemKind.CHANGES:
-            return self._changes(number, target, sparing=sparing)
-        return self._nothing(number, target, of_seed=kind is ItemKind.SEED)
+        if kind is not ItemKind.CHANGES:
+            return self._nothing(number, target, of_seed=kind is ItemKind.SEED)
+        if self._shared is not None:
+            return self._routed(number, target, self._shared)
+        return self._changes(number, target, sparing=sparing)
 
     def forget(self, reading: Reading) -> None:
         try:
@@ -114,12 +162,50 @@ class TopicReader:
 
     def _changes(self, number: int, target: Target, *, sparing: bool) -> Reading:
         item = target.item
-        begin, end = _vector(item.after_at or item.expected_at), _vector(item.through_at)
+        present = self._answers.columns(target)
+        ranged = self._range(item, sparing=sparing)
+        reached, skipped = ranged.reached, item.skipped.records if item.skipped else 0
+        fetched = Fetched(ranged.identity, ranged.batch, present, reached.bytes, skipped=skipped)
+        reading = self._reading(number, fetched, reached.vector)
+        reading.rows_read, reading.seconds["feed"] = reached.records, ranged.seconds
+        reading.row_bytes = reached.bytes / max(1, reached.records)
+        return reading
+
+    def _routed(self, number: int, target: Target, shared: RoutedRange) -> Reading:
+        """Of what was read for several, the target's."""
+        ranged, routed = shared.ranged, shared.routed
+        if routed.unreadable and self._source.parks_bad:
+            raise _parking(routed.unreadable[0])
+        batch = routed.of(target.destination.routing_value)
+        if batch is None:
+            reading = self._empty(ranged.identity, ranged.reached.vector)
+            reading.counts[number], reading.is_quiet = Counts(), True
+        else:
+            fetched = Fetched(ranged.identity, batch, self._answers.columns(target), batch.bytes)
+            reading = self._reading(number, fetched, ranged.reached.vector)
+            reading.row_bytes = batch.bytes / len(batch)
+            self._require_routed(reading, target)
+        reading.seconds["feed"] = ranged.seconds
+        return reading
+
+    def _require_routed(self, reading: Reading, target: Target) -> None:
+        """Raises ``internal`` for a row of another tenant: none may ever leave the worker."""
+        column = next(each for each in reading.columns if each.name == self._source.routing)
+        text = spelled(ident(column.name), column.type)
+        sql = f"SELECT count(*) FROM {reading.memory('rows')} WHERE {text} IS DISTINCT FROM $value"
+        found = reading.con.execute(sql, {"value": target.destination.routing_value}).fetchall()[0][0]
+        if found:
+            self.forget(reading)
+            said = f"{found} rows for {target.destination.key} are of another routing value than its own"
+            raise DestinationError("internal", said, "report this; nothing was written")
+
+    def _range(self, item: WorkItem, *, sparing: bool) -> Ranged:
+        """The records that an item asks for, or the first of them."""
+        begin, end = _vector(item.read_at or item.after_at or item.expected_at), _vector(item.through_at)
         if not end.covers(begin):
             raise SourceError(
                 "source_behind", f"the item ends at {end.text}, which is not beyond {begin.text}", "it is planned again"
             )
-        present = self._answers.columns(target)
         with self._clients.of(self._source) as clients:
             began = time.perf_counter()
             identity = clients.log.identity()
@@ -132,15 +218,10 @@ class TopicReader:
                     "source_behind", f"the topic {self._source.table} was created again while it was read",
                     "the destination is asked for its position again",
                 )  # fmt: skip
-        seconds = time.perf_counter() - began
         if reached.vector == begin != end:
             said = f"the topic {self._source.table} ends before {end.text}, up to which it is to be read"
             raise SourceError("source_behind", said, "a replica may lag; it is tried again")
-        fetched = Fetched(identity, batch, present, reached.bytes, skipped=item.skipped.records if item.skipped else 0)
-        reading = self._reading(number, fetched, reached.vector)
-        reading.rows_read, reading.seconds["feed"] = reached.records, seconds
-        reading.row_bytes = reached.bytes / max(1, reached.records)
-        return reading
+        return Ranged(identity, batch, reached, time.perf_counter() - began)
 
     def _require_gone(self, clients: TopicClients, identity: TopicIdentity, item: WorkItem) -> None:
         """Raises ``SourceError`` unless all that the item skips is gone, and may be skipped. TLA: ``AreGone``."""
@@ -169,17 +250,19 @@ class TopicReader:
         return _together(batches), reached
 
     def _reading(self, number: int, fetched: Fetched, reached: Vector) -> Reading:
-        con = self._memory.cursor()
-        reading = Reading(
-            con, self._table(fetched.identity), (), reached.records, only_inserts=False, routing="",
-            keys=self._source.form.key_columns, through_at=reached.text,
-        )  # fmt: skip
+        reading = self._empty(fetched.identity, reached)
         try:
             self._fill(reading, number, fetched)
         except BaseException:
             self.forget(reading)
             raise
         return reading
+
+    def _empty(self, identity: TopicIdentity, reached: Vector) -> Reading:
+        return Reading(
+            self._memory.cursor(), self._table(identity), (), reached.records, only_inserts=False, routing="",
+            keys=self._source.form.key_columns, through_at=reached.text,
+        )  # fmt: skip
 
     def _fill(self, reading: Reading, number: int, fetched: Fetched) -> None:
         """Parse what was fetched, and show it as a transaction takes it."""
@@ -221,12 +304,7 @@ class TopicReader:
 
     def _judge(self, reading: Reading, parsed: ParsedRecords, number: int) -> None:
         if self._source.parks_bad:
-            first = parsed.rejected[0]
-            reading.refused[number] = DestinationError(
-                "value_refused",
-                f"offset {first.offset} of partition {first.partition} can't become a row: {first.text}",
-                "set source.on_bad: reject, then resume",
-            )
+            reading.refused[number] = _parking(parsed.rejected[0])
 
     def _deliver(self, parsed: ParsedRecords) -> None:
         self._clients.rejected(self._source).deliver(self._source.table, parsed.rejected)
@@ -235,11 +313,19 @@ class TopicReader:
         return TableInfo("", self._source.table, 0, identity.topic_id, identity.cluster, 0, tuple(columns))
 
 
-def _vector(spelled: str | None) -> Vector:
+def _vector(offsets: str | None) -> Vector:
     """Raises ``SourceError`` for an item without one, which no reader of a topic sends."""
-    if spelled is None:
+    if offsets is None:
         raise SourceError("source_behind", "the item says nothing of the topic's offsets", "it is planned again")
-    return Vector.parse(spelled)
+    return Vector.parse(offsets)
+
+
+def _parking(first: Rejected) -> DestinationError:
+    return DestinationError(
+        "value_refused",
+        f"offset {first.offset} of partition {first.partition} can't become a row: {first.text}",
+        "set source.on_bad: reject, then resume",
+    )
 
 
 def _asked(parsed: ParsedRecords) -> LeftOut | None:

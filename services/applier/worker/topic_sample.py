@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from confluent_kafka import Message
@@ -14,7 +14,9 @@ from confluent_kafka import Message
 from services.applier.model.topic import form_of
 from services.applier.records.parse import ParsedRecords, parse
 from services.applier.records.record_batch import batch_of
+from services.applier.records.routing import Routed, route
 from shared.config.model import Config, TopicSource
+from shared.config.topic_rules import routed_by
 from shared.contracts.errors import Error
 from shared.contracts.positions import Vector
 from shared.kafka.schema_registry import SchemaRegistry
@@ -49,6 +51,10 @@ class Sample:
     first_rejected: str
     """Where the first of them is, and why; empty where there is none."""
     rescued: Mapping[str, int]
+    routed: Mapping[str, int] = field(default_factory=dict)
+    """Records by routing value; empty where nothing routes them."""
+    unrouted: int = 0
+    """Records without one, or of which none can be told."""
 
 
 def sample(config: Config, topic: TopicSource) -> Sample:
@@ -57,9 +63,11 @@ def sample(config: Config, topic: TopicSource) -> Sample:
     con = connect(memory_limit=MEMORY_LIMIT, catalogs=())
     try:
         with _schemas(topic) as schemas:
-            parsed = parse(con, batch_of(messages), form_of(config, topic), (), datetime.now(UTC), schemas=schemas)
+            batch, form, column = batch_of(messages), form_of(config, topic), routed_by(config.routing.field)
+            parsed = parse(con, batch, form, (), datetime.now(UTC), schemas=schemas)
+            routed = None if column is None else route(con, batch, form, column, schemas)
         try:
-            return _sample(len(messages), parsed)
+            return _sample(len(messages), parsed, routed)
         finally:
             parsed.drop()
     finally:
@@ -77,7 +85,7 @@ def _schemas(topic: TopicSource) -> Iterator[SchemaRegistry | None]:
         yield registry
 
 
-def _sample(records: int, parsed: ParsedRecords) -> Sample:
+def _sample(records: int, parsed: ParsedRecords, routed: Routed | None) -> Sample:
     first = parsed.rejected[0] if parsed.rejected else None
     return Sample(
         records,
@@ -87,6 +95,8 @@ def _sample(records: int, parsed: ParsedRecords) -> Sample:
         Counter(each.reason.value for each in parsed.rejected),
         "" if first is None else f"offset {first.offset} of partition {first.partition}: {first.text}",
         parsed.rescued,
+        {} if routed is None else {value: len(places) for value, places in routed.places.items()},
+        0 if routed is None else routed.nowhere + len(routed.unreadable),
     )
 
 

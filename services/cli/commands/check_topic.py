@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from importlib import import_module
 from typing import Any
 
 from services.cli.output.findings import Finding
 from shared.config.model import Config, TopicSource
+from shared.config.topic_rules import routed_by
 from shared.contracts.errors import DestinationError, SourceError
 from shared.kafka.source_look import look
 
@@ -21,15 +22,29 @@ def findings(config: Config, topic: TopicSource) -> Iterator[Finding]:
     try:
         seen = look(config)
         keys = ", ".join(config.routing.key_columns) or "none, append-only"
-        yield Finding(name, True, f"{seen.partitions} partitions up to record {seen.head.snapshot}; keys: {keys}")
-        yield _sampled(config, topic)
+        by = routed_by(config.routing.field)
+        routed = "" if by is None else f"; routed by {by} {seen.routing.type}"
+        said = f"{seen.partitions} partitions up to record {seen.head.snapshot}{routed}; keys: {keys}"
+        yield Finding(name, True, said)
+        yield _sampled(config, topic, frozenset(seen.routing_values.values()))
     except (SourceError, DestinationError) as error:  # such as an event of a row without a key
         yield Finding(name, False, error.message, error.hint)
 
 
-def _sampled(config: Config, topic: TopicSource) -> Finding:
+def _sampled(config: Config, topic: TopicSource, values: Collection[str]) -> Finding:
     found = import_module(SAMPLE).sample(config, topic)
-    return Finding(f"sample of {topic.topic}", True, said_of(found), columns=found.columns)
+    routed = "" if routed_by(config.routing.field) is None else routed_of(found, values)
+    return Finding(f"sample of {topic.topic}", True, said_of(found) + routed, columns=found.columns)
+
+
+def routed_of(found: Any, values: Collection[str]) -> str:
+    """How much of a ``Sample`` goes to destinations of these routing values. Values of records are not shown."""
+    mine = sum(count for value, count in found.routed.items() if value in values)
+    strange = {value: count for value, count in found.routed.items() if value not in values}
+    return (
+        f"; {mine} go to the file's destinations, {sum(strange.values())} are of {len(strange)} values that none of"
+        f" them has, {found.unrouted} have none"
+    )
 
 
 def said_of(found: Any) -> str:

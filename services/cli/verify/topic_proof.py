@@ -7,9 +7,10 @@ columns that were there when it came.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from importlib import import_module
 
 import duckdb
 import pyarrow as pa
@@ -18,10 +19,12 @@ from confluent_kafka import Message
 from services.cli.verify.comparison import DESTINATION, Finding, Subject, Verdict
 from services.cli.verify.differences import Differences, Multisets
 from shared.config.model import Config
+from shared.config.topic_rules import routed_by
 from shared.contracts.errors import ConfigError, DestinationError, SourceError, ViaduckError
 from shared.contracts.positions import Vector, is_spelling_of
 from shared.kafka.rejected import told_apart
 from shared.kafka.settings import KafkaSettings
+from shared.kafka.source_look import look
 from shared.kafka.source_settings import topic_settings
 from shared.kafka.topic_log import TopicIdentity, TopicLog
 from shared.kafka.topic_records import Bounds, TopicRecords
@@ -37,6 +40,9 @@ from shared.lake.stamp import StampRead, read_stamp
 from shared.lake.table import is_table
 
 CLIENT_ID = "viaduck-verify"
+ROUTES = "services.applier.worker.topic_routes"
+"""By its name: a service is no part of another."""
+
 SILENCE_S = 30.0
 EVERYTHING = Bounds(2**62, 2**62)
 
@@ -96,7 +102,7 @@ class TopicProof:
         end = _vector_of(con, subject, cursor)
         oldest, start = self.log.oldest(identity.partitions), _start_of(stamps, subject, cursor.generation)
         begin = start.joined(oldest)
-        self._load(con, begin, end)
+        self._load(con, begin, end, subject.routing_value)
         differences, note = self._differences(con, subject, begin)
         table = path(DESTINATION, subject.schema, subject.table)
         rows = int(con.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0])
@@ -106,17 +112,26 @@ class TopicProof:
             cursor.position, rows, differences, "; ".join(filter(None, (note, gone))),
         )  # fmt: skip
 
-    def _load(self, con: duckdb.DuckDBPyConnection, begin: Vector, end: Vector) -> None:
-        """Where the topic's records are, and which of them were rejected, as tables in memory."""
+    def _load(self, con: duckdb.DuckDBPyConnection, begin: Vector, end: Vector, value: str) -> None:
+        """Where the destination's records are, and which were rejected, as tables in memory."""
         for table in (PLACES, REJECTED):
             con.execute(f"CREATE TEMP TABLE {_temporary(table)} ({_declared()})")
-        with closing(TopicRecords(self.settings, self.log.topic, CLIENT_ID)) as records:
-            reached = records.read(begin, end, EVERYTHING, SILENCE_S, lambda batch: _insert(con, PLACES, _at(batch)))
+        with self._telling(value) as at, closing(TopicRecords(self.settings, self.log.topic, CLIENT_ID)) as records:
+            reached = records.read(begin, end, EVERYTHING, SILENCE_S, lambda batch: _insert(con, PLACES, at(batch)))
         if not reached.vector.covers(end):
             said = f"the topic {self.log.topic} ends before {end.text}, where the destination is"
             raise SourceError("source_moved", said, "the topic lost records: reseed the destination")
         for batch in self._rejected():
             _insert(con, REJECTED, batch)
+
+    @contextmanager
+    def _telling(self, value: str) -> Iterator[Callable[[Sequence[Message]], list[tuple[int, int]]]]:
+        """What tells the places of the destination's records: of all, where nothing routes them."""
+        if routed_by(self.config.routing.field) is None or self.config.topic is None:
+            yield _at
+            return
+        with import_module(ROUTES).open_routes(self.config, self.config.topic) as routes:
+            yield lambda batch: routes.places(batch, value)
 
     def _rejected(self) -> Iterator[list[tuple[int, int]]]:
         name = Topics(self.own.prefix).rejected(self.config.pipeline)
@@ -169,8 +184,12 @@ def proofs(config: Config, subjects: Sequence[Subject]) -> list[Verdict]:
     settings = topic_settings(config)
     log = TopicLog(settings, config.topic.topic, CLIENT_ID)
     log.identity()
+    values = look(config).routing_values
     proof = TopicProof(config, log, settings, KafkaSettings.reaching(config))
-    return [proof.verdict(subject) for subject in subjects]
+    return [
+        proof.verdict(replace(each, routing_value=values.get(each.destination, each.routing_value)))
+        for each in subjects
+    ]
 
 
 def _temporary(table: str) -> str:

@@ -29,6 +29,7 @@ from shared.config.lake_rules import ConfigContext, check_access, check_lake, se
 from shared.config.model import Config, OwnEvolution, OwnLayout
 from shared.config.path_overlap import THE_SOURCES, table_names
 from shared.config.secrets import SECRET_PROPERTIES
+from shared.config.topic_rules import routed_by
 from shared.config.upkeep_rules import faults, least_age_s
 from shared.contracts.errors import DependencyError
 from shared.contracts.evolution import EvolutionPolicy
@@ -263,8 +264,10 @@ class EntryChecks:
             declared = declare_entry(destination, entry, _text(entry.routing_value) if value is None else value, lakes)
         except InvalidEntry as unfit:
             return InvalidEntry([*faults, *unfit.faults])
-        if self._reconciler.config.topic is not None and _text(entry.routing_value):
-            said = "has no meaning for a topic, whose records all go to one destination; write an empty text"
+        config = self._reconciler.config
+        is_whole = config.topic is not None and routed_by(config.routing.field) is None
+        if is_whole and _text(entry.routing_value):
+            said = "has no meaning for a topic without routing.field; write an empty text"
             faults.append(FieldError("routing_value", said))
         if self._is_source(declared):
             faults.append(FieldError("table", THE_SOURCES))

@@ -31,6 +31,8 @@ class Seen:
     """The source's own spelling of ``position``, where it has one."""
     through: int | None = None
     """Up to where an applier found it exact, where that is beyond the position."""
+    through_at: str | None = None
+    """The source's own spelling of where an applier last found nothing of the destination's, where it has one."""
     rows_applied: int | None = None
     last_applied_at: datetime | None = None
     error: Problem | None = None
@@ -77,6 +79,7 @@ def _moved(before: Seen, progress: Progress) -> Seen:
         position=position,
         position_at=_spelled(position, before, progress),
         through=None if progress.outcome is Outcome.GAP else _furthest(before.through, progress.through),
+        through_at=None if progress.outcome is Outcome.GAP else progress.through_at or before.through_at,
         rows_applied=_or(progress.rows_applied, before.rows_applied),
         last_applied_at=progress.at if applied else before.last_applied_at,
         took=_timed(before.took, progress) if applied else before.took,

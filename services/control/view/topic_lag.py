@@ -21,7 +21,7 @@ class PartitionLag(BaseModel):
     head: int
     """The offset behind its last stable record."""
     position: int | None
-    """The offset up to which the destination holds its records; null before the seed."""
+    """The offset up to which the destination is known to hold its records; null before the seed."""
     lag_records: int | None
     """Offsets between the two, which is how many records there are at most; null while the reader is silent."""
     lag_seconds: float | None
@@ -42,10 +42,17 @@ def topic_lag(report: FrontierReport, seen: Seen | None, *, unsure: bool) -> Top
     if report.head_at is None:
         return None
     heads = Vector.parse(report.head_at).by_partition
-    reached = None if seen is None or not seen.position_at else Vector.parse(seen.position_at).by_partition
+    reached = None if seen is None or not seen.position_at else _reached(seen, seen.position_at).by_partition
     behind = None if reached is None else {each: max(0, end - reached.get(each, 0)) for each, end in heads.items()}
     shown = [_of(each, heads[each], reached, report.waits.get(each), unsure=unsure) for each in _worst(heads, behind)]
     return TopicLag(lag_records=None if behind is None or unsure else sum(behind.values()), partitions=shown)
+
+
+def _reached(seen: Seen, position_at: str) -> Vector:
+    """The position, or beyond it where an applier read further and found nothing of the destination's."""
+    position = Vector.parse(position_at)
+    read = Vector.parse(seen.through_at or "{}")
+    return read if read.covers(position) else position
 
 
 def _worst(heads: dict[int, int], behind: dict[int, int] | None) -> list[int]:

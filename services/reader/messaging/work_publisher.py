@@ -101,6 +101,7 @@ class WorkPublisher:
             expected_at=draft.expected_at or None,
             through_at=draft.through_at or None,
             after_at=draft.after_at or None,
+            read_at=draft.read_at or None,
             keeps=draft.keeps or None,
             rows=draft.rows,
             pinned=draft.pinned,

@@ -38,7 +38,7 @@ def accept(tracked: DestinationState, asked: InFlight, progress: Progress, now_s
             tracked.wear = _wear(tracked, asked, progress)
             return _at(tracked, progress, now_s)
         case Outcome.EMPTY:
-            tracked.exact = max(tracked.exact, asked.through if progress.through is None else progress.through)
+            tracked.found_none(asked.through if progress.through is None else progress.through, progress.through_at)
             return Next.GO_ON
         case Outcome.GAP:
             return _gap(tracked, asked, progress, now_s)
@@ -76,10 +76,10 @@ def _wear(tracked: DestinationState, asked: InFlight, progress: Progress) -> Wea
 def _at(tracked: DestinationState, progress: Progress, now_s: float) -> Next:
     if progress.position is None:
         return Next.BACK_OFF
-    exact = tracked.exact
+    exact, exact_at = tracked.exact, tracked.exact_at
     tracked.learn(progress.position, now_s, progress.rows_applied, progress.position_at)
     if progress.kind is not ItemKind.PROBE and progress.position != NOT_SEEDED:
-        tracked.exact = max(exact, progress.position)
+        tracked.stay_exact(exact, exact_at)
     return Next.GO_ON
 
 

@@ -141,7 +141,7 @@ class ChangeIndex:
             return None
         index = bisect_right(self._ends, after)
         run = self._run(index) if first.pinned else self._steps[index:]
-        rows = sum(step.rows.get(value, 0) for step in run)
+        rows = sum(step.rows_of(value) for step in run)
         return Ahead(after, run[-1].range.through, rows, first.pinned)
 
     def _run(self, index: int) -> list[Step]:

@@ -31,16 +31,22 @@ class Step:
     is_partial: bool = False
     """Values without a destination were too many: some of them are not in ``rows``."""
 
+    of_any: int = 0
+    """Changed rows that may be of any value, known yet or not: whose they are is found when they are read."""
+
     def only_above(self, exact: Mapping[str, int]) -> Step:
         """The same step with the counts of those values alone that are exact up to before its end."""
         through = self.range.through
         shorter = self.rows if len(self.rows) <= len(exact) else exact
         kept = (value for value in shorter if value in self.rows and exact.get(value, through) < through)
         rows = {value: self.rows[value] for value in kept}
-        return Step(self.range, rows, self.total, self.pinned, self.oldest_touch, self.unrouted)
+        return Step(self.range, rows, self.total, self.pinned, self.oldest_touch, self.unrouted, of_any=self.of_any)
 
     def touches(self, value: str) -> bool:
-        return value in self.rows
+        return self.of_any > 0 or value in self.rows
+
+    def rows_of(self, value: str) -> int:
+        return self.rows.get(value, 0) + self.of_any
 
 
 def nothing(snapshots: Range, *, pinned: bool) -> Step:
@@ -59,6 +65,7 @@ def merged(older: Step, newer: Step) -> Step:
         older.total + newer.total,
         older.pinned,
         older.oldest_touch or newer.oldest_touch,
+        of_any=older.of_any + newer.of_any,
     )
 
 

@@ -46,6 +46,9 @@ class DestinationState:
     """The source's own spelling of ``position``."""
     exact: int = NOT_SEEDED
     """Up to where the destination is known to be exact: its position, or further where nothing of it changed."""
+    exact_at: str = UNSPELLED
+    """The source's own spelling of ``exact`` where it lies beyond ``position``: an applier read the records in between
+    and found none of the destination's."""
     rows_applied: int | None = None
     """What the cursor counts at ``position``; None where no answer told."""
     waits_since: datetime | None = None
@@ -92,6 +95,16 @@ class DestinationState:
         return Vector.parse(self.position_at) if self.position_at else Vector()
 
     @property
+    def exact_vector(self) -> Vector:
+        """Up to where the destination has all of its records. It covers ``vector``."""
+        return Vector.parse(self.exact_at) if self.exact_at else self.vector
+
+    @property
+    def known(self) -> SpelledPosition:
+        """Up to where it is known to be exact, as of a position."""
+        return SpelledPosition(max(self.exact, self.reached.number), self.exact_at) if self.exact_at else self.reached
+
+    @property
     def is_running(self) -> bool:
         return self.spec.state is DesiredState.RUNNING and self.parked is None
 
@@ -112,7 +125,7 @@ class DestinationState:
         self, position: int, now_s: float, rows_applied: int | None = None, position_at: str | None = None
     ) -> None:
         """Adopt the position of the cursor, even if it is lower than expected."""
-        self.rows_applied, self.position_at = rows_applied, position_at or UNSPELLED
+        self.rows_applied, self.position_at, self.exact_at = rows_applied, position_at or UNSPELLED, UNSPELLED
         if position != self.position:
             self.since_s = now_s
             self.waits_since = None
@@ -122,7 +135,23 @@ class DestinationState:
         """Take over a position that may be old news: within a generation they only grow. Whether it was news."""
         if self.position is None or position <= self.position:
             return False
-        exact = max(self.exact, position)
+        exact, exact_at = self.exact, self.exact_at
         self.learn(position, now_s, position_at=position_at)
-        self.exact = exact
+        self.stay_exact(exact, exact_at)
         return True
+
+    def stay_exact(self, exact: int, exact_at: str) -> None:
+        """After ``learn``: keep what was known before where it lies beyond the position. By spellings, where it has
+        one: two vectors may have one sum."""
+        if exact_at:
+            if Vector.parse(exact_at).covers(self.vector) and exact_at != self.position_at:
+                self.exact, self.exact_at = exact, exact_at
+        else:
+            self.exact = max(exact, self.exact)
+
+    def found_none(self, through: int, through_at: str | None) -> None:
+        """An applier read up to there, and found nothing of the destination's."""
+        if through_at is None:
+            self.exact = max(self.exact, through)
+        elif Vector.parse(through_at).covers(self.exact_vector) and through_at != self.position_at:
+            self.exact, self.exact_at = through, through_at

@@ -121,7 +121,7 @@ class Exactness:
 
         A destination at the line needs no search in the index: there may be fifty thousand of them.
         """
-        line, through, rows = step.range.after, step.range.through, step.rows
+        line, through, rows, of_any = step.range.after, step.range.through, step.rows, step.of_any > 0
         needed, floor, dirty, waiting = through, self._known_index().floor, self._dirty, self._waiting
         born, reshaped = (0, 0) if self.sight is None else (self.sight.born, self.sight.reshaped)
         for name, each in self._tracked.items():
@@ -133,7 +133,7 @@ class Exactness:
                         dirty[name] = None
                 elif each.in_flight is None and name not in waiting:
                     dirty[name] = None
-            elif each.spec.routing_value in rows:
+            elif of_any or each.spec.routing_value in rows:
                 each.waits_since = step.oldest_touch
                 dirty[name] = None
             else:

@@ -22,8 +22,8 @@ from services.reader.planner.scheduling import (
     Rules,
     SourceState,
     choose,
-    is_near_oldest,
     lowest_safe,
+    may_strand,
     needs_size,
     needs_upkeep,
     upkeep,
@@ -342,13 +342,13 @@ class Planner:
                 self._dirty[tracked.name] = None
         elif tracked.position is not None and tracked.exact > tracked.position:
             is_old = now_s - tracked.since_s >= self._rules.advance_after_s
-            if is_old or is_near_oldest(tracked.position, sight) or tracked.position < sight.reshaped:
+            if is_old or may_strand(tracked, sight) or tracked.position < sight.reshaped:
                 self._dirty[tracked.name] = None
 
     def _ask_anew(self, tracked: DestinationState) -> None:
         """Its cursor names the history of its position; what was concluded and sent since belongs to another."""
         self._release(tracked)
-        tracked.position, tracked.exact = None, NOT_SEEDED
+        tracked.position, tracked.exact, tracked.exact_at = None, NOT_SEEDED, UNSPELLED
         self._dirty[tracked.name] = None
 
     def _follow(self, tracked: DestinationState, following: Next, now_s: float) -> None:

@@ -102,6 +102,8 @@ class Draft:
     """The source's own spelling of both."""
     after_at: str = UNSPELLED
     """Of ``after``, where records before it are skipped."""
+    read_at: str = UNSPELLED
+    """Where reading begins, where an applier read up to there and found nothing of the destination's."""
     keeps: bool = False
     """Of a seed: rows of records before ``through`` stay."""
 
@@ -126,7 +128,8 @@ def choose(
     if tracked.position == NOT_SEEDED:
         return _seed(tracked, sight)
     position = tracked.position
-    return _changes(tracked, position, index) or _advance(tracked, position, sight, index, rules, now_s)
+    changes, advance = _changes(tracked, position, index), _advance(tracked, position, sight, index, rules, now_s)
+    return changes or advance if sight.log is None else advance or changes  # of a busy topic there is always more
 
 
 def _seed(tracked: DestinationState, sight: SourceState) -> Draft | None:
@@ -152,10 +155,21 @@ def with_spelling(draft: Draft, tracked: DestinationState, sight: SourceState | 
         return replace(draft, through=begin.records, through_at=begin.text, keeps=keeps)
     begin = tracked.vector
     at = tracked.position_at if draft.expected != NOT_SEEDED else UNSPELLED
+    if tracked.exact_at and draft.kind is not ItemKind.UPKEEP:
+        return _beyond(replace(draft, after=draft.expected, expected_at=at), tracked, sight.log)
     if draft.kind is ItemKind.CHANGES and sight.log.skips and not begin.covers(sight.log.oldest):
         return _skipping(replace(draft, expected_at=at), begin.joined(sight.log.oldest), sight.log)
     end = begin if draft.kind is ItemKind.UPKEEP else sight.log.end(draft.through, begin)
     return replace(draft, through=end.records, expected_at=at, through_at=end.text)
+
+
+def _beyond(draft: Draft, tracked: DestinationState, log: LogState) -> Draft:
+    """The draft of a destination that is exact beyond its position: an advance goes there, and changes are read from
+    there on. TLA: ``PlanRecords``."""
+    exact = tracked.exact_vector
+    end = exact if draft.kind is ItemKind.ADVANCE else log.end(draft.through, exact)
+    read_at = UNSPELLED if draft.kind is ItemKind.ADVANCE else exact.text
+    return replace(draft, through=end.records, through_at=end.text, read_at=read_at)
 
 
 def _beginning(spec: Destination, draft: Draft, log: LogState) -> Vector:
@@ -194,7 +208,7 @@ def _advance(
     if exact <= position or exact < index.floor:
         return None
     quiet_s = now_s - tracked.since_s
-    strands = is_near_oldest(position, sight) and quiet_s >= rules.advance_pause_s
+    strands = may_strand(tracked, sight) and quiet_s >= rules.advance_pause_s
     has_old_columns = position < sight.reshaped <= exact
     if quiet_s < rules.advance_after_s and not strands and not has_old_columns:
         return None
@@ -216,6 +230,19 @@ def upkeep(tracked: DestinationState) -> Draft:
 def is_near_oldest(position: int, sight: SourceState) -> bool:
     """Whether expiry may soon take the snapshot of ``position``. Where snapshot 0 is still there nothing expires."""
     return sight.oldest > 0 and position - sight.oldest < NEAR_OLDEST * (sight.head - sight.oldest)
+
+
+def may_strand(tracked: DestinationState, sight: SourceState) -> bool:
+    """Whether expiry, or retention, may soon take what lies behind the destination's position."""
+    if sight.log is None:
+        return is_near_oldest(tracked.position or 0, sight)
+    oldest, head, mine = sight.log.oldest.by_partition, sight.log.head.by_partition, tracked.vector.by_partition
+    return any(
+        oldest.get(each, 0) > 0
+        and mine.get(each, 0) < exact
+        and mine.get(each, 0) - oldest[each] < NEAR_OLDEST * (head.get(each, 0) - oldest[each])
+        for each, exact in tracked.exact_vector.offsets
+    )
 
 
 def lowest_safe(sight: SourceState) -> float:

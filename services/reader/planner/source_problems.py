@@ -30,7 +30,7 @@ def judge(tracked: DestinationState, sight: SourceState, gone: Set[int] = frozen
         return recreated(f"it was created at snapshot {sight.born}, after position {tracked.position}")
     if tracked.exact < sight.oldest or tracked.exact in gone:
         return expired(tracked.exact, sight.oldest)
-    if sight.log is not None and not sight.log.skips and (lost := behind(tracked.vector, sight.log.oldest)):
+    if sight.log is not None and not sight.log.skips and (lost := behind(tracked.exact_vector, sight.log.oldest)):
         return records_gone(lost)
     for broken in sight.breaks:
         if broken.refuses(tracked.position, tracked.spec.policy):
@@ -80,7 +80,7 @@ def _contradicts_log(
 ) -> Problem | None:
     if before is not None and (before.lake, before.table) != (sight.lake, sight.table):
         return recreated("the topic was deleted and created again, or another cluster is at its place")
-    ahead = behind(log.newest, tracked.vector)
+    ahead = behind(log.newest, tracked.exact_vector)
     if not ahead:
         return None
     partition, newest, position = ahead[0]

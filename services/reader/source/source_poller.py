@@ -143,7 +143,7 @@ class SourcePoller:
             self._above = deque(self._source.cuts(above)) if above is not None else deque()
             self._works()
             self._looked_s = now_s
-            self._source.measure(t.reached for t in self._planner.tracked.values() if t.position is not None)
+            self._source.measure(t.known for t in self._planner.tracked.values() if t.position is not None)
             self._note_counted()
 
     def has_work(self, now_s: float) -> bool:

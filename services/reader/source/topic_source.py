@@ -6,6 +6,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime, timedelta
+from functools import reduce
 from typing import Protocol
 
 from services.reader.planner.counted_changes import Step
@@ -24,9 +25,6 @@ from shared.contracts.reports import Offered
 from shared.kafka.topic_log import TopicIdentity
 from shared.lake.catalog import Head
 from shared.runtime.metrics import MOST_PARTITIONS, Metrics
-
-VALUE = ""
-"""The routing value of the destination that takes every record."""
 
 MOST_HEADS = 2_048
 """Heads of which the vectors are remembered; an item up to an older one goes up to the newest."""
@@ -116,20 +114,19 @@ class TopicSource:
         self._record_bytes = record_bytes
 
     def measure(self, reached: Iterable[SpelledPosition]) -> None:
-        """``reached``: the positions of the destinations that have one; a topic has one destination."""
-        positions = [each for each in reached if each.number != NOT_SEEDED]
+        """``reached``: up to where each destination has its records. What is measured is the one furthest behind."""
+        vectors = [Vector.parse(each.spelled) for each in reached if each.number != NOT_SEEDED and each.spelled]
+        at = reduce(Vector.met, vectors) if vectors else None
         offsets = self._newest.offsets if len(self._newest.offsets) <= MOST_PARTITIONS else ()
         for partition, offset in offsets:
             self._metrics.topic_head_offset.labels(partition=str(partition)).set(offset)
-        lag = max((max(0, self._newest.records - each.number) for each in positions), default=0)
         now_s = self._clock()
-        at = next((Vector.parse(each.spelled) for each in positions if each.spelled), None)
         waits = self._waiting.look(self._newest, at, now_s)
         self._ends = TopicEnds(self._newest.text, longest(waits, MOST_PARTITIONS))
-        self._metrics.topic_lag_records.set(lag)
+        self._metrics.topic_lag_records.set(0 if at is None else max(0, self._newest.records - at.records))
         self._metrics.topic_lag_seconds.set(max(waits.values(), default=0.0))
-        if self._offsets is not None and self._identity is not None:
-            self._offsets.tell((each.spelled for each in positions), self._identity.partitions, now_s)
+        if self._offsets is not None and self._identity is not None and at is not None:
+            self._offsets.tell([at.text], self._identity.partitions, now_s)
 
     def ends(self) -> TopicEnds | None:
         return self._ends
@@ -137,16 +134,18 @@ class TopicSource:
     def cuts(self, snapshots: Range) -> list[Cut]:
         return [Cut(snapshots, pinned=True, oldest_touch=self._times.get(snapshots.through))]
 
-    def count(self, cut: Cut, routed: Collection[str]) -> Step:  # noqa: ARG002 - every record goes to one destination
-        """Offsets tell how many records there are at most; every one is the destination's, known yet or not."""
+    def count(self, cut: Cut, routed: Collection[str]) -> Step:
+        """Offsets tell how many records there are at most; whose they are is found by the appliers, who read them. A
+        destination is believed to get an equal part."""
         records = cut.range.through - cut.range.after
-        return Step(cut.range, {VALUE: records}, records, pinned=True, oldest_touch=cut.oldest_touch)
+        part = -(-records // max(1, len(routed)))
+        return Step(cut.range, {}, records, pinned=True, oldest_touch=cut.oldest_touch, of_any=part)
 
     def sizes(self) -> dict[str, int] | None:
         """A life begins with an empty table."""
-        return {VALUE: 0}
+        return {}
 
-    def unknown(self, routed: Collection[str]) -> tuple[list[Offered], bool]:  # noqa: ARG002 - as above
+    def unknown(self, routed: Collection[str]) -> tuple[list[Offered], bool]:  # noqa: ARG002 - no record is read
         return [], False
 
     def _newest_of(self, identity: TopicIdentity) -> Vector:

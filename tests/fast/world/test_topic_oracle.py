@@ -310,6 +310,17 @@ def test_with_keys_the_newest_record_of_each_counts_and_nothing_deletes_it() -> 
     assert [each.offset for each in truth.rejected({}, {0: 5})] == [4]
 
 
+def test_of_a_topic_that_is_routed_each_destination_has_a_truth_of_its_own() -> None:
+    truth = TopicTruth("t")
+    values = [b'{"t": "a", "n": 1}', b'{"t": "b"}', b"no JSON", b'{"t": 1}', b'{"t": "a"}', b'{"t": null}', None]
+    truth.add([TopicRecord(0, place, value) for place, value in enumerate(values)], {0: 7, 1: 2})
+    mine = truth.of("t", "a")
+    assert mine.rows({}, {0: 7}) == {(0, 0): {"t": "a", "n": 1}, (0, 4): {"t": "a"}}
+    assert (mine.rejected({}, {0: 7}), mine.last, mine.newest) == ([], {0: 5}, {0: 7, 1: 2})
+    assert list(truth.of("t", 1).records) == [(0, 3)]
+    assert truth.of("t", "c").last == {}
+
+
 @pytest.mark.parametrize("text", ['{"1":1,"0":2}', '{"0": 3}', '{"0":0,"1":3}', '{"0":2}', "three", None, '{"0":3.0}'])
 def test_offsets_have_one_spelling(text: Any) -> None:
     assert offsets('{"0":2,"1":1}', 3) == {0: 2, 1: 1}

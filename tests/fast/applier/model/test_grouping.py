@@ -85,3 +85,15 @@ def test_destinations_share_a_read_only_from_the_same_frontier_to_the_same_end()
     targets = [target(0), target(1), target(2, after=4), target(3, pinned=True), target(4, pinned=True, through=8)]
     groups = groups_of(list(enumerate(targets)))
     assert [[number for number, _ in group] for group in groups] == [[0, 1], [2], [3], [4]]
+
+
+def test_destinations_of_a_topic_share_a_reading_where_reading_begins_wherever_their_cursors_are() -> None:
+    def of(number: int, expected: int, read: int | None) -> tuple[int, Target]:
+        begin, read_at = f'{{"0":{expected}}}', None if read is None else f'{{"0":{read}}}'
+        return number, target(
+            number, after=expected, pinned=True, expected=expected, expected_at=begin, read_at=read_at,
+            through_at='{"0":9}',
+        )  # fmt: skip
+
+    groups = groups_of([of(0, 1, 5), of(1, 5, None), of(2, 1, None), of(3, 2, 5)])
+    assert [[number for number, _ in group] for group in groups] == [[0, 1, 3], [2]]

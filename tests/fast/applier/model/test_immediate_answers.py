@@ -50,6 +50,15 @@ def test_an_empty_range_is_empty_for_who_asks_for_no_more() -> None:
     assert answer_again(empty, FURTHER) is None
 
 
+@pytest.mark.parametrize(("through_at", "is_told"), [('{"0":9}', True), ('{"1":9}', False), (None, False)])
+def test_an_empty_range_of_a_topic_is_empty_for_an_item_whose_end_it_covers(
+    through_at: str | None, is_told: bool
+) -> None:
+    empty = answer(OLDER, Outcome.EMPTY, "me").model_copy(update={"through": 9, "through_at": through_at})
+    asked = NEWER.model_copy(update={"expected_at": '{"0":5}', "through_at": '{"0":9}'})
+    assert (answer_again(empty, asked) is not None) is is_told
+
+
 @pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.PARKED, Outcome.FENCED, Outcome.GAP])
 def test_whatever_else_became_of_it_is_told_again_as_it_is(outcome: Outcome) -> None:
     told = answer(OLDER, outcome, "me").model_copy(update={"position": 4})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from services.applier.worker.topic_sample import MOST, Sample, span
-from services.cli.commands.check_topic import said_of
+from services.cli.commands.check_topic import routed_of, said_of
 from services.cli.output.findings import MOST_COLUMNS, Finding, show
 from shared.contracts.positions import Vector
 
@@ -42,3 +42,9 @@ def test_a_wide_table_is_cut_and_names_can_not_reach_the_terminal(capsys: pytest
     said = capsys.readouterr().out
     assert "\x1b[2J" not in said
     assert "… and 2 more columns" in said
+
+
+def test_of_a_topic_that_is_routed_it_is_counted_what_goes_where_and_no_value_is_shown() -> None:
+    found = Sample(9, 9, 0, (), {}, "", {}, {"acme": 4, "hooli": 2, "secret": 1}, unrouted=2)
+    said = routed_of(found, frozenset({"acme", "globex"}))
+    assert said == "; 4 go to the file's destinations, 3 are of 2 values that none of them has, 2 have none"

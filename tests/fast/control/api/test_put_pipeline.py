@@ -100,6 +100,19 @@ def test_a_pipeline_that_reads_a_topic_can_say_all_that_a_file_can(rig: ControlR
     assert "s3cret" not in json.dumps(rig.pipelines_topic.sent, default=str)
 
 
+def test_a_topic_that_is_routed_to_tenants_is_put_as_it_is_written(rig: ControlRig) -> None:
+    sent = topic(columns=[{"name": "tenant", "path": "$.tenant", "type": "VARCHAR"}])
+    sent["routing"] = {"field": "tenant"}
+    (one,) = sent["destinations"]
+    other = {"id": "d", "catalog": "sqlite:/lakes/d.sqlite", "data_path": "/lakes/d"}
+    sent["destinations"] = [{**one, "routing_value": "acme"}, {**one, **other, "routing_value": "acme"}]
+    assert "each routing value goes to one destination" in faults(rig, sent)["destinations[1].routing_value"]
+    sent["destinations"][1]["routing_value"] = "globex"
+    answer = rig.http.put(P, sent)
+    assert (answer.status_code, answer.json().get("document")) == (201, sent), answer.text
+    assert {each.routing_value for each in rig.manager.deployment.of("orders").destinations} == {"acme", "globex"}
+
+
 def test_two_pipelines_may_read_one_topic(rig: ControlRig) -> None:
     one, other = topic(), topic()
     other["destinations"][0] |= {"id": "d", "catalog": "sqlite:/lakes/d.sqlite", "data_path": "/lakes/d"}
@@ -118,8 +131,8 @@ def test_two_pipelines_may_read_one_topic(rig: ControlRig) -> None:
         (topic(bootstrap_servers=None), "source.bootstrap_servers", ""),
         (topic({"seconds": 0}), "flush.seconds", "must be greater than 0"),
         (topic(start={"timestamp": "yesterday"}), "source.start.timestamp", "must be a time with its zone"),
-        ({**topic(), "appear": {"policy": "create"}}, "appear", "names destinations by a routing column"),
-        ({**topic(), "routing": {"field": "tenant"}}, "routing.field", "can't be given for a topic"),
+        ({**topic(), "appear": {"policy": "create"}}, "appear", "values of a topic are not offered"),
+        ({**topic(), "routing": {"field": "tenant"}}, "routing.field", "is not declared among source.columns"),
         ({**topic(), "kafka": {"bootstrap_servers": "x:1"}}, "kafka", "belongs to the deployment"),
     ],
 )

@@ -95,3 +95,14 @@ def test_an_answer_that_does_not_move_the_position_leaves_its_spelling(position_
     found = lag(applied('{"0":3}'), parked, seen('{"0":4}'))
     assert found is not None
     assert found.partitions[0].position == 3
+
+
+def test_what_an_applier_read_without_finding_a_record_of_the_destination_is_no_lag() -> None:
+    """Of a topic that is routed; a commit that came later counts again by itself."""
+    empty = applied('{"0":3}', outcome=Outcome.EMPTY, through=9, through_at='{"0":5,"1":4}')
+    found = lag(applied('{"0":3}'), empty, seen('{"0":6,"1":4}'))
+    assert found is not None
+    assert (found.lag_records, [each.position for each in found.partitions]) == (1, [5, 4])
+    later = lag(applied('{"0":3}'), empty, applied('{"0":6,"1":4}'), seen('{"0":6,"1":4}'))
+    assert later is not None
+    assert later.lag_records == 0

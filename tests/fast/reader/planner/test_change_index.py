@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from services.reader.planner.change_index import MOST_COUNTS, MOST_STEPS, Ahead, ChangeIndex
 from services.reader.planner.counted_changes import Step
+from shared.contracts.ranges import Range
 from tests.fast.reader.simulation import step
 
 
@@ -213,3 +214,16 @@ def test_where_many_lag_for_long_steps_are_merged_until_they_are_few() -> None:
             made.thin(dict.fromkeys(rows, 0))
         assert made.counts <= 2 * MOST_COUNTS + len(rows)
     assert made.settle(0, "tenant 0")[0] == 0
+
+
+def test_steps_that_may_be_of_any_value_touch_all_of_them_also_once_they_are_merged_or_thinned() -> None:
+    """Of a topic that is routed, also for a destination that was announced after they were counted."""
+    made = ledger(*(Step(Range(end - 1, end), {}, 1, pinned=True, of_any=1) for end in range(1, MOST_STEPS + 20)))
+    assert len(made) <= MOST_STEPS
+    for exact in (0, 3, 300):
+        assert made.settle(exact, "unknown yet")[0] == exact
+    made.thin({"a": 3})
+    ahead = made.ahead(300, "a")
+    assert ahead is not None
+    assert (ahead.after, ahead.rows) == (300, 10)
+    assert made.ahead(made.line, "a") is None

@@ -64,11 +64,15 @@ class Log:
         assert isinstance(action, Send)
         return action
 
-    def answer(self, sent: Send, outcome: Outcome, at: Vector | None, generation: int = 1) -> None:
+    def answer(
+        self, sent: Send, outcome: Outcome, at: Vector | None, generation: int = 1, read: Vector | None = None
+    ) -> None:
+        """``read``: up to where nothing of the destination's was found."""
         said = Progress(
             pipeline="p", destination="d", item=sent.item, kind=sent.draft.kind, outcome=outcome,
             generation=generation, position=-1 if at is None else at.records,
             position_at=None if at is None else at.text,
+            through=None if read is None else read.records, through_at=None if read is None else read.text,
         )  # fmt: skip
         self.planner.progress(said, self.now_s)
 
@@ -240,3 +244,61 @@ def test_a_topic_is_looked_at_again_where_an_applier_found_another_one(log: Log)
     assert is_doubted(seen, tracked)
     assert not is_doubted(replace(seen, log=None), tracked)
     assert not is_doubted(None, tracked)
+
+
+# -- topics that are routed: what an applier read and found nothing in -------------------------------------------------
+
+
+def test_records_without_one_of_the_destination_are_not_read_again_and_its_cursor_stays(log: Log) -> None:
+    log.answer(log.sent(), Outcome.EMPTY, vector(1, 1), read=vector(4, 2))
+    assert log.planner.plan(log.now_s + 1) == []
+    log.see(vector(1, 1), vector(4, 2), vector(6, 7))
+    draft = log.sent().draft
+    assert (draft.kind, draft.expected, draft.expected_at, draft.after) == (ItemKind.CHANGES, 2, '{"0":1,"1":1}', 2)
+    assert (draft.read_at, draft.through_at) == ('{"0":4,"1":2}', '{"0":6,"1":7}')
+
+
+def test_of_a_part_that_was_read_the_rest_is_read_from_there(log: Log) -> None:
+    log.answer(log.sent(), Outcome.EMPTY, vector(1, 1), read=vector(1, 2))
+    draft = log.sent().draft
+    assert (draft.expected_at, draft.read_at, draft.through_at) == ('{"0":1,"1":1}', '{"0":1,"1":2}', '{"0":4,"1":2}')
+
+
+def test_once_the_cursor_has_moved_nothing_beyond_it_is_believed_that_it_does_not_lie_before(log: Log) -> None:
+    log.answer(log.sent(), Outcome.EMPTY, vector(1, 1), read=vector(4, 2))
+    log.see(vector(1, 1), vector(4, 2), vector(6, 7))
+    log.answer(log.sent(), Outcome.GAP, vector(1, 5))
+    draft = log.sent().draft
+    assert (draft.expected_at, draft.read_at, draft.through_at) == ('{"0":1,"1":5}', "", '{"0":6,"1":7}')
+
+
+def test_a_quiet_destination_s_cursor_is_moved_now_and_then_to_exactly_where_was_read(log: Log) -> None:
+    log.answer(log.sent(), Outcome.EMPTY, vector(1, 1), read=vector(1, 2))
+    log.answer(log.sent(), Outcome.EMPTY, vector(1, 1), read=vector(4, 2))
+    log.now_s += Rules().advance_after_s
+    log.see(vector(1, 1), vector(4, 2), vector(6, 7))
+    advance = log.sent()
+    draft = advance.draft
+    assert (draft.kind, draft.expected_at, draft.through_at) == (ItemKind.ADVANCE, '{"0":1,"1":1}', '{"0":4,"1":2}')
+    assert (draft.after, draft.through, draft.read_at) == (2, 6, "")
+    log.answer(advance, Outcome.APPLIED, vector(4, 2))
+    draft = log.sent().draft
+    assert (draft.kind, draft.expected_at, draft.read_at) == (ItemKind.CHANGES, '{"0":4,"1":2}', "")
+
+
+def test_a_quiet_destination_is_moved_on_before_retention_reaches_its_cursor_and_not_parked_after(log: Log) -> None:
+    log.answer(log.sent(), Outcome.EMPTY, vector(1, 1), read=vector(4, 2))
+    log.see(vector(1, 1), vector(4, 2), vector(60, 70), oldest=vector(3, 2))
+    log.answer(log.sent(), Outcome.EMPTY, vector(1, 1), read=vector(60, 70))
+    log.now_s += Rules().advance_pause_s
+    log.see(vector(1, 1), vector(60, 70), oldest=vector(3, 2))
+    draft = log.sent().draft
+    assert (draft.kind, draft.through_at) == (ItemKind.ADVANCE, '{"0":60,"1":70}')
+
+
+def test_a_topic_that_ends_before_what_was_read_parks_the_destination(log: Log) -> None:
+    log.answer(log.sent(), Outcome.EMPTY, vector(1, 1), read=vector(4, 2))
+    log.see(vector(1, 1), vector(2, 2))
+    parked = log.next()
+    assert isinstance(parked, Park)
+    assert parked.problem.type == "source_moved"

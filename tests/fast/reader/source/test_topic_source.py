@@ -149,7 +149,7 @@ def test_a_life_begins_where_the_file_says(tmp_path: Path, clock: Clock, start: 
     assert [each for each in log.calls if each.startswith("since")] == ["since 1793491200000"] * ("timestamp" in start)
 
 
-def test_what_was_flushed_is_one_step_of_the_destination_that_takes_every_record(tmp_path: Path, clock: Clock) -> None:
+def test_what_was_flushed_is_one_step_that_may_be_of_any_destination(tmp_path: Path, clock: Clock) -> None:
     """Also while no destination is known yet: it is not forgotten for a destination that comes later."""
     log = FakeLog(3, 4)
     source = opened(tmp_path, log, clock)
@@ -160,7 +160,9 @@ def test_what_was_flushed_is_one_step_of_the_destination_that_takes_every_record
     flushed = source.head()
     (cut,) = source.cuts(Range(7, 17))
     step = source.count(cut, ())
-    assert (dict(step.rows), step.total, step.pinned, step.unrouted) == ({"": 10}, 10, True, 0)
+    assert (dict(step.rows), step.total, step.pinned, step.unrouted) == ({}, 10, True, 0)
+    assert [(step.touches(value), step.rows_of(value)) for value in ("", "unknown yet")] == [(True, 10)] * 2
+    assert source.count(cut, ("a", "b", "c")).rows_of("b") == 4
     assert step.oldest_touch == flushed.time == clock.now() - timedelta(seconds=0)
 
 

@@ -65,6 +65,23 @@ def test_all_that_a_file_may_say_reaches_the_applier(load_text: Load) -> None:
     assert (config.flush.rows, size_in_bytes(config.flush.bytes)) == (5, 2 * 1024 * 1024)
 
 
+ROUTED = {
+    "columns": [
+        {"name": "tenant", "path": "$.tenant", "type": "VARCHAR"},
+        {"name": "at", "path": "$.at", "type": "TIMESTAMPTZ"},
+    ]
+}
+
+
+def test_a_topic_that_is_routed_has_a_destination_for_each_value(load_text: Load) -> None:
+    entries = [{"id": each, "routing_value": each, "catalog": f"sqlite:{each}", "data_path": each} for each in "ab"]
+    config = load_text(text(ROUTED, routing={"field": "tenant"}, destinations=entries))
+    assert (config.routing.field, config.routing.append_only) == ("tenant", True)
+    assert [each.routing_value for each in config.destinations] == ["a", "b"]
+    assert topic_rules.routed_by(config.routing.field) == "tenant"
+    assert topic_rules.routed_by(load_text(text()).routing.field) is None
+
+
 def test_what_is_skipped_is_the_readers_business_and_control_answers_no_gap(load_text: Load) -> None:
     config = load_text(text({"on_gap": "skip"}))
     assert config.topic is not None
@@ -119,14 +136,19 @@ def test_what_is_skipped_is_the_readers_business_and_control_answers_no_gap(load
         ({"format": {"encoding": "json"}}, {}, "source.format.encoding: is of change events"),
         ({"format": {"envelope": "avro"}}, {}, "source.format.envelope: is not a key"),
         ({}, {"routing": {"key_columns": ["id"]}}, "routing.key_columns[0]: is not declared among source.columns"),
-        ({}, {"routing": {"field": "tenant"}}, "routing.field: can't be given for a topic yet"),
+        ({}, {"routing": {"field": "tenant"}}, "routing.field: \"tenant\" is not declared among source.columns"),
+        ({}, {"routing": {"field": "*"}}, "routing.field: is no column"),
+        (ROUTED, {"routing": {"field": "at"}}, "routing.field: \"at\" is TIMESTAMPTZ, of which equal values may"),
+        (ROUTED, {"routing": {"field": "tenant", "key_columns": ["tenant"]}}, "routing.key_columns: can't be given"),
+        ({**ROUTED, "on_gap": "skip"}, {"routing": {"field": "tenant"}}, "source.on_gap: must be park or reseed"),
+        (ROUTED, {"routing": {"field": "tenant"}}, "destinations[0].routing_value: is missing; write the value"),
         ({}, {"routing": {"on_gap": "park"}}, "routing.on_gap: belongs to the source of a topic"),
         ({}, {"kafka": None}, "source.bootstrap_servers: is missing"),
-        ({}, {"appear": {"policy": "off"}}, "appear: names destinations by a routing column"),
+        ({}, {"appear": {"policy": "off"}}, "appear: makes destinations of the routing values of a lake"),
         ({}, {"flush": {"bytes": "many"}}, "flush.bytes: must be a size"),
         ({}, {"flush": {"seconds": 0}}, "flush.seconds: must be greater than 0"),
         ({}, {"destinations": [{**WHOLE["destinations"][0], "routing_value": "a"}]},  # type: ignore[index]
-         "destinations[0].routing_value: has no meaning for a topic"),
+         "destinations[0].routing_value: has no meaning for a topic without routing.field"),
         ({}, {"destinations": [*WHOLE["destinations"], {"id": "b", "catalog": "sqlite:b", "data_path": "b"}]},
          "destinations[1]: is one too many"),
     ],

@@ -1,0 +1,139 @@
+"""A topic of a real broker that fans out to tenants under ``viaduck up``."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+import yaml
+
+from services.cli.runtime.running import RunningViaduck
+from shared.config.catalogs import ResolvedLake
+from shared.lake.attach import attach
+from shared.lake.engine import connect
+from tests.e2e.topics import Topic, read_all
+from tests.servers.kafka import Kafka
+from tests.servers.ports import free_port
+from tests.world.destination import Destination
+from tests.world.lake import Lake
+from tests.world.topic_oracle import TopicOracle
+from tests.world.topic_witness import TopicWitness
+
+WITHIN_S = 180.0
+TENANTS = ("acme", "globex", "initech")
+
+
+class Tenants:
+    """A pipeline that routes a topic to three lakes."""
+
+    def __init__(self, folder: Path, topic: Topic) -> None:
+        self.topic, self.file, self.port = topic, folder / "viaduck.yaml", free_port()
+        self.prefix, self.log = f"v-{topic.name}", folder / "up.log"
+        self.lakes = {
+            each: ResolvedLake(f"sqlite:{folder}/{each}.sqlite", None, str(folder / each)) for each in TENANTS
+        }
+        self.oracles = {
+            each: TopicOracle(Destination(Lake(lake.catalog, lake.data_path), "events", "events", each, each))
+            for each, lake in self.lakes.items()
+        }
+        self.witness = TopicWitness(topic.kafka.bootstrap, topic.name)
+        self.file.write_text(yaml.safe_dump({
+            "pipeline": "events",
+            "source": {
+                "kind": "kafka", "topic": topic.name,
+                "columns": [{"name": "tenant", "path": "$.tenant", "type": "VARCHAR"}],
+            },
+            "routing": {"field": "tenant"},
+            "flush": {"seconds": 0.2},
+            "kafka": {"bootstrap_servers": topic.kafka.bootstrap, "topic_prefix": self.prefix},
+            "poll": {"interval_seconds": 0.2},
+            "server": {"port": self.port},
+            "state_dir": str(folder / "state"),
+            "destinations": [
+                {"id": each, "routing_value": each, "catalog": lake.catalog, "data_path": lake.data_path,
+                 "table": "events"}
+                for each, lake in self.lakes.items()
+            ],
+        }))  # fmt: skip
+
+    def viaduck(self, *arguments: str, code: int = 0) -> str:
+        command, *options = arguments
+        whole = [sys.executable, "-m", "services.cli.main", command, "-c", str(self.file), *options]
+        done = subprocess.run(whole, capture_output=True, text=True, timeout=WITHIN_S, check=False)
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout
+
+    def run(self) -> RunningViaduck:
+        return RunningViaduck(self.file, f"http://127.0.0.1:{self.port}", "events", self.log)
+
+    def proofs(self, code: int) -> dict[str, Any]:
+        lines = [json.loads(line) for line in self.viaduck("verify", "--json", code=code).splitlines()]
+        return {each["destination"]: each for each in lines if "destination" in each}
+
+    def findings(self, world: duckdb.DuckDBPyConnection) -> list[str]:
+        whole = self.witness.look()
+        found = list[str]()
+        for tenant, oracle in self.oracles.items():
+            truths = {name: each.of("tenant", tenant) for name, each in self.witness.truths.items()}
+            found += map(str, oracle.look(world, truths, arrived=whole.of("tenant", tenant)))
+        return found
+
+    def query(self, tenant: str, sql: str) -> list[tuple[Any, ...]]:
+        with closing(connect()) as con:
+            attach(con, "dst", self.lakes[tenant], read_only=False)
+            return con.execute(sql).fetchall()
+
+
+@pytest.fixture
+def topic(kafka: Kafka) -> Topic:
+    return Topic(kafka, 2)
+
+
+@pytest.mark.timeout(600)
+def test_each_tenant_holds_its_records_and_what_is_nobodys_is_lost_to_none(
+    topic: Topic, tmp_path: Path, world: duckdb.DuckDBPyConnection
+) -> None:
+    tenants = Tenants(tmp_path, topic)
+    for number in range(40):
+        topic.send({"tenant": TENANTS[number % 2], "id": number}, partition=number % 2)
+    topic.send({"tenant": None, "id": 98}, {"tenant": "hooli", "id": 99}, {"id": 97}, b"no JSON", None)
+    topic.send({"tenant": "acme", "only_acme": 1}, partition=1)
+    assert "; 41 go to the file's destinations, 1 are of 1 values" in tenants.viaduck("check")
+    with tenants.run() as viaduck:
+        viaduck.wait_until("all to be there", lambda: _are_at(viaduck, 46), WITHIN_S)
+        snapshots = {each: tenants.query(each, "SELECT count(*) FROM dst.snapshots()") for each in TENANTS}
+        topic.send({"tenant": "acme", "id": 100}, {"tenant": 5, "id": 101})
+        viaduck.wait_until("what came later", lambda: _are_at(viaduck, 48), WITHIN_S)
+        quiet = [each for each in TENANTS if tenants.query(each, "SELECT count(*) FROM dst.snapshots()")
+                 == snapshots[each]]  # fmt: skip
+        viaduck.wait_until("no lag to be shown", lambda: _lags(viaduck) == dict.fromkeys(TENANTS, 0), WITHIN_S)
+    assert quiet == ["globex", "initech"]
+    assert tenants.findings(world) == []
+    assert tenants.query("initech", "SELECT count(*) FROM dst.main.events") == [(0,)]
+    there = "SELECT count(*) FROM (DESCRIBE dst.main.events) WHERE column_name = 'only_acme'"
+    assert [tenants.query(each, there) for each in TENANTS] == [[(1,)], [(0,)], [(0,)]]
+    rejected = read_all(topic.kafka, f"{tenants.prefix}.rejected.events")
+    told = {(headers["viaduck-reason"], headers["viaduck-offset"]) for _, _, headers in rejected}
+    assert told == {("not_json", "23"), ("type_mismatch", "26")}
+    assert {each: found["rows"] for each, found in tenants.proofs(0).items()} == {
+        "acme": 22, "globex": 20, "initech": 0
+    }  # fmt: skip
+    tenants.query("acme", "DELETE FROM dst.main.events WHERE id = 100")
+    tenants.query("globex", "INSERT INTO dst.main.events SELECT * FROM dst.main.events WHERE id = 1")
+    proofs = tenants.proofs(1)
+    assert (proofs["acme"]["missing"], proofs["globex"]["extra"], proofs["initech"]["result"]) == (1, 1, "equal")
+
+
+def _lags(viaduck: RunningViaduck) -> dict[str, int | None]:
+    return {each["id"]: each["topic"]["lag_records"] for each in viaduck.destinations()}
+
+
+def _are_at(viaduck: RunningViaduck, records: int) -> bool:
+    found = viaduck.destinations()
+    return len(found) == len(TENANTS) and all((each["known_through"] or 0) >= records for each in found)

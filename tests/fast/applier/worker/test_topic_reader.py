@@ -1,0 +1,216 @@
+"""What a task reads of a topic that is routed: once for its destinations, and each one's by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import pytest
+
+from services.applier.apply.cursor_answers import CursorAnswers
+from services.applier.model.task import SourceTopic, Target
+from services.applier.records.record_format import DeclaredColumn, Metadata, RecordFormat
+from services.applier.records.rejection import Rejected
+from services.applier.worker.topic_clients import BrokerClients
+from services.applier.worker.topic_reader import TopicReader
+from services.applier.worker.worker_memory import WorkerMemory
+from shared.config.catalogs import ResolvedLake
+from shared.contracts.errors import DestinationError, SourceError
+from shared.contracts.messages import DesiredState, Destination, ItemKind, LakeRef, SeedMode, WorkItem
+from shared.contracts.positions import Vector
+from shared.kafka.settings import KafkaSettings
+from shared.kafka.topic_log import TopicIdentity
+from shared.kafka.topic_records import Bounds, Reached
+from shared.lake.catalog import Column
+
+SETTINGS = KafkaSettings("nowhere:1")
+FORM = RecordFormat(columns=(DeclaredColumn("tenant", "$.tenant", "VARCHAR"),), metadata=(Metadata.OFFSET,))
+SOURCE = SourceTopic(SETTINGS, "events", FORM, 1_000, 1_000_000, SETTINGS, "rejected", routing="tenant")
+COLUMNS = (Column("tenant", "VARCHAR"), Column("_kafka_offset", "BIGINT"))
+
+
+@dataclass(frozen=True)
+class Message:
+    """One of partition 0."""
+
+    at: int
+    text: str
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return self.at
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, 0
+
+    def key(self) -> None: ...
+    def headers(self) -> None: ...
+
+    def value(self) -> bytes:
+        return self.text.encode()
+
+
+@dataclass
+class FakeClients:
+    """A topic of one partition, and what of it was delivered as rejected."""
+
+    texts: list[str]
+    reads: list[str] = field(default_factory=list)
+    delivered: list[int] = field(default_factory=list)
+    refuses: SourceError | None = None
+
+    @property
+    def log(self) -> FakeClients:
+        return self
+
+    records = log
+
+    @contextmanager
+    def of(self, source: SourceTopic) -> Iterator[FakeClients]:
+        yield self
+
+    def identity(self) -> TopicIdentity:
+        return TopicIdentity("cluster", "topic id", 1)
+
+    def follow(self, topic_id: str) -> None:
+        assert topic_id == "topic id"
+
+    def schemas(self, source: SourceTopic) -> None: ...
+
+    def rejected(self, source: SourceTopic) -> FakeClients:
+        return self
+
+    def read(
+        self, begin: Vector, end: Vector, bounds: Bounds, silence_s: float, take: Callable[[Sequence[Any]], None]
+    ) -> Reached:
+        first, last = begin.by_partition.get(0, 0), end.by_partition[0]
+        self.reads.append(f"{first}-{last}")
+        found = [Message(each, self.texts[each]) for each in range(first, last)]
+        take(found)
+        return Reached(end.by_partition, len(found), 100)
+
+    def deliver_once(self, topic_id: str, topic: str, records: Sequence[Rejected]) -> None:
+        assert (topic_id, topic) == ("topic id", "events")
+        if self.refuses is not None:
+            raise self.refuses
+        self.delivered += [each.offset for each in records]
+
+
+@dataclass
+class FakeAnswers:
+    """The tables of destinations; that of ``broken`` can't be read."""
+
+    asked: list[str] = field(default_factory=list)
+    broken: str = ""
+
+    def columns(self, target: Target) -> tuple[Column, ...]:
+        self.asked.append(target.destination.destination)
+        if target.destination.destination == self.broken:
+            raise DestinationError("destination_unreachable", "no answer", "wait")
+        return COLUMNS
+
+
+def target(tenant: str, begin: int = 0, end: int = 4, read: int | None = None) -> Target:
+    destination = Destination(
+        pipeline="p", destination=tenant, generation=1, routing_value=tenant, state=DesiredState.RUNNING,
+        lake=LakeRef(catalog="sqlite:elsewhere"), table="events", seed_mode=SeedMode.REPLAY, revision="1",
+    )  # fmt: skip
+    item = WorkItem(
+        item=f"of {tenant}", kind=ItemKind.CHANGES, pipeline="p", destination=tenant, generation=1, expected=begin,
+        after=begin, through=end, pinned=True, expected_at=Vector.of({0: begin}).text,
+        through_at=Vector.of({0: end}).text, read_at=None if read is None else Vector.of({0: read}).text,
+    )  # fmt: skip
+    return Target(item, destination, ResolvedLake("sqlite:none", None, "none"), is_spelled=True)
+
+
+class Reading:
+    """A reader of four records: two of a, one of b, one that is no JSON."""
+
+    def __init__(self, source: SourceTopic = SOURCE) -> None:
+        self.clients = FakeClients(['{"tenant": "a", "x": 1}', '{"tenant": "b"}', "no JSON", '{"tenant": "a"}'])
+        self.answers, self.memory = FakeAnswers(), WorkerMemory("100MB")
+        clients, answers = cast(BrokerClients, self.clients), cast(CursorAnswers, self.answers)
+        self.reader = TopicReader(clients, self.memory, answers, source)
+
+    def share(self, *targets: Target) -> int | None:
+        shared = self.reader.share(ItemKind.CHANGES, list(enumerate(targets)), sparing=False)
+        return None if shared is None else shared.records
+
+    def rows(self, number: int, of: Target) -> list[tuple[Any, ...]] | None:
+        """None where nothing is to be committed."""
+        reading = self.reader.read(ItemKind.CHANGES, [(number, of)], sparing=False)
+        try:
+            assert reading.through_at == of.item.through_at
+            if reading.is_quiet:
+                return None
+            return reading.con.execute(f"SELECT * FROM {reading.memory('rows')} ORDER BY ALL").fetchall()
+        finally:
+            self.reader.forget(reading)
+
+
+@pytest.fixture
+def reading() -> Iterator[Reading]:
+    made = Reading()
+    yield made
+    made.memory.close()
+
+
+def test_the_records_are_read_once_and_each_destination_gets_its_own(reading: Reading) -> None:
+    targets = [target(each) for each in "abc"]
+    assert reading.share(*targets) == 4
+    found = [reading.rows(number, each) for number, each in enumerate(targets)]
+    assert found == [[(0, False, "a", 0, 1), (0, False, "a", 3, None)], [(1, False, "b", 1)], None]
+    assert reading.clients.reads == ["0-4"]
+    assert reading.answers.asked == ["a", "b"]
+
+
+def test_what_may_be_anybodys_is_delivered_before_any_destination_is_read(reading: Reading) -> None:
+    reading.share(target("c"))
+    assert reading.clients.delivered == [2]
+    reading.clients.refuses = SourceError("source_unreachable", "no broker", "wait")
+    with pytest.raises(SourceError):
+        reading.share(target("a"))
+
+
+def test_reading_begins_where_nothing_was_found_before(reading: Reading) -> None:
+    late = target("a", read=3)
+    assert reading.share(late) == 1
+    assert reading.rows(0, late) == [(0, False, "a", 3)]
+
+
+def test_a_destination_whose_lake_is_away_harms_no_other(reading: Reading) -> None:
+    reading.answers.broken = "a"
+    reading.share(target("a"), target("b"))
+    with pytest.raises(DestinationError):
+        reading.rows(0, target("a"))
+    assert reading.rows(1, target("b")) == [(1, False, "b", 1)]
+
+
+def test_where_bad_records_park_one_that_may_be_anybodys_parks_all_that_read_it() -> None:
+    parking = Reading(replace(SOURCE, parks_bad=True))
+    parking.share(target("a"), target("c"))
+    for number, each in enumerate("ac"):
+        with pytest.raises(DestinationError, match="offset 2 of partition 0 can't become a row"):
+            parking.rows(number, target(each))
+    assert parking.clients.delivered == []
+    parking.memory.close()
+
+
+def test_a_row_of_another_tenant_never_leaves_the_worker(reading: Reading, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading.share(target("a"))
+    shared = reading.reader._shared
+    assert shared is not None
+    wrong = {**shared.routed.places, "a": [0, 1]}
+    monkeypatch.setattr(reading.reader, "_shared", replace(shared, routed=replace(shared.routed, places=wrong)))
+    with pytest.raises(DestinationError, match="1 rows for p/a are of another routing value"):
+        reading.rows(0, target("a"))
+
+
+def test_a_topic_that_is_not_routed_is_read_for_its_destination() -> None:
+    plain = Reading(replace(SOURCE, routing=None))
+    assert plain.share(target("a")) is None
+    plain.memory.close()
