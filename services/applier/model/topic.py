@@ -26,6 +26,7 @@ def topic_of(config: Config, topic: TopicSource, own: KafkaSettings) -> SourceTo
         parks_bad=topic.on_bad == "park",
         registry=registry_settings(topic),
         skips_gaps=topic.on_gap == "skip",
+        routed_by=config.routing.routed_by,
     )
 
 
