@@ -16,7 +16,7 @@ import typer.main
 from pydantic import BaseModel
 
 from services.cli.main import app
-from shared.contracts import errors, layout, messages, reports, upkeep
+from shared.contracts import errors, layout, messages, reports, routed_by, upkeep
 from shared.runtime.lake_metrics import LakeMetrics
 from shared.runtime.metrics import Metrics
 from shared.runtime.retention_metrics import RetentionMetrics
@@ -71,7 +71,7 @@ def metrics(_: Meanings) -> str:
 
 def models() -> list[type[BaseModel]]:
     """The messages and the values within them, in the order of the modules."""
-    modules = (messages, errors, reports, layout, upkeep)
+    modules = (messages, errors, reports, layout, upkeep, routed_by)
     there = [(module.__name__, each) for module in modules for each in vars(module).values()]
     models = [(name, each) for name, each in there if isinstance(each, type) and issubclass(each, BaseModel)]
     return [each for name, each in models if each.__module__ == name and each is not messages.Message]

@@ -113,8 +113,9 @@ class Service:
     def _outlet(self, config: Config) -> WorkPublisher:
         share = Share.model_validate(config.instance.partition.model_dump())
         return WorkPublisher(
-            self._publisher, self._topics, config.pipeline, config.instance.id, share, self._events.put
-        )
+            self._publisher, self._topics, config.pipeline, config.instance.id, share, self._events.put,
+            config.routing.routed_by,
+        )  # fmt: skip
 
     def _unreadable(self, record: Record, reason: str) -> None:
         self._metrics.dead_letters_total.labels(topic=record.topic).inc()

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from shared.contracts.evolution import EvolutionPolicy
 from shared.contracts.layout import TableLayout
 from shared.contracts.messages import LakeRef, Name, SeedMode
+from shared.contracts.routed_by import RoutedBy
 from shared.contracts.upkeep import UpkeepOverride
 
 PLACEHOLDER = "{routing_value}"
@@ -134,6 +135,11 @@ class Routing(Section):
     @property
     def append_only(self) -> bool:
         return not self.key_columns
+
+    @property
+    def routed_by(self) -> RoutedBy:
+        """The part that messages carry."""
+        return RoutedBy(field=self.field.lower(), append_only=self.append_only)
 
 
 class Layout(Section):

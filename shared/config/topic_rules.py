@@ -105,7 +105,7 @@ def with_topic(sections: dict[str, Any], topic: dict[str, Any], mistakes: Mistak
     }
 
 
-def routed_by(field: str) -> str | None:
+def column_that_routes(field: str) -> str | None:
     """The column by which a topic's records go to destinations; None where one takes them all."""
     return None if field == EVERY_RECORD else field
 

@@ -28,6 +28,7 @@ from shared.contracts.evolution import EvolutionPolicy
 from shared.contracts.layout import TableLayout
 from shared.contracts.positions import UNSPELLED, SpelledPosition, Spelling, Vector, is_spelling_of
 from shared.contracts.ranges import NOT_SEEDED, Range
+from shared.contracts.routed_by import RoutedBy
 from shared.contracts.upkeep import TableWear, UpkeepOrder, UpkeepOverride, UpkeepResult
 
 VERSION: Final = 1
@@ -151,6 +152,8 @@ class Destination(Message):
     """The registry's count of changes when it was written."""
     upkeep: UpkeepOverride | None = None
     """What of the pipeline's upkeep is otherwise for this one."""
+    routed_by: RoutedBy | None = None
+    """By what this generation was declared to be routed: an applier whose file routes otherwise moves nothing."""
 
     @property
     def policy(self) -> EvolutionPolicy:
@@ -283,6 +286,8 @@ class WorkItem(Message):
     """What the cursor had counted at ``expected``; it spares the applier a look, and the fence vouches for it."""
     upkeep: UpkeepOrder | None = None
     """Of an ``upkeep``: what control asks for. None where its reader asks, which is for compaction."""
+    routed_by: RoutedBy | None = None
+    """By what its reader counted changes, where the generation was declared by another name; else None."""
     published_at: datetime = Field(default_factory=now)
 
     @property

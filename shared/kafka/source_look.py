@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from shared.config.model import Config, TopicSource
-from shared.config.topic_rules import EVERY_RECORD, first_columns, routed_by
+from shared.config.topic_rules import EVERY_RECORD, column_that_routes, first_columns
 from shared.contracts.errors import ConfigError, DependencyError, SourceError
 from shared.kafka.broker import Broker
 from shared.kafka.settings import KafkaSettings
@@ -63,7 +63,7 @@ def _look(config: Config, topic: TopicSource, identity: TopicIdentity, records: 
     columns = tuple(Column(name, declared) for name, declared in first_columns(topic))
     table = TableInfo("", topic.topic, 0, identity.topic_id, identity.cluster, 0, columns)
     keys = tuple(each for key in config.routing.key_columns if (each := table.column(key)) is not None)
-    field = routed_by(config.routing.field)
+    field = column_that_routes(config.routing.field)
     found = None if field is None else table.column(field)
     if found is None:
         routing = Column(EVERY_RECORD, "VARCHAR")

@@ -16,7 +16,7 @@ from services.control.store.registry import Registry
 from services.control.view.status_store import StatusStore
 from shared.config.model import Config, Routing
 from shared.contracts.errors import ConfigError
-from shared.contracts.messages import Outcome, Progress
+from shared.contracts.messages import ItemKind, Outcome, Progress
 from shared.lake.source import look_at_lake
 from tests.fast.control.fakes import FakeTopic
 from tests.fast.control.files import config
@@ -25,6 +25,7 @@ from tests.lake.rig import ApplyRig
 from tests.lake.test_identity import parked_for
 
 OLD, NEW = Routing(field="tenant", key_columns=("id",)), Routing(field="org", key_columns=("no",))
+REGION = Routing(field="region", key_columns=("id",))
 EITHER_NAME = pytest.mark.parametrize("configured", [OLD, NEW], ids=["old name", "new name"])
 ON_SQLITE = pytest.mark.parametrize("make_lake", ["sqlite"], indirect=True)
 RENAMED = ("ALTER TABLE src.main.t RENAME COLUMN tenant TO org", "ALTER TABLE src.main.t RENAME COLUMN id TO no")
@@ -54,6 +55,14 @@ def slice_now(rig: ApplyRig, column: str = "org") -> list[tuple[object, ...]]:
 
 def applied(answers: list[Progress]) -> None:
     assert [(each.outcome, each.error) for each in answers] == [(Outcome.APPLIED, None)]
+
+
+def refused(answers: list[Progress], *why: str) -> None:
+    (answer,) = answers
+    assert answer.outcome is Outcome.FAILED
+    assert answer.error is not None
+    assert (answer.error.type, answer.error.retryable) == ("destination_differs", True)
+    assert [each for each in why if each not in answer.error.message] == []
 
 
 @EITHER_NAME
@@ -130,6 +139,12 @@ class ControlOf:
         reconciler.apply(file)
         return self.registry.destinations()["a"].generation
 
+    def tell(self) -> None:
+        """Appliers get to know the destination as it was published last."""
+        said = self.topic.kept["a"]
+        assert said is not None
+        self.rig.add("a", generation=said.generation, routed_by=said.routed_by)
+
 
 @pytest.fixture
 def control(rig: ApplyRig, tmp_path: Path) -> Iterator[ControlOf]:
@@ -174,6 +189,58 @@ def test_a_name_that_means_another_column_is_another_life(rig: ApplyRig, control
     assert control.restart(OLD) == 1
     rig.sql("ALTER TABLE src.main.t ADD COLUMN region VARCHAR")
     assert control.restart(Routing(field="region", key_columns=("id",))) == 2
+
+
+@ON_SQLITE
+def test_no_row_of_a_life_is_chosen_by_the_column_of_an_older_file(rig: ApplyRig, control: ControlOf) -> None:
+    control.restart(OLD)
+    rig.sql("ALTER TABLE src.main.t ADD COLUMN region VARCHAR", "UPDATE src.main.t SET region = 'a' WHERE id < 5")
+    assert control.restart(REGION) == 2
+    control.tell()
+    before, commits = rig.rows("a"), rig.commits("a")
+    refused(rig.seed(), "routed by 'tenant', with key columns", "generation 2 by 'region', with key columns")
+    assert (rig.rows("a"), rig.commits("a")) == (before, commits)
+    rig.routing = REGION
+    applied(rig.seed())
+    assert rig.rows("a") == slice_now(rig, "region")
+
+    position, commits = rig.head, rig.commits("a")
+    rig.sql("INSERT INTO src.main.t VALUES (100, 'a', 1, 'b'), (101, 'b', 1, 'a')")
+    rig.routing = OLD
+    refused(rig.changes(position), "nothing is moved")
+    rig.routing = REGION
+    counted = {"expected": position, "after": rig.head - 1, "routed_by": OLD.routed_by}
+    for kind in (ItemKind.CHANGES, ItemKind.ADVANCE):
+        refused(rig.run(kind, **counted), "but the reader counted its changes by 'tenant'")
+    assert rig.commits("a") == commits
+    applied(rig.changes(position))
+    assert rig.rows("a") == slice_now(rig, "region")
+
+
+@ON_SQLITE
+def test_a_life_of_all_changes_takes_no_range_of_an_append_only_file(rig: ApplyRig, control: ControlOf) -> None:
+    control.restart(OLD)
+    control.tell()
+    position, commits, rig.routing = rig.head, rig.commits("a"), Routing(field="tenant")
+    rig.sql("INSERT INTO src.main.t VALUES (100, 'a', 1)")
+    refused(rig.changes(position), "by 'tenant', append-only in this applier's file")
+    assert rig.commits("a") == commits
+
+
+@ON_SQLITE
+def test_either_name_of_one_column_is_the_same_routing(rig: ApplyRig, control: ControlOf) -> None:
+    control.restart(OLD)
+    control.tell()
+    position = rig.head
+    rig.sql(*RENAMED, "INSERT INTO src.main.t VALUES (100, 'a', 1)")
+    rig.routing = NEW
+    applied(rig.changes(position, routed_by=OLD.routed_by))
+    control.restart(NEW)
+    control.tell()
+    position, rig.routing = rig.head, OLD
+    rig.sql("DELETE FROM src.main.t WHERE no = 100")
+    applied(rig.changes(position, routed_by=OLD.routed_by))
+    assert rig.rows("a") == slice_now(rig)
 
 
 @ON_SQLITE

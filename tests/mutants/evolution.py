@@ -10,6 +10,7 @@ from services.applier.apply import evolve, feed, source_columns
 from services.applier.apply.change import Change
 from services.applier.apply.table_schema import columns_there
 from services.applier.apply.transaction import Applier
+from services.applier.worker import task_run
 from services.control.model.slices import Slices
 from services.reader.planner.reshapes import Reshapes
 from shared.lake import catalog, column_identity, evolution, followed_columns
@@ -108,6 +109,10 @@ def _only_former_names() -> None:
     put(catalog, "identified", without_later)
 
 
+def _routed_by_anything() -> None:
+    put(task_run, "routed_otherwise", lambda *_: [])
+
+
 MISTAKES = (
     Mistake("columns-first", "columns are changed before touched keys are deleted", _columns_first,
             (EVOLUTION, "-k", "together and key and sqlite")),
@@ -127,6 +132,8 @@ MISTAKES = (
             (RENAMED, "-k", "exchange_their_names")),
     Mistake("only-former-names", "a column has no name yet that it gets later", _only_former_names,
             (RENAMED, "-k", "before_it_are_read and new and sqlite")),
+    Mistake("routed-by-anything", "an applier routes every life by its own file", _routed_by_anything,
+            (RENAMED, "-k", "column_of_an_older_file")),
     Mistake("any-spelling", "a routing column may have any wider type", _any_spelling,
             (EVOLUTION, "-k", "spelled_otherwise and sqlite")),
     Mistake("exact-by-rows", "a destination with the columns that were is exact where its rows are", _exact_by_rows,

@@ -9,9 +9,13 @@ from shared.config.catalogs import ResolvedLake
 from shared.config.model import CommitChoice, Routing
 from shared.config.upkeep_rules import Policy, least_age_s
 from shared.contracts.messages import Destination, ItemKind, Progress, WorkItem
+from shared.contracts.routed_by import RoutedBy
 from shared.contracts.upkeep import UpkeepResult, UpkeepStep
 from shared.kafka.schema_registry import RegistrySettings
 from shared.kafka.settings import KafkaSettings
+
+UNKNOWN = RoutedBy(field="")
+"""Agrees with nothing that was declared."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +26,10 @@ class SourceTable:
     schema: str
     table: str
     routing: Routing
+
+    @property
+    def routed_by(self) -> RoutedBy:
+        return self.routing.routed_by
 
 
 @dataclass(frozen=True)
@@ -42,6 +50,7 @@ class SourceTopic:
     """Whether records that are gone may be skipped; else they are an error."""
     routing: str | None = None
     """The column that tells whose a record is; None where one destination takes them all."""
+    routed_by: RoutedBy = UNKNOWN
 
 
 Source = SourceTable | SourceTopic

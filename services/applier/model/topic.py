@@ -6,7 +6,7 @@ from services.applier.model.task import SourceTopic
 from services.applier.records.conversions import duckdb_spelling
 from services.applier.records.record_format import DeclaredColumn, Infer, KeyFormat, Metadata, RecordFormat, ValueFormat
 from shared.config.model import Config, TopicSource
-from shared.config.topic_rules import routed_by, size_in_bytes
+from shared.config.topic_rules import column_that_routes, size_in_bytes
 from shared.contracts.errors import ConfigError
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.source_settings import registry_settings, topic_settings
@@ -26,7 +26,8 @@ def topic_of(config: Config, topic: TopicSource, own: KafkaSettings) -> SourceTo
         parks_bad=topic.on_bad == "park",
         registry=registry_settings(topic),
         skips_gaps=topic.on_gap == "skip",
-        routing=routed_by(config.routing.field),
+        routing=column_that_routes(config.routing.field),
+        routed_by=config.routing.routed_by,
     )
 
 

@@ -26,6 +26,7 @@ from services.applier.model.task import SourceTopic, Tally, Target, TargetResult
 from services.applier.worker.answer_files import AnswerFiles
 from services.applier.worker.explanation import explain
 from services.applier.worker.in_flight import InFlight, Numbered, crowded_out, unanswered
+from services.applier.worker.same_routing import ROUTED, routed_otherwise
 from services.applier.worker.source_reader import LakeReader, SourceReader
 from services.applier.worker.target_result import result_of
 from services.applier.worker.topic_reader import TopicReader
@@ -98,6 +99,8 @@ class Run:
         return LakeReader(me.pool, me.wide, source)
 
     def _do(self, targets: Sequence[Numbered]) -> None:
+        if self.task.kind in ROUTED:
+            targets = self._routed_alike(targets)
         if self.task.kind is ItemKind.PROBE:
             source = self._present_table()
             self._each(targets, lambda _, target: (self.me.applier.answers.probe(target, source, self._time_of), None))
@@ -130,6 +133,11 @@ class Run:
             except Exception as error:
                 raise explain(error, "reading the source", source=True) from error
         return self._times[snapshot]
+
+    def _routed_alike(self, targets: Sequence[Numbered]) -> Sequence[Numbered]:
+        for numbered, why in routed_otherwise(targets, self.task.source.routed_by, self._present_table):
+            self._fail([numbered], why)
+        return [numbered for numbered in targets if numbered[0] not in self.done]
 
     def _keep_up(self, target: Target) -> Applied:
         """Upkeep may fail, and then waits for its next time: the destination is none the worse for it."""

@@ -11,7 +11,7 @@ from services.applier.model.topic import form_of
 from services.applier.records.record_batch import batch_of
 from services.applier.records.routing import route
 from shared.config.model import Config, TopicSource
-from shared.config.topic_rules import routed_by
+from shared.config.topic_rules import column_that_routes
 from shared.contracts.errors import ConfigError
 from shared.kafka.schema_registry import SchemaRegistry
 from shared.kafka.source_settings import registry_settings
@@ -22,7 +22,7 @@ class TopicRoutes:
     """One topic's; ``open_routes`` makes it. For one thread."""
 
     def __init__(self, config: Config, topic: TopicSource, schemas: SchemaRegistry | None) -> None:
-        column = routed_by(config.routing.field)
+        column = column_that_routes(config.routing.field)
         if column is None:
             raise ConfigError(["routing.field: is missing"])
         self._column = column

@@ -16,7 +16,7 @@ from services.applier.records.parse import ParsedRecords, parse
 from services.applier.records.record_batch import batch_of
 from services.applier.records.routing import Routed, route
 from shared.config.model import Config, TopicSource
-from shared.config.topic_rules import routed_by
+from shared.config.topic_rules import column_that_routes
 from shared.contracts.errors import Error
 from shared.contracts.positions import Vector
 from shared.kafka.schema_registry import SchemaRegistry
@@ -63,7 +63,7 @@ def sample(config: Config, topic: TopicSource) -> Sample:
     con = connect(memory_limit=MEMORY_LIMIT, catalogs=())
     try:
         with _schemas(topic) as schemas:
-            batch, form, column = batch_of(messages), form_of(config, topic), routed_by(config.routing.field)
+            batch, form, column = batch_of(messages), form_of(config, topic), column_that_routes(config.routing.field)
             parsed = parse(con, batch, form, (), datetime.now(UTC), schemas=schemas)
             routed = None if column is None else route(con, batch, form, column, schemas)
         try:

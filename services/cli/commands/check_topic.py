@@ -8,7 +8,7 @@ from typing import Any
 
 from services.cli.output.findings import Finding
 from shared.config.model import Config, TopicSource
-from shared.config.topic_rules import routed_by
+from shared.config.topic_rules import column_that_routes
 from shared.contracts.errors import DestinationError, SourceError
 from shared.kafka.source_look import look
 
@@ -22,7 +22,7 @@ def findings(config: Config, topic: TopicSource) -> Iterator[Finding]:
     try:
         seen = look(config)
         keys = ", ".join(config.routing.key_columns) or "none, append-only"
-        by = routed_by(config.routing.field)
+        by = column_that_routes(config.routing.field)
         routed = "" if by is None else f"; routed by {by} {seen.routing.type}"
         said = f"{seen.partitions} partitions up to record {seen.head.snapshot}{routed}; keys: {keys}"
         yield Finding(name, True, said)
@@ -33,7 +33,7 @@ def findings(config: Config, topic: TopicSource) -> Iterator[Finding]:
 
 def _sampled(config: Config, topic: TopicSource, values: Collection[str]) -> Finding:
     found = import_module(SAMPLE).sample(config, topic)
-    routed = "" if routed_by(config.routing.field) is None else routed_of(found, values)
+    routed = "" if column_that_routes(config.routing.field) is None else routed_of(found, values)
     return Finding(f"sample of {topic.topic}", True, said_of(found) + routed, columns=found.columns)
 
 

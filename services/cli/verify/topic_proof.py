@@ -19,7 +19,7 @@ from confluent_kafka import Message
 from services.cli.verify.comparison import DESTINATION, Finding, Subject, Verdict
 from services.cli.verify.differences import Differences, Multisets
 from shared.config.model import Config
-from shared.config.topic_rules import routed_by
+from shared.config.topic_rules import column_that_routes
 from shared.contracts.errors import ConfigError, DestinationError, SourceError, ViaduckError
 from shared.contracts.positions import Vector, is_spelling_of
 from shared.kafka.rejected import told_apart
@@ -127,7 +127,7 @@ class TopicProof:
     @contextmanager
     def _telling(self, value: str) -> Iterator[Callable[[Sequence[Message]], list[tuple[int, int]]]]:
         """What tells the places of the destination's records: of all, where nothing routes them."""
-        if routed_by(self.config.routing.field) is None or self.config.topic is None:
+        if column_that_routes(self.config.routing.field) is None or self.config.topic is None:
             yield _at
             return
         with import_module(ROUTES).open_routes(self.config, self.config.topic) as routes:

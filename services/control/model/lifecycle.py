@@ -31,7 +31,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, Literal
 
-from services.control.model.slices import Slices
+from services.control.model.slices import Slices, routed_by
 from shared.config.path_overlap import Claim, claim_of, table_names
 from shared.contracts.errors import Error
 from shared.contracts.evolution import EvolutionPolicy
@@ -201,6 +201,7 @@ class Registered:
             registry=self.registry,
             version=self.version,
             upkeep=declared.upkeep,
+            routed_by=routed_by(declared.slice_of),
         )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from services.control.model.lifecycle import Declared, Registered, Revision
+from services.control.model.slices import name_of
 from shared.contracts.latest import Latest
 from shared.contracts.layout import NO_LAYOUT
 from shared.contracts.messages import ADOPTABLE, Destination, LakeRef, Progress, SeedMode
@@ -63,7 +64,8 @@ class Recalled:
 
 
 def recall(memory: Memory, slice_of: str, identity: Callable[[LakeRef], str | None], revision: Revision) -> Recalled:
-    """Destinations without a message are remembered as removed, for their generation alone."""
+    """Destinations without a message are remembered as removed, for their generation alone. ``slice_of``: by the file,
+    for messages of an older control, which do not tell."""
     wanted = memory.wanted
     there = [
         _registered(said, memory.generations[name], slice_of, identity(said.lake), revision)
@@ -120,7 +122,7 @@ def _declared(said: Destination, slice_of: str, identity: str | None) -> Declare
         schema_name=said.schema_name,
         table=said.table,
         seed_mode=said.seed_mode,
-        slice_of=slice_of,
+        slice_of=slice_of if said.routed_by is None else name_of(said.routed_by),
         layout=said.layout or NO_LAYOUT,
         upkeep=said.upkeep,
         evolution=said.policy,

@@ -10,6 +10,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from shared.config.model import Routing
+from shared.contracts.routed_by import RoutedBy
+
+APPENDED, EQUAL = "appended: ", "equal: "
 
 
 @dataclass(frozen=True)
@@ -26,13 +29,20 @@ class Slices:
 
 def slice_name(routing: Routing) -> str:
     """Another routing column makes other slices; and what was only ever appended to does not equal its slice."""
-    return _name(routing, routing.field)
+    return name_of(routing.routed_by)
 
 
 def slices_of(routing: Routing, own_names: Collection[str]) -> Slices:
     """``own_names``: those that mean the routing column, and never meant another one."""
-    return Slices(slice_name(routing), frozenset(_name(routing, each) for each in own_names))
+    by = routing.routed_by
+    return Slices(name_of(by), frozenset(name_of(by.model_copy(update={"field": each.lower()})) for each in own_names))
 
 
-def _name(routing: Routing, column: str) -> str:
-    return f"{'appended' if routing.append_only else 'equal'}: {column.lower()}"
+def name_of(by: RoutedBy) -> str:
+    return f"{APPENDED if by.append_only else EQUAL}{by.field}"
+
+
+def routed_by(name: str) -> RoutedBy:
+    """What slices of that name are routed by."""
+    append_only = name.startswith(APPENDED)
+    return RoutedBy(field=name.removeprefix(APPENDED if append_only else EQUAL), append_only=append_only)

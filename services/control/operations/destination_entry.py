@@ -29,7 +29,7 @@ from shared.config.lake_rules import ConfigContext, check_access, check_lake, se
 from shared.config.model import Config, OwnEvolution, OwnLayout
 from shared.config.path_overlap import THE_SOURCES, table_names
 from shared.config.secrets import SECRET_PROPERTIES
-from shared.config.topic_rules import routed_by
+from shared.config.topic_rules import column_that_routes
 from shared.config.upkeep_rules import faults, least_age_s
 from shared.contracts.errors import DependencyError
 from shared.contracts.evolution import EvolutionPolicy
@@ -265,7 +265,7 @@ class EntryChecks:
         except InvalidEntry as unfit:
             return InvalidEntry([*faults, *unfit.faults])
         config = self._reconciler.config
-        is_whole = config.topic is not None and routed_by(config.routing.field) is None
+        is_whole = config.topic is not None and column_that_routes(config.routing.field) is None
         if is_whole and _text(entry.routing_value):
             said = "has no meaning for a topic without routing.field; write an empty text"
             faults.append(FieldError("routing_value", said))

@@ -14,6 +14,7 @@ from services.reader.planner.frontier import Page
 from shared.contracts.messages import ItemKind, Outcome, Progress, WorkItem, now
 from shared.contracts.projection import project
 from shared.contracts.reports import Frontier, Offer, Offered, Share
+from shared.contracts.routed_by import RoutedBy
 from shared.kafka.sender import Sender
 from shared.kafka.topics import Topics
 
@@ -33,13 +34,16 @@ class WorkPublisher:
         instance: str,
         share: Share,
         undelivered: Callable[[Undelivered | Unsaid], None],
+        routed_by: RoutedBy | None = None,
     ) -> None:
+        """``routed_by``: by what changes are counted. A destination may have been declared by another column."""
         self._sender = sender
         self._topics = topics
         self._pipeline = pipeline
         self._instance = instance
         self._share = share
         self._undelivered = undelivered
+        self._routed_by = routed_by
 
     def publish(self, action: Action) -> None:
         if isinstance(action, Send):
@@ -108,6 +112,7 @@ class WorkPublisher:
             attempt=send.attempt,
             rows_applied=send.rows_applied,
             seen=send.seen,
+            routed_by=None if send.routed_by in (None, self._routed_by) else self._routed_by,
         )
 
         def delivered(error: Exception | None) -> None:

@@ -8,6 +8,7 @@ from services.reader.planner.destination_state import DestinationState
 from services.reader.planner.scheduling import Draft
 from shared.contracts.messages import ItemKind, Outcome, Problem, Seen
 from shared.contracts.positions import UNSPELLED
+from shared.contracts.routed_by import RoutedBy
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,8 @@ class Send:
     attempt: int
     rows_applied: int | None = None
     seen: Seen | None = None
+    routed_by: RoutedBy | None = None
+    """By what the destination's generation was declared to be routed."""
 
 
 @dataclass(frozen=True, slots=True)

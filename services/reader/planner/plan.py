@@ -293,6 +293,7 @@ class Planner:
             attempt=1 + tracked.attempts + tracked.resends,
             rows_applied=tracked.rows_applied,
             seen=self._seen_for(draft),
+            routed_by=tracked.spec.routed_by,
         )
 
     def _seen_for(self, draft: Draft) -> Seen | None:

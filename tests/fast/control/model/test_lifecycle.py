@@ -29,6 +29,7 @@ from shared.contracts.messages import (
     ADOPTABLE,
     MAX_GENERATION,
     DesiredState,
+    Destination,
     ItemKind,
     LakeRef,
     Outcome,
@@ -36,7 +37,8 @@ from shared.contracts.messages import (
     SeedMode,
 )
 from shared.contracts.positions import SpelledPosition
-from tests.fast.control.examples import by_id, declared, problem, progress, registered, revision
+from shared.contracts.routed_by import RoutedBy
+from tests.fast.control.examples import PIPELINE, by_id, declared, problem, progress, registered, revision
 
 NEW = revision("2", 60)
 
@@ -115,6 +117,13 @@ def test_another_name_of_the_routing_column_is_the_same_life() -> None:
 def test_another_routing_column_is_another_life(before: str) -> None:
     held = registered(generation=2, declared=replace(declared(), slice_of=before))
     assert declare(held, replace(declared(), slice_of="equal: tenant"), "file", NEW, slices=SLICES).generation == 3
+
+
+@pytest.mark.parametrize(("slice_of", "append_only"), [("equal: tenant", False), ("appended: tenant", True)])
+def test_others_are_told_by_what_a_life_is_routed(slice_of: str, append_only: bool) -> None:
+    """The slice that is registered, not the file that this control has."""
+    said = registered(declared=replace(declared(), slice_of=slice_of)).message(PIPELINE)
+    assert Destination.from_bytes(said.to_bytes()).routed_by == RoutedBy(field="tenant", append_only=append_only)
 
 
 def test_what_came_over_rest_is_routed_by_the_column_that_the_file_says() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from services.control.model.lifecycle import declare, drop, pause, remove, rewind
 from services.control.model.recovery import Memory, recall
-from shared.contracts.messages import MAX_GENERATION, LakeRef, Outcome
+from shared.contracts.messages import MAX_GENERATION, Destination, LakeRef, Outcome
 from shared.contracts.positions import SpelledPosition
 from tests.fast.control.examples import PIPELINE, declared, progress, registered, revision
 
@@ -30,6 +30,17 @@ def test_what_is_published_is_registered_again_as_it_was() -> None:
     found = recall(memory, "equal: company", identity, NEW)
     assert found.destinations == tuple(replace(each, revision=NEW) for each in lives)
     assert found.forgotten == ()
+
+
+def test_a_life_is_still_routed_as_it_was_told_though_the_file_changed_since() -> None:
+    """Then the file's column begins another one."""
+    told = registered("told", managed_by="api").message(PIPELINE)
+    older = registered("older", managed_by="api").message(PIPELINE).model_copy(update={"routed_by": None})
+    memory = Memory(PIPELINE)
+    for each in (told, older):
+        memory.note_destination(Destination.from_bytes(each.to_bytes()))
+    found = recall(memory, "equal: region", identity, NEW).destinations
+    assert {each.id: each.declared.slice_of for each in found} == {"told": "equal: company", "older": "equal: region"}
 
 
 def test_a_life_that_somebody_spoke_of_is_never_lived_again() -> None:

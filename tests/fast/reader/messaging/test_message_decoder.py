@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from services.reader.messaging.message_decoder import (
@@ -20,6 +22,7 @@ from services.reader.planner.frontier import Page, ShareState, pages
 from services.reader.planner.scheduling import Draft
 from shared.contracts.messages import ItemKind, Outcome
 from shared.contracts.reports import Frontier, Lagging, LakeHealth, Share
+from shared.contracts.routed_by import RoutedBy
 from shared.kafka.record import Record
 from shared.kafka.topics import Topics
 from tests.fast.reader.fakes import ReaderSender
@@ -96,6 +99,17 @@ def test_what_nobody_can_read_is_put_aside_and_stops_nothing(topic: str, key: st
     assert setup.read(topic, key, value) == []
     assert len(setup.unreadable) == 1
     assert setup.read(TOPICS.destinations, "p/a", GONE) == [Removed("a")]
+
+
+@pytest.mark.parametrize(("declared", "told"), [("tenant", None), (None, None), ("region", RoutedBy(field="tenant"))])
+def test_an_item_tells_by_what_its_rows_were_counted_only_where_that_is_not_what_was_declared(
+    declared: str | None, told: RoutedBy | None
+) -> None:
+    """Appliers of an earlier version can't read an item that tells."""
+    sender = ReaderSender()
+    publisher = WorkPublisher(sender, TOPICS, "p", "i-1", Share(), lambda _: None, RoutedBy(field="tenant"))
+    publisher.publish(replace(SEND, routed_by=None if declared is None else RoutedBy(field=declared)))
+    assert [item.routed_by for item in sender.items] == [told]
 
 
 def test_an_older_word_about_a_destination_is_not_heard_whenever_it_comes() -> None:

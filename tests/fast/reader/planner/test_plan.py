@@ -20,6 +20,7 @@ from services.reader.planner.scheduling import Draft, Rules, choose
 from shared.contracts.errors import MAX_ATTEMPTS
 from shared.contracts.messages import DesiredState, Destination, ItemKind, Outcome, Problem, SeedMode, Seen
 from shared.contracts.ranges import NOT_SEEDED, Range
+from shared.contracts.routed_by import RoutedBy
 from shared.contracts.upkeep import Compaction
 from shared.lake.followed_columns import Break
 from tests.fast.reader.simulation import answer, sight, spec, step
@@ -306,6 +307,12 @@ def test_what_was_under_way_when_the_topics_were_made_anew_is_sent_again_at_once
     (again,) = reader.plan()
     assert (again.draft, again.attempt) == (first.draft, first.attempt)
     assert reader.planner.rows_in_flight == 1
+
+
+def test_what_is_sent_goes_with_the_routing_of_the_destination_s_life() -> None:
+    by = RoutedBy(field="tenant")
+    (send,) = Reader(spec("a").model_copy(update={"routed_by": by})).plan()
+    assert send.routed_by == by
 
 
 @pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.PARKED, Outcome.GAP, Outcome.EMPTY])

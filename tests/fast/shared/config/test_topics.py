@@ -78,8 +78,8 @@ def test_a_topic_that_is_routed_has_a_destination_for_each_value(load_text: Load
     config = load_text(text(ROUTED, routing={"field": "tenant"}, destinations=entries))
     assert (config.routing.field, config.routing.append_only) == ("tenant", True)
     assert [each.routing_value for each in config.destinations] == ["a", "b"]
-    assert topic_rules.routed_by(config.routing.field) == "tenant"
-    assert topic_rules.routed_by(load_text(text()).routing.field) is None
+    assert topic_rules.column_that_routes(config.routing.field) == "tenant"
+    assert topic_rules.column_that_routes(load_text(text()).routing.field) is None
 
 
 def test_what_is_skipped_is_the_readers_business_and_control_answers_no_gap(load_text: Load) -> None:
