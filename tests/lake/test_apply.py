@@ -447,9 +447,15 @@ def test_a_destination_whose_committed_files_are_gone_is_found_damaged(rig: Appl
     assert rig.rows("a") == rig.expected("a")
 
 
-@pytest.mark.parametrize("asked", ["a probe", "a gap", "changes that go on", "a seed"])
+@pytest.mark.parametrize(
+    ("asked", "commit"),
+    [("a probe", "auto"), ("a gap", "auto"), ("changes that go on", "auto"), ("a seed", "extension")],
+)
 def test_damage_that_its_finder_did_not_live_to_tell_is_found_by_whoever_asks_next(rig: ApplyRig, asked: str) -> None:
-    """H7, and the applier dies before it has looked: the next answer must not bury the loss under a new position."""
+    """H7, and the applier dies before it has looked: the next answer must not bury the loss under a new position.
+
+    A seed by the extension reads the table. A direct one does not, and leaves nothing of it (``test_direct_seed``).
+    """
     rig.seed()
     before = rig.head
     damaged = rig.sql("UPDATE src.main.t SET v = 'w'")

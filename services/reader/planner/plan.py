@@ -180,7 +180,6 @@ class Planner:
     def sized(self, rows: Mapping[str, int] | None) -> None:
         """What seeds will bring, by routing value; None where it was too much to count."""
         for tracked in (self._tracked[name] for name in self._unsized if name in self._tracked):
-            tracked.sized = True
             tracked.seed_rows = None if rows is None else rows.get(tracked.value, 0)
             self._dirty[tracked.name] = None
         self._unsized.clear()

@@ -141,7 +141,7 @@ def _seed(tracked: DestinationState, sight: SourceState) -> Draft | None:
         case SeedMode.LATEST:
             return Draft(ItemKind.SEED, through=sight.head, rows=0)
         case SeedMode.SCAN:
-            return Draft(ItemKind.SEED, through=sight.head, rows=tracked.seed_rows) if tracked.sized else None
+            return Draft(ItemKind.SEED, through=sight.head, rows=tracked.seed_rows) if tracked.is_sized else None
 
 
 def with_spelling(draft: Draft, tracked: DestinationState, sight: SourceState | None) -> Draft:
@@ -191,7 +191,7 @@ def _skipping(draft: Draft, after: Vector, log: LogState) -> Draft:
 def needs_size(tracked: DestinationState) -> bool:
     """Whether the rows that a seed of ``tracked`` will bring are still to be counted."""
     scans = tracked.spec.seed_mode is SeedMode.SCAN and tracked.spec.seed_at is None
-    return scans and tracked.is_running and tracked.position == NOT_SEEDED and not tracked.sized
+    return scans and tracked.is_running and tracked.position == NOT_SEEDED and not tracked.is_sized
 
 
 def _changes(tracked: DestinationState, position: int, index: ChangeIndex) -> Draft | None:

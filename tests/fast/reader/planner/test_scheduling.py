@@ -60,13 +60,13 @@ def test_a_destination_under_the_floor_waits_for_its_count() -> None:
 )
 @pytest.mark.parametrize("position", [None, NOT_SEEDED, 9])
 def test_nothing_is_planned_for_who_must_not_or_has_to_wait(held_back: dict[str, Any], position: int | None) -> None:
-    tracked = replace(at(position), sized=True, **held_back)
+    tracked = replace(at(position), seed_rows=None, **held_back)
     assert choose(tracked, HEAD, ledger(step(9, 20, {"a": 3})), RULES, 1.0) is None
 
 
 def test_a_scan_seeds_at_the_head_with_the_rows_it_will_bring() -> None:
     assert choose(at(NOT_SEEDED), HEAD, ledger(), RULES, 0.0) is None
-    sized = replace(at(NOT_SEEDED), sized=True, seed_rows=77)
+    sized = replace(at(NOT_SEEDED), seed_rows=77)
     assert choose(sized, HEAD, ledger(), RULES, 0.0) == Draft(ItemKind.SEED, through=20, rows=77)
 
 
