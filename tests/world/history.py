@@ -452,8 +452,10 @@ class Generator:
         return self._values_of(self.model)
 
     def _sets(self) -> tuple[tuple[str, Cell], ...]:
-        columns = self.rng.sample(self._value_columns(), self.rng.randint(1, 2))
-        return tuple((column, self._cell(column)) for column in columns)
+        """One column or two; changes of columns may have left one alone."""
+        columns = self._value_columns()
+        chosen = self.rng.sample(columns, min(len(columns), self.rng.randint(1, 2)))
+        return tuple((column, self._cell(column)) for column in chosen)
 
     def _maybe_sets(self) -> tuple[tuple[str, Cell], ...]:
         return self._sets() if self.rng.random() < 0.4 else ()
