@@ -102,6 +102,19 @@ def test_histories_change_columns_alone_and_before_between_and_after_rows() -> N
     assert {"c", "cc", "cr", "rc", "rcr", "r"} <= shown
 
 
+def test_a_history_goes_on_where_one_value_column_is_left() -> None:
+    fewest = []
+    for seed in range(40):
+        generator = Generator(Random(seed), random_shape(Random(seed)))
+        for _ in range(12):
+            generator.alteration()
+            generator.flattening()
+            fewest.append(len(generator.model.columns) - len(generator.shape.keys) - 1)
+            for _ in range(20 if fewest[-1] == 1 else 1):
+                generator.step()
+    assert min(fewest) == 1
+
+
 def test_once_something_is_wider_rows_only_come() -> None:
     """Of H26, which makes the source itself wrong."""
     for seed in range(200):
