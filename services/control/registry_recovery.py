@@ -14,7 +14,6 @@ from sqlalchemy import Connection
 from services.control.model.declared import identity
 from services.control.model.lifecycle import Registered, Revision
 from services.control.model.recovery import NOT_KEPT, Memory, missed, recall
-from services.control.model.slices import slice_name
 from services.control.store.audit_log import RegistryRebuilt, note_rebuilt
 from services.control.store.pipeline_store import PipelineStore
 from services.control.store.registry import Held, Registry
@@ -69,9 +68,7 @@ def restore(registry: Registry, config: Config, memory: Memory, environ: Mapping
     Reading takes a while. Another control may have been quicker, and then its registry holds what was changed since.
     """
     revision = Revision(uuid.uuid4().hex, datetime.now(UTC), "rebuild")
-    found = recall(
-        memory, slice_name(config.routing), lambda lake: identity(lake, config.path.parent, environ), revision
-    )
+    found = recall(memory, config.routing.routed_by, lambda lake: identity(lake, config.path.parent, environ), revision)
     back = len(found.destinations) - len(found.forgotten)
     unreadable = sorted(memory.unreadable)[:MOST_NAMED]
     rebuilt = RegistryRebuilt(at=revision.at, destinations=back, unreadable=unreadable, not_recovered=NOT_KEPT)
@@ -124,7 +121,7 @@ def catch_up(
 
     def later(held: Held) -> tuple[Registered, ...]:
         base = config.path.parent
-        return missed(told, held, slice_name(config.routing), lambda lake: identity(lake, base, environ), revision)
+        return missed(told, held, config.routing.routed_by, lambda lake: identity(lake, base, environ), revision)
 
     news = later(registry.destinations())
     if not news:

@@ -15,7 +15,7 @@ import difflib
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from psycopg import ProgrammingError
@@ -116,20 +116,25 @@ def resolve(
     Raises ``ViaduckError``: ``secret_missing`` for a variable that is not set, ``invalid_destination`` for what can't
     be used, ``not_allowed`` where an untrusted lake can't be kept apart from this process's ambient settings.
     """
+    known = located(ref, environ, base)
+    lake = replace(known, properties=resolve_properties(ref.properties, environ), untrusted=untrusted)
+    _require_usable(lake, environ)
+    return lake
+
+
+def located(ref: LakeRef, environ: Mapping[str, str] = os.environ, base: Path | None = None) -> ResolvedLake:
+    """A lake as far as it must be known to be told from others, and no further: without what opens its files.
+
+    Raises ``ViaduckError``: ``secret_missing`` for a catalog's variable that is not set, ``invalid_destination`` for a
+    catalog that can't be used.
+    """
     folder = base or Path.cwd()
     try:
         catalog = parse_catalog(_catalog_text(ref, environ), folder)
     except CatalogRefused as refused:
         raise ViaduckError("invalid_destination", f"the catalog can't be used: {refused}", HOW_TO_WRITE) from None
-    lake = ResolvedLake(
-        catalog=catalog,
-        metadata_schema=ref.metadata_schema,
-        data_path=None if ref.data_path is None else absolute_data_path(ref.data_path, folder),
-        properties=resolve_properties(ref.properties, environ),
-        untrusted=untrusted,
-    )
-    _require_usable(lake, environ)
-    return lake
+    data_path = None if ref.data_path is None else absolute_data_path(ref.data_path, folder)
+    return ResolvedLake(catalog, ref.metadata_schema, data_path)
 
 
 def _require_usable(lake: ResolvedLake, environ: Mapping[str, str]) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from shared.config.catalogs import ResolvedLake, resolve
+from shared.config.catalogs import ResolvedLake, located
 from shared.config.config_errors import Mistakes, join, quoted
 from shared.config.lake_rules import ConfigContext
 from shared.config.limits import limits_of, own_variables
@@ -345,10 +345,10 @@ class _Taken:
 def _places(config: Config, environ: Mapping[str, str]) -> list[_Place]:
     found: list[_Place] = []
     if config.topic is None:
-        source = _resolved(config.source.lake, config, environ)
+        source = located(config.source.lake, environ, config.path.parent)
         found.append(_Place("source", None, _claim(config, "source", source, config.source.lake)))
     for number, destination in enumerate(config.destinations):
-        where, lake = join("destinations", number), _resolved(destination.lake, config, environ)
+        where, lake = join("destinations", number), located(destination.lake, environ, config.path.parent)
         table = lake.identity, *table_names(destination.schema_name, destination.table)
         claim = _claim(config, f"{where} ({destination.id})", lake, destination.lake)
         found.append(_Place(where, table, claim))
@@ -358,11 +358,6 @@ def _places(config: Config, environ: Mapping[str, str]) -> list[_Place]:
 def _claim(config: Config, where: str, resolved: ResolvedLake, lake: LakeRef) -> Claim | None:
     known = lake.model_copy(update={"catalog": resolved.catalog})
     return claim_of(f"{where} in {config.path}", resolved.identity, known)
-
-
-def _resolved(lake: LakeRef, config: Config, environ: Mapping[str, str]) -> ResolvedLake:
-    """A lake as far as it must be known to be told from others."""
-    return resolve(lake.model_copy(update={"properties": {}}), environ, config.path.parent)
 
 
 def _copies(

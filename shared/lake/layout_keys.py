@@ -33,7 +33,8 @@ def keys_of(layout: TableLayout | None, columns: Sequence[Column], source: Arran
 
     Raises ``invalid_destination`` for a column or a transform that the source's columns do not allow.
     """
-    layout = layout or NO_LAYOUT
+    if layout is None or layout == NO_LAYOUT:
+        return (), ()
     known = {column.name.lower(): column for column in columns}
     by = _partitions(layout.partitioned_by, source)
     order = _sort_keys(layout.sorted_by, source)

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from services.control.model.lifecycle import Declared
-from services.control.model.slices import slice_name
-from shared.config.catalogs import ResolvedLake, resolve
+from shared.config.catalogs import ResolvedLake, located
 from shared.config.loading import public_lake
 from shared.config.model import Config
 from shared.config.path_overlap import Claim, claim_of
@@ -47,7 +46,7 @@ def declarations(
     config: Config, routing_values: Mapping[str, str], environ: Mapping[str, str] = os.environ
 ) -> list[Declared]:
     """``routing_values``: by destination id, in the spelling of the routing column's type."""
-    slice_of = slice_name(config.routing)
+    routed_by = config.routing.routed_by
     evolutions = {each.id: each.evolution.over(config.evolution) for each in config.destinations}
     return [
         Declared(
@@ -58,7 +57,7 @@ def declarations(
             schema_name=each.schema_name,
             table=each.table,
             seed_mode=each.seed_mode or config.routing.seed_mode,
-            slice_of=slice_of,
+            routed_by=routed_by,
             name=each.name,
             layout=each.layout.over(config.table_layout),
             upkeep=override_of(each),
@@ -76,10 +75,9 @@ def identity(lake: LakeRef, folder: Path, environ: Mapping[str, str]) -> str | N
     credentials: without them it goes by the lake's name.
     """
     try:
-        resolved = resolve(lake.model_copy(update={"properties": {}}), environ, folder)
+        return digest_of(located(lake, environ, folder))
     except ViaduckError:
         return None
-    return digest_of(resolved)
 
 
 def digest_of(lake: ResolvedLake) -> str:

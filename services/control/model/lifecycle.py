@@ -25,13 +25,12 @@ Values in, values out: the caller writes the result to the registry and publishe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any, Literal
 
-from services.control.model.slices import Slices, routed_by
 from shared.config.path_overlap import Claim, claim_of, table_names
 from shared.contracts.errors import Error
 from shared.contracts.evolution import EvolutionPolicy
@@ -47,6 +46,7 @@ from shared.contracts.messages import (
     SeedMode,
 )
 from shared.contracts.positions import SpelledPosition
+from shared.contracts.routed_by import RoutedBy
 from shared.contracts.upkeep import UpkeepOverride
 
 FIRST_GENERATION = 1
@@ -69,9 +69,9 @@ class Declared:
     schema_name: str
     table: str
     seed_mode: SeedMode
-    slice_of: str
-    """The routing column, by a name of it, and whether keys are known: what "the rows of a routing value" means in this
-    pipeline."""
+    routed_by: RoutedBy
+    """What "the rows of a routing value" means in this pipeline. The column goes by the name that the file had for it;
+    it is its field id, so another name may mean the same one."""
     name: str = ""
     written: Mapping[str, Any] | None = field(default=None, hash=False)
     """The entry as it was put over REST, so that a client can change it; it decides nothing."""
@@ -123,9 +123,10 @@ class Declared:
         """Whether anything was said of its layout in its present life."""
         return self.layout != NO_LAYOUT or self.next_layout is not None
 
-    def same_content(self, other: Declared, slices: Slices | None = None) -> bool:
-        """Whether a position in one says something about the other. ``slices``: of the pipeline."""
-        same = self.slice_of == other.slice_of or (slices is not None and slices.are(self.slice_of, other.slice_of))
+    def same_content(self, other: Declared, own_names: Collection[str] = ()) -> bool:
+        """Whether a position in one says something about the other. ``own_names``: those that mean the pipeline's
+        routing column, and never meant another one."""
+        same = self.routed_by.means(other.routed_by, own_names)
         return same and self.same_table(other) and self.routing_value == other.routing_value
 
 
@@ -201,7 +202,7 @@ class Registered:
             registry=self.registry,
             version=self.version,
             upkeep=declared.upkeep,
-            routed_by=routed_by(declared.slice_of),
+            routed_by=declared.routed_by,
         )
 
 
@@ -212,18 +213,18 @@ def declare(
     revision: Revision,
     *,
     touched: bool = False,
-    slices: Slices | None = None,
+    own_names: Collection[str] = (),
 ) -> Registered:
     """What becomes of a destination that is declared; ``held`` itself where that is nothing new.
 
-    ``touched`` says that something changed that the registry does not see: a password in the file. ``slices``: of the
-    pipeline, where its source was looked at for this. TLA: ``Declare``.
+    ``touched`` says that something changed that the registry does not see: a password in the file. ``own_names``:
+    of the routing column, where the source was looked at for this. TLA: ``Declare``.
     """
     if held is None:
         return Registered(declared, FIRST_GENERATION, revision, by)
     if held.removed or held.removing:
         return Registered(declared, held.generation + 1, revision, by, version=held.version)
-    if not declared.same_content(held.declared, slices):
+    if not declared.same_content(held.declared, own_names):
         return replace(
             held,
             declared=declared,

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from services.control.model.conflicts import UniquenessIndex
 from services.control.model.lifecycle import Declared, Registered, Revision, declare, remove
-from services.control.model.slices import Slices
 from shared.contracts.errors import ConfigError
+from shared.contracts.routed_by import RoutedBy
 
 
 def reconcile(
@@ -16,10 +16,12 @@ def reconcile(
     declared: Iterable[Declared],
     revision: Revision,
     touched: Collection[str] = (),
-    slices: Slices | None = None,
+    routed_by: RoutedBy | None = None,
+    own_names: Collection[str] = (),
 ) -> tuple[Registered, ...]:
-    """What the registry must write so that it holds what the file declares; what came over REST stays, as slices of
-    what the file's ``routing`` says now. ``slices``: None where there is no such file any more.
+    """What the registry must write so that it holds what the file declares; what came over REST stays, routed
+    by what the file says now. ``routed_by``: None where there is no such file any more. ``own_names``: those that mean
+    its routing column, and never meant another one.
 
     Raises ``ConfigError`` where the file and what came over REST exclude each other.
     """
@@ -29,20 +31,21 @@ def reconcile(
     if mistakes:
         raise ConfigError(mistakes)
     now = [
-        declare(held.get(d.id), d, "file", revision, touched=d.id in touched, slices=slices) for d in wanted.values()
+        declare(held.get(d.id), d, "file", revision, touched=d.id in touched, own_names=own_names)
+        for d in wanted.values()
     ]
     stay = [each for each in held.values() if each.managed_by == "api" and each.id not in wanted]
-    now += [_sliced(each, slices, revision) for each in stay if slices is not None]
+    now += [_routed(each, routed_by, own_names, revision) for each in stay if routed_by is not None]
     gone = [remove(each, revision) for each in held.values() if each.managed_by == "file" and each.id not in wanted]
     return tuple(each for each in [*now, *gone] if each is not held.get(each.id))
 
 
-def _sliced(held: Registered, slices: Slices, revision: Revision) -> Registered:
+def _routed(held: Registered, routed_by: RoutedBy, own_names: Collection[str], revision: Revision) -> Registered:
     """What came over REST says of itself all but which column it is routed by."""
-    if held.removed or held.removing or held.declared.slice_of == slices.name:
+    if held.removed or held.removing or held.declared.routed_by == routed_by:
         return held
-    declared = replace(held.declared, slice_of=slices.name, laid_out=None, left=())
-    return declare(held, declared, "api", revision, slices=slices)
+    declared = replace(held.declared, routed_by=routed_by, laid_out=None, left=())
+    return declare(held, declared, "api", revision, own_names=own_names)
 
 
 def _conflicts(wanted: Mapping[str, Declared], over_rest: Collection[Declared]) -> Iterator[str]:

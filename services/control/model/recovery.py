@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from services.control.model.lifecycle import Declared, Registered, Revision
-from services.control.model.slices import name_of
 from shared.contracts.latest import Latest
 from shared.contracts.layout import NO_LAYOUT
 from shared.contracts.messages import ADOPTABLE, Destination, LakeRef, Progress, SeedMode
+from shared.contracts.routed_by import RoutedBy
 
 NOT_KEPT = (
     "names, authors and times of earlier changes, which destinations appeared by themselves, proposals,"
@@ -63,23 +63,25 @@ class Recalled:
     forgotten: tuple[str, ...]
 
 
-def recall(memory: Memory, slice_of: str, identity: Callable[[LakeRef], str | None], revision: Revision) -> Recalled:
-    """Destinations without a message are remembered as removed, for their generation alone. ``slice_of``: by the file,
+def recall(
+    memory: Memory, routed_by: RoutedBy, identity: Callable[[LakeRef], str | None], revision: Revision
+) -> Recalled:
+    """Destinations without a message are remembered as removed, for their generation alone. ``routed_by``: by the file,
     for messages of an older control, which do not tell."""
     wanted = memory.wanted
     there = [
-        _registered(said, memory.generations[name], slice_of, identity(said.lake), revision)
+        _registered(said, memory.generations[name], routed_by, identity(said.lake), revision)
         for name, said in wanted.items()
     ]
     gone = tuple(name for name in memory.generations if name not in wanted)
-    removed = [_removed(name, memory.generations[name], slice_of, revision) for name in gone]
+    removed = [_removed(name, memory.generations[name], routed_by, revision) for name in gone]
     return Recalled((*there, *removed), gone)
 
 
 def missed(
     told: Mapping[str, Destination],
     held: Mapping[str, Registered],
-    slice_of: str,
+    routed_by: RoutedBy,
     identity: Callable[[LakeRef], str | None],
     revision: Revision,
 ) -> tuple[Registered, ...]:
@@ -88,7 +90,7 @@ def missed(
     ``told``: of each the message that counts, removals too.
     """
     later = [said for name, said in told.items() if _is_later(said, held.get(name))]
-    return tuple(_registered(said, said.generation, slice_of, identity(said.lake), revision) for said in later)
+    return tuple(_registered(said, said.generation, routed_by, identity(said.lake), revision) for said in later)
 
 
 def _is_later(said: Destination, held: Registered | None) -> bool:
@@ -97,10 +99,10 @@ def _is_later(said: Destination, held: Registered | None) -> bool:
 
 
 def _registered(
-    said: Destination, generation: int, slice_of: str, identity: str | None, revision: Revision
+    said: Destination, generation: int, routed_by: RoutedBy, identity: str | None, revision: Revision
 ) -> Registered:
     return Registered(
-        declared=_declared(said, slice_of, identity),
+        declared=_declared(said, routed_by, identity),
         generation=generation,
         revision=revision,
         managed_by=said.managed_by,
@@ -113,7 +115,7 @@ def _registered(
     )
 
 
-def _declared(said: Destination, slice_of: str, identity: str | None) -> Declared:
+def _declared(said: Destination, routed_by: RoutedBy, identity: str | None) -> Declared:
     return Declared(
         id=said.destination,
         routing_value=said.routing_value,
@@ -122,7 +124,7 @@ def _declared(said: Destination, slice_of: str, identity: str | None) -> Declare
         schema_name=said.schema_name,
         table=said.table,
         seed_mode=said.seed_mode,
-        slice_of=slice_of if said.routed_by is None else name_of(said.routed_by),
+        routed_by=said.routed_by or routed_by,
         layout=said.layout or NO_LAYOUT,
         upkeep=said.upkeep,
         evolution=said.policy,
@@ -130,6 +132,6 @@ def _declared(said: Destination, slice_of: str, identity: str | None) -> Declare
     )
 
 
-def _removed(name: str, generation: int, slice_of: str, revision: Revision) -> Registered:
-    nothing = Declared(name, "", LakeRef(), None, "main", "", SeedMode.SCAN, slice_of)
+def _removed(name: str, generation: int, routed_by: RoutedBy, revision: Revision) -> Registered:
+    nothing = Declared(name, "", LakeRef(), None, "main", "", SeedMode.SCAN, routed_by)
     return Registered(nothing, generation, revision, "api", removed=True)

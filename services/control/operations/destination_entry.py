@@ -17,7 +17,6 @@ from services.control.model.conflicts import Neighbour, UniquenessIndex
 from services.control.model.declared import identity
 from services.control.model.lifecycle import Declared, Refused, Registered
 from services.control.model.problems import FieldError, InvalidEntry
-from services.control.model.slices import slice_name
 from services.control.operations.preflight import Finding, Probe
 from services.control.operations.reconciler import Reconciler
 from services.control.operations.topic_rewind import BY_OFFSET
@@ -118,7 +117,7 @@ def declare_entry(destination: str, entry: Entry, routing_value: str, lakes: Lak
     section, config = _section(entry), lakes.config
     wrong = [
         *_misnamed(destination, entry),
-        *(FieldError(f"layout.{key}", said) for key, said in table_layout.faults(entry.layout.model_dump())),
+        *_layout_faults(entry),
         *_upkeep_faults(entry, config),
         *(unquotable := [*_unwritable(entry), *secret(section, config.path.parent)]),
     ]
@@ -136,7 +135,7 @@ def declare_entry(destination: str, entry: Entry, routing_value: str, lakes: Lak
         schema_name=entry.schema_name,
         table=entry.table or config.source.table,
         seed_mode=_seed_mode(entry, config),
-        slice_of=slice_name(config.routing),
+        routed_by=config.routing.routed_by,
         name=entry.name,
         layout=OwnLayout.model_validate(entry.layout.model_dump()).over(config.table_layout),
         written=entry.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"id"}),
@@ -166,6 +165,12 @@ def _seed_mode(entry: Entry, config: Config) -> SeedMode:
 def _misnamed(destination: str, entry: Entry) -> Iterator[FieldError]:
     if entry.id is not None and entry.id != destination:
         yield FieldError("id", f"is {entry.id!r}, and the path names {destination!r}; leave it out")
+
+
+def _layout_faults(entry: Entry) -> Iterator[FieldError]:
+    """Of its own layout. The pipeline's was looked at with its file."""
+    if own := entry.layout.model_dump(exclude_none=True):
+        yield from (FieldError(f"layout.{key}", said) for key, said in table_layout.faults(own))
 
 
 def _upkeep_faults(entry: Entry, config: Config) -> Iterator[FieldError]:

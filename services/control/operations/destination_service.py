@@ -359,7 +359,7 @@ def _declared(
         raise Refused("precondition_failed", f"there is no {declared.id} to change", "leave If-Match out to create it")
     _require_unique(taken, declared)
     if known is not None and not known.removed:  # by which column it is routed is for the file, maybe a newer one
-        declared = replace(declared, slice_of=known.declared.slice_of)
+        declared = replace(declared, routed_by=known.declared.routed_by)
     return lifecycle.declare(known, declared, "api", revision)
 
 

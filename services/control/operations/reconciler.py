@@ -14,7 +14,6 @@ from services.control.model.conflicts import Neighbour, UniquenessIndex
 from services.control.model.declared import DeclaredSource, declarations, declared_source
 from services.control.model.lifecycle import OnGap, Registered, Revision, all_removed, answer
 from services.control.model.reconciliation import reconcile
-from services.control.model.slices import Slices, slices_of
 from services.control.store import registry
 from services.control.store.destination_topic import DestinationPublisher
 from services.control.store.registry import Registry
@@ -109,9 +108,10 @@ class Reconciler:
         clashes = [f"destinations: {each.id}: {said}" for each in declared for _, said in taken.clashes(each)]
         if clashes:
             raise ConfigError(clashes)
-        touched, slices = _touched(self.config, config), _slices(config, seen)
+        touched, own_names = _touched(self.config, config), _own_names(config, seen)
         revision = self._revision("file")
-        self._change(lambda held: reconcile(held, declared, revision, touched, slices), revision)
+        by = config.routing.routed_by
+        self._change(lambda held: reconcile(held, declared, revision, touched, by, own_names), revision)
         self.config = config
         self._status_store.file_in_force = True
 
@@ -178,9 +178,9 @@ class Reconciler:
         return Revision(uuid.uuid4().hex, self._now(), author)
 
 
-def _slices(config: Config, seen: SourceLook) -> Slices:
+def _own_names(config: Config, seen: SourceLook) -> frozenset[str]:
     """By the source's own history of the column's names, so that none of them has to be remembered."""
-    return slices_of(config.routing, seen.table.own_names(config.routing.field))
+    return seen.table.own_names(config.routing.field)
 
 
 def _touched(before: Config, after: Config) -> frozenset[str]:

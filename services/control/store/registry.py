@@ -26,6 +26,9 @@ Also = Callable[[Connection, Held], None]
 
 _DECLARED = TypeAdapter(Declared)
 
+APPENDED, EQUAL = "appended: ", "equal: "
+"""Before the routing column, in the registry's text of what a destination is routed by."""
+
 CHANGING = (
     "spec", "routing_value", "generation", "desired", "replace", "managed_by", "author", "revision", "removed",
     "removing", "seed_at", "seed_from", "version", "appeared_at",
@@ -174,7 +177,7 @@ def _row(pipeline: str, destination: str, held: Registered) -> dict[str, Any]:
     return {
         "of_pipeline": pipeline,
         "of_id": destination,
-        "spec": _DECLARED.dump_json(held.declared, exclude={"id", "routing_value"}).decode(),
+        "spec": _spec(held.declared),
         "routing_value": held.declared.routing_value,
         "generation": held.generation,
         "desired": held.desired.value,
@@ -210,6 +213,16 @@ def _registered(row: RowMapping, registry: int) -> Registered:
     )
 
 
+def _spec(declared: Declared) -> str:
+    """All but what has columns of its own."""
+    spec = _DECLARED.dump_python(declared, mode="json", exclude={"id", "routing_value", "routed_by"})
+    by = declared.routed_by
+    return json.dumps(spec | {"slice_of": f"{APPENDED if by.append_only else EQUAL}{by.field}"})
+
+
 def _declared(row: RowMapping) -> Declared:
     spec = json.loads(row["spec"])
-    return _DECLARED.validate_python(spec | {"id": row["id"], "routing_value": row["routing_value"]})
+    text, append_only = spec["slice_of"], spec["slice_of"].startswith(APPENDED)
+    by = {"field": text.removeprefix(APPENDED if append_only else EQUAL), "append_only": append_only}
+    own = {"id": row["id"], "routing_value": row["routing_value"], "routed_by": by}
+    return _DECLARED.validate_python(spec | own)

@@ -12,6 +12,7 @@ from services.control.view.frontier import Published
 from shared.contracts.digest import digest
 from shared.contracts.messages import ItemKind, LakeRef, Outcome, Problem, Progress, SeedMode
 from shared.contracts.reports import Frontier, Lagging
+from shared.contracts.routed_by import RoutedBy
 
 PIPELINE = "events"
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -25,7 +26,7 @@ def declared(id: str = "a", **changes: Any) -> Declared:
     value = changes.pop("routing_value", f"value of {id}")
     lake = changes.pop("lake", LakeRef(catalog=f"sqlite:/lakes/{id}.sqlite"))
     identity = changes.pop("identity", f"identity of {lake.catalog or lake.catalog_env}")
-    plain = Declared(id, value, lake, identity, "main", "events", SeedMode.SCAN, "equal: company")
+    plain = Declared(id, value, lake, identity, "main", "events", SeedMode.SCAN, RoutedBy(field="company"))
     return replace(plain, **changes)
 
 

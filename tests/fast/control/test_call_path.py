@@ -50,7 +50,7 @@ def followed(path: CallPath) -> Iterator[None]:
         threading.setprofile(before)
 
 
-@pytest.mark.parametrize(("query", "modules", "returns"), [("?check=false", 30, 95), ("", 41, 145)])
+@pytest.mark.parametrize(("query", "modules", "returns"), [("?check=false", 28, 91), ("", 39, 139)])
 def test_a_put_of_a_destination_goes_a_short_way(tmp_path: Path, query: str, modules: int, returns: int) -> None:
     rig, path = ControlRig(tmp_path), CallPath(writes.put_destination)
     with followed(path):

@@ -22,7 +22,6 @@ from services.control.model.lifecycle import (
     rewind,
 )
 from services.control.model.reconciliation import reconcile
-from services.control.model.slices import Slices
 from shared.contracts.errors import POLICY, ConfigError
 from shared.contracts.layout import NO_LAYOUT, TableLayout
 from shared.contracts.messages import (
@@ -71,8 +70,8 @@ OTHER_CONTENT: list[dict[str, Any]] = [
     {"schema_name": "elsewhere"},
     {"table": "another"},
     {"identity": "another lake"},
-    {"slice_of": "equal: country"},
-    {"slice_of": "appended: company"},
+    {"routed_by": RoutedBy(field="country")},
+    {"routed_by": RoutedBy(field="company", append_only=True)},
 ]
 
 
@@ -104,42 +103,43 @@ def test_the_same_content_otherwise_declared_lives_on_with_a_new_revision(change
     assert (after.generation, after.revision) == (2, NEW)
 
 
-SLICES = Slices("equal: tenant", frozenset({"equal: tenant", "equal: company"}))
-"""Of a routing column that was called company."""
+TENANT, OWN_NAMES = RoutedBy(field="tenant"), frozenset({"tenant", "company"})
+"""A routing column that was called company."""
 
 
 def test_another_name_of_the_routing_column_is_the_same_life() -> None:
-    after = declare(registered(generation=2), replace(declared(), slice_of="equal: tenant"), "file", NEW, slices=SLICES)
-    assert (after.generation, after.revision, after.declared.slice_of) == (2, NEW, "equal: tenant")
+    after = declare(registered(generation=2), replace(declared(), routed_by=TENANT), "file", NEW, own_names=OWN_NAMES)
+    assert (after.generation, after.revision, after.declared.routed_by) == (2, NEW, TENANT)
 
 
-@pytest.mark.parametrize("before", ["equal: country", "appended: company"])
-def test_another_routing_column_is_another_life(before: str) -> None:
-    held = registered(generation=2, declared=replace(declared(), slice_of=before))
-    assert declare(held, replace(declared(), slice_of="equal: tenant"), "file", NEW, slices=SLICES).generation == 3
+@pytest.mark.parametrize("before", [RoutedBy(field="country"), RoutedBy(field="company", append_only=True)], ids=str)
+def test_another_routing_column_is_another_life(before: RoutedBy) -> None:
+    held = registered(generation=2, declared=replace(declared(), routed_by=before))
+    assert declare(held, replace(declared(), routed_by=TENANT), "file", NEW, own_names=OWN_NAMES).generation == 3
 
 
-@pytest.mark.parametrize(("slice_of", "append_only"), [("equal: tenant", False), ("appended: tenant", True)])
-def test_others_are_told_by_what_a_life_is_routed(slice_of: str, append_only: bool) -> None:
-    """The slice that is registered, not the file that this control has."""
-    said = registered(declared=replace(declared(), slice_of=slice_of)).message(PIPELINE)
-    assert Destination.from_bytes(said.to_bytes()).routed_by == RoutedBy(field="tenant", append_only=append_only)
+@pytest.mark.parametrize("append_only", [False, True])
+def test_others_are_told_by_what_a_life_is_routed(append_only: bool) -> None:
+    """As it is registered, not by the file that this control has."""
+    by = RoutedBy(field="tenant", append_only=append_only)
+    said = registered(declared=replace(declared(), routed_by=by)).message(PIPELINE)
+    assert Destination.from_bytes(said.to_bytes()).routed_by == by
 
 
 def test_what_came_over_rest_is_routed_by_the_column_that_the_file_says() -> None:
-    other = declared("b", slice_of="equal: country", left=("set NOT NULL of v",))
+    other = declared("b", routed_by=RoutedBy(field="country"), left=("set NOT NULL of v",))
     held = by_id([registered(managed_by="api"), registered("b", managed_by="api", declared=other)])
-    same, another = reconcile(held, [], NEW, slices=SLICES)
+    same, another = reconcile(held, [], NEW, (), TENANT, OWN_NAMES)
     assert [(each.id, each.generation) for each in (same, another)] == [("a", 1), ("b", 2)]
     assert (another.declared.left, same.managed_by, another.managed_by) == ((), "api", "api")
-    assert {each.declared.slice_of for each in (same, another)} == {"equal: tenant"}
-    assert reconcile(by_id([same, another]), [], revision("3"), slices=SLICES) == ()
+    assert {each.declared.routed_by for each in (same, another)} == {TENANT}
+    assert reconcile(by_id([same, another]), [], revision("3"), (), TENANT, OWN_NAMES) == ()
 
 
 def test_what_is_removed_or_on_its_way_is_not_routed_at_all() -> None:
     gone = registered(managed_by="api", removed=True)
     going = drop(registered("b", managed_by="api", declared=declared("b")), NEW)
-    assert reconcile(by_id([gone, going]), [], revision("3"), slices=SLICES) == ()
+    assert reconcile(by_id([gone, going]), [], revision("3"), (), TENANT, OWN_NAMES) == ()
 
 
 def test_a_password_that_changed_is_a_new_revision_so_that_a_parked_destination_is_tried_again() -> None:

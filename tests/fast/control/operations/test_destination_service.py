@@ -13,9 +13,9 @@ from sqlalchemy import text
 
 from services.control.model.lifecycle import Revision
 from services.control.model.reconciliation import reconcile
-from services.control.model.slices import Slices
 from services.control.view.destination_status import State
 from shared.contracts.messages import DesiredState, ItemKind, Outcome
+from shared.contracts.routed_by import RoutedBy
 from tests.fast.control.examples import START, problem, progress
 from tests.fast.control.fakes import FakeSource
 from tests.fast.control.files import make_source, with_lake
@@ -60,11 +60,11 @@ def test_a_control_with_an_older_file_leaves_the_column_that_another_one_routes_
     """Else each PUT to either of them would begin another life."""
     rig.add("a")
     revision = Revision("newer", START)
-    newer = Slices("equal: tenant", frozenset({"equal: tenant", "equal: company"}))
-    rig.registry.change(lambda held: reconcile(held, [held["filed"].declared], revision, (), newer), revision)
+    newer, names = RoutedBy(field="tenant"), frozenset({"tenant", "company"})
+    rig.registry.change(lambda held: reconcile(held, [held["filed"].declared], revision, (), newer, names), revision)
     rig.reconciler.refresh()
     assert rig.add("a", name="for people")["generation"] == 1
-    assert rig.registry.destinations()["a"].declared.slice_of == "equal: tenant"
+    assert rig.registry.destinations()["a"].declared.routed_by == newer
 
 
 def test_a_removed_id_comes_back_above_all_of_its_former_lives(rig: ControlRig) -> None:

@@ -28,6 +28,7 @@ from services.control.store.tokens import Tokens
 from shared.config.model import Config
 from shared.contracts.errors import ConfigError, DependencyError
 from shared.contracts.messages import DesiredState, LakeRef, SeedMode
+from shared.contracts.routed_by import RoutedBy
 from tests.fast.control.examples import PIPELINE, by_id, declared, registered, revision
 
 
@@ -81,11 +82,15 @@ def test_everything_comes_back_as_it_was_written(registry: Registry) -> None:
     assert written == by_id(replace(each, version=1) for each in [EVERYTHING, registered(), gone])
 
 
-def test_it_survives_a_restart(database_url: str) -> None:
+@pytest.mark.parametrize("append_only", [False, True])
+@pytest.mark.parametrize("field", ["company", "equal: x", "appended: x", "größe \u2028"])
+def test_it_survives_a_restart(database_url: str, field: str, append_only: bool) -> None:
+    by = RoutedBy(field=field, append_only=append_only)
     with opened(database_url) as first:
-        write(first, registered(generation=3))
+        write(first, registered(generation=3, declared=replace(declared(), routed_by=by)))
     with opened(database_url) as again:
         assert again.destinations()["a"].generation == 3
+        assert again.destinations()["a"].declared.routed_by == by
 
 
 def test_pipelines_that_share_a_database_do_not_see_each_other(database_url: str, registry: Registry) -> None:

@@ -28,10 +28,7 @@ from tests.fast.reader.fakes import ReaderSender
 from tests.fast.reader.simulation import EPOCH, answer, sight, spec, step
 
 MANY = 50_000
-TURN_S = 0.08
-"""Two to three times what a turn takes alone: it takes longer beside other processes, which use the same cache. What is
-done without need for each destination takes more than 0.1 s."""
-
+TURN_S = 0.05
 TURNS = 15
 
 pytestmark = pytest.mark.slow

@@ -127,6 +127,21 @@ def test_two_pipelines_with_one_destination_table_are_refused(tmp_path: Path) ->
     ]
 
 
+AZURE = {"azure_connection_string_env": "AZURE"}
+
+
+def test_lakes_in_azure_are_told_apart_by_their_catalogs(tmp_path: Path) -> None:
+    environ = {"AZURE": "DefaultEndpointsProtocol=https;AccountName=lakes;AccountKey=a2V5"}
+    own = {"data_path": "az://box/b/", "properties": AZURE}
+    lake = {"id": "x", "routing_value": "x", "catalog": "sqlite:shared.sqlite", **own}
+    first = {"catalog": "sqlite:s.sqlite", "table": "t", "data_path": "az://box/s/", "properties": AZURE}
+    write(tmp_path, "a.yaml", pipeline="a", source=first, destinations=[{**lake, "table": "one"}])
+    write(tmp_path, "b.yaml", destinations=[{**lake, "table": "two"}])
+    assert load_all((tmp_path,), environ).names == ("a", "b")
+    write(tmp_path, "b.yaml", destinations=[{**lake, "table": "one"}])
+    assert "lake and table are those of destinations[0]" in mistakes(tmp_path, environ=environ)[0]
+
+
 def test_one_lake_may_hold_tables_of_two_pipelines(tmp_path: Path) -> None:
     there = {"id": "x", "routing_value": "x", "catalog": "sqlite:shared.sqlite"}
     write(tmp_path, "a.yaml", destinations=[there])
