@@ -1,24 +1,31 @@
-"""Other writers of a Postgres catalog wait while one that lost too often looks and commits: for a bounded time."""
+"""Other writers of a catalog wait while one that lost too often looks and commits: for a bounded time."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
+import duckdb
 import psycopg
 import pytest
 
+from shared.config.catalogs import ResolvedLake
+from shared.lake.attach import attach
 from shared.lake.catalog_query import Question
 from shared.lake.direct import catalogs
 from shared.lake.direct.batch import Commit
-from shared.lake.direct.catalogs import PostgresCatalog, RivalCommitted
+from shared.lake.direct.catalogs import PostgresCatalog, RivalCommitted, SqliteCatalog
+from shared.lake.engine import connect
 from tests.fast.waiting import eventually
 from tests.servers.postgres import Postgres
 
 ADD = "INSERT INTO public.ducklake_snapshot VALUES (DEFAULT)"
 COUNT = Question("SELECT count(*) AS found FROM public.ducklake_snapshot")
 ELSEWHERE = Question("SELECT count(*) AS found FROM public.gone")
+OURS = Question("INSERT INTO meta.ducklake_metadata (key, value) VALUES ('ours', 'x')")
+WRITING = Commit(1, OURS, Question("SELECT 1 AS held"), ())
 NOTHING = Commit(1, Question("SELECT 1"), Question("SELECT 1 AS held"), (Question("SELECT 2"),))
 
 
@@ -110,3 +117,71 @@ def test_others_are_not_kept_out_for_longer_than_is_allowed(
         eventually(lambda: not is_kept_out(rival))
         with pytest.raises(psycopg.errors.IdleInTransactionSessionTimeout):
             catalog.ask(COUNT)
+
+
+ROWS = Question("SELECT count(*) AS found FROM {}ducklake_metadata WHERE key <> :none", {}, {"none": ""})
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    file = tmp_path / "lake.sqlite"
+    with closing(connect()) as con:
+        attach(con, "l", ResolvedLake(f"sqlite:{file}", None, str(tmp_path / "data")), read_only=False, create=True)
+    return file
+
+
+def opened(file: Path) -> duckdb.DuckDBPyConnection:
+    """As another process would; it waits a tenth of a second for the lock."""
+    con = connect()
+    con.execute(f"ATTACH '{file}' AS meta (TYPE sqlite, BUSY_TIMEOUT 100)")
+    return con
+
+
+def is_locked_out(rival: duckdb.DuckDBPyConnection) -> bool:
+    try:
+        rival.execute("INSERT INTO meta.ducklake_metadata (key, value) VALUES ('theirs', 'x')")
+    except duckdb.Error as error:
+        if "database is locked" not in str(error):
+            raise
+        return True
+    return False
+
+
+def test_others_of_a_file_wait_until_the_batch_is_committed(file: Path) -> None:
+    with closing(opened(file)) as con, closing(opened(file)) as rival:
+        catalog = SqliteCatalog(con, "meta")
+        before = int(catalog.ask(ROWS))
+        with catalog.alone():
+            assert is_locked_out(rival)
+            assert int(catalog.ask(ROWS)) == before
+            catalog.commit(NOTHING)
+            assert not is_locked_out(rival)
+        assert int(catalog.ask(ROWS)) == before + 1
+        with pytest.raises(KeyError), catalog.alone():
+            raise KeyError
+        assert not is_locked_out(rival)
+
+
+def test_others_of_a_file_are_not_kept_out_by_one_that_comes_too_late(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(opened(file)) as con, closing(opened(file)) as rival:
+        catalog = SqliteCatalog(con, "meta")
+        with catalog.alone(), monkeypatch.context() as patched:
+            patched.setattr(catalogs, "ALONE_S", 0)
+            with pytest.raises(RivalCommitted):
+                catalog.commit(NOTHING)
+        assert not is_locked_out(rival)
+
+
+def test_a_lock_on_a_file_that_lasts_is_not_waited_for(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalogs, "ALONE_WAIT_S", 0.2)
+    with closing(opened(file)) as con, closing(opened(file)) as rival:
+        catalog = SqliteCatalog(con, "meta")
+        rival.execute("BEGIN")
+        assert not is_locked_out(rival)
+        with catalog.alone(), pytest.raises(RivalCommitted, match="another writer was quicker"):
+            catalog.commit(WRITING)
+        rival.execute("COMMIT")
+        with catalog.alone():
+            catalog.commit(WRITING)

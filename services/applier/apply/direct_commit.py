@@ -46,7 +46,7 @@ RIVAL_TRIES = 8
 RIVAL_WAIT_S = 0.01
 
 OPEN_TRIES = 5
-"""After so many lost ones, other writers of a Postgres catalog are kept out from the look to the commit."""
+"""After so many lost ones, other writers are kept out from the look to the commit."""
 
 NEVER_WRITTEN = (TypeError, ValueError, LookupError)
 """What comes of values in a catalog that DuckLake never writes, such as a NULL in a cursor."""

@@ -47,6 +47,9 @@ ALONE_WAIT_S = 3
 """How long is waited for it. Longer than Postgres's ``deadlock_timeout``, after which autovacuum gives way."""
 
 
+TURN_WAIT_S = 0.005
+
+
 class Catalog(Protocol):
     """One lake's catalog. Methods raise the driver's error; an error of ``commit`` other than ``NotCommitted`` leaves
     open whether it was brought about."""
@@ -88,8 +91,8 @@ class PostgresCatalog:
         """One transaction of two statements, and those that make tables, in one round trip; an error undoes all of
         them. TLA: ``CommitDirect``."""
         since = self._alone_since
-        if since is not None and time.monotonic() - since > ALONE_S:
-            raise RivalCommitted("other writers were kept out for too long")
+        if since is not None:
+            _require_in_time(since)
         claim, taken = commit.claim.rendered("$")
         text, values = _conditional(commit)
         try:
@@ -141,6 +144,11 @@ class PostgresCatalog:
         return True
 
 
+def _require_in_time(since: float) -> None:
+    if time.monotonic() - since > ALONE_S:
+        raise RivalCommitted("other writers were kept out for too long")
+
+
 def _say(cursor: psycopg.RawCursor[Any], text: str, values: list[Value]) -> None:
     """Nothing is prepared: what a batch that fails has prepared is not there, and the client believes that it is."""
     cursor.execute(text.encode(), _typed(values), prepare=False)
@@ -176,6 +184,7 @@ class SqliteCatalog:
     def __init__(self, con: duckdb.DuckDBPyConnection, name: str) -> None:
         self._con = con
         self._name = name
+        self._alone_since: float | None = None
         self.prefix = f"{ident(name)}.main."
 
     def ask(self, question: Question) -> str:
@@ -188,7 +197,10 @@ class SqliteCatalog:
         return str(rows[0][0])
 
     def commit(self, commit: Commit) -> None:
-        self._con.execute("BEGIN")
+        if self._alone_since is None:
+            self._con.execute("BEGIN")
+        else:
+            _require_in_time(self._alone_since)
         try:
             self._say(commit.claim)  # takes the file's write lock, or fails after any write in between
             if self._say(commit.condition) != [(1,)]:
@@ -205,9 +217,39 @@ class SqliteCatalog:
             self._roll_back()
             raise
 
-    def alone(self) -> AbstractContextManager[None]:
-        """Not here: a process that froze would keep the file's only lock, and nothing would end that."""
-        return contextlib.nullcontext()
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """A file has one lock for all who write. It goes with a process that dies; one that freezes keeps it, as in the
+        middle of any batch."""
+        if not self._take_turn():
+            yield
+            return
+        self._alone_since = time.monotonic()
+        try:
+            yield
+        finally:
+            self._alone_since = None
+            self._roll_back()  # of nothing, after a batch
+
+    def _take_turn(self) -> bool:
+        """Open a transaction that keeps other writers out, by a row that it takes back. Whether that was granted in
+        time: where another writer came between its beginning and the row, it is tried again."""
+        began_s = time.monotonic()
+        while time.monotonic() - began_s < ALONE_WAIT_S:
+            try:
+                self._con.execute("BEGIN")
+                self._con.execute(
+                    f"INSERT INTO {self.prefix}ducklake_metadata (key, value) VALUES ('viaduck', 'waits')"
+                )
+                self._con.execute(f"DELETE FROM {self.prefix}ducklake_metadata WHERE key = 'viaduck'")
+            except duckdb.Error as error:
+                self._roll_back()
+                if "database is locked" not in str(error):
+                    raise
+                time.sleep(TURN_WAIT_S)
+            else:
+                return True
+        return False
 
     def _say(self, question: Question) -> list[Any]:
         text, values = question.rendered("$")
