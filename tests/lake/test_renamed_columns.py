@@ -22,6 +22,7 @@ from tests.fast.control.fakes import FakeTopic
 from tests.fast.control.files import config
 from tests.lake.conftest import MakeRig
 from tests.lake.rig import ApplyRig
+from tests.lake.ten_rows import Rows, applied, seeded, slice_of
 from tests.lake.test_identity import parked_for
 
 OLD, NEW = Routing(field="tenant", key_columns=("id",)), Routing(field="org", key_columns=("no",))
@@ -38,23 +39,11 @@ def routing() -> Routing:
 
 @pytest.fixture
 def rig(make_rig: MakeRig, routing: Routing) -> ApplyRig:
-    """A seeded tenant of ten rows."""
-    made = make_rig(routing=routing)
-    made.sql(
-        "CREATE TABLE src.main.t (id INTEGER, tenant VARCHAR, v INTEGER)",
-        "INSERT INTO src.main.t SELECT i, chr((97 + i % 2)::INTEGER), i FROM range(20) r(i)",
-    )
-    made.add("a")
-    made.seed()
-    return made
+    return seeded(make_rig, routing)
 
 
-def slice_now(rig: ApplyRig, column: str = "org") -> list[tuple[object, ...]]:
-    return sorted(rig.con.execute(f"SELECT * FROM src.main.t WHERE {column} = 'a'").fetchall(), key=repr)
-
-
-def applied(answers: list[Progress]) -> None:
-    assert [(each.outcome, each.error) for each in answers] == [(Outcome.APPLIED, None)]
+def slice_now(rig: ApplyRig, column: str = "org") -> Rows:
+    return slice_of(rig, "t", column)
 
 
 def refused(answers: list[Progress], *why: str) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from shared.config.model import Routing
-from shared.contracts.messages import ItemKind, Outcome, Progress
+from shared.contracts.messages import ItemKind
 from tests.lake.conftest import MakeRig
 from tests.lake.rig import ApplyRig
+from tests.lake.ten_rows import Rows, applied, seeded, slice_of
 from tests.lake.test_identity import parked_for
 
 EITHER_NAME = pytest.mark.parametrize("configured", ["t", "u"])
@@ -20,23 +21,11 @@ def routing() -> Routing:
 
 @pytest.fixture
 def rig(make_rig: MakeRig, routing: Routing) -> ApplyRig:
-    """A seeded tenant of ten rows."""
-    made = make_rig(routing=routing)
-    made.sql(
-        "CREATE TABLE src.main.t (id INTEGER, tenant VARCHAR, v INTEGER)",
-        "INSERT INTO src.main.t SELECT i, chr((97 + i % 2)::INTEGER), i FROM range(20) r(i)",
-    )
-    made.add("a")
-    made.seed()
-    return made
+    return seeded(make_rig, routing)
 
 
-def slice_now(rig: ApplyRig, table: str = "u") -> list[tuple[object, ...]]:
-    return sorted(rig.con.execute(f"SELECT * FROM src.main.{table} WHERE tenant = 'a'").fetchall(), key=repr)
-
-
-def applied(answers: list[Progress]) -> None:
-    assert [(each.outcome, each.error) for each in answers] == [(Outcome.APPLIED, None)]
+def slice_now(rig: ApplyRig, table: str = "u") -> Rows:
+    return slice_of(rig, table, "tenant")
 
 
 @EITHER_NAME

@@ -6,11 +6,10 @@ It checks no signature, so it proves where files go and that they come back, and
 from __future__ import annotations
 
 import re
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Self
+from http.server import BaseHTTPRequestHandler
 from urllib.parse import parse_qs, unquote, urlsplit
+
+from tests.servers.http_stand_in import HttpStandIn
 
 WHEN = "Thu, 26 Nov 2026 10:00:00 GMT"
 OF_A_BLOB = {
@@ -28,29 +27,19 @@ ACCOUNT = "devstore"
 Answer = tuple[int, bytes, dict[str, str]]
 
 
-class Blobs:
+class Blobs(HttpStandIn):
     """``content``: bytes by ``CONTAINER/NAME``; ``signed_by``: accounts that requests name. Use as a context."""
 
     def __init__(self) -> None:
         self.content: dict[str, bytes] = {}
         self.signed_by: set[str] = set()
         self._blocks: dict[str, bytes] = {}
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        super().__init__()
 
     @property
     def connection_string(self) -> str:
-        endpoint = f"http://127.0.0.1:{self._server.server_port}/{ACCOUNT}"
+        endpoint = f"{self.url}/{ACCOUNT}"
         return f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey=c2VjcmV0;BlobEndpoint={endpoint};"
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
 
     def _answer(self, method: str, path: str, body: bytes, range_: str | None) -> Answer:
         url = urlsplit(path)

@@ -5,12 +5,11 @@ It proves what is asked, for which role, and that what is answered is used. Of s
 
 from __future__ import annotations
 
-import threading
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Self
+from http.server import BaseHTTPRequestHandler
 from urllib.parse import parse_qsl
+
+from tests.servers.http_stand_in import HttpStandIn
 
 ANSWER = """<AssumeRoleResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleResult><Credentials>
 <AccessKeyId>{id}</AccessKeyId><SecretAccessKey>{secret}</SecretAccessKey><SessionToken>{token}</SessionToken>
@@ -21,7 +20,7 @@ REFUSAL = """<ErrorResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><E
 <Code>AccessDenied</Code><Message>not authorized to perform sts:AssumeRole</Message></Error></ErrorResponse>"""
 
 
-class Sts:
+class Sts(HttpStandIn):
     """``asked``: the parameters of every request; ``signed_by``: who signed it. Use as a context."""
 
     def __init__(self, id: str, secret: str, token: str, *, refuses: bool = False) -> None:
@@ -29,21 +28,7 @@ class Sts:
         self.signed_by: list[str] = []
         self._credentials = {"id": id, "secret": secret, "token": token}
         self._refuses = refuses
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}"
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        super().__init__()
 
     def _answer(self, asked: dict[str, str]) -> tuple[int, bytes]:
         if self._refuses:

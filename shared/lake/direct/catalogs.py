@@ -219,8 +219,8 @@ class SqliteCatalog:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """A file has one lock for all who write. It goes with a process that dies; one that freezes keeps it, as in the
-        middle of any batch."""
+        """A file has one lock for all who write. The system takes it from a process that dies, and leaves it to a
+        process that freezes, as in the middle of any batch."""
         if not self._take_turn():
             yield
             return
