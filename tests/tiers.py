@@ -67,6 +67,7 @@ WITHIN_THE_PROCESS = (
     "tests/fast/applier/worker/test_explanation.py",
     "tests/fast/applier/worker/test_in_flight.py",
     "tests/fast/applier/worker/test_same_routing.py",
+    "tests/fast/applier/worker/test_turn.py",
     "tests/fast/applier/worker/test_wide_rows.py",
     "tests/fast/applier/worker/test_adaptive_concurrency.py",
     "tests/fast/shared/contracts/test_latest.py",

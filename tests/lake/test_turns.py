@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from services.applier.model.task import Limits, SourceTable, Target, Task
-from services.applier.worker.task_run import TURN_S, Run, run_task
+from services.applier.worker.task_run import Run, run_task
 from shared.contracts.messages import ItemKind, Outcome
 from tests.lake.conftest import MakeRig
 from tests.lake.rig import ApplyRig
@@ -80,29 +80,6 @@ def test_a_range_of_others_is_not_even_read_where_it_is_late(rig: ApplyRig, monk
     assert in_turns(rig, ItemKind.CHANGES, changes) == [["a"], ["b"], ["c"], ["d"]]
     assert read == [2, 1, 2, 1]
     assert exact(rig)
-
-
-@pytest.mark.parametrize(
-    ("elsewhere_s", "read_s", "done", "is_late"),
-    [
-        (TURN_S + 1, 0.0, 1, True),
-        (TURN_S - 1, 0.0, 1, False),
-        (TURN_S + 1, 2 * TURN_S, 1, False),
-        (2 * TURN_S + 1, 2 * TURN_S, 1, True),
-        (9 * TURN_S, 0.0, 0, False),
-        (TURN_S + 1, 0.0, 60, True),
-        (TURN_S + 1, 0.0, 70, False),
-    ],
-)
-def test_a_task_is_late_after_its_turn_or_after_as_long_as_it_read_unless_little_is_left(
-    elsewhere_s: float, read_s: float, done: int, *, is_late: bool
-) -> None:
-    nothing: Any = None
-    task = Task(ItemKind.CHANGES, nothing, (nothing,) * 100, nothing)
-    run = Run(nothing, task, done=dict.fromkeys(range(done), nothing))
-    run._began -= elsewhere_s + read_s
-    run._read_s = read_s
-    assert run._is_late() is is_late
 
 
 def test_an_item_of_another_history_that_shares_a_reading_waits_alone(

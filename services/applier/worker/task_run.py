@@ -30,6 +30,7 @@ from services.applier.worker.same_routing import ROUTED, routed_otherwise
 from services.applier.worker.source_reader import LakeReader, SourceReader
 from services.applier.worker.target_result import result_of
 from services.applier.worker.topic_reader import TopicReader
+from services.applier.worker.turn import Turn
 from services.applier.worker.worker_state import Worker, worker
 from shared.contracts.errors import ViaduckError
 from shared.contracts.messages import ItemKind, Outcome
@@ -37,13 +38,6 @@ from shared.lake.catalog import TableInfo
 
 OF_ONE = frozenset({"internal", "value_refused"})
 """The types of errors that a row or a routing value of a single destination may cause in a shared read."""
-
-TURN_S = 30.0
-"""Applies of one task begin within this time, or as long as the read took: destinations that wait get no answer, and an
-item without an answer in time is sent again (``reader.confirm_within_seconds``)."""
-
-REST_S = TURN_S / 2
-"""What is left goes on if it takes no longer than that: another job for it would read the source again."""
 
 Work = Callable[[int, Target], tuple[Applied | None, Reading | None]]
 """What is done for one target; nothing at all where the answer comes later."""
@@ -74,8 +68,7 @@ class Run:
     postponed: set[int] = field(default_factory=set)
     """Targets whose turn did not come."""
     log: list[str] = field(default_factory=list)
-    _began: float = field(default_factory=time.perf_counter)
-    _read_s: float = 0.0
+    _turn: Turn = field(default_factory=Turn)
     _times: dict[int, datetime | None] = field(default_factory=dict)
     _files: AnswerFiles = field(init=False)
     _source: SourceReader = field(init=False)
@@ -222,14 +215,11 @@ class Run:
 
     def _share(self, group: Sequence[Numbered], *, sparing: bool) -> bool:
         """Read what the group has in common, where each target is then read by itself; whether that is so."""
-        began = time.perf_counter()
-        try:
+        with self._turn.reading():
             shared = self._source.share(self.task.kind, group, sparing=sparing)
-        finally:
-            self._read_s += time.perf_counter() - began
         if shared is not None and self.task.counts_shared:
             self.tally.rows_read += shared.records
-            self.tally.read_seconds += time.perf_counter() - began
+            self.tally.read_seconds += self._turn.last_read_s
         return shared is not None
 
     def _change_each(self, group: Sequence[Numbered], *, sparing: bool) -> None:
@@ -310,15 +300,12 @@ class Run:
         return is_over_rows and is_quiet
 
     def _read(self, group: Sequence[Numbered], *, sparing: bool) -> Reading:
-        began = time.perf_counter()
-        try:
+        with self._turn.reading():
             reading = self._source.read(self.task.kind, group, sparing=sparing)
-        finally:
-            self._read_s += time.perf_counter() - began
         self._tell_layout(reading)
         if self.task.counts_shared:
             self.tally.rows_read += reading.rows_read
-            self.tally.read_seconds += time.perf_counter() - began
+            self.tally.read_seconds += self._turn.last_read_s
             self.tally.routing_mutations += reading.routing_mutations
         return reading
 
@@ -368,12 +355,8 @@ class Run:
             self.log.append(f"answers of a running task could not be reported before its end: {error}")
 
     def _is_late(self) -> bool:
-        """Whether nothing more is to be begun. Every task gets something done, or none ever would."""
-        elsewhere_s = time.perf_counter() - self._began - self._read_s
-        if not self.done or elsewhere_s < max(TURN_S, self._read_s):
-            return False
-        left = len(self.task.targets) - len(self.done)
-        return left * elsewhere_s / len(self.done) > REST_S
+        """Whether nothing more is to be begun."""
+        return self._turn.is_over(len(self.done), len(self.task.targets) - len(self.done))
 
     def _postpone(self, targets: Iterable[Numbered]) -> None:
         self.postponed.update(number for number, _ in targets)
