@@ -454,14 +454,9 @@ def test_a_destination_whose_committed_files_are_gone_is_found_damaged(rig: Appl
 def test_damage_that_its_finder_did_not_live_to_tell_is_found_by_whoever_asks_next(rig: ApplyRig, asked: str) -> None:
     """H7, and the applier dies before it has looked: the next answer must not bury the loss under a new position.
 
-    A seed by the extension reads the table. A direct one does not, and leaves nothing of it (``test_direct_seed``).
+    A seed by the extension reads the table.
     """
-    rig.seed()
-    before = rig.head
-    damaged = rig.sql("UPDATE src.main.t SET v = 'w'")
-    with _Reading(rig, "a", before, lose="files") as (applier, change), pytest.raises(ViaduckError):
-        applier.apply(change)
-    rig.sql("UPDATE src.main.t SET v = 'x'")
+    before, damaged = damaged_unheard(rig)
     if asked == "a seed":
         rig.add("a", generation=2)
     answered = {
@@ -471,6 +466,25 @@ def test_damage_that_its_finder_did_not_live_to_tell_is_found_by_whoever_asks_ne
         "a seed": lambda: rig.seed("a"),
     }[asked]()
     assert (answered[0].outcome, problem(answered[0])) == (Outcome.PARKED, "destination_damaged")
+
+
+def test_a_direct_seed_leaves_nothing_of_such_damage(rig: ApplyRig) -> None:
+    """It reads no file of the life before."""
+    damaged_unheard(rig)
+    rig.add("a", generation=2)
+    assert outcomes(rig.seed("a")) == [Outcome.APPLIED]
+    assert rig.rows("a") == rig.expected("a")
+
+
+def damaged_unheard(rig: ApplyRig) -> tuple[int, int]:
+    """The positions before and after a commit to ``a`` whose files are lost, and a change after that."""
+    rig.seed()
+    before = rig.head
+    damaged = rig.sql("UPDATE src.main.t SET v = 'w'")
+    with _Reading(rig, "a", before, lose="files") as (applier, change), pytest.raises(ViaduckError):
+        applier.apply(change)
+    rig.sql("UPDATE src.main.t SET v = 'x'")
+    return before, damaged
 
 
 class _Reading:
