@@ -15,7 +15,7 @@ from shared.lake.engine import POSTGRES as POSTGRES_SCANNER
 from shared.lake.engine import SQLITE as SQLITE_SCANNER
 from shared.lake.failure import classify
 from shared.lake.sql import ident, literal
-from shared.lake.store_secrets import below, expire, forget_keys, store_extensions, use_keys
+from shared.lake.store_secrets import below, expire, forget_keys, store_extensions, undeclared, use_keys
 
 READ_STATEMENT_S, WRITE_STATEMENT_S = 120.0, 600.0
 """After how long Postgres ends one of DuckLake's statements: another client may hold a lock on the catalog, and DuckDB
@@ -203,9 +203,3 @@ def _require_declared(con: duckdb.DuckDBPyConnection, alias: str, lake: Resolved
 def is_beside(data_path: str, lake: ResolvedLake) -> bool:
     """Whether it is the folder beside a SQLite catalog in which a lake's files are where nothing is said."""
     return lake.sqlite_file is not None and below(data_path) == below(f"{lake.sqlite_file}{FILES}")
-
-
-def undeclared(data_path: str, lake: ResolvedLake) -> DestinationError:
-    shown = data_path if len(data_path) <= 200 else data_path[:199] + "…"
-    message = f"only the catalog of {lake} says that its files are at {shown!r}, which its owner may change"
-    return DestinationError("not_allowed", message, "write that data_path into the destination")

@@ -66,7 +66,8 @@ def expire(lake: ResolvedLake, data_path: str) -> bool:
 def use_keys(con: duckdb.DuckDBPyConnection, name: str, lake: ResolvedLake, data_path: str) -> None:
     """Keys for the files below the lake's data path, and for no other: an instance may hold several lakes.
 
-    A lake without keys gets empty ones: what a secret leaves out is filled in from elsewhere.
+    A lake without keys gets empty ones: what a secret leaves out is filled in from elsewhere. Raises ``not_allowed``
+    where only the lake's catalog says that the identity of this machine is to open files there.
     """
     if not (lake.untrusted or data_path.startswith(storage.STORES)):
         return
@@ -76,9 +77,17 @@ def use_keys(con: duckdb.DuckDBPyConnection, name: str, lake: ResolvedLake, data
     for path, said in store_access.contradictions(data_path, lake.properties):
         raise DestinationError("invalid_destination", f"{path} {said}", "correct the properties of the lake")
     kind, settings = secret_of(lake, data_path)
+    if lake.data_path is None and "PROVIDER" in settings:
+        raise undeclared(data_path, lake)
     parts = [f"{word} {literal(settings[word])}" for word in WORDS if word in settings]
     parts.append(f"SCOPE {literal(below(data_path))}")
     con.execute(f"CREATE OR REPLACE SECRET {ident(_secret_name(name))} (TYPE {literal(kind)}, {', '.join(parts)})")
+
+
+def undeclared(data_path: str, lake: ResolvedLake) -> DestinationError:
+    shown = data_path if len(data_path) <= 200 else data_path[:199] + "…"
+    message = f"only the catalog of {lake} says that its files are at {shown!r}, which its owner may change"
+    return DestinationError("not_allowed", message, "write that data_path into the destination")
 
 
 def forget_keys(con: duckdb.DuckDBPyConnection, name: str) -> None:

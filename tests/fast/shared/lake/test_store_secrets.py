@@ -141,6 +141,17 @@ def test_a_data_path_that_only_the_catalog_knows_is_opened_with_nothing_that_is_
     assert caught.value.type == "invalid_destination"
 
 
+@pytest.mark.parametrize(("said", "identity"), [("s3://bucket/x", CHAIN), ("az://lake/x", ACCOUNT)])
+def test_the_identity_of_the_machine_opens_nothing_that_only_a_catalog_names(
+    con: duckdb.DuckDBPyConnection, said: str, identity: dict[str, str]
+) -> None:
+    """Its owner could name the files of another tenant: one identity may open them all."""
+    with pytest.raises(DestinationError, match="only the catalog of sqlite:/x") as caught:
+        use_keys(con, "unknown", ResolvedLake("sqlite:/x.sqlite", None, None, identity), said)
+    assert caught.value.type == "not_allowed"
+    assert con.execute("SELECT name FROM duckdb_secrets() WHERE name = 'viaduck_unknown'").fetchall() == []
+
+
 def test_an_extension_that_is_missing_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     found = engine._bundled
     monkeypatch.setattr(engine, "_bundled", lambda name: None if name == AZURE else found(name))
