@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
@@ -70,14 +71,46 @@ class Catalog(Protocol):
         """
 
 
-class PostgresCatalog:
+class _Turns(ABC):
+    """How long a catalog has kept other writers out."""
+
+    _alone_since: float | None = None
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        if not self._take_turn():
+            yield
+            return
+        self._alone_since = time.monotonic()
+        try:
+            yield
+        finally:
+            self._alone_since = None
+            self._end_turn()
+
+    @property
+    def _is_alone(self) -> bool:
+        """Raises ``RivalCommitted`` where that has lasted for too long."""
+        if self._alone_since is not None and time.monotonic() - self._alone_since > ALONE_S:
+            raise RivalCommitted("other writers were kept out for too long")
+        return self._alone_since is not None
+
+    @abstractmethod
+    def _take_turn(self) -> bool:
+        """Open a transaction that keeps other writers out. Whether that was granted in time."""
+
+    @abstractmethod
+    def _end_turn(self) -> None:
+        """Undo what is left of it: nothing, after a batch."""
+
+
+class PostgresCatalog(_Turns):
     """A schema of a Postgres database; one round trip for a look, and one for a batch."""
 
     dialect = POSTGRES
 
     def __init__(self, con: psycopg.Connection[Any], schema: str) -> None:
         self._con = con
-        self._alone_since: float | None = None
         self.prefix = f"{ident(schema)}."
 
     def ask(self, question: Question) -> str:
@@ -90,9 +123,7 @@ class PostgresCatalog:
     def commit(self, commit: Commit) -> None:
         """One transaction of two statements, and those that make tables, in one round trip; an error undoes all of
         them. TLA: ``CommitDirect``."""
-        since = self._alone_since
-        if since is not None:
-            _require_in_time(since)
+        is_alone = self._is_alone
         claim, taken = commit.claim.rendered("$")
         text, values = _conditional(commit)
         try:
@@ -101,7 +132,7 @@ class PostgresCatalog:
                 _say(cursor, text, values)
                 for question in commit.made:
                     _say(cursor, *question.rendered("$"))
-                if since is not None:
+                if is_alone:
                     cursor.execute(b"COMMIT", prepare=False)
         except RIVALS as error:
             raise RivalCommitted(type(error).__name__) from error
@@ -110,24 +141,9 @@ class PostgresCatalog:
                 raise
             raise NotCommitted(type(error).__name__) from error
 
-    @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
-        """Each writer adds a row to ``ducklake_snapshot`` before it writes anything else, and none can meanwhile: who
-        waits there holds nothing that a batch needs."""
-        if not self._take_turn():
-            yield
-            return
-        self._alone_since = time.monotonic()
-        try:
-            yield
-        finally:
-            self._alone_since = None
-            if not self._con.closed:
-                self._con.rollback()  # of nothing, after a batch
-
     def _take_turn(self) -> bool:
-        """Open a transaction that keeps other writers out. Whether that was granted: the role need not have the
-        privilege, and another transaction may last."""
+        """Each writer adds a row to ``ducklake_snapshot`` before it writes anything else, and none can meanwhile: who
+        waits there holds nothing that a batch needs. The role need not have the privilege to lock it."""
         begin = (
             "BEGIN ISOLATION LEVEL READ COMMITTED;"
             f" SET LOCAL idle_in_transaction_session_timeout = '{ALONE_S:d}s';"
@@ -143,10 +159,9 @@ class PostgresCatalog:
             return False
         return True
 
-
-def _require_in_time(since: float) -> None:
-    if time.monotonic() - since > ALONE_S:
-        raise RivalCommitted("other writers were kept out for too long")
+    def _end_turn(self) -> None:
+        if not self._con.closed:
+            self._con.rollback()
 
 
 def _say(cursor: psycopg.RawCursor[Any], text: str, values: list[Value]) -> None:
@@ -176,7 +191,7 @@ def _typed(values: list[Any]) -> list[Any]:
     return [Int8(value) if isinstance(value, int) else value for value in values]
 
 
-class SqliteCatalog:
+class SqliteCatalog(_Turns):
     """A SQLite file that a DuckDB instance has attached as ``name``, so by DuckDB's own SQLite library (H11)."""
 
     dialect = SQLITE
@@ -184,7 +199,6 @@ class SqliteCatalog:
     def __init__(self, con: duckdb.DuckDBPyConnection, name: str) -> None:
         self._con = con
         self._name = name
-        self._alone_since: float | None = None
         self.prefix = f"{ident(name)}.main."
 
     def ask(self, question: Question) -> str:
@@ -197,10 +211,8 @@ class SqliteCatalog:
         return str(rows[0][0])
 
     def commit(self, commit: Commit) -> None:
-        if self._alone_since is None:
+        if not self._is_alone:
             self._con.execute("BEGIN")
-        else:
-            _require_in_time(self._alone_since)
         try:
             self._say(commit.claim)  # takes the file's write lock, or fails after any write in between
             if self._say(commit.condition) != [(1,)]:
@@ -217,23 +229,12 @@ class SqliteCatalog:
             self._roll_back()
             raise
 
-    @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
-        """A file has one lock for all who write. The system takes it from a process that dies, and leaves it to a
-        process that freezes, as in the middle of any batch."""
-        if not self._take_turn():
-            yield
-            return
-        self._alone_since = time.monotonic()
-        try:
-            yield
-        finally:
-            self._alone_since = None
-            self._roll_back()  # of nothing, after a batch
-
     def _take_turn(self) -> bool:
-        """Open a transaction that keeps other writers out, by a row that it takes back. Whether that was granted in
-        time: where another writer came between its beginning and the row, it is tried again."""
+        """By a row that it takes back: a file has one lock for all who write. The system takes it from a process that
+        dies, and leaves it to a process that freezes, as in the middle of any batch.
+
+        Where another writer came between the beginning and the row, it is tried again.
+        """
         began_s = time.monotonic()
         while time.monotonic() - began_s < ALONE_WAIT_S:
             try:
@@ -250,6 +251,9 @@ class SqliteCatalog:
             else:
                 return True
         return False
+
+    def _end_turn(self) -> None:
+        self._roll_back()
 
     def _say(self, question: Question) -> list[Any]:
         text, values = question.rendered("$")
