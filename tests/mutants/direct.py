@@ -101,7 +101,7 @@ def _gaps_are_not_seen() -> None:
 
 
 def _rivals_go_on() -> None:
-    put(PostgresCatalog, "_take_turn", lambda self: False)
+    put(PostgresCatalog, "_keep_others_out", lambda self: False)
 
 
 def _seeds_whatever_came() -> None:

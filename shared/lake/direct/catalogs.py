@@ -48,7 +48,7 @@ ALONE_WAIT_S = 3
 """How long is waited for it. Longer than Postgres's ``deadlock_timeout``, after which autovacuum gives way."""
 
 
-TURN_WAIT_S = 0.005
+AGAIN_AFTER_S = 0.005
 
 
 class Catalog(Protocol):
@@ -71,14 +71,14 @@ class Catalog(Protocol):
         """
 
 
-class _Turns(ABC):
+class _KeepsOthersOut(ABC):
     """How long a catalog has kept other writers out."""
 
     _alone_since: float | None = None
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        if not self._take_turn():
+        if not self._keep_others_out():
             yield
             return
         self._alone_since = time.monotonic()
@@ -86,7 +86,7 @@ class _Turns(ABC):
             yield
         finally:
             self._alone_since = None
-            self._end_turn()
+            self._let_others_in()
 
     @property
     def _is_alone(self) -> bool:
@@ -96,15 +96,15 @@ class _Turns(ABC):
         return self._alone_since is not None
 
     @abstractmethod
-    def _take_turn(self) -> bool:
+    def _keep_others_out(self) -> bool:
         """Open a transaction that keeps other writers out. Whether that was granted in time."""
 
     @abstractmethod
-    def _end_turn(self) -> None:
+    def _let_others_in(self) -> None:
         """Undo what is left of it: nothing, after a batch."""
 
 
-class PostgresCatalog(_Turns):
+class PostgresCatalog(_KeepsOthersOut):
     """A schema of a Postgres database; one round trip for a look, and one for a batch."""
 
     dialect = POSTGRES
@@ -141,7 +141,7 @@ class PostgresCatalog(_Turns):
                 raise
             raise NotCommitted(type(error).__name__) from error
 
-    def _take_turn(self) -> bool:
+    def _keep_others_out(self) -> bool:
         """Each writer adds a row to ``ducklake_snapshot`` before it writes anything else, and none can meanwhile: who
         waits there holds nothing that a batch needs. The role need not have the privilege to lock it."""
         begin = (
@@ -159,7 +159,7 @@ class PostgresCatalog(_Turns):
             return False
         return True
 
-    def _end_turn(self) -> None:
+    def _let_others_in(self) -> None:
         if not self._con.closed:
             self._con.rollback()
 
@@ -191,7 +191,7 @@ def _typed(values: list[Any]) -> list[Any]:
     return [Int8(value) if isinstance(value, int) else value for value in values]
 
 
-class SqliteCatalog(_Turns):
+class SqliteCatalog(_KeepsOthersOut):
     """A SQLite file that a DuckDB instance has attached as ``name``, so by DuckDB's own SQLite library (H11)."""
 
     dialect = SQLITE
@@ -229,7 +229,7 @@ class SqliteCatalog(_Turns):
             self._roll_back()
             raise
 
-    def _take_turn(self) -> bool:
+    def _keep_others_out(self) -> bool:
         """By a row that it takes back: a file has one lock for all who write. The system takes it from a process that
         dies, and leaves it to a process that freezes, as in the middle of any batch.
 
@@ -247,12 +247,12 @@ class SqliteCatalog(_Turns):
                 self._roll_back()
                 if "database is locked" not in str(error):
                     raise
-                time.sleep(TURN_WAIT_S)
+                time.sleep(AGAIN_AFTER_S)
             else:
                 return True
         return False
 
-    def _end_turn(self) -> None:
+    def _let_others_in(self) -> None:
         self._roll_back()
 
     def _say(self, question: Question) -> list[Any]:
