@@ -28,6 +28,12 @@ ANSWER_WITHIN_S = 10.0
 
 Answer = TypeVar("Answer")
 
+NO_RECORD = -1
+"""What a broker answers where no record is of the time that was asked for."""
+
+NOT_SAID = "no offset came for some partitions"
+"""While a broker starts, librdkafka hands out its own mark for "none" (-1001) as the answer, without an error."""
+
 MISSING = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})
 REFUSED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 
@@ -93,7 +99,10 @@ class TopicLog:
             futures = self._admin.list_offsets(
                 wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=ANSWER_WITHIN_S
             )
-            return {place.partition: self._answer(future).offset for place, future in futures.items()}
+            found = {place.partition: self._answer(future).offset for place, future in futures.items()}
+            if any(offset < NO_RECORD for offset in found.values()):
+                raise KafkaException(KafkaError(KafkaError._PARTIAL, NOT_SAID))
+            return found
 
     @contextmanager
     def _asking(self) -> Iterator[None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
@@ -114,7 +115,7 @@ def random_change(rng: Random, origin: str, nested: Declared) -> FieldChange:
         *(
             []
             if _has_default(one.kind) or one.default is not None
-            else [RenameField(origin, path, one.name, f"r{number}")]
+            else [RenameField(origin, path, one.name, _free_name(struct, number))]
         ),
         *([] if _has_default(nested.kind) else [WidenFields(origin)]),
     ]
@@ -122,6 +123,12 @@ def random_change(rng: Random, origin: str, nested: Declared) -> FieldChange:
         replaced = ReplaceField(origin, path, Field(number, one.name, SCALAR))
         changes += [replaced, replaced, DropField(origin, path, one.name)]
     return rng.choice(changes)
+
+
+def _free_name(struct: Struct, number: int) -> str:
+    """A name that no field of a struct has; a renaming uses up no number."""
+    taken = {field.name for field in struct.fields}
+    return next(free for n in itertools.count(number) if (free := f"r{n}") not in taken)
 
 
 def _has_default(kind: Kind) -> bool:

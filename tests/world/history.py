@@ -355,9 +355,9 @@ class Generator:
             return AddColumn(column, None, f"added {model.added}")
         known = model.ids[model.columns.index(there)]
         before = dict(zip(self.model.ids, (column.type for column in self.model.columns), strict=True)).get(known)
-        return (
-            random_change(self.rng, known[0], before) if isinstance(before, Declared) and before == there.type else None
-        )
+        if not isinstance(before, Declared) or not isinstance(there.type, Declared) or before.kind != there.type.kind:
+            return None
+        return random_change(self.rng, known[0], before)
 
     def _dropped(self, model: Model) -> ColumnChange | None:
         """Value columns always stay that the rest of a history can update."""
