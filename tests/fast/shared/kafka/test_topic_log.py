@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import OFFSET_INVALID, TopicPartition
-from confluent_kafka.admin import ListOffsetsResultInfo
+from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo
 
 from shared.contracts.errors import SourceError
 from shared.contracts.positions import Vector
