@@ -159,6 +159,7 @@ WITHIN_THE_PROCESS = (
     "tests/fast/reader/planner/test_counted_changes.py",
     "tests/fast/shared/kafka/test_signing.py",
     "tests/fast/shared/kafka/test_settings.py",
+    "tests/fast/shared/kafka/test_admin.py",
     "tests/fast/shared/kafka/test_topic_log.py",
     "tests/fast/shared/kafka/test_partition_counts.py",
     "tests/fast/demo/test_folder.py",

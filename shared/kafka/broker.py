@@ -8,11 +8,11 @@ from typing import NamedTuple, TypeVar
 
 import structlog
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from shared.contracts.errors import DependencyError
-from shared.kafka.failure import Watch, build, describe
+from shared.kafka.admin import Admin
+from shared.kafka.failure import describe
 from shared.kafka.settings import KafkaSettings
 
 log = structlog.get_logger(__name__)
@@ -30,12 +30,11 @@ class TopicIdentity(NamedTuple):
 
 
 class Broker:
-    """An admin client of one cluster. It is kept as long as it is used: a temporary one dies in mid-request."""
+    """One cluster, asked by one client."""
 
     def __init__(self, settings: KafkaSettings, client_id: str = "viaduck-admin") -> None:
         self._settings = settings
-        self._watch = Watch(client_id)
-        self._admin = build(AdminClient, settings.client(client_id, self._watch))
+        self._admin = Admin(settings, client_id)
 
     def problem(self, timeout_s: float = 2.0) -> str | None:
         """None if the broker answers now, else what is wrong."""
@@ -51,10 +50,10 @@ class Broker:
         Raises ``DependencyError``.
         """
         try:
-            found = self._admin.list_topics(timeout=timeout_s)
+            found = self._admin.client.list_topics(timeout=timeout_s)
         except KafkaException as error:
             raise self._unreachable(error.args[0]) from None
-        self._watch.works()
+        self._admin.works()
         return found.cluster_id or ""
 
     def identities(self, names: Iterable[str], timeout_s: float = ANSWER_WITHIN_S) -> Mapping[str, TopicIdentity]:
@@ -63,7 +62,7 @@ class Broker:
         A topic that was deleted and created again, also with the whole cluster, has another identity. Asking creates
         nothing. The mock cluster can't answer.
         """
-        asked = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=timeout_s)
+        asked = self._admin.client.describe_topics(TopicCollection(list(names)), request_timeout=timeout_s)
         found = {}
         for name, future in asked.items():
             try:
@@ -73,7 +72,7 @@ class Broker:
                     raise self._unreachable(error.args[0]) from None
             else:
                 found[name] = TopicIdentity(str(described.topic_id), len(described.partitions))
-        self._watch.works()
+        self._admin.works()
         return found
 
     def ensure(self, topics: Mapping[str, Mapping[str, str]], timeout_s: float) -> None:
@@ -84,19 +83,19 @@ class Broker:
         there = self._names(timeout_s)
         missing = [self._new_topic(name, kept) for name, kept in topics.items() if name not in there]
         if missing:
-            self._await_created(self._admin.create_topics(missing, operation_timeout=timeout_s), timeout_s)
+            self._await_created(self._admin.client.create_topics(missing, operation_timeout=timeout_s), timeout_s)
 
     def _touch(self, names: Iterable[str], timeout_s: float) -> None:
         """The mock cluster creates topics only when a client asks for them by name."""
         for name in names:
             try:
-                self._admin.list_topics(name, timeout=timeout_s)
+                self._admin.client.list_topics(name, timeout=timeout_s)
             except KafkaException as error:
                 raise self._unreachable(error.args[0]) from None
 
     def _names(self, timeout_s: float) -> frozenset[str]:
         try:
-            return frozenset(self._admin.list_topics(timeout=timeout_s).topics)
+            return frozenset(self._admin.client.list_topics(timeout=timeout_s).topics)
         except KafkaException as error:
             raise self._unreachable(error.args[0]) from None
 
@@ -132,10 +131,8 @@ class Broker:
             raise self._unreachable(KafkaError(KafkaError._TIMED_OUT)) from None
 
     def _unreachable(self, error: KafkaError) -> DependencyError:
-        """``error`` itself only says that nothing came back; a refused login or certificate is known to the watch,
-        and the watch gets it only when the client is polled."""
-        self._admin.poll(0)
-        said = self._watch.problem or describe(error)
+        """``error`` itself only says that nothing came back."""
+        said = self._admin.problem() or describe(error)
         return DependencyError(
             "kafka",
             f"{self._settings.bootstrap} can't be used: {said}",

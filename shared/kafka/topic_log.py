@@ -16,12 +16,12 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from shared.contracts.errors import SourceError
 from shared.contracts.positions import Vector
-from shared.kafka.failure import Watch, build, describe
+from shared.kafka.admin import Admin
+from shared.kafka.failure import describe
 from shared.kafka.settings import KafkaSettings
 
 ANSWER_WITHIN_S = 10.0
@@ -54,14 +54,15 @@ class TopicLog:
     def __init__(self, settings: KafkaSettings, topic: str, client_id: str) -> None:
         self.topic = topic
         self._settings = settings
-        self._watch = Watch(client_id)
-        self._admin = build(AdminClient, settings.client(client_id, self._watch))
+        self._admin = Admin(settings, client_id)
 
     def identity(self) -> TopicIdentity:
         """Asking creates no topic."""
         with self._asking():
-            cluster = self._admin.describe_cluster(request_timeout=ANSWER_WITHIN_S)
-            described = self._admin.describe_topics(TopicCollection([self.topic]), request_timeout=ANSWER_WITHIN_S)
+            cluster = self._admin.client.describe_cluster(request_timeout=ANSWER_WITHIN_S)
+            described = self._admin.client.describe_topics(
+                TopicCollection([self.topic]), request_timeout=ANSWER_WITHIN_S
+            )
             found = self._answer(described[self.topic])
             known = self._answer(cluster)
         return TopicIdentity(known.cluster_id or "", str(found.topic_id), len(found.partitions))
@@ -86,7 +87,7 @@ class TopicLog:
         The future raises, or names an error by partition. Raises ``KafkaException`` where nothing can be sent.
         """
         places = [TopicPartition(self.topic, partition, offset) for partition, offset in offsets.items()]
-        asked = self._admin.alter_consumer_group_offsets(
+        asked = self._admin.client.alter_consumer_group_offsets(
             [ConsumerGroupTopicPartitions(group, places)], request_timeout=ANSWER_WITHIN_S
         )
         return asked[group]
@@ -96,7 +97,7 @@ class TopicLog:
         if not wanted:
             return {}
         with self._asking():
-            futures = self._admin.list_offsets(
+            futures = self._admin.client.list_offsets(
                 wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=ANSWER_WITHIN_S
             )
             found = {place.partition: self._answer(future).offset for place, future in futures.items()}
@@ -112,18 +113,17 @@ class TopicLog:
             raise self._failed(error.args[0]) from None
         except TimeoutError:
             raise self._failed(KafkaError(KafkaError._TIMED_OUT)) from None
-        self._watch.works()
+        self._admin.works()
 
     def _answer(self, future: Future[Answer]) -> Answer:
         return future.result(ANSWER_WITHIN_S + 1.0)
 
     def _failed(self, error: KafkaError) -> SourceError:
-        self._admin.poll(0)  # a refused login is known to the watch, which gets it only then
-        return source_error(self._settings, self.topic, error, self._watch.problem)
+        return source_error(self._settings, self.topic, error, self._admin.problem())
 
 
 def source_error(settings: KafkaSettings, topic: str, error: KafkaError, problem: str | None = None) -> SourceError:
-    """``problem``: what the client's watch knows beyond it."""
+    """``problem``: what the client knows beyond it."""
     if error.code() in MISSING:
         return SourceError(
             "source_gone", f"{settings.bootstrap} has no topic {topic}", "create it, or correct source.topic"

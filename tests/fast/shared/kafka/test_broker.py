@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from shared.contracts.errors import DependencyError
+from shared.kafka import admin
 from shared.kafka.broker import Broker
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topics import Topics
@@ -35,9 +36,8 @@ class Silent:
 
 @pytest.fixture
 def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
-    broker = Broker(KafkaSettings("127.0.0.1:1"))
-    monkeypatch.setattr(broker, "_admin", Silent())
-    return broker
+    monkeypatch.setattr(admin, "AdminClient", lambda _: Silent())
+    return Broker(KafkaSettings("127.0.0.1:1"))
 
 
 def test_topics_whose_creation_nobody_answers_are_a_dependency_that_is_missing(broker: Broker) -> None:

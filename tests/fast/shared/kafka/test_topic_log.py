@@ -12,7 +12,7 @@ from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo
 
 from shared.contracts.errors import SourceError
 from shared.contracts.positions import Vector
-from shared.kafka import topic_log
+from shared.kafka import admin
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topic_log import NO_RECORD, TopicLog
 
@@ -38,7 +38,7 @@ class Answers:
 
 @pytest.fixture
 def log(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> TopicLog:
-    monkeypatch.setattr(topic_log, "AdminClient", lambda _: Answers(request.param))
+    monkeypatch.setattr(admin, "AdminClient", lambda _: Answers(request.param))
     return TopicLog(KafkaSettings("nowhere:1"), "clicks", "viaduck-test")
 
 
