@@ -121,6 +121,16 @@ class CurrentTables(CatalogConnection):
         inlined = frozenset(self._inlined_name(row) for row in found if row["table_name"] is not None)
         return Present(inlined, max(times), times)
 
+    def bounds_of_widened(self, schema: str, table: str) -> tuple[tuple[int, int], ...]:
+        """Ids of the table and of each of its columns that had another type before and of which bounds are kept."""
+        found = self._all(
+            "SELECT k.table_id, k.column_id FROM {}ducklake_table_column_stats k WHERE k.table_id = :table"
+            " AND (SELECT count(DISTINCT c.column_type) FROM {}ducklake_column c"
+            " WHERE c.table_id = k.table_id AND c.column_id = k.column_id) > 1",
+            table=self.table_id(schema, table) or 0,
+        )
+        return tuple((int(row["table_id"]), int(row["column_id"])) for row in found)
+
     def worn_files(self, schema: str, table: str, share: float) -> frozenset[str]:
         """Names (last path part) of the table's files of whose rows a larger share than ``share`` is deleted."""
         rows = self._all(

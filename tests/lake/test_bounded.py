@@ -8,7 +8,7 @@ from contextlib import closing
 import psycopg
 import pytest
 
-from services.applier.apply import fence, maintenance
+from services.applier.apply import catalog_rows, fence
 from shared.contracts.messages import ItemKind, Outcome
 from shared.lake.catalog import CatalogReader
 from shared.lake.catalog_stamps import LOOKED_BACK
@@ -64,7 +64,7 @@ def test_upkeep_leaves_of_a_cursor_what_the_newest_snapshots_show(
 ) -> None:
     """Every apply leaves a dead row, which every later one reads."""
     kept = 5
-    monkeypatch.setattr(maintenance, "POSITIONS_KEPT", kept)
+    monkeypatch.setattr(catalog_rows, "POSITIONS_KEPT", kept)
     for _ in range(2):
         apply(rig, 12)
         assert cursor_rows(rig) > 12

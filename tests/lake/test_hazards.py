@@ -296,6 +296,35 @@ def test_h24_a_file_without_a_value_leaves_a_column_of_many_without_bounds(con: 
     assert con.execute(one).fetchall() == [(0,)], "H24 is fixed upstream: partitioned destinations have right bounds"
 
 
+def test_h27_a_column_that_was_made_wider_forgets_its_bounds_and_takes_those_of_newer_rows(
+    con: duckdb.DuckDBPyConnection,
+) -> None:
+    con.execute("CALL l.set_option('data_inlining_row_limit', 0)")
+    con.execute("CREATE TABLE l.main.w (n INTEGER)")
+    con.execute("INSERT INTO l.main.w VALUES (-7), (900)")
+    con.execute("BEGIN")
+    con.execute("ALTER TABLE l.main.w ALTER COLUMN n SET DATA TYPE BIGINT")
+    con.execute("INSERT INTO l.main.w VALUES (5)")
+    con.execute("COMMIT")
+    con.execute("INSERT INTO l.main.w VALUES (6)")
+    one = "SELECT count(*) FROM l.main.w WHERE n < 0"
+    assert con.execute(one).fetchall() == [(1,)]
+    con.execute("SET disabled_optimizers = ''")
+    assert con.execute(one).fetchall() == [(0,)], "H27 is fixed upstream: bounds of widened columns may be kept"
+
+
+def test_h27_of_a_column_without_statistics_no_insert_makes_any_again(con: duckdb.DuckDBPyConnection) -> None:
+    kept = "__ducklake_metadata_l.ducklake_table_column_stats"
+    con.execute("CALL l.set_option('data_inlining_row_limit', 0)")
+    con.execute("CREATE TABLE l.main.w (n INTEGER)")
+    con.execute("INSERT INTO l.main.w VALUES (-7)")
+    con.execute(f"DELETE FROM {kept}")
+    con.execute("ALTER TABLE l.main.w ALTER COLUMN n SET DATA TYPE BIGINT")
+    for value in (6, 7):
+        con.execute(f"INSERT INTO l.main.w VALUES ({value})")
+    assert con.execute(f"SELECT count(*) FROM {kept}").fetchall() == [(0,)]
+
+
 def test_h25_a_scan_of_parquet_files_misses_blobs_that_it_is_asked_for(tmp_path: Path) -> None:
     """Ours compare BLOBs in a shape that no scan takes for its column (``unseen`` in shared/lake/pruning.py)."""
     file = tmp_path / "blobs.parquet"

@@ -302,11 +302,11 @@ def test_a_stock_reader_finds_the_first_values_of_a_column_that_came_later(
     assert stock_count(rig, f"{leaf} IS NOT NULL") == 3
 
 
-def stock_count(rig: ApplyRig, asked: str) -> int:
-    """What a reader that believes DuckLake's statistics counts."""
+def stock_count(rig: ApplyRig, asked: str, then: str = "") -> int:
+    """What a reader that believes DuckLake's statistics counts; ``then`` is an ``AT`` clause."""
     with rig.opened("a") as con:
         con.execute("SET disabled_optimizers = ''")
-        ((found,),) = con.execute(f"SELECT count(*) FROM dst.main.t WHERE {asked}").fetchall()
+        ((found,),) = con.execute(f"SELECT count(*) FROM dst.main.t {then} WHERE {asked}").fetchall()
     return int(found)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from services.applier.apply import evolve, feed, source_columns
+from services.applier.apply import catalog_rows, direct_look, evolve, feed, source_columns, transaction
 from services.applier.apply.change import Change
 from services.applier.apply.table_schema import columns_there
 from services.applier.apply.transaction import Applier
@@ -18,11 +18,14 @@ from shared.lake.catalog import TableInfo
 from shared.lake.column_history import Field, Versions
 from shared.lake.column_mapping import columns_as_of
 from shared.lake.column_terms import Carried
+from shared.lake.direct import structure
+from shared.lake.direct.structure import Structure
 from tests.mutants.mistake import Mistake, put
 
 EVOLUTION = "tests/lake/test_evolution.py"
 RENAMED = "tests/lake/test_renamed_columns.py"
 TERMS = "tests/lake/test_terms.py"
+WIDENED = "tests/lake/test_widened_columns.py"
 
 
 def _columns_first() -> None:
@@ -113,7 +116,26 @@ def _routed_by_anything() -> None:
     put(task_run, "routed_otherwise", lambda *_: [])
 
 
+def _widened_bounds_stay() -> None:
+    for module in (catalog_rows, transaction):
+        put(module, "forget_bounds", lambda *_: None)
+
+
+def _widened_bounds_grow() -> None:
+    parsed = structure.parse_structure
+
+    def without_former_types(text: str) -> Structure | None:
+        found = parsed(text)
+        return None if found is None else replace(found, widened=frozenset())
+
+    put(direct_look, "parse_structure", without_former_types)
+
+
 MISTAKES = (
+    Mistake("widened-bounds-stay", "bounds of a column that has become wider are kept", _widened_bounds_stay,
+            (WIDENED, "-k", "extension and sqlite")),
+    Mistake("widened-bounds-grow", "a direct commit merges bounds of a column that has become wider",
+            _widened_bounds_grow, (WIDENED, "-k", "earlier_version")),
     Mistake("columns-first", "columns are changed before touched keys are deleted", _columns_first,
             (EVOLUTION, "-k", "together and key and sqlite")),
     Mistake("columns-by-name", "a column is its name and type", _columns_by_name,

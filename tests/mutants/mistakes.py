@@ -15,6 +15,7 @@ import duckdb
 from services.applier import health_sweep
 from services.applier.apply import (
     carry,
+    catalog_rows,
     cursor_answers,
     decide,
     feed,
@@ -136,7 +137,7 @@ def _last_read_holds() -> None:
 
 
 def _keep_dead_cursors() -> None:
-    _put(maintenance, "_forget_positions", lambda *_: None)
+    _put(catalog_rows, "forget_positions", lambda *_: None)
 
 
 def _prove_the_files_alone() -> None:

@@ -78,8 +78,7 @@ def _by_column(
     ordered = stock.execute(f"SELECT {text} FROM (SELECT {plain} FROM {table} ORDER BY {plain})").fetchall()
     if Counter(value for (value,) in ordered) != values:
         yield f"finds other values when it sorts by {column.name}"
-    told = sorted(value for value in values if value is not None and HARMLESS.fullmatch(value))
-    for value in told[:: max(1, len(told) - 1)] if filtered else ():
+    for value in _outermost(column, values) if filtered else ():
         same = f"SELECT count(*) FROM {table} WHERE {plain} = CAST(? AS {column.type})"
         try:
             ((times,),) = stock.execute(same, [value]).fetchall()
@@ -89,3 +88,10 @@ def _by_column(
             return
         if times != values[value]:
             yield f"misses rows where {column.name} is {value!r}"
+
+
+def _outermost(column: Column, values: Counter[str | None]) -> list[str]:
+    """The least and the greatest value, as texts and as what they stand for: those that wrong bounds lose first."""
+    told = sorted(value for value in values if value is not None and HARMLESS.fullmatch(value))
+    numbers = sorted(told, key=int) if column.type.endswith("INT") or column.type == "INTEGER" else []
+    return sorted({*told[:1], *told[-1:], *numbers[:1], *numbers[-1:]})

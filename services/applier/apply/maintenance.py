@@ -14,16 +14,15 @@ import uuid
 
 import duckdb
 
-from services.applier.apply import fence
+from services.applier.apply import catalog_rows, fence
 from services.applier.apply.table_schema import columns_of, table_path
 from services.applier.model.task import Target
 from shared.config.substituted_words import SUBSTITUTED_WORD, refusal
 from shared.contracts.errors import DestinationError
 from shared.contracts.messages import Destination
-from shared.lake.cursor import SCHEMA, cursor_name
 from shared.lake.engine import release
 from shared.lake.pool import OpenLake
-from shared.lake.sql import literal, path
+from shared.lake.sql import literal
 
 SMALL_BYTES = 16_000_000
 """Files up to this size are merged with their neighbours; larger ones stay, lest they be written again and again."""
@@ -31,10 +30,6 @@ SMALL_BYTES = 16_000_000
 DEAD_SHARE = 0.04
 """A file that has lost more of its rows is rewritten without them: one row in twenty-five, so that the file of a small
 apply, which can't be merged while a row of it is dead, does not stay."""
-
-
-POSITIONS_KEPT = 1_000
-"""Snapshots of the lake for which its cursors can still be looked back at."""
 
 
 def maintain(lake: OpenLake, target: Target, deadline_s: float) -> None:
@@ -47,6 +42,7 @@ def maintain(lake: OpenLake, target: Target, deadline_s: float) -> None:
     destination = target.destination
     con = lake.cursor()
     try:
+        catalog_rows.forget_bounds(con, lake, destination)
         _flush(con, lake, target)
         if _leave_dead_rows(con, lake, target, deadline_s):
             _flush(con, lake, target)  # where inlining is allowed, few rows were inlined by this
@@ -55,26 +51,9 @@ def maintain(lake: OpenLake, target: Target, deadline_s: float) -> None:
             "CALL ducklake_merge_adjacent_files(?, ?, schema => ?, max_file_size => ?)",
             [lake.alias, destination.table, destination.schema_name, SMALL_BYTES],
         ).fetchall()
-        _forget_positions(con, lake, destination)
+        catalog_rows.forget_positions(con, lake, destination)
     finally:
         release(con)
-
-
-def _forget_positions(con: duckdb.DuckDBPyConnection, lake: OpenLake, destination: Destination) -> None:
-    """Delete the cursor's rows that are long dead from the catalog: each apply leaves one, and reads them all.
-
-    DuckLake has no way for that but a flush, which would bring the living row to a file. They are read only by
-    time travel of the cursor itself, further than ``POSITIONS_KEPT`` snapshots: conflicts are found by what
-    snapshots say that they changed, and the row that counts never died.
-    """
-    dead = lake.catalog.head().snapshot - POSITIONS_KEPT
-    for name in lake.catalog.inlined_into(SCHEMA, cursor_name(destination.pipeline, destination.destination)):
-        if lake.lake.sqlite_file is None:
-            gone = f"DELETE FROM {path(lake.lake.schema, name)} WHERE end_snapshot <= {dead:d}"
-            con.execute("CALL postgres_execute(?, ?)", [f"__ducklake_metadata_{lake.alias}", gone]).fetchall()
-        else:
-            table = path(f"__ducklake_metadata_{lake.alias}", "main", name)
-            con.execute(f"DELETE FROM {table} WHERE end_snapshot <= ?", [dead]).fetchall()
 
 
 def _leave_dead_rows(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target, deadline_s: float) -> bool:

@@ -15,6 +15,7 @@ import duckdb
 from services.applier.apply import evolve, fence, left_out, table_schema, terms
 from services.applier.apply.attempts import Attempt, Attempts
 from services.applier.apply.carry import carry_touched, require_all, rows_of
+from services.applier.apply.catalog_rows import forget_bounds
 from services.applier.apply.change import Applied, Change
 from services.applier.apply.cursor_answers import CursorAnswers
 from services.applier.apply.decide import Decision, decide
@@ -26,7 +27,7 @@ from services.applier.apply.lake_state import dropped_generation_in, held_rows, 
 from services.applier.apply.lay_out import kept, lay_out, require_encrypted
 from services.applier.apply.reading import Reading, key_not_unique
 from services.applier.apply.rewind import rewind
-from services.applier.apply.table_options import reload_options, settle
+from services.applier.apply.table_options import is_settled, reload_options, settle
 from services.applier.apply.unsupported_values import find_nul
 from services.applier.apply.upkeep import Upkeeper
 from services.applier.model.task import Limits, Target
@@ -154,6 +155,8 @@ class Applier:
         began = self._clock()
         try:
             if not change.is_seed:
+                if not is_settled(lake, change.target):
+                    forget_bounds(con, lake, change.target.destination)
                 reload_options(con, lake, change.target, was_open=was_open)
             lake.begin(con)
             applied = self._seed(con, lake, change, token) if change.is_seed else self._move(con, lake, change, token)
@@ -171,6 +174,7 @@ class Applier:
             if change.is_seed:
                 settle(con, lake, change.target)
             elif change.steps:
+                forget_bounds(con, lake, change.target.destination)
                 self._forget_columns(lake, change)
             elif change.pinned is not None and lake.users == 1:
                 lake.layouts.committed(change.pinned + 1)

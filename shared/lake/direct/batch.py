@@ -231,6 +231,12 @@ class _Batch:
             )
         if new:
             yield new_column_stats(self._names, new)
+        for column in self.structure.widened:
+            if (self.structure.table_id, column) in self.state.columns:
+                yield self._question(
+                    "DELETE FROM {}ducklake_table_column_stats WHERE table_id = :table AND column_id = :column",
+                    {"table": self.structure.table_id, "column": column},
+                )
 
     def _of_data(self) -> Iterable[tuple[tuple[int, int], ColumnStats]]:
         data = self.written.data
@@ -238,6 +244,8 @@ class _Batch:
             return
         was_empty = self.state.stats is None or not self.state.stats.records
         for column in data.columns:
+            if column.column_id in self.structure.widened:
+                continue
             key = self.structure.table_id, column.column_id
             stats = merged(self.state.columns.get(key), column, was_empty=was_empty)
             if stats is not None:

@@ -136,7 +136,7 @@ def statistics_refusal(structure: Structure, state: State) -> Reason | None:
     """Why the statistics of the table's columns can't be merged with those of a file; None if they can."""
     for field in _scalars(structure.fields):
         kept = state.columns.get((structure.table_id, field.id))
-        if kept is not None and not are_comparable(kept, field.type):
+        if kept is not None and field.id not in structure.widened and not are_comparable(kept, field.type):
             return Reason.STATISTICS
     return None
 

@@ -35,7 +35,10 @@ STRUCTURE = (
     " (SELECT {collect}({array}(NULL, g.value)) FROM {}ducklake_tag g WHERE g.key = 'comment'"
     f"   AND g.end_snapshot IS NULL AND g.object_id IN (SELECT t.table_id{_TABLE})),"
     " (SELECT {collect}({array}(g.column_id, g.value)) FROM {}ducklake_column_tag g WHERE g.key = 'comment'"
-    f"   AND g.end_snapshot IS NULL AND g.table_id IN (SELECT t.table_id{_TABLE}))"
+    f"   AND g.end_snapshot IS NULL AND g.table_id IN (SELECT t.table_id{_TABLE})),"
+    " (SELECT {collect}({array}(w.column_id)) FROM (SELECT c.column_id FROM {}ducklake_column c"
+    f"   WHERE c.table_id IN (SELECT t.table_id{_TABLE})"
+    "   GROUP BY c.column_id HAVING count(DISTINCT c.column_type) > 1) w)"
     ") AS found"
 )
 
@@ -63,6 +66,8 @@ class Structure:
     """The types of the table's columns as DuckDB spells them, once it was asked."""
     comments: Comments = NO_COMMENTS
     """Of the table and its columns."""
+    widened: frozenset[int] = frozenset()
+    """Columns and fields that had another type before: no bounds are kept of them (H27)."""
     optional: frozenset[str] = frozenset()
     """Those of the catalog's two tables of inlined deletes that a look has found there."""
 
@@ -92,7 +97,7 @@ def parse_structure(text: str) -> Structure | None:
 
     Raises ``ViaduckError`` (``lake_incompatible``) for a catalog that names what DuckLake never would.
     """
-    snapshot, tables, cursors, columns, inlined, *comments = json.loads(text)
+    snapshot, tables, cursors, columns, inlined, of_table, of_columns, widened = json.loads(text)
     if snapshot is None or len(tables or ()) != 1 or len(cursors or ()) != 1:
         return None
     (table_id, path, relative, schema_path, schema_relative), ((cursor_id,),) = tables[0], cursors
@@ -108,7 +113,8 @@ def parse_structure(text: str) -> Structure | None:
         inlined=names[table_id],
         cursor_inlined=names[cursor_id],
         cursor_columns=_fields(columns, cursor_id, at),
-        comments=_comments(comments[0] or (), comments[1] or ()),
+        comments=_comments(of_table or (), of_columns or ()),
+        widened=frozenset(int(column) for (column,) in widened or ()),
     )
 
 
