@@ -18,6 +18,7 @@ from services.reader.messaging.message_decoder import (
     Reached,
     Removed,
     Renewed,
+    Sorted,
     Undelivered,
     Unsaid,
     Wanted,
@@ -31,6 +32,7 @@ from services.reader.planner.frontier import Look
 from services.reader.planner.plan import Planner
 from services.reader.planner.scheduling import Rules
 from services.reader.planner.sharing import Sharing
+from services.reader.source.record_tally import RecordTally
 from services.reader.source.source_poller import COUNT_WITHIN_S, SourcePoller
 from services.reader.source.source_reader import SourceReader
 from services.reader.source.unrouted_values import UnroutedValues
@@ -176,9 +178,10 @@ class Loop:
             self._routes,
             poll_interval_s(config),
             now_s,
-            counts_unrouted=lambda: self._sharing.counts(self._clock()),
+            counts_unrouted=self._counts_unrouted,
             unknown=unknown,
         )
+        self._tally = RecordTally(self._metrics, self._routes, self._counts_unrouted, unknown)
         # Cycles only grow, also where the last one was lost with the broker.
         self._teller = StatusReporter(self._outlet, self._metrics, max(last.cycle + 1 if last else 1, int(time.time())))
         self._repeater = StatusRepetition(self._outlet, now_s)
@@ -252,8 +255,8 @@ class Loop:
             if self._planner.progress(event.progress, now_s):
                 self._teller.note()
             return
-        if isinstance(event, Reached):  # of this reader or another one, or sent again
-            self._sharing.heard(event.frontier, now_s)
+        if isinstance(event, (Reached, Sorted)):
+            self._hear(event, now_s)
             return
         self._teller.note()
         match event:
@@ -270,6 +273,17 @@ class Loop:
                 self._repeater.all(self._planner.tracked)
                 if self._offering is not None:
                     self._offering.renewed()
+
+    def _hear(self, event: Reached | Sorted, now_s: float) -> None:
+        """What is of no destination, and changes nothing of what this reader tells of them."""
+        if isinstance(event, Reached):  # of this reader or another one, or sent again
+            self._sharing.heard(event.frontier, now_s)
+            return
+        sight = self._planner.sight
+        self._tally.heard(event.found, None if sight is None else sight.table, now_s)
+
+    def _counts_unrouted(self) -> bool:
+        return self._sharing.counts(self._clock())
 
     def _wants(self, spec: Destination, now_s: float) -> None:
         self._routes[spec.destination] = spec.routing_value
