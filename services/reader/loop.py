@@ -275,7 +275,7 @@ class Loop:
                     self._offering.renewed()
 
     def _hear(self, event: Reached | Sorted, now_s: float) -> None:
-        """What is of no destination, and changes nothing of what this reader tells of them."""
+        """What changes nothing of what this reader reports about destinations."""
         if isinstance(event, Reached):  # of this reader or another one, or sent again
             self._sharing.heard(event.frontier, now_s)
             return

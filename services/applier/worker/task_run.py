@@ -226,8 +226,8 @@ class Run:
         return shared
 
     def _change_each(self, group: Sequence[Numbered], shared: Shared, *, sparing: bool) -> None:
-        """Those that do not fit into memory together are done sparingly, once the others are done. What no destination
-        takes is then told of the ranges that are read instead, at whose ends these go on."""
+        """Those that do not fit into memory together are done sparingly, once the others are done. Unrouted records
+        are then those of the ranges that are read instead, at whose ends these go on."""
         too_large: list[Numbered] = []
 
         def change(number: int, target: Target) -> tuple[Applied | None, Reading | None]:

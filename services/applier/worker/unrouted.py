@@ -1,4 +1,4 @@
-"""The records of a range that no destination takes → what the pipeline's reader is told of them."""
+"""The records of a range that no destination takes → the message about them to the pipeline's reader."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from shared.contracts.reports import LONGEST_OFFERED, MOST_OF_A_RANGE, Offered, 
 def unrouted_of(
     routed: Routed, known: Set[str], pipeline: str, topic_id: str, ends: tuple[Vector, Vector]
 ) -> UnroutedRecords:
-    """``known``: the routing values of all destinations of the pipeline. Values are strangers' data: those with most
-    records are told, and of a long one its beginning."""
+    """``known``: the routing values of all destinations of the pipeline. Values are untrusted data, and so is
+    their number: the message holds those with most records, and of a long one its beginning."""
     after, through = ends
     strange = [(len(places), value) for value, places in routed.places.items() if value not in known]
     return UnroutedRecords(
