@@ -15,6 +15,7 @@ from services.reader.messaging.message_decoder import (
     Answered,
     Event,
     EventQueue,
+    Proposed,
     Reached,
     Removed,
     Renewed,
@@ -40,7 +41,7 @@ from shared.config.model import Config
 from shared.config.partition import assigned
 from shared.config.upkeep_rules import compaction_of
 from shared.contracts.messages import Destination, now
-from shared.contracts.reports import Frontier, Share
+from shared.contracts.reports import Frontier, Offer, Share
 from shared.runtime.background import Heartbeat
 from shared.runtime.metrics import Metrics
 
@@ -92,6 +93,7 @@ class Loop:
         self._recalled: dict[str, Destination] = {}
         self._routes: dict[str, str] = {}
         self._last: Frontier | None = None
+        self._offered: Offer | None = None
         self._poller: SourcePoller | None = None
         self._offering: OfferPublisher | None = None
         self._sharing = sharing(config)
@@ -158,6 +160,8 @@ class Loop:
                 self._recalled.pop(event.destination, None)
             elif isinstance(event, Reached):
                 self._recall_frontier(event.frontier)
+            elif isinstance(event, Proposed) and event.offer.instance == self._config.instance.id:
+                self._offered = event.offer
 
     def _recall_frontier(self, frontier: Frontier) -> None:
         if frontier.instance != self._config.instance.id:
@@ -168,6 +172,8 @@ class Loop:
     def _begin(self) -> None:
         config, now_s, last = self._config, self._clock(), self._last
         unknown = UnroutedValues() if offers(config) else None
+        if unknown is not None and self._offered is not None and config.topic is not None:
+            unknown.recall(self._offered)
         self._offering = None if unknown is None else OfferPublisher(unknown, self._outlet)
         line = last.head if last is not None and last.head > 0 else None
         self._planner = Planner(rules(config), new_item_id, random.random, line)
@@ -255,7 +261,7 @@ class Loop:
             if self._planner.progress(event.progress, now_s):
                 self._teller.note()
             return
-        if isinstance(event, (Reached, Sorted)):
+        if isinstance(event, (Reached, Sorted, Proposed)):
             self._hear(event, now_s)
             return
         self._teller.note()
@@ -274,13 +280,13 @@ class Loop:
                 if self._offering is not None:
                     self._offering.renewed()
 
-    def _hear(self, event: Reached | Sorted, now_s: float) -> None:
+    def _hear(self, event: Reached | Sorted | Proposed, now_s: float) -> None:
         """What changes nothing of what this reader reports about destinations."""
         if isinstance(event, Reached):  # of this reader or another one, or sent again
             self._sharing.heard(event.frontier, now_s)
-            return
-        sight = self._planner.sight
-        self._tally.heard(event.found, None if sight is None else sight.table, now_s)
+        elif isinstance(event, Sorted):
+            sight = self._planner.sight
+            self._tally.heard(event.found, None if sight is None else sight.table, now_s)
 
     def _counts_unrouted(self) -> bool:
         return self._sharing.counts(self._clock())

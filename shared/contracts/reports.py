@@ -109,7 +109,7 @@ class Offered(BaseModel):
     """``shared.contracts.digest.value_digest`` of the whole value."""
     rows: int = Field(ge=0)
     """Rows that were seen with it. Of a lake at most: those there when the reader first looked, and every change since.
-    Of a topic at least: records that appliers read since the reader began."""
+    Of a topic at least: records that appliers read."""
     first_seen: Snapshot
     """The snapshot of the source, or the end of the range, in which it was seen first; of a topic a position."""
 

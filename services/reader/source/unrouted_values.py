@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 
 from services.reader.planner.counted_changes import Step
 from shared.contracts.digest import value_digest
-from shared.contracts.reports import LONGEST_OFFERED, MOST_OFFERED, Offered, UnroutedRecords
+from shared.contracts.reports import LONGEST_OFFERED, MOST_OFFERED, Offer, Offered, UnroutedRecords
 
 LOOK_AGAIN_AFTER_S = 60.0
 """Between two looks at all values, where there were more than could be remembered, or where the first one failed."""
@@ -65,6 +65,12 @@ class UnroutedValues:
         self.more = self.more or len(strange) > self._most
         for rows, value in heapq.nlargest(self._most, strange):
             self._add(value, rows, step.range.through)
+
+    def recall(self, offer: Offer) -> None:
+        """Take in what was offered in an earlier life, of a source that can't be looked at as a whole."""
+        for each in offer.values:
+            self._remember(each)
+        self.more = offer.more
 
     def note_records(self, found: UnroutedRecords, *, counted: bool) -> None:
         """Take in the values of a topic's range. ``counted``: none of its records was in a range that was added before;

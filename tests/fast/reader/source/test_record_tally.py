@@ -13,7 +13,7 @@ from services.reader.source.record_tally import SILENT_AFTER_S, RecordTally
 from services.reader.source.unrouted_values import UnroutedValues
 from shared.contracts.digest import value_digest
 from shared.contracts.positions import Vector
-from shared.contracts.reports import LONGEST_OFFERED, Offered, UnroutedRecords
+from shared.contracts.reports import LONGEST_OFFERED, Offer, Offered, UnroutedRecords
 from shared.runtime.metrics import Metrics
 from tests.fast.reader.fakes import sample
 
@@ -108,6 +108,16 @@ def test_a_value_that_got_a_destination_begins_at_nothing_when_that_goes() -> No
     setup.routes.clear()
     setup.hear(found(10, 20, a=1))
     assert setup.offered == {"a": (1, 20)}
+
+
+def test_a_reader_that_starts_again_offers_what_it_offered_and_counts_from_then_on() -> None:
+    before, setup = Setup(), Setup()
+    before.hear(found(0, 10, a=5, b=1))
+    setup.unknown.recall(Offer(pipeline="p", instance="i", values=before.unknown.offer([]), more=True))
+    assert setup.offered == {"a": (5, 10), "b": (1, 10)}
+    assert setup.unknown.more
+    setup.hear(found(10, 20, a=4, b=4), found(20, 30, a=4))
+    assert (setup.total, setup.offered) == (12, {"a": (8, 10), "b": (4, 10)})
 
 
 def test_ranges_of_a_topic_that_was_deleted_do_not_count_and_one_created_again_begins_at_its_beginning() -> None:
