@@ -19,6 +19,8 @@ class DestinationCache:
     def __init__(self) -> None:
         self._known: Latest[Destination] = Latest()
         self._lock = threading.Lock()
+        self._routed: dict[str, frozenset[str]] = {}
+        """Routing values by pipeline, as long as nothing has changed."""
 
     def put(self, record: Record) -> Destination | None:
         """Take in one record of the topic. Raises ``UnreadableMessage``.
@@ -29,7 +31,10 @@ class DestinationCache:
         if destination is None:
             return None
         with self._lock:
-            return destination if self._known.take(destination) else None
+            if not self._known.take(destination):
+                return None
+            self._routed.pop(destination.pipeline, None)
+            return destination
 
     def get(self, key: str) -> Destination | None:
         """What holds of a destination; None where there is none, or none any more."""
@@ -40,6 +45,15 @@ class DestinationCache:
         """The destinations of a pipeline that there are."""
         with self._lock:
             return [each for each in self._known if each.pipeline == pipeline and not each.removed]
+
+    def routed(self, pipeline: str) -> frozenset[str]:
+        """The routing values of the destinations of a pipeline that there are."""
+        with self._lock:
+            found = self._routed.get(pipeline)
+            if found is None:
+                mine = (each for each in self._known if each.pipeline == pipeline and not each.removed)
+                found = self._routed[pipeline] = frozenset(each.routing_value for each in mine)
+            return found
 
     def all(self) -> list[Destination]:
         """The destinations of every pipeline that there are."""

@@ -16,7 +16,7 @@ from services.applier.metrics_recorder import MetricsRecorder
 from services.applier.model.admission import Admission
 from services.applier.model.grouping import Job, Lane, jobs
 from services.applier.model.immediate_answers import answer_again, failed
-from services.applier.model.task import Target, UpkeepTask
+from services.applier.model.task import Target, TaskResult, UpkeepTask
 from services.applier.model.upkeep_exclusion import UpkeepExclusion
 from services.applier.outbox import Outbox
 from services.applier.screening import Screen, Verdict
@@ -237,6 +237,7 @@ class LaneThread:
                 log.warning("spark_task_warning", message=line)
         said = [result.progress for task in results for result in task.results]
         hear(said)
+        self._tell_unrouted(results)
         self._put_first([ready[target.item.item][0] for target in _without(job.targets, answered)])
         self._tell_others(said, ready, since_s)
         self._measure.job(job, results, time.perf_counter() - began)
@@ -258,6 +259,12 @@ class LaneThread:
                     told.append((each, said))
         for each, said in told:
             self._outbox.send(said, each.place)
+
+    def _tell_unrouted(self, results: Sequence[TaskResult]) -> None:
+        """Once for each range: tasks of one job may have read the same."""
+        found = {(each.topic_id, each.after_at, each.through_at): each for task in results for each in task.unrouted}
+        for each in found.values():
+            self._outbox.tell(each.model_copy(update={"applier": self._applier}))
 
     def _answer(self, waiting: Waiting, progress: Progress) -> None:
         """Answer an item, and the item that repeats it."""

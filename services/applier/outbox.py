@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from shared.contracts.messages import Progress
+from shared.contracts.reports import UnroutedRecords
 from shared.kafka.sender import Sender
 from shared.kafka.work_consumer import Partition
 
@@ -43,6 +44,10 @@ class Outbox:
                 self._unsent.put((self.clock() + RESEND_AFTER_S, progress, place))
 
         self.sender.send(self.topic, progress.key, progress.to_bytes(), None, report)
+
+    def tell(self, found: UnroutedRecords) -> None:
+        """Queue what is no answer, and for which nothing waits: it may be lost."""
+        self.sender.send(self.topic, found.key, found.to_bytes())
 
     def finish(self, place: Place) -> None:
         """An item that needs no answer is done."""

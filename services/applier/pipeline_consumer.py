@@ -112,6 +112,7 @@ class PipelineConsumer(Threaded):
             context.name,
             context.pipelines,
             context.most_tasks,
+            lambda: context.directory.routed(config.pipeline),
         )
         self._lanes = self._hired()
 

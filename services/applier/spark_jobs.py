@@ -20,6 +20,7 @@ from services.applier.model.grouping import Job, Lane, split
 from services.applier.model.task import Limits, Source, SourceTopic, Task, TaskResult
 from services.applier.worker.spark_task import run_choices, touch
 from services.applier.worker.task_claim import Choice
+from shared.contracts.messages import ItemKind
 from shared.runtime.spark import is_local, tasks_of_a_job
 
 if TYPE_CHECKING:
@@ -44,8 +45,11 @@ class SparkJobs:
         applier: str,
         pipelines: Callable[[], int] = lambda: 1,
         most_tasks: int | None = None,
+        routed: Callable[[], frozenset[str]] = frozenset,
     ) -> None:
-        """``pipelines``: how many share the context; ``most_tasks`` of a job, where that is not all the slots."""
+        """``pipelines``: how many share the context; ``most_tasks`` of a job, where that is not all the slots.
+        ``routed``: the routing values of all destinations of the pipeline, which tasks of a routed topic are told."""
+        self._routed = routed
         self._context = context
         self._pipelines = pipelines
         self._most_tasks = context.defaultParallelism if most_tasks is None else most_tasks
@@ -85,8 +89,11 @@ class SparkJobs:
         shares = split(job.targets, 1 if lane.is_narrow else self.parallelism, self._homes)
         if len(shares) > 1:
             self._remember((target.lake.catalog, number) for number in shares for target in shares[number])
+        source = self._source
+        is_routed = job.kind is ItemKind.CHANGES and isinstance(source, SourceTopic) and source.routing is not None
+        routed = self._routed() if is_routed else frozenset[str]()
         return [
-            Task(job.kind, self._source, share, self._limits, self._applier, counts_shared=place == 0)
+            Task(job.kind, source, share, self._limits, self._applier, counts_shared=place == 0, routed=routed)
             for place, share in enumerate(shares.values())
         ]
 

@@ -15,9 +15,11 @@ from services.reader.messaging.message_decoder import (
     Answered,
     Event,
     EventQueue,
+    Proposed,
     Reached,
     Removed,
     Renewed,
+    Sorted,
     Undelivered,
     Unsaid,
     Wanted,
@@ -31,6 +33,7 @@ from services.reader.planner.frontier import Look
 from services.reader.planner.plan import Planner
 from services.reader.planner.scheduling import Rules
 from services.reader.planner.sharing import Sharing
+from services.reader.source.record_tally import RecordTally
 from services.reader.source.source_poller import COUNT_WITHIN_S, SourcePoller
 from services.reader.source.source_reader import SourceReader
 from services.reader.source.unrouted_values import UnroutedValues
@@ -38,7 +41,7 @@ from shared.config.model import Config
 from shared.config.partition import assigned
 from shared.config.upkeep_rules import compaction_of
 from shared.contracts.messages import Destination, now
-from shared.contracts.reports import Frontier, Share
+from shared.contracts.reports import Frontier, Offer, Share
 from shared.runtime.background import Heartbeat
 from shared.runtime.metrics import Metrics
 
@@ -90,6 +93,7 @@ class Loop:
         self._recalled: dict[str, Destination] = {}
         self._routes: dict[str, str] = {}
         self._last: Frontier | None = None
+        self._offered: Offer | None = None
         self._poller: SourcePoller | None = None
         self._offering: OfferPublisher | None = None
         self._sharing = sharing(config)
@@ -156,6 +160,8 @@ class Loop:
                 self._recalled.pop(event.destination, None)
             elif isinstance(event, Reached):
                 self._recall_frontier(event.frontier)
+            elif isinstance(event, Proposed) and event.offer.instance == self._config.instance.id:
+                self._offered = event.offer
 
     def _recall_frontier(self, frontier: Frontier) -> None:
         if frontier.instance != self._config.instance.id:
@@ -166,6 +172,8 @@ class Loop:
     def _begin(self) -> None:
         config, now_s, last = self._config, self._clock(), self._last
         unknown = UnroutedValues() if offers(config) else None
+        if unknown is not None and self._offered is not None and config.topic is not None:
+            unknown.recall(self._offered)
         self._offering = None if unknown is None else OfferPublisher(unknown, self._outlet)
         line = last.head if last is not None and last.head > 0 else None
         self._planner = Planner(rules(config), new_item_id, random.random, line)
@@ -176,9 +184,10 @@ class Loop:
             self._routes,
             poll_interval_s(config),
             now_s,
-            counts_unrouted=lambda: self._sharing.counts(self._clock()),
+            counts_unrouted=self._counts_unrouted,
             unknown=unknown,
         )
+        self._tally = RecordTally(self._metrics, self._routes, self._counts_unrouted, unknown)
         # Cycles only grow, also where the last one was lost with the broker.
         self._teller = StatusReporter(self._outlet, self._metrics, max(last.cycle + 1 if last else 1, int(time.time())))
         self._repeater = StatusRepetition(self._outlet, now_s)
@@ -252,8 +261,8 @@ class Loop:
             if self._planner.progress(event.progress, now_s):
                 self._teller.note()
             return
-        if isinstance(event, Reached):  # of this reader or another one, or sent again
-            self._sharing.heard(event.frontier, now_s)
+        if isinstance(event, (Reached, Sorted, Proposed)):
+            self._hear(event, now_s)
             return
         self._teller.note()
         match event:
@@ -270,6 +279,17 @@ class Loop:
                 self._repeater.all(self._planner.tracked)
                 if self._offering is not None:
                     self._offering.renewed()
+
+    def _hear(self, event: Reached | Sorted | Proposed, now_s: float) -> None:
+        """What changes nothing of what this reader reports about destinations."""
+        if isinstance(event, Reached):  # of this reader or another one, or sent again
+            self._sharing.heard(event.frontier, now_s)
+        elif isinstance(event, Sorted):
+            sight = self._planner.sight
+            self._tally.heard(event.found, None if sight is None else sight.table, now_s)
+
+    def _counts_unrouted(self) -> bool:
+        return self._sharing.counts(self._clock())
 
     def _wants(self, spec: Destination, now_s: float) -> None:
         self._routes[spec.destination] = spec.routing_value

@@ -60,10 +60,7 @@ TYPES = frozenset(
 DECIMAL = r"DECIMAL\(\d{1,2}, ?\d{1,2}\)"
 PATH = r'\$(\.([^."\[\]$*]+|"[^"]+"))+'
 
-LAKES_ONLY = {
-    "appear": "makes destinations of the routing values of a lake's table, and values of a topic are not offered",
-    "template": "makes destinations of the routing values of a lake's table, and values of a topic are not offered",
-}
+OF_ROUTED = ("appear", "template")
 NAMED = "source.columns"
 OF_LAKES_ROUTING = ("seed_mode", "on_delete", "on_update", "on_gap")
 
@@ -83,10 +80,12 @@ def split_topic(tree: dict[str, Tree], mistakes: Mistakes) -> tuple[dict[str, Tr
 
 def with_topic(sections: dict[str, Any], topic: dict[str, Any], mistakes: Mistakes) -> dict[str, Any]:
     """The sections of a pipeline that lands a topic. What only lakes have is noted as a mistake."""
-    for name, why in LAKES_ONLY.items():
-        if name in sections:
-            mistakes.note(name, f"{why}; remove it")
     routing = section_of(sections, "routing")
+    for name in OF_ROUTED:
+        if name in sections and "field" not in routing:
+            mistakes.note(name, "makes destinations of routing values; write routing.field, or remove it")
+    if "seed_mode" in section_of(sections, "template"):
+        mistakes.note("template.seed_mode", _not_here("seed_mode"))
     for name in OF_LAKES_ROUTING:
         if name in routing:
             mistakes.note(join("routing", name), _not_here(name))

@@ -1,5 +1,5 @@
 """What services report on ``viaduck.progress`` beside the outcome of items: how far a reader has looked, routing values
-without a destination, and the health of lakes.
+without a destination, records of a topic that no destination takes, and the health of lakes.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from shared.contracts.positions import Spelling
 LONGEST_OFFERED: Final = 200
 MOST_OFFERED: Final = 400
 """Routing values of one offer, so that no message is larger than a broker takes, whatever the values hold."""
+
+MOST_OF_A_RANGE: Final = 200
+"""Routing values of one ``UnroutedRecords``, which holds two vectors beside them."""
 
 
 class Lagging(BaseModel):
@@ -105,9 +108,10 @@ class Offered(BaseModel):
     digest: str = Field(pattern=r"^[0-9a-f]{32}$")
     """``shared.contracts.digest.value_digest`` of the whole value."""
     rows: int = Field(ge=0)
-    """Rows that were seen with it, at most: those there when the reader first looked, and every change since."""
+    """Rows that were seen with it. Of a lake at most: those there when the reader first looked, and every change since.
+    Of a topic at least: records that appliers read."""
     first_seen: Snapshot
-    """The snapshot of the source, or the end of the range, in which the reader saw it first."""
+    """The snapshot of the source, or the end of the range, in which it was seen first; of a topic a position."""
 
 
 class Offer(Message):
@@ -128,6 +132,33 @@ class Offer(Message):
     @property
     def key(self) -> str:
         return f"{self.pipeline}/@{self.instance}/offer"
+
+
+class UnroutedRecords(Message):
+    """``viaduck.progress``, key ``pipeline/@source/unrouted``: what an applier read that no destination takes.
+
+    Of a topic that is routed. A range is told once by each job that reads it, and read again for destinations elsewhere
+    and after a failure. Its ends tell the reader which ranges overlap, so that no record is counted twice.
+    """
+
+    record: Literal["unrouted"] = "unrouted"
+    pipeline: Name
+    topic_id: str = Field(max_length=200)
+    after_at: Spelling
+    through_at: Spelling
+    """The ends of the range; all its records up to there were read."""
+    rows: Count
+    """Its records whose routing value no destination has, and those without one; not those that are rejected."""
+    values: tuple[Offered, ...] = Field(default=(), max_length=MOST_OF_A_RANGE)
+    """The values that no destination has, those with most records first; ``rows`` are those of the range."""
+    more: bool = False
+    """There were more values than that."""
+    applier: str = ""
+    at: datetime = Field(default_factory=now)
+
+    @property
+    def key(self) -> str:
+        return f"{self.pipeline}/@source/unrouted"
 
 
 class LakeFigures(BaseModel):
@@ -178,12 +209,12 @@ class LakeHealth(Message):
         return f"{self.pipeline}/{self.destination or '@source'}/@health"
 
 
-Told = Progress | Frontier | Offer | LakeHealth
+Told = Progress | Frontier | Offer | UnroutedRecords | LakeHealth
 """What the progress topic carries."""
 
 
 def parse_progress(payload: bytes) -> Told:
-    """Parse a value of the progress topic, which carries four records. Raises ``UnreadableMessage``.
+    """Parse a value of the progress topic, which carries five records. Raises ``UnreadableMessage``.
 
     Quotes within a quoted text are escaped in JSON, so no routing value and no error can pass for a mark.
     """
@@ -192,8 +223,9 @@ def parse_progress(payload: bytes) -> Told:
     return model.from_bytes(payload)
 
 
-MARKED: dict[bytes, type[Frontier] | type[Offer] | type[LakeHealth]] = {
+MARKED: dict[bytes, type[Frontier] | type[Offer] | type[UnroutedRecords] | type[LakeHealth]] = {
     b'"record":"frontier"': Frontier,
     b'"record":"offer"': Offer,
+    b'"record":"unrouted"': UnroutedRecords,
     b'"record":"health"': LakeHealth,
 }

@@ -159,7 +159,8 @@ class Metrics(Registered):
 
     def _routing(self) -> None:
         self.unrouted_rows_total = self._count(
-            "unrouted_rows_total", "Changed rows without a destination, counted once per range"
+            "unrouted_rows_total",
+            "Changed rows without a destination, counted once per range; of a topic a lower bound",
         )
         self.cdc_routing_mutations_total = self._count(
             "cdc_routing_mutations_total", "Keys that a range took from one routing value to another"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import httpx
 import pytest
 import yaml
 
@@ -26,7 +27,9 @@ from tests.world.topic_oracle import TopicOracle
 from tests.world.topic_witness import TopicWitness
 
 WITHIN_S = 180.0
+UNROUTED = "viaduck_unrouted_rows_total{"
 TENANTS = ("acme", "globex", "initech")
+APPEARS = "hooli"
 
 
 class Tenants:
@@ -36,7 +39,8 @@ class Tenants:
         self.topic, self.file, self.port = topic, folder / "viaduck.yaml", free_port()
         self.prefix, self.log = f"v-{topic.name}", folder / "up.log"
         self.lakes = {
-            each: ResolvedLake(f"sqlite:{folder}/{each}.sqlite", None, str(folder / each)) for each in TENANTS
+            each: ResolvedLake(f"sqlite:{folder}/{each}.sqlite", None, str(folder / each))
+            for each in (*TENANTS, APPEARS)
         }
         self.oracles = {
             each: TopicOracle(Destination(Lake(lake.catalog, lake.data_path), "events", "events", each, each))
@@ -58,8 +62,11 @@ class Tenants:
             "destinations": [
                 {"id": each, "routing_value": each, "catalog": lake.catalog, "data_path": lake.data_path,
                  "table": "events"}
-                for each, lake in self.lakes.items()
+                for each, lake in self.lakes.items() if each in TENANTS
             ],
+            "template": {"catalog": f"sqlite:{folder}/{{routing_value}}.sqlite",
+                         "data_path": f"{folder}/{{routing_value}}", "table": "events"},
+            "appear": {"policy": "propose"},
         }))  # fmt: skip
 
     def viaduck(self, *arguments: str, code: int = 0) -> str:
@@ -71,6 +78,13 @@ class Tenants:
 
     def run(self) -> RunningViaduck:
         return RunningViaduck(self.file, f"http://127.0.0.1:{self.port}", "events", self.log)
+
+    def accept(self, value: str) -> None:
+        proposals = f"http://127.0.0.1:{self.port}/v1/pipelines/events/proposals"
+        with httpx.Client(timeout=30.0) as rest:
+            (shown,) = [each for each in rest.get(proposals).json()["items"] if each["routing_value"] == value]
+            answer = rest.post(f"{proposals}/{shown['id']}:accept")
+        assert answer.status_code == 201, answer.text
 
     def proofs(self, code: int) -> dict[str, Any]:
         lines = [json.loads(line) for line in self.viaduck("verify", "--json", code=code).splitlines()]
@@ -96,13 +110,13 @@ def topic(kafka: Kafka) -> Topic:
 
 
 @pytest.mark.timeout(600)
-def test_each_tenant_holds_its_records_and_what_is_nobodys_is_lost_to_none(
+def test_each_tenant_holds_its_records_and_what_is_of_no_tenant_is_counted_and_offered(
     topic: Topic, tmp_path: Path, world: duckdb.DuckDBPyConnection
 ) -> None:
     tenants = Tenants(tmp_path, topic)
     for number in range(40):
         topic.send({"tenant": TENANTS[number % 2], "id": number}, partition=number % 2)
-    topic.send({"tenant": None, "id": 98}, {"tenant": "hooli", "id": 99}, {"id": 97}, b"no JSON", None)
+    topic.send({"tenant": None, "id": 98}, {"tenant": APPEARS, "id": 99}, {"id": 97}, b"no JSON", None)
     topic.send({"tenant": "acme", "only_acme": 1}, partition=1)
     assert "; 41 go to the file's destinations, 1 are of 1 values" in tenants.viaduck("check")
     with tenants.run() as viaduck:
@@ -113,6 +127,10 @@ def test_each_tenant_holds_its_records_and_what_is_nobodys_is_lost_to_none(
         quiet = [each for each in TENANTS if tenants.query(each, "SELECT count(*) FROM dst.snapshots()")
                  == snapshots[each]]  # fmt: skip
         viaduck.wait_until("no lag to be shown", lambda: _lags(viaduck) == dict.fromkeys(TENANTS, 0), WITHIN_S)
+        viaduck.wait_until("a proposal", lambda: _unrouted(viaduck) == ({(APPEARS, 1, "asks")}, 4), WITHIN_S)
+        tenants.accept(APPEARS)
+        viaduck.wait_until("what appeared", lambda: _are_at(viaduck, 48, (*TENANTS, APPEARS)), WITHIN_S)
+        viaduck.wait_until("no proposal", lambda: _unrouted(viaduck) == (set(), 4), WITHIN_S)
     assert quiet == ["globex", "initech"]
     assert tenants.findings(world) == []
     assert tenants.query("initech", "SELECT count(*) FROM dst.main.events") == [(0,)]
@@ -122,7 +140,7 @@ def test_each_tenant_holds_its_records_and_what_is_nobodys_is_lost_to_none(
     told = {(headers["viaduck-reason"], headers["viaduck-offset"]) for _, _, headers in rejected}
     assert told == {("not_json", "23"), ("type_mismatch", "26")}
     assert {each: found["rows"] for each, found in tenants.proofs(0).items()} == {
-        "acme": 22, "globex": 20, "initech": 0
+        "acme": 22, "globex": 20, "initech": 0, APPEARS: 1
     }  # fmt: skip
     tenants.query("acme", "DELETE FROM dst.main.events WHERE id = 100")
     tenants.query("globex", "INSERT INTO dst.main.events SELECT * FROM dst.main.events WHERE id = 1")
@@ -134,6 +152,13 @@ def _lags(viaduck: RunningViaduck) -> dict[str, int | None]:
     return {each["id"]: each["topic"]["lag_records"] for each in viaduck.destinations()}
 
 
-def _are_at(viaduck: RunningViaduck, records: int) -> bool:
-    found = viaduck.destinations()
-    return len(found) == len(TENANTS) and all((each["known_through"] or 0) >= records for each in found)
+def _are_at(viaduck: RunningViaduck, records: int, names: tuple[str, ...] = TENANTS) -> bool:
+    found = {each["id"]: each["known_through"] or 0 for each in viaduck.destinations()}
+    return found.keys() == set(names) and min(found.values()) >= records
+
+
+def _unrouted(viaduck: RunningViaduck) -> tuple[set[tuple[str, int, str]], float]:
+    """The proposals, and how many records the metrics count."""
+    shown = httpx.get(f"{viaduck.url}/v1/pipelines/events/proposals", timeout=30.0).json()["items"]
+    counted = [line.split()[-1] for line in viaduck.metrics().splitlines() if line.startswith(UNROUTED)]
+    return {(each["routing_value"], each["rows"], each["reason"]) for each in shown}, sum(map(float, counted))

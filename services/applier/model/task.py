@@ -9,6 +9,7 @@ from shared.config.catalogs import ResolvedLake
 from shared.config.model import CommitChoice, Routing
 from shared.config.upkeep_rules import Policy, least_age_s
 from shared.contracts.messages import Destination, ItemKind, Progress, WorkItem
+from shared.contracts.reports import UnroutedRecords
 from shared.contracts.routed_by import RoutedBy
 from shared.contracts.upkeep import UpkeepResult, UpkeepStep
 from shared.kafka.schema_registry import RegistrySettings
@@ -124,6 +125,8 @@ class Task:
     applier: str = ""
     counts_shared: bool = True
     """One task of a job counts what all of them read, for the metrics."""
+    routed: frozenset[str] = frozenset()
+    """The routing values of all destinations of the pipeline, where the source is a topic that is routed."""
     answers: str | None = None
     """A folder for answers that are there before the task's end; None where the driver would not find them."""
 
@@ -189,3 +192,5 @@ class TaskResult:
     report: WorkerReport
     log: tuple[str, ...] = field(default=())
     """Lines for the driver's log: what an operator should know, such as a damaged destination."""
+    unrouted: tuple[UnroutedRecords, ...] = ()
+    """Of each range that was read of a topic, what no destination takes."""

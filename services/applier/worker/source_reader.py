@@ -15,6 +15,7 @@ from services.applier.model.task import SourceTable
 from services.applier.worker.in_flight import Numbered
 from services.applier.worker.wide_rows import Wide
 from shared.contracts.messages import ItemKind
+from shared.contracts.reports import UnroutedRecords
 from shared.lake.catalog import TableInfo
 from shared.lake.engine import release
 from shared.lake.pool import LakePool, OpenLake
@@ -22,9 +23,10 @@ from shared.lake.pool import LakePool, OpenLake
 
 @dataclass(frozen=True)
 class Shared:
-    """What was read for several targets."""
+    """What was read for several targets. ``unrouted``: what of it none of the pipeline's destinations takes."""
 
     records: int = 0
+    unrouted: UnroutedRecords | None = None
 
 
 class SourceReader(Protocol):

@@ -27,13 +27,14 @@ from services.applier.worker.answer_files import AnswerFiles
 from services.applier.worker.explanation import explain
 from services.applier.worker.in_flight import InFlight, Numbered, crowded_out, unanswered
 from services.applier.worker.same_routing import ROUTED, routed_otherwise
-from services.applier.worker.source_reader import LakeReader, SourceReader
+from services.applier.worker.source_reader import LakeReader, Shared, SourceReader
 from services.applier.worker.target_result import result_of
 from services.applier.worker.topic_reader import TopicReader
 from services.applier.worker.turn import Turn
 from services.applier.worker.worker_state import Worker, worker
 from shared.contracts.errors import ViaduckError
 from shared.contracts.messages import ItemKind, Outcome
+from shared.contracts.reports import UnroutedRecords
 from shared.lake.catalog import TableInfo
 
 OF_ONE = frozenset({"internal", "value_refused"})
@@ -54,7 +55,7 @@ def run_task(task: Task) -> TaskResult:
     evictions = me.pool.evictions - me.reported_evictions
     me.reported_evictions = me.pool.evictions
     report = WorkerReport(os.getpid(), len(me.pool), evictions, run.tally)
-    return TaskResult(tuple(results), report, tuple(run.log))
+    return TaskResult(tuple(results), report, tuple(run.log), tuple(run.unrouted))
 
 
 @dataclass
@@ -68,6 +69,7 @@ class Run:
     postponed: set[int] = field(default_factory=set)
     """Targets whose turn did not come."""
     log: list[str] = field(default_factory=list)
+    unrouted: list[UnroutedRecords] = field(default_factory=list)
     _turn: Turn = field(default_factory=Turn)
     _times: dict[int, datetime | None] = field(default_factory=dict)
     _files: AnswerFiles = field(init=False)
@@ -88,7 +90,7 @@ class Run:
     def _reader(self) -> SourceReader:
         me, source = self.me, self.task.source
         if isinstance(source, SourceTopic):
-            return TopicReader(me.brokers, me.memory, me.applier.answers, source)
+            return TopicReader(me.brokers, me.memory, me.applier.answers, source, self.task.routed)
         return LakeReader(me.pool, me.wide, source)
 
     def _do(self, targets: Sequence[Numbered]) -> None:
@@ -190,8 +192,9 @@ class Run:
             return
         self._answer_early(at_once=True)
         try:
-            if self._share(group, sparing=sparing):
-                self._change_each(group, sparing=sparing)
+            shared = self._share(group, sparing=sparing)
+            if shared is not None:
+                self._change_each(group, shared, sparing=sparing)
                 return
             reading = self._read(group, sparing=sparing)
         except duckdb.OutOfMemoryException as error:
@@ -213,17 +216,18 @@ class Run:
         finally:
             self._source.forget(reading)
 
-    def _share(self, group: Sequence[Numbered], *, sparing: bool) -> bool:
-        """Read what the group has in common, where each target is then read by itself; whether that is so."""
+    def _share(self, group: Sequence[Numbered], *, sparing: bool) -> Shared | None:
+        """Read what the group has in common, where each target is then read by itself; None where that is not so."""
         with self._turn.reading():
             shared = self._source.share(self.task.kind, group, sparing=sparing)
         if shared is not None and self.task.counts_shared:
             self.tally.rows_read += shared.records
             self.tally.read_seconds += self._turn.last_read_s
-        return shared is not None
+        return shared
 
-    def _change_each(self, group: Sequence[Numbered], *, sparing: bool) -> None:
-        """Those that do not fit into memory together are done sparingly, once the others are done."""
+    def _change_each(self, group: Sequence[Numbered], shared: Shared, *, sparing: bool) -> None:
+        """Those that do not fit into memory together are done sparingly, once the others are done. Unrouted records
+        are then those of the ranges that are read instead, at whose ends these go on."""
         too_large: list[Numbered] = []
 
         def change(number: int, target: Target) -> tuple[Applied | None, Reading | None]:
@@ -236,6 +240,8 @@ class Run:
                 return None, None
 
         self._each(group, change)
+        if not too_large and shared.unrouted is not None:
+            self.unrouted.append(shared.unrouted)
         if too_large:
             self._change(sorted(too_large, key=lambda numbered: numbered[0]), sparing=True)
 

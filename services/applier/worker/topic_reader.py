@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Protocol
@@ -23,6 +23,7 @@ from services.applier.records.routing import Routed, route
 from services.applier.worker.in_flight import Numbered
 from services.applier.worker.source_reader import Shared
 from services.applier.worker.topic_clients import BrokerClients, TopicClients
+from services.applier.worker.unrouted import unrouted_of
 from shared.contracts.errors import DestinationError, SourceError
 from shared.contracts.messages import ItemKind, WorkItem
 from shared.contracts.positions import Vector
@@ -83,7 +84,16 @@ class RoutedRange:
 class TopicReader:
     """One topic, through the worker's clients."""
 
-    def __init__(self, clients: BrokerClients, memory: Memory, answers: CursorAnswers, source: SourceTopic) -> None:
+    def __init__(
+        self,
+        clients: BrokerClients,
+        memory: Memory,
+        answers: CursorAnswers,
+        source: SourceTopic,
+        routed: Set[str] = frozenset(),
+    ) -> None:
+        """``routed``: the routing values of all destinations of the pipeline."""
+        self._routed_values = routed
         self._clients = clients
         self._memory = memory
         self._answers = answers
@@ -122,7 +132,9 @@ class TopicReader:
             rejected = self._clients.rejected(self._source)
             rejected.deliver_once(ranged.identity.topic_id, self._source.table, routed.unreadable)
         self._shared = RoutedRange(ranged, routed)
-        return Shared(ranged.reached.records)
+        ends = _begin(target.item), ranged.reached.vector
+        found = unrouted_of(routed, self._routed_values, target.item.pipeline, ranged.identity.topic_id, ends)
+        return Shared(ranged.reached.records, found)
 
     def read(self, kind: ItemKind, group: Sequence[Numbered], *, sparing: bool) -> Reading:
         """The net change of one target; ``internal`` is raised for several, which are then read one by one.
@@ -201,7 +213,7 @@ class TopicReader:
 
     def _range(self, item: WorkItem, *, sparing: bool) -> Ranged:
         """The records that an item asks for, or the first of them."""
-        begin, end = _vector(item.read_at or item.after_at or item.expected_at), _vector(item.through_at)
+        begin, end = _begin(item), _vector(item.through_at)
         if not end.covers(begin):
             raise SourceError(
                 "source_behind", f"the item ends at {end.text}, which is not beyond {begin.text}", "it is planned again"
@@ -311,6 +323,10 @@ class TopicReader:
 
     def _table(self, identity: TopicIdentity, columns: Sequence[Column] = ()) -> TableInfo:
         return TableInfo("", self._source.table, 0, identity.topic_id, identity.cluster, 0, tuple(columns))
+
+
+def _begin(item: WorkItem) -> Vector:
+    return _vector(item.read_at or item.after_at or item.expected_at)
 
 
 def _vector(offsets: str | None) -> Vector:

@@ -51,9 +51,10 @@ class ProposalShown(BaseModel):
     whole: bool
     """False: it is longer, and `routing_value` is its beginning."""
     rows: int
-    """Rows that were seen with it, at most."""
+    """Rows that were seen with it: of a lake at most, of a topic at least."""
     first_seen: int
-    """The snapshot of the source in which it was seen first."""
+    """The snapshot of the source in which it was seen first; of a topic the number of records before the end of the
+    range."""
     state: State
     reason: Reason
     """Why it is not a destination by itself."""

@@ -19,7 +19,7 @@ from services.control.view.lake_health import KnownHealth
 from services.control.view.observed_state import Seen
 from services.control.view.pipeline_retention import PipelineRetention
 from shared.contracts.messages import ItemKind, Outcome, Progress
-from shared.contracts.reports import Frontier, LakeHealth, Offer, Offered, Told
+from shared.contracts.reports import Frontier, LakeHealth, Offer, Offered, Told, UnroutedRecords
 
 ASKING = frozenset({Outcome.PARKED, Outcome.FENCED})
 """Answers that may want something of the registry; so does every one to a ``drop``."""
@@ -94,8 +94,8 @@ class StatusStore:
             self._retention, self._view = retention, None
 
     def note(self, message: Told) -> None:
-        """Take in what an applier or a reader said; other pipelines' is ignored."""
-        if message.pipeline != self.pipeline:
+        """Take in what an applier or a reader said; other pipelines' is ignored, and what the reader will offer."""
+        if message.pipeline != self.pipeline or isinstance(message, UnroutedRecords):
             return
         with self._lock:
             self._view = None

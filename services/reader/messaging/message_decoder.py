@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from shared.contracts.errors import UnreadableMessage
 from shared.contracts.latest import Latest
 from shared.contracts.messages import Destination, Progress
-from shared.contracts.reports import Frontier, parse_progress
+from shared.contracts.reports import Frontier, Offer, UnroutedRecords, parse_progress
 from shared.kafka.record import Record, keyed_message
 from shared.kafka.topics import Topics
 
@@ -44,6 +44,20 @@ class Reached:
 
 
 @dataclass(frozen=True, slots=True)
+class Sorted:
+    """The progress topic: what an applier found in records of a topic that no destination takes."""
+
+    found: UnroutedRecords
+
+
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """The progress topic: which values a reader offered, perhaps this one in an earlier life."""
+
+    offer: Offer
+
+
+@dataclass(frozen=True, slots=True)
 class Undelivered:
     """The broker did not take an item."""
 
@@ -68,7 +82,7 @@ class Woken:
     """Nothing happened, but look: a signal came."""
 
 
-Event = Wanted | Removed | Answered | Reached | Undelivered | Unsaid | Renewed | Woken
+Event = Wanted | Removed | Answered | Reached | Sorted | Proposed | Undelivered | Unsaid | Renewed | Woken
 
 
 MOST_EVENTS = 50_000
@@ -145,4 +159,8 @@ class Intake:
                 return Reached(message)
             case Progress():
                 return Answered(message)
+            case UnroutedRecords():
+                return Sorted(message)
+            case Offer():
+                return Proposed(message)
         return None

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 
 from services.reader.planner.counted_changes import Step
 from shared.contracts.digest import value_digest
-from shared.contracts.reports import LONGEST_OFFERED, MOST_OFFERED, Offered
+from shared.contracts.reports import LONGEST_OFFERED, MOST_OFFERED, Offer, Offered, UnroutedRecords
 
 LOOK_AGAIN_AFTER_S = 60.0
 """Between two looks at all values, where there were more than could be remembered, or where the first one failed."""
@@ -23,6 +23,8 @@ class UnroutedValues:
     def __init__(self, most: int = MOST_OFFERED) -> None:
         self._most = most
         self._known: OrderedDict[str, Offered] = OrderedDict()
+        self._added: dict[str, int] = {}
+        """Of a topic, the records by digest that were in ranges which do not overlap."""
         self._counted_through = 0
         self._looked_s: float | None = None
         self._failed_s = float("-inf")
@@ -64,12 +66,32 @@ class UnroutedValues:
         for rows, value in heapq.nlargest(self._most, strange):
             self._add(value, rows, step.range.through)
 
+    def recall(self, offer: Offer) -> None:
+        """Take in what was offered in an earlier life, of a source that can't be looked at as a whole."""
+        for each in offer.values:
+            self._remember(each)
+        self.more = offer.more
+
+    def note_records(self, found: UnroutedRecords, *, counted: bool) -> None:
+        """Take in the values of a topic's range. ``counted``: none of its records was in a range that was added before;
+        else they may be among those, and the larger number stands, so that it is never more than there are.
+        """
+        self.more = self.more or found.more
+        for each in reversed(found.values):
+            known, added = self._known.get(each.digest), self._added.get(each.digest, 0)
+            if counted:
+                added += each.rows
+            rows = max(added, each.rows, 0 if known is None else known.rows)
+            first_seen = each.first_seen if known is None else min(known.first_seen, each.first_seen)
+            self._added[each.digest] = added
+            self._remember(each.model_copy(update={"rows": rows, "first_seen": first_seen}))
+
     def offer(self, routed: Collection[str]) -> tuple[Offered, ...]:
         """All remembered values, the most recent last. Those that have a destination meanwhile are removed."""
-        wanted, long = set(routed), {value_digest(value) for value in routed if len(value) > LONGEST_OFFERED}
+        among = Among(routed)
         for each in list(self._known.values()):
-            if each.value in wanted if each.whole else each.digest in long:
-                del self._known[each.digest]
+            if among.has(each):
+                self._forget(each.digest)
         return tuple(self._known.values())
 
     def _add(self, value: str, rows: int, snapshot: int) -> None:
@@ -83,5 +105,20 @@ class UnroutedValues:
         self._known[offered.digest] = offered
         self._known.move_to_end(offered.digest)
         while len(self._known) > self._most:
-            self._known.popitem(last=False)
+            self._forget(next(iter(self._known)))
             self.more = True
+
+    def _forget(self, digest: str) -> None:
+        del self._known[digest]
+        self._added.pop(digest, None)
+
+
+class Among:
+    """Tells which offered values are among others, by their digests where they are long."""
+
+    def __init__(self, values: Collection[str]) -> None:
+        self._whole = set(values)
+        self._long = {value_digest(value) for value in values if len(value) > LONGEST_OFFERED}
+
+    def has(self, offered: Offered) -> bool:
+        return offered.value in self._whole if offered.whole else offered.digest in self._long

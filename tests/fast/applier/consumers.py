@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from pyspark import SparkContext
@@ -24,6 +24,7 @@ from shared.contracts.messages import (
     SeedMode,
     WorkItem,
 )
+from shared.contracts.reports import UnroutedRecords
 from shared.kafka.publisher import Publisher
 from shared.kafka.record import Record
 from shared.kafka.settings import KafkaSettings
@@ -49,12 +50,14 @@ class Spark:
     values: Sequence[object] = ()
     defaultParallelism: int = MOST_TASKS  # noqa: N815 - as PySpark calls it
     master: str = "local[*]"
+    unrouted: tuple[UnroutedRecords, ...] = ()
+    """What each task found."""
 
     def setLocalProperty(self, name: str, value: str) -> None:  # noqa: N802 - the same
         """Pools are the real one's business."""
 
     def parallelize(self, values: Sequence[object], _: int) -> Spark:
-        return Spark(self.on_task, self.lakes, values)
+        return replace(self, values=values)
 
     def mapPartitions(self, _: Callable[..., Any]) -> Spark:  # noqa: N802 - the same
         return self
@@ -67,7 +70,8 @@ class Spark:
             return 1
         task = claim(value, lambda _: 0)
         done = task.targets[: self.on_task(task)]
-        return TaskResult(tuple(TargetResult(self.lakes(target)) for target in done), WorkerReport(pid=1, open_lakes=3))
+        results = tuple(TargetResult(self.lakes(target)) for target in done)
+        return TaskResult(results, WorkerReport(pid=1, open_lakes=3), unrouted=self.unrouted)
 
 
 def camp(
@@ -79,11 +83,12 @@ def camp(
     broken: Callable[[Exception], None],
     unreadable: Callable[[str, Record, str], None],
     lakes: Callable[[Target], Progress] = nothing_changed,
+    unrouted: tuple[UnroutedRecords, ...] = (),
 ) -> ApplierContext:
     return ApplierContext(
         name=name, settings=settings, topics=Topics(settings.prefix), publisher=publisher, directory=directory,
-        spark=cast(SparkContext, Spark(on_task, lakes)), limits=Limits(), pipelines=lambda: 2, configs=tuple,
-        most_tasks=MOST_TASKS,
+        spark=cast(SparkContext, Spark(on_task, lakes, unrouted=unrouted)), limits=Limits(), pipelines=lambda: 2,
+        configs=tuple, most_tasks=MOST_TASKS,
         open_lakes=OpenLakes(local=False), broken=broken, unreadable=unreadable,
     )  # fmt: skip
 

@@ -17,7 +17,7 @@ from services.applier.model.task import Target
 from services.applier.pipeline_consumer import PipelineConsumer
 from shared.config.deployment import load_all
 from shared.contracts.messages import ItemKind, Outcome, Progress, WorkItem
-from shared.contracts.reports import parse_progress
+from shared.contracts.reports import UnroutedRecords, parse_progress
 from shared.kafka.publisher import Publisher
 from shared.kafka.record import Record
 from shared.kafka.settings import KafkaSettings
@@ -65,12 +65,16 @@ class Sent:
     """What the consumer publishes, delivered at once."""
 
     answers: list[Progress] = field(default_factory=list)
+    unrouted: list[UnroutedRecords] = field(default_factory=list)
 
     def send(
-        self, topic: str, key: str, value: bytes | None, headers: Mapping[str, str] | None,
-        on_delivery: Callable[[Exception | None], None],
+        self, topic: str, key: str, value: bytes | None, headers: Mapping[str, str] | None = None,
+        on_delivery: Callable[[Exception | None], None] = lambda _: None,
     ) -> None:  # fmt: skip
         message = parse_progress(value or b"")
+        if isinstance(message, UnroutedRecords):
+            self.unrouted.append(message)
+            return
         assert isinstance(message, Progress)
         self.answers.append(message)
         on_delivery(None)
@@ -79,13 +83,14 @@ class Sent:
 class Replayed:
     """``sends`` items and works everything off; ``looks``, ``answers`` and ``in_hand`` tell what became of them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, unrouted: tuple[UnroutedRecords, ...] = ()) -> None:
+        """``unrouted``: what each task finds."""
         write(folder, f"{PIPELINE}.yaml")
         self.lakes, self.sent, self.directory = Lakes(), Sent(), DestinationCache()
         self.broken: list[Exception] = []
         shared = camp(
             "test", KafkaSettings("nowhere:9"), cast(Publisher, self.sent), self.directory, lambda _: 1_000,
-            self.broken.append, lambda *_: None, self.lakes,
+            self.broken.append, lambda *_: None, self.lakes, unrouted,
         )  # fmt: skip
         (config,) = load_all([folder], {}).configs
         self.consumer = PipelineConsumer(config, shared, Metrics(PIPELINE))

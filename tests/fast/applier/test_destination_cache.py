@@ -53,6 +53,21 @@ def test_a_registry_that_began_later_knows_better() -> None:
     assert found.routing_value == "other"
 
 
+def test_the_routing_values_of_a_pipeline_follow_what_is_said_of_its_destinations() -> None:
+    directory = DestinationCache()
+    other = spec("b").model_copy(update={"routing_value": "elsewhere", "pipeline": "q"})
+    directory.put(record(other))
+    assert directory.routed("p") == frozenset()
+    directory.put(record(version(1, routing_value="one")))
+    assert directory.routed("p") == {"one"}
+    directory.put(record(version(2, routing_value="another")))
+    directory.put(record(version(1, routing_value="one")))
+    assert directory.routed("p") == {"another"}
+    assert directory.routed("q") == {"elsewhere"}
+    directory.put(record(version(3, routing_value="another", removed=True)))
+    assert directory.routed("p") == frozenset()
+
+
 def test_a_tombstone_says_nothing() -> None:
     directory = DestinationCache()
     directory.put(record(version(1)))

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from services.control.progress_consumer import handler
 from services.control.view.status_store import StatusStore
+from shared.contracts.reports import UnroutedRecords
 from shared.kafka.record import Record
 from tests.fast.control.examples import PIPELINE, frontier, progress, registered
 
@@ -22,6 +23,13 @@ def test_answers_and_frontiers_reach_the_board() -> None:
     handle(record(progress(position=15).to_bytes()))
     handle(record(frontier([registered()], head=17).to_bytes()))
     assert (status_store.view().seen["a"].position, status_store.view().source_snapshot, unreadable) == (15, 17, [])
+
+
+def test_what_appliers_tell_the_reader_of_a_topic_is_nothing_to_show() -> None:
+    status_store, unreadable = StatusStore(PIPELINE), list[Record]()
+    found = UnroutedRecords(pipeline=PIPELINE, topic_id="t", after_at="{}", through_at='{"0":5}', rows=3)
+    handler(status_store.note, lambda record, _: unreadable.append(record))(record(found.to_bytes()))
+    assert (status_store.offers(), status_store.offered.is_set(), unreadable) == ([], False, [])
 
 
 def test_a_tombstone_says_nothing() -> None:

@@ -13,15 +13,26 @@ import pytest
 from services.reader import loop
 from services.reader.loop import Loop, offers, sharing
 from services.reader.messaging import status_repetition, status_reporter
-from services.reader.messaging.message_decoder import Answered, EventQueue, Reached, Removed, Renewed, Wanted, Woken
+from services.reader.messaging.message_decoder import (
+    Answered,
+    EventQueue,
+    Proposed,
+    Reached,
+    Removed,
+    Renewed,
+    Sorted,
+    Wanted,
+    Woken,
+)
 from services.reader.messaging.partitioner import Partitioner
 from services.reader.messaging.work_publisher import WorkPublisher
 from services.reader.planner.frontier import CatalogTime, ShareState, standing
 from services.reader.planner.plan import Planner
 from services.reader.planner.sharing import SILENT_AFTER_S
 from services.reader.source import source_poller
+from shared.contracts.digest import value_digest
 from shared.contracts.messages import ItemKind, Outcome, Problem, Progress, WorkItem, now
-from shared.contracts.reports import Frontier, Share
+from shared.contracts.reports import Frontier, Offer, Offered, Share, UnroutedRecords
 from shared.kafka.topics import Topics
 from shared.runtime.metrics import Metrics
 from tests.fast.reader.fakes import UNREACHABLE, FakeSource, ReaderSender, sample
@@ -335,6 +346,31 @@ def test_values_without_a_destination_are_offered_where_the_policy_wants_them(tm
         (offered,) = reader.sender.offers[-1].values
         assert (offered.value, offered.rows) == ("stranger", 3)
         assert reader.sender.offers[-1].key == "p/@viaduck-0/offer"
+    finally:
+        reader.stop()
+
+
+def test_values_that_appliers_find_in_a_topic_are_offered_beside_those_of_an_earlier_life(tmp_path: Path) -> None:
+    topic = {"topic": {"kind": "kafka", "topic": "t"}}
+    reader = Reader(tmp_path, appear={"policy": "propose"}, **topic)
+    value, earlier, others = (
+        Offered(value=each, digest=value_digest(each), rows=3, first_seen=7) for each in ("new", "earlier", "others")
+    )
+    offer = Offer(pipeline="p", instance="viaduck-0", values=(earlier,))
+    found = UnroutedRecords(
+        pipeline="p", topic_id="table", after_at="{}", through_at='{"0":7}', rows=4, values=(value,)
+    )
+    try:
+        reader.inbox.put(Wanted(spec("a")))
+        reader.inbox.put(Proposed(offer))
+        reader.inbox.put(Proposed(Offer(pipeline="p", instance="viaduck-1", values=(others,))))
+        reader.start()
+        eventually(lambda: reader.loop.source_problem is None)
+        reader.inbox.put(Sorted(found))
+        reader.inbox.put(Sorted(found))
+        eventually(lambda: [each for each in reader.sender.offers if value in each.values])
+        assert reader.sender.offers[-1].values == (earlier, value)
+        assert sample(reader.metrics, "unrouted_rows_total") == 4
     finally:
         reader.stop()
 

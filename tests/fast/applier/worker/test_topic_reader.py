@@ -130,11 +130,11 @@ def target(tenant: str, begin: int = 0, end: int = 4, read: int | None = None) -
 class Reading:
     """A reader of four records: two of a, one of b, one that is no JSON."""
 
-    def __init__(self, source: SourceTopic = SOURCE) -> None:
+    def __init__(self, source: SourceTopic = SOURCE, routed: frozenset[str] = frozenset()) -> None:
         self.clients = FakeClients(['{"tenant": "a", "x": 1}', '{"tenant": "b"}', "no JSON", '{"tenant": "a"}'])
         self.answers, self.memory = FakeAnswers(), WorkerMemory("100MB")
         clients, answers = cast(BrokerClients, self.clients), cast(CursorAnswers, self.answers)
-        self.reader = TopicReader(clients, self.memory, answers, source)
+        self.reader = TopicReader(clients, self.memory, answers, source, routed)
 
     def share(self, *targets: Target) -> int | None:
         shared = self.reader.share(ItemKind.CHANGES, list(enumerate(targets)), sparing=False)
@@ -180,6 +180,20 @@ def test_reading_begins_where_nothing_was_found_before(reading: Reading) -> None
     late = target("a", read=3)
     assert reading.share(late) == 1
     assert reading.rows(0, late) == [(0, False, "a", 3)]
+
+
+def test_what_no_destination_takes_is_told_with_the_ends_of_what_was_read() -> None:
+    telling = Reading(routed=frozenset({"b"}))
+    shared = telling.reader.share(ItemKind.CHANGES, [(0, target("b", read=1))], sparing=False)
+    assert shared is not None
+    assert shared.unrouted is not None
+    found = shared.unrouted
+    assert (found.pipeline, found.topic_id, found.after_at, found.through_at) == ("p", "topic id", '{"0":1}', '{"0":4}')
+    assert (found.rows, [(each.value, each.rows) for each in found.values]) == (1, [("a", 1)])
+    seed = telling.reader.share(ItemKind.SEED, [(0, target("b"))], sparing=False)
+    assert seed is not None
+    assert seed.unrouted is None
+    telling.memory.close()
 
 
 def test_a_destination_whose_lake_is_away_harms_no_other(reading: Reading) -> None:

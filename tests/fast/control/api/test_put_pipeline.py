@@ -131,7 +131,7 @@ def test_two_pipelines_may_read_one_topic(rig: ControlRig) -> None:
         (topic(bootstrap_servers=None), "source.bootstrap_servers", ""),
         (topic({"seconds": 0}), "flush.seconds", "must be greater than 0"),
         (topic(start={"timestamp": "yesterday"}), "source.start.timestamp", "must be a time with its zone"),
-        ({**topic(), "appear": {"policy": "create"}}, "appear", "values of a topic are not offered"),
+        ({**topic(), "appear": {"policy": "create"}}, "appear", "write routing.field"),
         ({**topic(), "routing": {"field": "tenant"}}, "routing.field", "is not declared among source.columns"),
         ({**topic(), "kafka": {"bootstrap_servers": "x:1"}}, "kafka", "belongs to the deployment"),
     ],

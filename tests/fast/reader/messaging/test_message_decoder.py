@@ -10,8 +10,10 @@ from services.reader.messaging.message_decoder import (
     Event,
     EventQueue,
     Intake,
+    Proposed,
     Reached,
     Removed,
+    Sorted,
     Undelivered,
     Wanted,
     Woken,
@@ -21,7 +23,7 @@ from services.reader.planner.actions import Park, Send
 from services.reader.planner.frontier import Page, ShareState, pages
 from services.reader.planner.scheduling import Draft
 from shared.contracts.messages import ItemKind, Outcome
-from shared.contracts.reports import Frontier, Lagging, LakeHealth, Share
+from shared.contracts.reports import Frontier, Lagging, LakeHealth, Offer, Share, UnroutedRecords
 from shared.contracts.routed_by import RoutedBy
 from shared.kafka.record import Record
 from shared.kafka.topics import Topics
@@ -60,6 +62,20 @@ def test_destinations_answers_and_frontiers_become_events() -> None:
     assert setup.read(TOPICS.progress, "p/a", progress.to_bytes()) == [Answered(progress)]
     assert setup.read(TOPICS.progress, "p/@i/0", frontier.to_bytes()) == [Reached(frontier)]
     assert setup.unreadable == []
+
+
+def test_what_no_destination_takes_of_a_topic_becomes_an_event_of_its_own_pipeline() -> None:
+    setup = Setup()
+    found = UnroutedRecords(pipeline="p", topic_id="t", after_at="{}", through_at='{"0":5}', rows=3)
+    assert setup.read(TOPICS.progress, found.key, found.to_bytes()) == [Sorted(found)]
+    other = found.model_copy(update={"pipeline": "q"})
+    assert setup.read(TOPICS.progress, other.key, other.to_bytes()) == []
+    assert setup.unreadable == []
+
+
+def test_what_a_reader_offered_becomes_an_event_for_its_next_life() -> None:
+    setup, offer = Setup(), Offer(pipeline="p", instance="i")
+    assert setup.read(TOPICS.progress, offer.key, offer.to_bytes()) == [Proposed(offer)]
 
 
 def test_the_health_of_a_lake_is_no_event_and_nothing_that_a_reader_can_t_read() -> None:

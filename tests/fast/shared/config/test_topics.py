@@ -82,6 +82,14 @@ def test_a_topic_that_is_routed_has_a_destination_for_each_value(load_text: Load
     assert topic_rules.column_that_routes(load_text(text()).routing.field) is None
 
 
+def test_destinations_of_a_topic_that_is_routed_may_appear_by_themselves(load_text: Load) -> None:
+    entry = {"id": "a", "routing_value": "a", "catalog": "sqlite:a", "data_path": "a"}
+    template = {"catalog": "sqlite:t/{routing_value}.sqlite", "data_path": "t/{routing_value}"}
+    routed = {"routing": {"field": "tenant"}, "destinations": [entry]}
+    config = load_text(text(ROUTED, **routed, template=template, appear={"policy": "create"}))
+    assert (config.appear.policy, config.template.is_given) == ("create", True)
+
+
 def test_what_is_skipped_is_the_readers_business_and_control_answers_no_gap(load_text: Load) -> None:
     config = load_text(text({"on_gap": "skip"}))
     assert config.topic is not None
@@ -144,7 +152,12 @@ def test_what_is_skipped_is_the_readers_business_and_control_answers_no_gap(load
         (ROUTED, {"routing": {"field": "tenant"}}, "destinations[0].routing_value: is missing; write the value"),
         ({}, {"routing": {"on_gap": "park"}}, "routing.on_gap: belongs to the source of a topic"),
         ({}, {"kafka": None}, "source.bootstrap_servers: is missing"),
-        ({}, {"appear": {"policy": "off"}}, "appear: makes destinations of the routing values of a lake"),
+        ({}, {"appear": {"policy": "off"}}, "appear: makes destinations of routing values; write routing.field"),
+        ({}, {"template": {}}, "template: makes destinations of routing values; write routing.field"),
+        (ROUTED, {"routing": {"field": "tenant"}, "template": {"seed_mode": "scan"}},
+         "template.seed_mode: has no meaning for a topic"),
+        (ROUTED, {"routing": {"field": "tenant"}, "appear": {"policy": "propose"}},
+         "appear.policy: needs the section template"),
         ({}, {"flush": {"bytes": "many"}}, "flush.bytes: must be a size"),
         ({}, {"flush": {"seconds": 0}}, "flush.seconds: must be greater than 0"),
         ({}, {"destinations": [{**WHOLE["destinations"][0], "routing_value": "a"}]},  # type: ignore[index]
