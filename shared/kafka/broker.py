@@ -80,8 +80,8 @@ class Broker:
         return found
 
     def _learn_controller(self) -> None:
-        """librdkafka asks the node that was the controller when it last heard of the cluster. While that one is away it
-        waits for it in a busy loop, a core for each client, and hears of the next one only with all topics.
+        """librdkafka asks the node that was the controller in the last metadata. While that one is away it waits for it
+        in a busy loop, a core for each client, and knows the next one only from the metadata of all topics.
         """
         with contextlib.suppress(KafkaException):  # what has failed is told by who asked
             self._admin.list_topics(timeout=LEARNT_WITHIN_S)

@@ -16,9 +16,8 @@ import pytest
 
 from services.cli.runtime.running import RunningViaduck
 from shared.contracts.errors import DependencyError
-from shared.kafka.broker import Broker
 from shared.kafka.settings import KafkaSettings
-from shared.kafka.topics import Topics, ensure
+from shared.kafka.topics import ensure
 from tests.e2e.deployment import Deployment
 from tests.e2e.parts import Parts
 from tests.servers.certificates import Authority
@@ -103,22 +102,6 @@ def test_three_nodes_with_tls_passwords_and_acls_work_and_lose_one(deploy: Deplo
         kafka_cluster.start()
     assert deployment.findings() == []
     assert shown_secrets(deployment) == []
-
-
-def test_topics_are_known_again_soon_after_the_node_that_told_them_is_gone(kafka_cluster: Kafka) -> None:
-    settings = KafkaSettings(kafka_cluster.bootstrap, prefix="viaduck-gone", replication_factor=3,
-                             properties=kafka_cluster.client())  # fmt: skip
-    ensure(settings)
-    broker, names = Broker(settings), Topics(settings.prefix).all
-    known = broker.identities(names)
-    controller = broker._admin.list_topics(timeout=10.0).controller_id  # of KRaft any node, another in each answer
-    kafka_cluster.nodes[controller - 1].kill()
-    try:
-        with pytest.raises(DependencyError):
-            broker.identities(names, 2.0)
-        assert broker.identities(names) == known
-    finally:
-        kafka_cluster.start()
 
 
 def test_a_wrong_password_is_told_as_one_and_not_shown(deploy: Deploy, kafka_cluster: Kafka) -> None:
