@@ -106,9 +106,10 @@ def kafka() -> Iterator[Kafka]:
         yield server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def kafka_cluster() -> Iterator[Kafka]:
-    """Three nodes with TLS, SCRAM passwords and ACLs."""
+    """Three nodes with TLS, SCRAM passwords and ACLs. They take a tenth of a core even while nobody asks them, so they
+    end with the one file that needs them."""
     with Kafka(3, secured=True) as cluster:
         yield cluster
 
@@ -128,9 +129,9 @@ def spark_starts_quickly() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def spark_cluster() -> Iterator[SparkCluster]:
-    """A master and two workers; a test that kills one starts it again."""
+    """A master and two workers; a test that kills one starts it again. For one file, like Kafka's cluster."""
     with SparkCluster() as cluster:
         yield cluster
 

@@ -111,6 +111,7 @@ WITHIN_THE_PROCESS = (
     "tests/fast/reader/messaging/test_partitioner.py",
     "tests/fast/shared/runtime/test_background.py",
     "tests/fast/shared/runtime/test_backoff.py",
+    "tests/fast/shared/runtime/test_garbage.py",
     "tests/fast/bench/test_bench.py",
     "tests/fast/bench/test_evolve.py",
     "tests/fast/bench/test_report.py",

@@ -19,6 +19,7 @@ from services.cli.commands.options import Call, File, Json, Pipeline, asks
 from services.cli.output.sanitize import legible_lines
 from shared.contracts.errors import ConfigError, DependencyError, ViaduckError
 from shared.runtime.full_disk import full_disk
+from shared.runtime.garbage import importing, spare_what_exists
 
 app = typer.Typer(
     name="viaduck",
@@ -65,7 +66,8 @@ def up(
     """Run all three services, and a broker if none is configured."""
     if timeout is not None and not once:
         raise typer.BadParameter("goes with --once", param_hint="--timeout")
-    from services.cli.up import command
+    with importing():
+        from services.cli.up import command
 
     _end(command.run(config, once=once, timeout_s=timeout, as_json=json))
 
@@ -79,9 +81,7 @@ def reader(
     ] = None,
 ) -> None:
     """Run a reader alone, for a deployment of its own."""
-    from services.cli.runtime.run_service import run_service
-
-    _end(run_service("reader", config, pipeline))
+    _serve("reader", config, pipeline)
 
 
 @app.command()
@@ -106,7 +106,8 @@ def check(config: File) -> None:
 @asks("json")
 def status(call: Call) -> None:
     """Show one line per destination."""
-    from services.cli.output.status_table import list_all
+    with importing():
+        from services.cli.output.status_table import list_all
 
     _end(list_all(call.client, call.named, call.json))
 
@@ -172,19 +173,22 @@ def demo_source(
 
 
 def _load(places: list[Path]) -> Any:
-    from services.cli.runtime.run_service import load_for
+    with importing():
+        from services.cli.runtime.run_service import load_for
 
     return load_for(places)
 
 
-def _serve(name: str, places: list[Path]) -> NoReturn:
-    from services.cli.runtime.run_service import run_service
+def _serve(name: str, places: list[Path], pipeline: str | None = None) -> NoReturn:
+    with importing():
+        from services.cli.runtime.run_service import run_service
 
-    _end(run_service(name, places))
+    _end(run_service(name, places, pipeline))
 
 
 def _call(module: str, *arguments: Any) -> NoReturn:
-    from services.cli.runtime.run_service import call
+    with importing():
+        from services.cli.runtime.run_service import call
 
     _end(call(module, *arguments))
 
@@ -200,6 +204,7 @@ def main() -> None:
             app(prog_name="viaduck")
         finally:
             sys.stdout.flush()
+            spare_what_exists()
     except OSError as error:
         full = full_disk(error, "standard output")
         if full is None:

@@ -24,8 +24,8 @@ from shared.config.model import Config
 from shared.contracts.errors import ConfigError, DependencyError
 from shared.contracts.reports import Told
 from shared.runtime.background import Background
+from shared.runtime.checks import source_check
 from shared.runtime.metrics import Metrics
-from shared.runtime.peers import source_check
 from shared.runtime.process import is_supervised
 
 log = structlog.get_logger(__name__)

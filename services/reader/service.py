@@ -25,11 +25,11 @@ from shared.kafka.renewal import RenewalWatch
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.source_look import look
 from shared.kafka.topics import Topics, ensure
+from shared.runtime.checks import SOURCE
 from shared.runtime.http import ServiceServer
 from shared.runtime.metrics import Metrics
 from shared.runtime.metrics_access import MetricsAccess
 from shared.runtime.own_address import listen, own_port
-from shared.runtime.peers import SOURCE
 from shared.runtime.process import die_with_parent, is_supervised
 from shared.runtime.signals import Signals
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from typing import NamedTuple, TypeVar
@@ -20,6 +21,7 @@ log = structlog.get_logger(__name__)
 Answer = TypeVar("Answer")
 
 ANSWER_WITHIN_S = 10.0
+LEARNT_WITHIN_S = 2.0
 
 
 class TopicIdentity(NamedTuple):
@@ -69,11 +71,19 @@ class Broker:
                 described = self._answer(future, timeout_s + 1.0)
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    self._learn_controller()
                     raise self._unreachable(error.args[0]) from None
             else:
                 found[name] = TopicIdentity(str(described.topic_id), len(described.partitions))
         self._admin.works()
         return found
+
+    def _learn_controller(self) -> None:
+        """librdkafka asks the node that was the controller in the last metadata. While that one is away it waits for it,
+        with bursts of CPU, and knows the next one only from the metadata of all topics.
+        """
+        with contextlib.suppress(KafkaException):  # what has failed is told by who asked
+            self._admin.client.list_topics(timeout=LEARNT_WITHIN_S)
 
     def ensure(self, topics: Mapping[str, Mapping[str, str]], timeout_s: float) -> None:
         """Create those of ``topics`` (configuration by name) that are missing. Raises ``DependencyError``."""

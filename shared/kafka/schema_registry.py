@@ -11,12 +11,13 @@ import ssl
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
-import httpx
-
 from shared.contracts.errors import SourceError
+
+if TYPE_CHECKING:
+    import httpx
 
 WITHIN_S = 10.0
 UNKNOWN = 40403
@@ -106,6 +107,8 @@ class SchemaRegistry:
             references[subject, version] = str(each.get("name")), str(answer.get("schema"))
 
     def _fetched(self, path: str, *, may_miss: bool = False) -> Mapping[str, Any] | None:
+        import httpx  # a tenth of what a reader imports, and few topics have a registry
+
         try:
             response = self._connected().get(path)
         except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
@@ -118,6 +121,8 @@ class SchemaRegistry:
         return answer
 
     def _connected(self) -> httpx.Client:
+        import httpx
+
         if self._client is None:
             given = dict(self._settings.properties)
             user, _, password = given.get(USER_INFO, "").partition(":")

@@ -9,11 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import structlog
 
+from shared.runtime.checks import is_source
+
 log = structlog.get_logger(__name__)
 
 ANSWER_WITHIN_S = 2.0
 MOST_AT_ONCE = 8
-SOURCE = "source"
 
 
 class Peers:
@@ -73,15 +74,6 @@ class Peers:
             return self._http.get(url)
         except httpx.HTTPError:
             return None
-
-
-def source_check(pipeline: str, *, alone: bool) -> str:
-    """The name of a pipeline's source in ``/readyz``; that of the only one is plain."""
-    return SOURCE if alone else f"{SOURCE} ({pipeline})"
-
-
-def is_source(check: str) -> bool:
-    return check == SOURCE or check.startswith(f"{SOURCE} (")
 
 
 def _checks(answer: httpx.Response | None) -> dict[str, str | None]:

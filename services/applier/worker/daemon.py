@@ -11,6 +11,8 @@ import importlib
 import os
 from typing import Any
 
+from shared.runtime.garbage import importing
+
 PRELOADED = ("pyspark.daemon", "pyspark.worker", "services.applier.worker.spark_task")
 
 WITHOUT_THREADS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
@@ -24,7 +26,8 @@ def preload() -> Any:
     """
     for name, value in WITHOUT_THREADS.items():
         os.environ.setdefault(name, value)
-    daemon, *_ = [importlib.import_module(module) for module in PRELOADED]
+    with importing():
+        daemon, *_ = [importlib.import_module(module) for module in PRELOADED]
     importlib.import_module("duckdb").default_connection().close()  # an unused instance, with a thread
     gc.collect()
     gc.freeze()

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, NoReturn, ParamSp
 
 import typer
 
+from shared.runtime.garbage import importing
+
 if TYPE_CHECKING:
     from viaduck_client import Client
 
@@ -108,8 +110,9 @@ def call(
     timeout: float | None = None,
 ) -> Call:
     """Finds out which control service is meant."""
-    from services.cli.runtime.client import Control, control_of, token_of
-    from services.cli.runtime.run_service import load_for
+    with importing():
+        from services.cli.runtime.client import Control, control_of, token_of
+        from services.cli.runtime.run_service import load_for
 
     wait_s = timeout if wait else None
     if url is not None and not config:

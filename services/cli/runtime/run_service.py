@@ -15,6 +15,7 @@ from shared.config.model import Config
 from shared.contracts.errors import ConfigError, DependencyError, ViaduckError
 from shared.runtime import log as logging
 from shared.runtime.full_disk import full_disk
+from shared.runtime.garbage import importing, spare_what_exists
 from shared.runtime.own_address import own_port
 from shared.runtime.process import die_with_parent, is_supervised
 from shared.runtime.signals import Signals
@@ -27,8 +28,13 @@ READERS = "services.cli.up.readers"
 
 def call(module: str, *arguments: Any, **named: Any) -> int:
     """The exit code of ``module``'s main. Commands of others are imported late: `--help` has no need of Spark."""
-    main: Callable[..., int] = importlib.import_module(module).main
-    return main(*arguments, **named)
+    return _main_of(module)(*arguments, **named)
+
+
+def _main_of(module: str) -> Callable[..., int]:
+    with importing():
+        main: Callable[..., int] = importlib.import_module(module).main
+    return main
 
 
 def run_service(name: str, places: Sequence[Path], pipeline: str | None = None) -> int:
@@ -57,7 +63,9 @@ def _run_service(name: str, places: Sequence[Path], pipeline: str | None, signal
 
 def _run(module: str, given: Config | Deployment, signals: Signals) -> int:
     try:
-        return call(module, given, signals)
+        main = _main_of(module)
+        spare_what_exists()
+        return main(given, signals)
     except (ConfigError, DependencyError, ViaduckError):
         raise
     except OSError as error:

@@ -22,11 +22,12 @@ from shared.kafka.record import Record
 from shared.kafka.renewal import RenewalWatch
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topics import Topics
+from shared.runtime.checks import SOURCE, source_check
 from shared.runtime.http import ServiceServer
 from shared.runtime.metrics import merge
 from shared.runtime.metrics_access import MetricsAccess
 from shared.runtime.own_address import OWN_PORT, listen, own_port, ports_of_peers
-from shared.runtime.peers import SOURCE, Peers, source_check
+from shared.runtime.peers import Peers
 from shared.runtime.process import is_supervised
 from shared.runtime.signals import Signals
 

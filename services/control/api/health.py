@@ -10,8 +10,8 @@ from pydantic import BaseModel
 from services.control.web.context import Sources, sources_of
 from shared.contracts.messages import now
 from shared.runtime.background import standing_still
+from shared.runtime.checks import source_check
 from shared.runtime.metrics import CONTENT_TYPE
-from shared.runtime.peers import source_check
 
 Current = Annotated[Sources, Depends(sources_of)]
 
