@@ -79,9 +79,8 @@ class Broker:
         return found
 
     def _learn_controller(self) -> None:
-        """librdkafka asks the node that was the controller in the last metadata. While that one is away it waits for it,
-        with bursts of CPU, and knows the next one only from the metadata of all topics.
-        """
+        """librdkafka asks the node that was the controller in the last metadata. While that one is away it waits, with
+        bursts of CPU, and knows the next one only from the metadata of all topics."""
         with contextlib.suppress(KafkaException):  # what has failed is told by who asked
             self._admin.client.list_topics(timeout=LEARNT_WITHIN_S)
 
