@@ -43,6 +43,19 @@ def wait_until_led(topic: Topic, partitions: int) -> None:
     eventually(is_led)
 
 
+def wait_until_gone(topic: Topic) -> None:
+    """A broker hears of a deletion a moment after the controller has confirmed it."""
+
+    def is_gone() -> bool:
+        try:
+            TopicLog(KafkaSettings(topic.kafka.bootstrap), topic.name, "test").identity()
+        except SourceError as error:
+            return error.type == "source_gone"
+        return False
+
+    eventually(is_gone)
+
+
 def test_the_newest_records_are_shown_as_the_table_that_would_come_of_them(
     kafka: Kafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -65,10 +78,12 @@ def test_the_newest_records_are_shown_as_the_table_that_would_come_of_them(
 def test_what_the_file_must_say_otherwise_is_a_mistake(kafka: Kafka, tmp_path: Path) -> None:
     missing = Topic(kafka)
     missing.drop()
+    wait_until_gone(missing)
     with pytest.raises(ConfigError, match="has no topic"):
         check.main(deployment(tmp_path, missing))
     prefix = missing.name
     own = Topic(kafka, name=f"{prefix}.work")
+    wait_until_led(own, 2)
     host, _, port = kafka.bootstrap.rpartition(":")
     elsewhere = f"{'localhost' if host == '127.0.0.1' else '127.0.0.1'}:{port}"
     with pytest.raises(ConfigError, match="as Viaduck's own topics on this cluster do"):
