@@ -405,3 +405,24 @@ def test_the_newest_snapshot_never_expires_so_no_number_is_given_again(
     assert con.execute(newest).fetchall() == [(4,)]
     con.execute("INSERT INTO l.main.t VALUES (3, 'A')").fetchall()
     assert con.execute(newest).fetchall() == [(5,)]
+
+
+@pytest.mark.parametrize(
+    ("declared", "value", "within", "shown"),
+    [
+        ("STRUCT(a INTEGER)[]", "[NULL]", "element", "[{'c': NULL}]"),
+        ("MAP(VARCHAR, STRUCT(a INTEGER))", "MAP {'z': NULL}", "value", "{z={'c': NULL}}"),
+        ("STRUCT(x INTEGER, n STRUCT(a INTEGER))", "{'x': 1, 'n': NULL}", "n", "{'x': 1, 'n': {'c': NULL}}"),
+    ],
+)
+def test_h28_a_struct_within_a_value_is_null_only_while_a_field_is_left_that_it_had(
+    con: duckdb.DuckDBPyConnection, declared: str, value: str, within: str, shown: str
+) -> None:
+    con.execute("CALL l.set_option('data_inlining_row_limit', 0)")
+    con.execute(f"CREATE TABLE l.main.w (s {declared})")
+    con.execute(f"INSERT INTO l.main.w VALUES ({value})")
+    con.execute(f"ALTER TABLE l.main.w ADD COLUMN s.{within}.c INTEGER")
+    ((before,),) = con.execute("SELECT CAST(s AS VARCHAR) FROM l.main.w").fetchall()
+    assert before in ("[NULL]", "{z=NULL}", "{'x': 1, 'n': NULL}")
+    con.execute(f"ALTER TABLE l.main.w DROP COLUMN s.{within}.a")
+    assert con.execute("SELECT CAST(s AS VARCHAR) FROM l.main.w").fetchall() == [(shown,)], "H28 is fixed upstream"

@@ -135,6 +135,18 @@ def test_whatever_becomes_of_fields_no_two_of_a_struct_share_a_name_and_one_is_l
                 assert len({*named}) == len(named) > 0
 
 
+def test_a_struct_within_a_value_keeps_the_field_by_which_it_is_known_to_be_null() -> None:
+    """H28."""
+    for seed in range(100):
+        rng = Random(seed)
+        nested = random_type(rng)
+        for _ in range(20):
+            change = random_change(rng, "v", nested)
+            if isinstance(change, DropField | ReplaceField) and change.path:
+                first = dict(structs(nested.kind))[change.path].fields[0].name
+                assert first != (change.field if isinstance(change, DropField) else change.field.name)
+
+
 def each_struct_of(column: Column) -> list[list[str]]:
     assert isinstance(column.type, Declared)
     return [[field.name for field in struct.fields] for _, struct in structs(column.type.kind)]
