@@ -19,8 +19,8 @@ from services.reader.messaging.message_decoder import (
     Reached,
     Removed,
     Renewed,
-    Sorted,
     Undelivered,
+    Unrouted,
     Unsaid,
     Wanted,
 )
@@ -261,7 +261,7 @@ class Loop:
             if self._planner.progress(event.progress, now_s):
                 self._teller.note()
             return
-        if isinstance(event, (Reached, Sorted, Proposed)):
+        if isinstance(event, (Reached, Unrouted, Proposed)):
             self._hear(event, now_s)
             return
         self._teller.note()
@@ -280,11 +280,11 @@ class Loop:
                 if self._offering is not None:
                     self._offering.renewed()
 
-    def _hear(self, event: Reached | Sorted | Proposed, now_s: float) -> None:
+    def _hear(self, event: Reached | Unrouted | Proposed, now_s: float) -> None:
         """What changes nothing of what this reader reports about destinations."""
         if isinstance(event, Reached):  # of this reader or another one, or sent again
             self._sharing.heard(event.frontier, now_s)
-        elif isinstance(event, Sorted):
+        elif isinstance(event, Unrouted):
             sight = self._planner.sight
             self._tally.heard(event.found, None if sight is None else sight.table, now_s)
 

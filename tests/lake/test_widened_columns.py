@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import duckdb
 import pytest
 
-from shared.contracts.messages import CommitPath, ItemKind, Outcome
+from services.applier.apply import catalog_rows, transaction
+from shared.contracts.messages import CommitPath, Destination, ItemKind, Outcome
+from shared.lake.pool import OpenLake
 from tests.lake.conftest import MakeRig
 from tests.lake.rig import EITHER_PATH, EVERY_CATALOG, ApplyRig
 from tests.lake.test_evolution import alone
@@ -90,6 +93,28 @@ def test_former_rows_are_found_after_upkeep(rig: ApplyRig) -> None:
         rig.sql(f"DELETE FROM {T} WHERE id = {number}")
         rig.changes(position)
     keep_up(rig)
+    assert_found(rig, seeded)
+
+
+def test_bounds_that_could_not_be_deleted_after_a_commit_go_with_the_next_apply(
+    rig: ApplyRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The item is answered for by what was committed."""
+    seeded, forgets = rig.commits("a"), catalog_rows.forget_bounds
+
+    def refused(con: duckdb.DuckDBPyConnection, lake: OpenLake, destination: Destination) -> None:
+        if lake.catalog.bounds_of_widened(destination.schema_name, destination.table):
+            raise duckdb.IOException("the catalog's server went away")
+        forgets(con, lake, destination)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(transaction, "forget_bounds", refused)
+        position = rig.head
+        rig.sql("BEGIN", *WIDER, f"INSERT INTO {T} VALUES (9, 'a', 9, 9, {{'a': 9, 'b': 'y'}})", "COMMIT")
+        (answer,) = rig.changes(position)
+    assert (answer.outcome, answer.position) == (Outcome.APPLIED, rig.head)
+    for number in (10, 11):
+        one_more(rig, number)
     assert_found(rig, seeded)
 
 

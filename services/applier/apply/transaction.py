@@ -174,8 +174,7 @@ class Applier:
             if change.is_seed:
                 settle(con, lake, change.target)
             elif change.steps:
-                forget_bounds(con, lake, change.target.destination)
-                self._forget_columns(lake, change)
+                self._forget_columns(con, lake, change)
             elif change.pinned is not None and lake.users == 1:
                 lake.layouts.committed(change.pinned + 1)
             return applied
@@ -189,10 +188,12 @@ class Applier:
             roll_back(con)
             return self._failed(lake, change, token, error, applied if committing else None)
 
-    def _forget_columns(self, lake: OpenLake, change: Change) -> None:
-        """What this worker remembers of a table is of the columns that it had (H12)."""
+    def _forget_columns(self, con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change) -> None:
+        """What this worker remembers of a table is of the columns that it had (H12), and so are bounds in its catalog,
+        which come last: they may stay until the next apply."""
         self._direct.forget(change.target, refused=bool(change.left and change.counts.upserts))
         self._pool.evict(lake)
+        forget_bounds(con, lake, change.target.destination)
 
     # -- inside the transaction ---------------------------------------------------------------------------------------
 

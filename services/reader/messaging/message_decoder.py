@@ -44,7 +44,7 @@ class Reached:
 
 
 @dataclass(frozen=True, slots=True)
-class Sorted:
+class Unrouted:
     """The progress topic: what an applier found in records of a topic that no destination takes."""
 
     found: UnroutedRecords
@@ -82,7 +82,7 @@ class Woken:
     """Nothing happened, but look: a signal came."""
 
 
-Event = Wanted | Removed | Answered | Reached | Sorted | Proposed | Undelivered | Unsaid | Renewed | Woken
+Event = Wanted | Removed | Answered | Reached | Unrouted | Proposed | Undelivered | Unsaid | Renewed | Woken
 
 
 MOST_EVENTS = 50_000
@@ -160,7 +160,7 @@ class Intake:
             case Progress():
                 return Answered(message)
             case UnroutedRecords():
-                return Sorted(message)
+                return Unrouted(message)
             case Offer():
                 return Proposed(message)
         return None

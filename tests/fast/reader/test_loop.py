@@ -20,7 +20,7 @@ from services.reader.messaging.message_decoder import (
     Reached,
     Removed,
     Renewed,
-    Sorted,
+    Unrouted,
     Wanted,
     Woken,
 )
@@ -366,8 +366,8 @@ def test_values_that_appliers_find_in_a_topic_are_offered_beside_those_of_an_ear
         reader.inbox.put(Proposed(Offer(pipeline="p", instance="viaduck-1", values=(others,))))
         reader.start()
         eventually(lambda: reader.loop.source_problem is None)
-        reader.inbox.put(Sorted(found))
-        reader.inbox.put(Sorted(found))
+        reader.inbox.put(Unrouted(found))
+        reader.inbox.put(Unrouted(found))
         eventually(lambda: [each for each in reader.sender.offers if value in each.values])
         assert reader.sender.offers[-1].values == (earlier, value)
         assert sample(reader.metrics, "unrouted_rows_total") == 4

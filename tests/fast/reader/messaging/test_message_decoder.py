@@ -13,8 +13,8 @@ from services.reader.messaging.message_decoder import (
     Proposed,
     Reached,
     Removed,
-    Sorted,
     Undelivered,
+    Unrouted,
     Wanted,
     Woken,
 )
@@ -67,7 +67,7 @@ def test_destinations_answers_and_frontiers_become_events() -> None:
 def test_what_no_destination_takes_of_a_topic_becomes_an_event_of_its_own_pipeline() -> None:
     setup = Setup()
     found = UnroutedRecords(pipeline="p", topic_id="t", after_at="{}", through_at='{"0":5}', rows=3)
-    assert setup.read(TOPICS.progress, found.key, found.to_bytes()) == [Sorted(found)]
+    assert setup.read(TOPICS.progress, found.key, found.to_bytes()) == [Unrouted(found)]
     other = found.model_copy(update={"pipeline": "q"})
     assert setup.read(TOPICS.progress, other.key, other.to_bytes()) == []
     assert setup.unreadable == []
