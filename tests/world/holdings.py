@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from shared.contracts.messages import ItemKind, SeedMode, WorkItem
 from tests.world.destination import Destination, Promise
 from tests.world.hostile import holds_uncarried
-from tests.world.kinds import shown_as
+from tests.world.kinds import kind_of, shown_as
 from tests.world.model import ColumnId
 from tests.world.rows import Row, Rows, minus
 from tests.world.stamps import Stamp
@@ -37,7 +37,8 @@ class Holdings:
         return next(each for each in range(after + 1, through + 1) if self._shape(each) != self._shape(after))
 
     def _shape(self, snapshot: int) -> tuple[object, ...]:
-        return self.truth.columns(snapshot), self.truth.ids(snapshot)
+        named = ((column.name, kind_of(column.type)) for column in self.truth.columns(snapshot))
+        return (*zip(self.truth.ids(snapshot), named, strict=True),)
 
     def uncarried(self, item: WorkItem, mode: SeedMode, end: int) -> tuple[bool, bool]:
         """Whether an item that ends at a snapshot brings rows that can't be carried, and whether it may read any."""
@@ -82,10 +83,10 @@ class Holdings:
 
     def _widened(self, rows: Rows, since: int, snapshot: int) -> Rows:
         """Rows of an older snapshot with the columns that they have at ``snapshot``."""
+        if self._shape(since) == self._shape(snapshot):
+            return rows
         before, now = self.truth.ids(since), self.truth.ids(snapshot)
         columns = self.truth.columns(snapshot)
-        if before == now and self.truth.columns(since) == columns:
-            return rows
         defaults = {} if {*now} <= {*before} else self.truth.defaults(snapshot)
         places = [(before.index(each), None) if each in before else (None, defaults[each]) for each in now]
         wide = Counter[Row]()

@@ -106,6 +106,11 @@ def shown_as(cell: Cell, now: str) -> Cell:
     return Nested.of(now.kind, cell.value) if isinstance(cell, Nested) and isinstance(now, Declared) else cell
 
 
+def kind_of(type: str) -> Kind:  # noqa: A002
+    """What tells a column's type from another one, which may be spelled alike: a field of it was replaced."""
+    return type.kind if isinstance(type, Declared) else type
+
+
 def structs(kind: Kind, path: Path = ()) -> Iterator[tuple[Path, Struct]]:
     """Every struct of a column's type, with the names that lead to it from the column."""
     if isinstance(kind, Struct):

@@ -178,7 +178,11 @@ def told(*statements: tuple[Statement, ...]) -> Holdings:
     for snapshot, made in enumerate(statements, 1):
         model = Transaction(made).effect(model)
         truth.record(snapshot, model)
-    return Holdings(Destination(lake=Lake("sqlite:nowhere"), table="t", pipeline="p", id="d", value="a"), truth)
+    return Holdings(destination_of("a"), truth)
+
+
+def destination_of(value: str, keys: tuple[str, ...] = ()) -> Destination:
+    return Destination(lake=Lake("sqlite:nowhere"), table="t", pipeline="p", id="d", value=value, keys=keys)
 
 
 ROW, COLUMN = Insert((("a", "1"),)), AddColumn(Column("w", "INTEGER"), "5")
@@ -206,6 +210,31 @@ def test_another_field_changes_no_row() -> None:
     altered = (AddField("v", (), Field(5, "d", "INTEGER", "5")), RenameField("v", ("s",), "b", "z"))
     assert told((ROW,), came, altered).first_change(2, 3) is None
     assert told((ROW,), came, (*altered, Update(KEY, (("v", None),)))).first_change(2, 3) == 3
+
+
+def test_the_last_field_replaced_changes_no_row_but_the_columns_though_their_type_is_spelled_alike() -> None:
+    declared, cell = nested("list")
+    came = (AddColumn(Column("v", declared)), Update(KEY, (("v", cell),)))
+    holdings = told((ROW,), came, (ReplaceField("v", ("element",), Field(4, "c", "INTEGER")),))
+    assert holdings.truth.columns(2) == holdings.truth.columns(3)
+    assert holdings.truth.slice(2, "a") != holdings.truth.slice(3, "a")
+    assert (holdings.first_change(2, 3), holdings.first_lack(2, 3)) == (None, 3)
+
+
+def test_no_transaction_of_a_history_that_only_alters_changes_a_row() -> None:
+    altered = 0
+    for seed in range(60):
+        shape = random_shape(Random(seed))
+        generator, truth = Generator(Random(seed), shape, replaces=True), RecordedTruth(shape.routing)
+        due = [Holdings(destination_of(tenant, shape.keys), truth) for tenant in shape.tenants]
+        truth.record(0, generator.model)
+        for snapshot in range(1, 40):
+            made = generator.alteration() if snapshot % 2 else generator.step()
+            truth.record(snapshot, generator.model)
+            if isinstance(made, Transaction) and all(isinstance(one, ColumnChange) for one in made.statements):
+                altered += 1
+                assert [each.first_change(snapshot - 1, snapshot) for each in due] == [None] * len(due), made
+    assert altered > 100
 
 
 def test_a_column_is_the_one_that_it_was() -> None:
