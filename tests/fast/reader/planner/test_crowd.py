@@ -1,13 +1,15 @@
-"""Fifty thousand destinations: what a turn of the reader costs, in CPU, since other load shows there least."""
+"""Fifty thousand destinations: what a turn of the reader costs, in lines of Python that run, which are as many on every
+machine. A line takes 0.1 to 0.2 µs: what must not happen is that a turn does something large for each destination."""
 
 from __future__ import annotations
 
 import gc
+import sys
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import partial
-from statistics import median
+from types import FrameType
 
 import pytest
 
@@ -28,8 +30,7 @@ from tests.fast.reader.fakes import ReaderSender
 from tests.fast.reader.simulation import EPOCH, answer, sight, spec, step
 
 MANY = 50_000
-TURN_S = 0.05
-TURNS = 15
+TURNS = 3
 
 pytestmark = pytest.mark.slow
 
@@ -77,23 +78,31 @@ def without_collections() -> Iterator[None]:
     gc.enable()
 
 
-def cpu_s(work: Callable[[], object]) -> float:
-    began_s = time.thread_time()
-    work()
-    return time.thread_time() - began_s
+def lines_each(work: Callable[[], object]) -> float:
+    """How many lines of Python ``work`` runs, for each of the fifty thousand."""
+    lines = 0
+
+    def trace(_frame: FrameType, event: str, _argument: object) -> object:
+        nonlocal lines
+        lines += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)  # type: ignore[arg-type]
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return lines / MANY
 
 
 def test_a_turn_beside_fifty_thousand_costs_little_its_look_and_its_count_included() -> None:
     crowd = Crowd(MANY)
     crowd.seed_all()
     assert all(each.is_seeded for each in crowd.planner.tracked.values())
-
-    def whole_turn() -> None:
-        crowd.look_and_count()
-        crowd.turn()
-        crowd.turn()
-
-    assert median(cpu_s(whole_turn) for _ in range(TURNS)) <= TURN_S
+    for _ in range(TURNS):
+        assert lines_each(crowd.look_and_count) <= 28
+        assert lines_each(crowd.turn) + lines_each(crowd.turn) <= 0.05
 
 
 def test_each_turn_costs_little_while_all_fifty_thousand_lag() -> None:
@@ -102,7 +111,6 @@ def test_each_turn_costs_little_while_all_fifty_thousand_lag() -> None:
     crowd.seed_all()
     planner, everybody = crowd.planner, {f"d{number:05d}": 1 for number in range(MANY)}
     seen = Look(CatalogTime(EPOCH, EPOCH + timedelta(hours=1)), None, 0.0, is_late=False)
-    turns: dict[str, list[float]] = {"look": [], "count": [], "plan": [], "begin to tell": [], "go on telling": []}
 
     def look() -> None:
         crowd.head += 1
@@ -117,15 +125,14 @@ def test_each_turn_costs_little_while_all_fifty_thousand_lag() -> None:
     look()
     count(everybody)
     for _ in range(TURNS):
-        turns["look"].append(cpu_s(look))
-        turns["count"].append(cpu_s(partial(count, {"d00001": 1})))
-        turns["plan"].append(cpu_s(plan))
+        assert lines_each(look) <= 7.5
+        assert lines_each(partial(count, {"d00001": 1})) <= 7
+        assert lines_each(plan) <= 5
         sender, outlet = recorded()
         reporter = StatusReporter(outlet, Metrics("p"), 1)
         tell = partial(reporter.tell, planner, crowd.now_s, seen)
-        turns["begin to tell"].append(cpu_s(tell))
-        turns["go on telling"].append(cpu_s(tell))
-    assert {name: median(each) for name, each in turns.items() if median(each) > TURN_S} == {}
+        assert lines_each(tell) <= 15, "it begins to tell"
+        assert lines_each(tell) <= 5, "it goes on telling"
     while reporter.due_s() < crowd.now_s:
         reporter.tell(planner, crowd.now_s, seen)
     assert len({name for page in sender.frontiers for name in page.lagging}) == MANY
@@ -139,32 +146,36 @@ def test_no_turn_in_which_fifty_thousand_get_their_partition_costs_much(partitio
         partitioner.add(f"p/d{number:05d}")
     for count in (partitions, partitions + 1):
         settle = partial(partitioner.settle, count, PLACED_A_TURN)
-        turns += [cpu_s(settle) for _ in range(MANY // PLACED_A_TURN)]
+        turns += [lines_each(settle) for _ in range(MANY // PLACED_A_TURN)]
         assert settle()
-    assert max(turns) <= TURN_S
+    assert max(turns) <= 2
 
 
 def test_a_commit_of_all_fifty_thousand_costs_little_a_turn() -> None:
     """It is counted in one turn, and planned from the next one on."""
     crowd = Crowd(MANY)
     crowd.seed_all()
-    everybody, counts, plans = {f"d{number:05d}": 1 for number in range(MANY)}, list[float](), list[float]()
-    for _ in range(3):
+    everybody = {f"d{number:05d}": 1 for number in range(MANY)}
+    for _ in range(TURNS):
         crowd.head += 1
         crowd.planner.saw(sight(crowd.head), crowd.now_s)
         counted = step(crowd.head - 1, crowd.head, everybody)
-        counts.append(cpu_s(partial(crowd.planner.counted, counted)))
-        plans.append(cpu_s(crowd.turn))
+        assert lines_each(partial(crowd.planner.counted, counted)) <= 6.5
+        assert lines_each(crowd.turn) <= 5
         for _ in range(MANY // MOST_A_TURN):
             crowd.turn()
         assert all(each.exact == crowd.head for each in crowd.planner.tracked.values())
-    assert median(counts) <= TURN_S
-    assert median(plans) <= TURN_S
 
 
 def recorded() -> tuple[ReaderSender, WorkPublisher]:
     sender = ReaderSender()
     return sender, WorkPublisher(sender, Topics("v"), "p", "i", Share(), lambda _: None)
+
+
+def cpu_s(work: Callable[[], object]) -> float:
+    began_s = time.thread_time()
+    work()
+    return time.thread_time() - began_s
 
 
 def test_seeds_that_come_all_at_once_cost_each_as_much_as_among_a_fifth_as_many() -> None:
