@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 from typing import Any, TypeVar
 
 import psycopg
@@ -38,3 +39,10 @@ class BoundedConnection(psycopg.Connection[Any]):
                 raise
             self.pgconn.finish()  # an answer that still comes would be taken for another question's
             raise psycopg.OperationalError(f"no answer within {within_s:g} s") from None
+
+
+def has_ended(con: psycopg.Connection[Any]) -> bool:
+    """Whether there is something to read although nothing was asked: the server ends the connection. No round trip."""
+    waiting = select.poll()
+    waiting.register(con.fileno(), select.POLLIN)
+    return bool(waiting.poll(0))

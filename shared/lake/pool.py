@@ -167,7 +167,7 @@ class LakePool:
 
         A lake that may not exist (not ``sure``) is looked for first: an ATTACH that finds no lake is expensive.
         A lake that is only read belongs to another program, which may flush or restore it: it is attached again
-        where that shows (H12, H20).
+        where that shows (H12, H20), and where the server has ended its connections, the instance's among them.
         A lake whose instance was lost meanwhile is evicted, however its user handled the error.
         """
         key = _Key(lake, read_only)
@@ -210,8 +210,7 @@ class LakePool:
                 return
             entry.users += 1
         try:
-            same = entry.remembered.holds(entry.catalog) if key.read_only else entry.remembered.is_same_file
-            if not same:
+            if not (_still_holds(entry) if key.read_only else entry.remembered.is_same_file):
                 self.evict(entry)
         finally:
             self._give_back(key, entry)
@@ -256,6 +255,10 @@ class LakePool:
             del self._lakes[key]
             self.evictions += 1
         return [entry for _, entry in surplus]
+
+
+def _still_holds(entry: OpenLake) -> bool:
+    return not entry.catalog.is_cut_off and entry.remembered.holds(entry.catalog)
 
 
 def _require_there(lake: ResolvedLake, connections: PostgresConnections) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import select
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from typing import Any
 import psycopg
 
 from shared.config.catalogs import patient
-from shared.lake.bounded_connection import SILENT_FOR_S, BoundedConnection
+from shared.lake.bounded_connection import SILENT_FOR_S, BoundedConnection, has_ended
 
 OWN_SETTINGS = b"SET search_path = pg_catalog; SET statement_timeout = '30s'"
 """Run once on each connection that only reads: a database may have functions of its own under the names of Postgres's,
@@ -73,7 +72,7 @@ class PostgresConnections:
             con.close()
 
     def _take(self, conninfo: str) -> psycopg.Connection[Any] | None:
-        while (con := self._newest(conninfo)) is not None and _has_ended(con):
+        while (con := self._newest(conninfo)) is not None and has_ended(con):
             con.close()
         return con
 
@@ -96,13 +95,6 @@ class PostgresConnections:
             idle, self._idle = list(self._idle.values()), OrderedDict()
         for each in idle:
             each.con.close()
-
-
-def _has_ended(con: psycopg.Connection[Any]) -> bool:
-    """Whether there is something to read although nothing was asked: the server ends the connection. No round trip."""
-    waiting = select.poll()
-    waiting.register(con.fileno(), select.POLLIN)
-    return bool(waiting.poll(0))
 
 
 def _connected(conninfo: str) -> psycopg.Connection[Any]:

@@ -19,7 +19,7 @@ import psycopg
 from psycopg.rows import dict_row
 
 from shared.config.catalogs import ResolvedLake, patient
-from shared.lake.bounded_connection import BoundedConnection
+from shared.lake.bounded_connection import BoundedConnection, has_ended
 from shared.lake.catalog_query import Question, Value
 from shared.lake.engine import SQLITE, connect
 from shared.lake.failure import classify
@@ -34,6 +34,10 @@ class Statements(Protocol):
 
     def rows(self, question: Question) -> Sequence[Row]:
         """Ask outside any transaction. Raises the driver's error."""
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether the server has ended a connection since it was used last. Nothing is asked."""
 
     def close(self) -> None: ...
 
@@ -54,6 +58,10 @@ class AttachedSqlite:
             found = cursor.execute(f"SELECT * FROM sqlite_query(?, ?{bound})", [self._name, text, *values])
             names = [column[0] for column in found.description or ()]
             return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+    @property
+    def is_cut_off(self) -> bool:
+        return False
 
     def close(self) -> None:
         """The instance's owner detaches."""
@@ -103,6 +111,16 @@ class Postgres:
             self.close()
             raise
 
+    @property
+    def is_cut_off(self) -> bool:
+        con = self._con
+        if con is None or con.closed or not con.lock.acquire(blocking=False):
+            return False  # another thread has asked something, and reads what comes
+        try:
+            return has_ended(con)
+        finally:
+            con.lock.release()
+
     def _open(self) -> psycopg.Connection[Any]:
         """The connection, which several users of a lake share: a second one would have no owner to close it."""
         with self._opening:
@@ -131,6 +149,11 @@ class SharedPostgres:
     def rows(self, question: Question) -> Sequence[Row]:
         with self._connections.use(self._conninfo) as con:
             return ask(con, question)
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Their owner replaces those that are."""
+        return False
 
     def close(self) -> None:
         """The connections' owner closes them."""
@@ -177,6 +200,11 @@ class CatalogConnection:
         if self._statements is not None:
             self._statements.close()
         self._statements = self._given
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether the server has ended the connection since it was used last, as a restart does. Nothing is asked."""
+        return self._statements is not None and self._statements.is_cut_off
 
     def is_there(self) -> bool:
         """Whether a Postgres database holds a lake. Cheaper than an ATTACH that finds none."""

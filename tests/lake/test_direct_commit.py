@@ -30,7 +30,7 @@ from shared.lake.sql import ident
 from tests.fast.waiting import eventually
 from tests.lake.batches import before_commit, lose_acknowledgements
 from tests.lake.conftest import MakeRig
-from tests.lake.rig import EVERY_CATALOG, ApplyRig
+from tests.lake.rig import EITHER_PATH, EVERY_CATALOG, ApplyRig
 from tests.lake.test_direct_twins import MAINTENANCE
 from tests.lake.test_upkeep import stock as read_by_stock
 
@@ -290,12 +290,32 @@ def test_a_lost_acknowledgement_is_found_by_its_token_and_no_file_is_lost(
 def test_a_connection_that_the_server_ended_while_it_was_idle_is_replaced(rig: ApplyRig) -> None:
     """As each is when Postgres restarts: no change fails for it."""
     assert changed(rig).commit is CommitPath.DIRECT
-    with psycopg.connect(rig.lake("a").conninfo, autocommit=True) as con:
-        others = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = current_database()"
-        con.execute(f"{others} AND pid <> pg_backend_pid() AND backend_type = 'client backend'")
+    end_connections(rig.lake("a"))
     again = changed(rig)
     assert (again.outcome, again.commit) == (Outcome.APPLIED, CommitPath.DIRECT), again.error
     assert rig.rows("a") == rig.expected("a")
+
+
+@pytest.mark.parametrize("make_lake", ["postgres"], indirect=True)
+@EITHER_PATH
+def test_a_source_whose_connections_the_server_ended_while_they_were_idle_is_opened_again(rig: ApplyRig) -> None:
+    """Each process of Spark's that has it open would else fail once, and after each failure the next is waited for
+    longer: a change came a minute after a restart of Postgres."""
+    rig.seed("a")
+    before = rig.head
+    rig.sql("UPDATE src.main.t SET v = v || '!' WHERE id < 3")
+    expected = rig.expected("a")
+    end_connections(rig.source)
+    (progress,) = rig.changes(before, "a")
+    assert progress.outcome is Outcome.APPLIED, progress.error
+    assert rig.rows("a") == expected
+
+
+def end_connections(lake: ResolvedLake) -> None:
+    """As a server that restarts ends them."""
+    with psycopg.connect(lake.conninfo, autocommit=True) as con:
+        others = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = current_database()"
+        con.execute(f"{others} AND pid <> pg_backend_pid() AND backend_type = 'client backend'")
 
 
 @pytest.mark.parametrize("make_lake", ["postgres"], indirect=True)

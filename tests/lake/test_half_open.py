@@ -152,6 +152,24 @@ def test_so_is_a_silent_catalog_that_is_committed_to(
         assert len(shared.rows(Question("SELECT 1"))) == 1
 
 
+def test_a_connection_that_the_server_has_ended_is_known_for_it_unless_another_thread_uses_it(
+    lake: ResolvedLake,
+) -> None:
+    """What that thread waits for is an answer."""
+    with closing(OwnStatements(lake.conninfo)) as own, psycopg.connect(lake.conninfo, autocommit=True) as con:
+        ((pid,),) = (row.values() for row in own.rows(Question("SELECT pg_backend_pid()")))
+        found = [own.is_cut_off]
+        con.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
+        found.append(own.is_cut_off)
+        used = own._con
+        assert used is not None
+        with used.lock:
+            found.append(own.is_cut_off)
+        with pytest.raises(psycopg.OperationalError):
+            own.rows(Question("SELECT 1"))
+        assert [*found, own.is_cut_off] == [False, True, False, False]
+
+
 def _asked_in_silence(registry: Database, proxy: Proxy) -> None:
     with registry.transaction() as con:
         proxy.silence()

@@ -136,6 +136,10 @@ def _last_read_holds() -> None:
     _put(Destination, "order", property(lambda _: (0, 0, 0)))
 
 
+def _use_what_has_ended() -> None:
+    _put(CatalogReader, "is_cut_off", False)
+
+
 def _keep_dead_cursors() -> None:
     _put(catalog_rows, "forget_positions", lambda *_: None)
 
@@ -536,6 +540,8 @@ MISTAKES = (
             ("tests/fast/applier/test_destination_cache.py",)),
     Mistake("keep-dead-cursors", "rows of the cursor stay for ever", _keep_dead_cursors,
             ("tests/lake/test_bounded.py", "-k", "leaves_of_a_cursor and sqlite")),
+    Mistake("use-what-has-ended", "a source is asked on a connection that its server has ended", _use_what_has_ended,
+            ("tests/lake/test_direct_commit.py", "-k", "source_whose_connections")),
     Mistake("prove-the-files-alone", "verify looks at the destinations of files alone", _prove_the_files_alone,
             ("tests/fast/cli/verify/test_registered_destinations.py", "-k", "came_over_rest or registry_is_read")),
     Mistake("read-to-look", "whether a file is there is told by reading it", _read_to_look,
