@@ -106,9 +106,9 @@ def shown_as(cell: Cell, now: str) -> Cell:
     return Nested.of(now.kind, cell.value) if isinstance(cell, Nested) and isinstance(now, Declared) else cell
 
 
-def kind_of(type: str) -> Kind:  # noqa: A002
+def kind_of(declaration: str) -> Kind:
     """What tells a column's type from another one, which may be spelled alike: a field of it was replaced."""
-    return type.kind if isinstance(type, Declared) else type
+    return declaration.kind if isinstance(declaration, Declared) else declaration
 
 
 def structs(kind: Kind, path: Path = ()) -> Iterator[tuple[Path, Struct]]:
