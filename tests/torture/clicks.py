@@ -16,7 +16,7 @@ from viaduck_client import Action, Client, ClientError
 from shared.kafka.topics import Topics
 from tests.e2e.topics import Topic
 from tests.servers.kafka import Kafka
-from tests.torture.site import CLICKS, Site
+from tests.torture.site import CLICKS, OURS, ROUTED_BY, Site
 from tests.world.duck import connect
 from tests.world.topic_oracle import TopicOracle
 from tests.world.topic_truth import TopicTruth, covers
@@ -25,6 +25,9 @@ from tests.world.topic_witness import TopicWitness
 PARTITIONS = 2
 MOST_AT_ONCE = 6
 """Records of one step."""
+
+TO = (OURS, OURS, OURS, "others", None)
+"""Whose a record is where the topic is routed."""
 
 LOOK_EVERY_S = 0.1
 ANSWERS_WITHIN_S = 10.0
@@ -144,7 +147,8 @@ class Clicks:
         if self.rng.random() < 0.05:
             return f"no JSON {number}".encode()
         record = {"id": number, "v": self.rng.choice(["a", 1, None]), f"f{self.rng.randrange(4)}": number}
-        return json.dumps(record).encode()
+        to = {ROUTED_BY: self.rng.choice(TO)} if self._site.is_routed else {}
+        return json.dumps(record | to).encode()
 
     # -- what became of it --------------------------------------------------------------------------------------------
 
@@ -167,10 +171,15 @@ class Clicks:
 
     def is_level(self, truth: TopicTruth) -> bool:
         """Whether its lake itself says so, of a life that began after a former topic ended."""
-        stamp = self.newest()
+        stamp, due = self.newest(), self._due(truth)
         held = json.loads(stamp.get("through_at", "{}"))
         reached = {int(partition): offset for partition, offset in held.items()}
-        return stamp.get("generation", 0) > self._left and covers(reached, truth.newest)
+        end = due.newest if due.last is None else due.last
+        return stamp.get("generation", 0) > self._left and covers(reached, end)
+
+    def _due(self, truth: TopicTruth) -> TopicTruth:
+        """What of the topic is the destination's."""
+        return truth.of(ROUTED_BY, OURS) if self._site.is_routed else truth
 
     def wait_until_parked(self, timeout_s: float) -> Mapping[str, Any]:
         """What its status says once it is parked, which must be for what happened. Raises ``TimeoutError``."""
@@ -200,7 +209,8 @@ class Clicks:
         """What is wrong at any snapshot since the last call; the destination must hold all that the topic holds."""
         truth = self.remember()
         self.oracle.may_lose_files = may_lose_files
-        found = list(map(str, self.oracle.look(self._con, self._witness.truths, arrived=truth)))
+        due = {topic: self._due(each) for topic, each in self._witness.truths.items()}
+        found = list(map(str, self.oracle.look(self._con, due, arrived=self._due(truth))))
         return [*found, *self._lost_rejected(truth)]
 
     def _lost_rejected(self, truth: TopicTruth) -> list[str]:

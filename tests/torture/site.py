@@ -26,6 +26,9 @@ PIPELINE = "events"
 CLICKS = "clicks"
 """The pipeline beside it, and its one destination: a topic that lands as a table."""
 
+ROUTED_BY, OURS = "to", "ours"
+"""The field by which the topic is routed, if it is, and the value of the records that its destination takes."""
+
 BACKUP = "registry_backup"
 SECOND_SOURCE = "TENANT_SECOND_SOURCE"
 """The variable in which services find the source of a second pipeline, for whoever puts one."""
@@ -67,20 +70,27 @@ class Site(Deployment):
         parts.sections["kafka"]["bootstrap_servers"] = kafka.faulty_bootstrap
         parts.environ[SECOND_SOURCE] = f"sqlite:{folder / 'second' / 'source' / 'catalog.sqlite'}"
         super().__init__(folder, seed, append_only=append_only, parts=parts)
-        self.clicks = Destination(lake=self._lake(CLICKS), table=CLICKS, pipeline=CLICKS, id=CLICKS, value="")
+        self.is_routed = seed % 2 == 0
+        """Whether the topic fans out, with one destination that takes some of its records; else it takes them all."""
+        value = OURS if self.is_routed else ""
+        self.clicks = Destination(lake=self._lake(CLICKS), table=CLICKS, pipeline=CLICKS, id=CLICKS, value=value)
         self.topic = f"{self.topic_prefix}-{CLICKS}"
         self.clicks_file = folder / f"{CLICKS}.yaml"
         self.clicks_file.write_text(yaml.safe_dump(self._clicks(kafka)))
 
     def _clicks(self, kafka: Kafka) -> dict[str, Any]:
         """The file of the pipeline that lands a topic; what both have in common is in the other one."""
-        lake = self.parts.entry(CLICKS, self.clicks.lake)
+        source = {"kind": "kafka", "topic": self.topic, "bootstrap_servers": kafka.faulty_bootstrap}
+        entry = {"id": CLICKS, "table": CLICKS, **self.parts.entry(CLICKS, self.clicks.lake)}
+        made = {"pipeline": CLICKS, "flush": {"seconds": 1.0}, "upkeep": OFTEN}
+        if not self.is_routed:
+            return {**made, "source": source, "destinations": [entry]}
+        columns = [{"name": ROUTED_BY, "path": f"$.{ROUTED_BY}", "type": "VARCHAR"}]
         return {
-            "pipeline": CLICKS,
-            "source": {"kind": "kafka", "topic": self.topic, "bootstrap_servers": kafka.faulty_bootstrap},
-            "flush": {"seconds": 1.0},
-            "upkeep": OFTEN,
-            "destinations": [{"id": CLICKS, "table": CLICKS, **lake}],
+            **made,
+            "source": {**source, "columns": columns},
+            "routing": {"field": ROUTED_BY},
+            "destinations": [{**entry, "routing_value": OURS}],
         }
 
     @property
