@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import duckdb
@@ -372,6 +373,20 @@ def test_h26_a_struct_can_not_be_changed_in_the_transaction_that_adds_it(con: du
     con.execute("COMMIT")
     ((declared,),) = con.execute("SELECT column_type FROM (DESCRIBE l.main.w) WHERE column_name = 's'").fetchall()
     assert declared == "STRUCT(a INTEGER, b INTEGER)", "H26 is fixed upstream"
+
+
+def test_h29_a_column_with_fields_loses_them_where_the_transaction_that_adds_it_renames_it(
+    con: duckdb.DuckDBPyConnection, lake: ResolvedLake
+) -> None:
+    con.execute("CREATE TABLE l.main.w (k INTEGER)")
+    con.execute("BEGIN")
+    con.execute("ALTER TABLE l.main.w ADD COLUMN s INTEGER[]")
+    con.execute("ALTER TABLE l.main.w RENAME COLUMN s TO t")
+    con.execute("COMMIT")
+    with closing(connect()) as other:
+        attach(other, "l", lake, read_only=True)
+        with pytest.raises(duckdb.InternalException, match="optional pointer"):
+            other.execute("SELECT k FROM l.main.w")
 
 
 def test_rows_are_counted_from_metadata_alone_wherever_they_lie(

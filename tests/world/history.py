@@ -375,8 +375,12 @@ class Generator:
         return None if wide else ReplaceColumn(origin, self.rng.choice(cells))
 
     def _renamed(self, model: Model) -> ColumnChange | None:
-        """Columns that tables are laid out by keep their names, which layouts name."""
-        there = self._replaceable(model) if self.shape.layouts else [origin for origin, _ in model.ids]
+        """Columns that tables are laid out by keep their names, which layouts name; those with fields do in the
+        transaction that adds them, since DuckLake loses the fields (H29)."""
+        named = zip(model.ids, model.columns, strict=True)
+        new = {known[0] for known, column in named if isinstance(column.type, Declared) and known not in self.model.ids}
+        may = self._replaceable(model) if self.shape.layouts else [origin for origin, _ in model.ids]
+        there = [origin for origin in may if origin not in new]
         if not there:
             return None
         origin = self.rng.choice(there)

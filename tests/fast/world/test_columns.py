@@ -27,7 +27,16 @@ from tests.world.model import Model, Where
 from tests.world.rows import Cell, Column, columns_of
 from tests.world.shape import random_shape
 from tests.world.source import SourceLake
-from tests.world.statements import AddColumn, ColumnChange, Insert, Statement, Transaction, Update, WidenColumn
+from tests.world.statements import (
+    AddColumn,
+    ColumnChange,
+    Insert,
+    RenameColumn,
+    Statement,
+    Transaction,
+    Update,
+    WidenColumn,
+)
 from tests.world.truth import RecordedTruth
 from tests.world.upkeep import Chore, Upkeep
 
@@ -161,6 +170,19 @@ def test_a_transaction_changes_the_fields_of_a_column_once() -> None:
             made = generator.alteration()
             changes = [one for one in made.statements if isinstance(one, FieldChange)]
             assert sum(not isinstance(one, WidenFields) for one in changes) <= 1
+
+
+def test_a_column_with_fields_is_not_renamed_in_the_transaction_that_adds_it() -> None:
+    """H29, which leaves a source that cannot be read any more."""
+    added = 0
+    for seed in range(300):
+        generator = Generator(Random(seed), random_shape(Random(seed)))
+        for _ in range(12):
+            made = generator.alteration().statements
+            new = [one.origin for one in made if isinstance(one, AddColumn) and isinstance(one.column.type, Declared)]
+            assert not any(isinstance(one, RenameColumn) and one.column in new for one in made)
+            added += len(new)
+    assert added > 100
 
 
 def test_once_something_is_wider_rows_only_come() -> None:
