@@ -100,6 +100,8 @@ class Loop:
         self._freeze_at = FIRST_FREEZE_AT
         self._counted = False
         """Whether the last turn counted a part of the source's changes."""
+        self._polled = False
+        """Whether the last turn looked at the source."""
         self._placed = True
         """Whether each destination has its partition."""
 
@@ -200,12 +202,14 @@ class Loop:
 
     def _turn(self) -> None:
         poller, now_s = self._watching(), self._clock()
-        polls = now_s >= poller.poll_at_s and not self._counted
+        waits = self._polled and poller.has_work(now_s)  # a look that takes longer than the pause would be due again
+        polls = now_s >= poller.poll_at_s and not self._counted and not waits
         if polls:
             before = poller.seen
             poller.poll(now_s)
             if poller.seen != before or self._teller.tells_of_lag:
                 self._teller.note()
+        self._polled = polls
         self._counted = not polls and poller.has_work(now_s) and not self._counted
         if self._counted:
             poller.work(now_s)

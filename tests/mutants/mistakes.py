@@ -44,6 +44,7 @@ from services.control.view.destination_status import View
 from services.control.view.frontier import Frontiers
 from services.control.web import middleware
 from services.control.web.guard import Asked, Caller, Denied, Guard
+from services.reader.loop import Loop
 from services.reader.messaging.status_repetition import StatusRepetition
 from services.reader.planner import waiting_queue
 from services.reader.planner.change_index import ChangeIndex
@@ -134,6 +135,10 @@ def _first_speaks_for_all() -> None:
 
 def _last_read_holds() -> None:
     _put(Destination, "order", property(lambda _: (0, 0, 0)))
+
+
+def _look_again_first() -> None:
+    _put(Loop, "_polled", property(lambda _: False, lambda _, __: None))
 
 
 def _use_what_has_ended() -> None:
@@ -540,6 +545,8 @@ MISTAKES = (
             ("tests/fast/applier/test_destination_cache.py",)),
     Mistake("keep-dead-cursors", "rows of the cursor stay for ever", _keep_dead_cursors,
             ("tests/lake/test_bounded.py", "-k", "leaves_of_a_cursor and sqlite")),
+    Mistake("look-again-first", "a look that is due goes before what the last one found", _look_again_first,
+            ("tests/fast/reader/test_loop.py", "-k", "longer_than_the_pause")),
     Mistake("use-what-has-ended", "a source is asked on a connection that its server has ended", _use_what_has_ended,
             ("tests/lake/test_direct_commit.py", "-k", "source_whose_connections")),
     Mistake("prove-the-files-alone", "verify looks at the destinations of files alone", _prove_the_files_alone,

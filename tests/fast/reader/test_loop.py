@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -146,6 +147,24 @@ def test_the_next_item_goes_out_with_the_answer_and_waits_for_no_poll(make_reade
     reader.start()
     reader.settles(1)
     assert sample(reader.metrics, "polls_total") == 1
+
+
+def test_what_is_found_is_counted_though_each_look_takes_longer_than_the_pause_between_two(
+    make_reader: Callable[..., Reader],
+) -> None:
+    """A source that never rested was looked at again and again, and nothing of it was counted until it did."""
+    reader = make_reader()
+    reader.inbox.put(Wanted(spec("a")))
+    reader.start()
+    reader.settles(1)
+
+    def moves_on() -> None:
+        if reader.source.calls[-1] == "head":
+            time.sleep(0.06)
+            reader.source.commit(a=1)
+
+    reader.source.on_call = moves_on
+    eventually(lambda: reader.sender.items[-1].kind is ItemKind.CHANGES)
 
 
 def test_who_has_nothing_new_to_tell_goes_through_all_destinations_for_no_poll(
