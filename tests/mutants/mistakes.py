@@ -138,7 +138,13 @@ def _last_read_holds() -> None:
 
 
 def _look_again_first() -> None:
-    _put(Loop, "_polled", property(lambda _: False, lambda _, __: None))
+    turn = Loop._turn
+
+    def forgetful(loop: Loop) -> None:
+        loop._polled = False
+        turn(loop)
+
+    _put(Loop, "_turn", forgetful)
 
 
 def _use_what_has_ended() -> None:
