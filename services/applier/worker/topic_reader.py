@@ -214,14 +214,17 @@ class TopicReader:
         return self._answers.foreign_keys(target, found)
 
     def _require_routed(self, reading: Reading, target: Target) -> None:
-        """Raises ``internal`` for a row of another tenant: none may ever leave the worker."""
+        """Raises ``internal`` for a row of another tenant: none may ever leave the worker. With keys also for a record
+        that is bad here and was not when it was routed: other destinations delete their rows of its key."""
         column = next(each for each in reading.columns if each.name == self._source.routing)
         text = spelled(ident(column.name), column.type)
         sql = f"SELECT count(*) FROM {reading.memory('rows')} WHERE {text} IS DISTINCT FROM $value"
         found = reading.con.execute(sql, {"value": target.destination.routing_value}).fetchall()[0][0]
-        if found:
+        bad = reading.records.rejected if reading.records is not None and reading.keys else 0
+        if found or bad:
             self.forget(reading)
-            said = f"{found} rows for {target.destination.key} are of another routing value than its own"
+            wrong = f"{found} rows for {target.destination.key} are of another routing value than its own"
+            said = wrong if found else f"{bad} records for {target.destination.key} are bad for it alone"
             raise DestinationError("internal", said, "report this; nothing was written")
 
     def _range(self, item: WorkItem, *, sparing: bool) -> Ranged:

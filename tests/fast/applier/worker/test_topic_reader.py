@@ -300,3 +300,18 @@ def test_where_bad_records_park_a_bad_one_parks_all_whose_rows_it_might_delete()
         net(parking, 0, target("c", end=7))
     assert parking.clients.delivered == []
     parking.memory.close()
+
+
+def test_a_record_that_only_one_destination_refuses_stops_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    keyed = Reading(KEYED)
+    keyed.clients.texts[:] = MOVES
+    keyed.share(target("a", end=7))
+    shared = keyed.reader._shared
+    assert shared is not None
+    assert shared.routed.keys is not None
+    keys = replace(shared.routed.keys, staying={"a": [4, 5]})
+    monkeypatch.setattr(keyed.reader, "_shared", replace(shared, routed=replace(shared.routed, keys=keys)))
+    keyed.answers.rows = {"a": []}
+    with pytest.raises(DestinationError, match="1 records for p/a are bad for it alone"):
+        net(keyed, 0, target("a", end=7))
+    keyed.memory.close()
