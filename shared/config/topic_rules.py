@@ -297,9 +297,9 @@ def _check_routing(topic: Mapping[str, Any], routing: Mapping[str, Any], mistake
     elif not re.fullmatch(ROUTABLE, declared.strip().upper()):
         said = "of which equal values may have several texts; route by an integer, VARCHAR, BOOLEAN, DATE or UUID"
         mistakes.note(place, f"{quoted(field)} is {declared}, {said}")
-    if routing.get("key_columns"):
-        said = "can't be given beside routing.field: a record that deletes a key says nothing of its destination"
-        mistakes.note("routing.key_columns", f"{said}; land the topic in one table, and fan out from there")
+    if text_of(section_of(topic, "format"), "value") == "debezium":
+        said = "can't be given where values are events: what an update leaves out, only another destination may have"
+        mistakes.note(place, f"{said}; land the topic in one table, and fan out from there")
     if text_of(topic, "on_gap") == "skip":
         said = "must be park or reseed beside routing.field: which destination skipped records were of is not known"
         mistakes.note("source.on_gap", said)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from services.applier.records import conversions, examination, parse
+from services.applier.records import conversions, examination, parse, routing
 from services.applier.records.inference import Kind
+from services.applier.records.record_batch import RecordBatch
 from services.applier.records.staging import Staging
 from tests.mutants.mistake import Mistake, put
 
@@ -47,6 +48,14 @@ def _bad_ones_stay() -> None:
     put(examination, "refused", lambda *_: {})
 
 
+def _land_what_moved_on() -> None:
+    def of(routed: routing.Routed, value: str) -> RecordBatch | None:
+        places = routed.places.get(value)
+        return None if places is None else routed.batch.taken(places)
+
+    put(routing.Routed, "of", of)
+
+
 def _case_tells_columns_apart() -> None:
     def new_columns(found: Iterable[tuple[str, Kind]], taken: Iterable[str], room: int) -> list[tuple[str, Kind]]:
         names = set(taken)
@@ -68,6 +77,8 @@ MISTAKES = (
             (ANY, "-k", "split")),
     Mistake("bad-ones-stay", "a record that is no object lands as an empty row", _bad_ones_stay,
             (f"{FOLDER}/test_bad_input.py", "-k", "no_object")),
+    Mistake("moved-on-lands", "a record lands though a newer one of its key in the range went elsewhere",
+            _land_what_moved_on, (f"{FOLDER}/test_key_owners.py", "-k", "went_on")),
     Mistake("case-tells-apart", "columns differ by case alone", _case_tells_columns_apart,
             (f"{FOLDER}/test_bad_input.py", "-k", "by_case_alone")),
 )  # fmt: skip

@@ -90,6 +90,11 @@ def _skip_unasked() -> None:
     put(TopicReader, "_require_gone", lambda *_: None)
 
 
+def _stay_after_a_move() -> None:
+    """Records of other destinations delete no row."""
+    put(TopicReader, "_left", lambda *_: None)
+
+
 def _rewind_in_place() -> None:
     """A rewind goes on in the generation that was there."""
     right = lifecycle.rewind
@@ -119,6 +124,8 @@ MISTAKES = (
             (TOPICS, "-k", "gone_are_skipped")),
     Mistake("skip-unasked", "records are skipped though the topic still has them", _skip_unasked,
             (TOPICS, "-k", "nothing_else_is_ever_skipped")),
+    Mistake("moved-away-stays", "a row stays after the newest record of its key went to another destination",
+            _stay_after_a_move, ("tests/fast/applier/worker/test_topic_reader.py", "-k", "went_elsewhere")),
     Mistake("rewind-in-place", "a rewind goes on in the generation that was there", _rewind_in_place,
             ("tests/fast/control/operations/test_topic_rewind.py", "-k", "begins_a_life_at")),
 )  # fmt: skip

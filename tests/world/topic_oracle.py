@@ -1,9 +1,9 @@
 """The oracle of topics: is a destination, at every snapshot it has, exactly what its stamps say of the topic?
 
 At each of them it holds the records of one topic id with offsets in [start, position) of every partition, each once,
-but those that the stamps count as rejected or name as skipped; with keys, what these records leave by key. Every value
-is compared: a row and what it rescued are the record. The oracle knows the public face of a destination and the topic's
-own records.
+but those that the stamps count as rejected or name as skipped; with keys, what these records leave by key, and where
+the topic is routed as well, of that what has the destination's routing value. Every value is compared: a row and what
+it rescued are the record. The oracle knows the public face of a destination and the topic's own records.
 """
 
 from __future__ import annotations
@@ -278,8 +278,17 @@ class TopicOracle:
             self._find("behind", None, "was never seeded")
         elif self.cursor.topic != truth.topic:
             self._find("behind", None, f"holds the topic {self.cursor.topic}, and now it is {truth.topic}")
+        elif truth.whose is not None:
+            self._keyed_arrival(truth, self.stamp.through_at or {})
         elif not covers(self.stamp.through_at or {}, truth.newest if truth.last is None else truth.last):
             self._find("behind", None, f"is at {self.stamp.through_at}, and the topic at {truth.last or truth.newest}")
+
+    def _keyed_arrival(self, truth: TopicTruth, reached: Offsets) -> None:
+        """A destination that no later record concerns stays where it is."""
+        there, wanted = (truth.rows(self.start, end, self.skipped) for end in (reached, truth.newest))
+        if there != wanted:
+            said = f"is at {reached}, and up to {truth.newest} its {len(there)} rows become others, or {len(wanted)}"
+            self._find("behind", None, said)
 
     def _find(self, rule: str, snapshot: int | None, detail: str) -> None:
         self.findings.append(Finding(rule, self.destination.id, snapshot, detail))

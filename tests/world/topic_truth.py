@@ -70,14 +70,21 @@ class TopicTruth:
     oldest: Offsets | None = None
     """Where the topic begins, where that is known: a life that is to have all of it begins there, or before."""
     last: Offsets | None = None
-    """Of a destination's own records, behind the last of each partition; None where it takes them all."""
+    """Of a destination's own records, behind the last of each partition; None where it takes them all, or where a
+    record of another destination may delete one of its rows."""
+    whose: tuple[str, str | int] | None = None
+    """With keys: the field, and its value in the records whose rows are the destination's. All records are known, for
+    any of them may delete the row of its key."""
 
     def add(self, records: Iterable[TopicRecord], newest: Offsets) -> None:
         self.records |= {each.place: each for each in records}
         self.newest |= newest
 
     def of(self, field: str, value: str | int) -> TopicTruth:
-        """The truth of the destination that takes the records whose ``field`` has that value, in JSON."""
+        """The truth of the destination that takes the records whose ``field`` has that value, in JSON. With keys it has
+        a row of a key if and only if the newest record of it has that value."""
+        if self.keyed:
+            return replace(self, whose=(field, value))
         fields = {place: each.fields() for place, each in self.records.items()}
         mine = {
             place: self.records[place]
@@ -104,14 +111,26 @@ class TopicTruth:
             found[record.place] = record.fields() or {}
             if self.keyed and record.key is not None:
                 holder[record.key] = record.place
-        return found
+        return {place: fields for place, fields in found.items() if self._takes(fields)}
+
+    def _takes(self, fields: Fields) -> bool:
+        return self.whose is None or fields.get(self.whose[0]) == self.whose[1]
 
     def rejected(self, start: Offsets, end: Offsets, skipped: Collection[Skipped] = ()) -> list[TopicRecord]:
+        """Those that the destination's own stamps count: none with keys and routing, for each record may concern any
+        destination."""
+        if self.whose is not None:
+            return []
         found = (each for each in self._between(start, end) if self.rejects(each))
         return [each for each in found if not is_skipped(each.place, skipped)]
 
     def rejects(self, record: TopicRecord) -> bool:
-        return record.fields() is None or (self.keyed and record.key is None)
+        fields = record.fields()
+        if fields is None or (self.keyed and record.key is None):
+            return True
+        if self.whose is None or self.whose[0] not in fields:
+            return False
+        return type(fields[self.whose[0]]) is not type(self.whose[1])
 
     def _between(self, start: Offsets, end: Offsets) -> Iterator[TopicRecord]:
         """Each partition's in order, one partition after the other."""

@@ -6,11 +6,13 @@ from dataclasses import replace
 from datetime import datetime
 
 import duckdb
+import pyarrow as pa
 
 from services.applier.apply.change import Applied
 from services.applier.apply.decide import Cursor, Decision, decide
 from services.applier.apply.destination_lakes import DestinationLakes
 from services.applier.apply.direct_commit import DirectApplier
+from services.applier.apply.foreign_keys import KeysOfRange, foreign_keys
 from services.applier.apply.in_doubt import committed_files, require_files
 from services.applier.apply.lake_state import TimeOf, dropped_generation_in, require_same, stored_cursor
 from services.applier.apply.table_options import is_settled, settle, tables_of
@@ -93,6 +95,12 @@ class CursorAnswers:
         if found is None:
             raise table_gone(destination)
         return found
+
+    def foreign_keys(self, target: Target, keys: KeysOfRange) -> pa.Table:
+        """The keys that end elsewhere than at the target, of which its table has rows (``apply.foreign_keys``)."""
+        with self._lakes.use(target) as lake:
+            doing = "looking for keys of other destinations"
+            return self._lakes.read(lake, doing, lambda con: foreign_keys(con, lake, target, keys))
 
     def look_at_files(self, lake: OpenLake, destination: Destination, snapshot: int | None) -> None:
         """Raises ``destination_damaged`` where a file of a snapshot, or (None) of the table, is gone (H7)."""

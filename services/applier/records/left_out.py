@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import duckdb
 
+from services.applier.records.key_owners import keys_of
 from services.applier.records.memory import Memory
 from services.applier.records.staging import SHAPE, Target
 from shared.lake.catalog import Column
@@ -64,12 +65,17 @@ def lost(con: duckdb.DuckDBPyConnection, newest: str) -> list[int]:
 
 
 def ask(
-    con: duckdb.DuckDBPyConnection, memory: Memory, newest: str, targets: Sequence[Target], columns: Sequence[Column]
+    con: duckdb.DuckDBPyConnection,
+    memory: Memory,
+    newest: str,
+    targets: Sequence[Target],
+    columns: Sequence[Column],
+    key_columns: Sequence[str],
 ) -> Asking | None:
-    """What of the rows of ``newest`` the destination has to tell; None where nothing."""
+    """What of the rows of ``newest`` the destination has to tell, by its keys in this order; None where nothing."""
     at = {column.name: number for number, column in enumerate(columns)}
     homes = [(target.path[0], at[target.name], target.is_field) for target in targets if target.path]
-    keys = ", ".join(f"c{n:d} AS k{place:d}" for place, n in enumerate(_key_numbers(targets)))
+    keys = ", ".join(f"c{n:d} AS k{place:d}" for place, (n, _) in enumerate(keys_of(targets, key_columns)))
     con.execute(
         f"CREATE OR REPLACE TABLE {memory.asking} AS SELECT i AS place, {keys},"
         " list_filter(CAST($numbers AS INTEGER[]), lambda n, j: list_contains(left_out, CAST($names AS VARCHAR[])[j]))"

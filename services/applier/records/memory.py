@@ -36,6 +36,10 @@ class Memory:
         return self._path("asking")
 
     @property
+    def owned(self) -> str:
+        return self._path("owned")
+
+    @property
     def staged(self) -> str:
         return self._path("staged")
 
@@ -50,7 +54,7 @@ class Memory:
     def drop(self, con: duckdb.DuckDBPyConnection) -> None:
         con.execute(f"DROP VIEW IF EXISTS {self.parsed_rows}")
         con.execute(f"DROP VIEW IF EXISTS {self.parsed_keys}")
-        for name in (self.staged, self.unwrapped, self.asking):
+        for name in (self.staged, self.unwrapped, self.asking, self.owned):
             con.execute(f"DROP TABLE IF EXISTS {name}")
 
     def _path(self, name: str) -> str:

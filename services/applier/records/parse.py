@@ -258,7 +258,8 @@ class _Parsing:
     def _ask(self, columns: Sequence[Column]) -> Asking | None:
         if not self.completes:
             return None
-        return left_out.ask(self.con, self.memory, self._newest(), self.targets, columns)
+        keys = self.form.key_columns
+        return left_out.ask(self.con, self.memory, self._newest(), self.targets, columns, keys)
 
     def _view_rows(self, wanted: Iterable[Column], *, shows_place: bool) -> None:
         numbers = {target.name: number for number, target in enumerate(self.targets)}

@@ -12,6 +12,7 @@ import duckdb
 import pyarrow as pa
 
 from services.applier.apply.cursor_answers import CursorAnswers
+from services.applier.apply.foreign_keys import KeysOfRange
 from services.applier.apply.reading import Counts, LeftOut, Reading
 from services.applier.apply.row_counts import count_keys, count_rows
 from services.applier.model.task import RecordCounts, SourceTopic, Target
@@ -61,6 +62,8 @@ class Fetched:
     incomplete: frozenset[int] = frozenset()
     skipped: int = 0
     """Records before them that are gone."""
+    left: pa.Table | None = None
+    """Keys of rows that the destination has, and of which the newest record went elsewhere (``k0``, …)."""
 
 
 @dataclass(frozen=True)
@@ -160,6 +163,7 @@ class TopicReader:
         parsed = self._parsed.pop(reading.number, None)
         for name in ("rows", "touched"):
             reading.con.execute(f"DROP VIEW IF EXISTS {reading.memory(name)}")
+        reading.con.execute(f"DROP TABLE IF EXISTS {reading.memory('left')}")
         if parsed is not None:
             parsed.drop()
 
@@ -188,27 +192,39 @@ class TopicReader:
         ranged, routed = shared.ranged, shared.routed
         if routed.unreadable and self._source.parks_bad:
             raise _parking(routed.unreadable[0])
-        batch = routed.of(target.destination.routing_value)
-        if batch is None:
+        batch, left = routed.of(target.destination.routing_value), self._left(target, routed)
+        if batch is None and not left:
             reading = self._empty(ranged.identity, ranged.reached.vector)
             reading.counts[number], reading.is_quiet = Counts(), True
         else:
-            fetched = Fetched(ranged.identity, batch, self._answers.columns(target), batch.bytes)
+            mine = batch or batch_of([])
+            fetched = Fetched(ranged.identity, mine, self._answers.columns(target), mine.bytes, left=left)
             reading = self._reading(number, fetched, ranged.reached.vector)
-            reading.row_bytes = batch.bytes / len(batch)
+            reading.row_bytes = mine.bytes / max(1, len(mine))
             self._require_routed(reading, target)
         reading.seconds["feed"] = ranged.seconds
         return reading
 
+    def _left(self, target: Target, routed: Routed) -> pa.Table | None:
+        """The keys of rows that the target has, and of which the newest record of the range went elsewhere."""
+        keys = routed.keys
+        if keys is None or not keys.rows.num_rows:
+            return None
+        found = KeysOfRange(keys.rows, self._source.form.key_columns, keys.types, keys.harmless)
+        return self._answers.foreign_keys(target, found)
+
     def _require_routed(self, reading: Reading, target: Target) -> None:
-        """Raises ``internal`` for a row of another tenant: none may ever leave the worker."""
+        """Raises ``internal`` for a row of another tenant: none may ever leave the worker. With keys also for a record
+        that is bad here and was not when it was routed: other destinations delete their rows of its key."""
         column = next(each for each in reading.columns if each.name == self._source.routing)
         text = spelled(ident(column.name), column.type)
         sql = f"SELECT count(*) FROM {reading.memory('rows')} WHERE {text} IS DISTINCT FROM $value"
         found = reading.con.execute(sql, {"value": target.destination.routing_value}).fetchall()[0][0]
-        if found:
+        bad = reading.records.rejected if reading.records is not None and reading.keys else 0
+        if found or bad:
             self.forget(reading)
-            said = f"{found} rows for {target.destination.key} are of another routing value than its own"
+            wrong = f"{found} rows for {target.destination.key} are of another routing value than its own"
+            said = wrong if found else f"{bad} records for {target.destination.key} are bad for it alone"
             raise DestinationError("internal", said, "report this; nothing was written")
 
     def _range(self, item: WorkItem, *, sparing: bool) -> Ranged:
@@ -292,7 +308,7 @@ class TopicReader:
             None if parsed.asking is None else lambda places: self._refuse(reading, number, fetched, places)
         )
         reading.before_commit = (lambda: self._deliver(parsed)) if parsed.rejected else None
-        self._show(reading, parsed, number)
+        self._show(reading, parsed, number, fetched.left)
         if parsed.rejected:
             self._judge(reading, parsed, number)
 
@@ -301,8 +317,8 @@ class TopicReader:
         reading.fetched.clear()
         self._fill(reading, number, replace(fetched, incomplete=fetched.incomplete | set(places)))
 
-    def _show(self, reading: Reading, parsed: ParsedRecords, number: int) -> None:
-        """The parsed rows and keys as a transaction takes them."""
+    def _show(self, reading: Reading, parsed: ParsedRecords, number: int, left: pa.Table | None) -> None:
+        """The parsed rows and keys as a transaction takes them, and with the keys those that ``left``."""
         reading.counts[number] = Counts()
         hidden = f"{number:d} AS {reading.number_column}, false AS {reading.was_there_column}"
         rows, keys = parsed.memory.parsed_rows, parsed.memory.parsed_keys
@@ -310,9 +326,21 @@ class TopicReader:
         if parsed.is_keyed:
             named = ", ".join(f"{ident(name)} AS k{place}" for place, name in enumerate(reading.keys))
             shown = reading.memory("touched")
-            reading.con.execute(f"CREATE VIEW {shown} AS SELECT {number:d} AS d, {named} FROM {keys}")
+            others = "" if left is None else f" UNION ALL {self._gone(reading, number, left)}"
+            reading.con.execute(f"CREATE VIEW {shown} AS SELECT {number:d} AS d, {named} FROM {keys}{others}")
             count_keys(reading)
         count_rows(reading, unique=False)
+
+    def _gone(self, reading: Reading, number: int, left: pa.Table) -> str:
+        """The query of keys that left; none of them is a key of the reading's own records."""
+        typed = ", ".join(f"CAST(k{n:d} AS {reading.type_of(key)}) AS k{n:d}" for n, key in enumerate(reading.keys))
+        name, coming = reading.memory("left"), f"left_{reading.number:d}"
+        reading.con.register(coming, left)
+        try:
+            reading.con.execute(f"CREATE TABLE {name} AS SELECT {typed} FROM {ident(coming)}")
+        finally:
+            reading.con.unregister(coming)
+        return f"SELECT {number:d} AS d, {', '.join(f'k{n:d}' for n in range(len(reading.keys)))} FROM {name}"
 
     def _judge(self, reading: Reading, parsed: ParsedRecords, number: int) -> None:
         if self._source.parks_bad:

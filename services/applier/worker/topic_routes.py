@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 
+import pyarrow as pa
 from confluent_kafka import Message
 
 from services.applier.model.topic import form_of
+from services.applier.records.key_owners import find_owners, keys_of, listed
 from services.applier.records.record_batch import batch_of
-from services.applier.records.routing import route
+from services.applier.records.routing import route, told
 from shared.config.model import Config, TopicSource
 from shared.config.topic_rules import column_that_routes
 from shared.contracts.errors import ConfigError
@@ -39,6 +41,14 @@ class TopicRoutes:
         routed = route(self._con, batch, self._form, self._column, self._schemas)
         mine = routed.of(value)
         return [] if mine is None else list(zip(mine.partitions.to_pylist(), mine.offsets.to_pylist(), strict=True))
+
+    def keyed(self, messages: Sequence[Message]) -> pa.Table:
+        """Of all records that are not bad, where rows have keys: partition ``p``, offset ``o``, the text ``k`` of the
+        key, and the text ``v`` of the routing value, null where there is none."""
+        with told(self._con, batch_of(messages), self._form, self._column, self._schemas) as found:
+            keys = keys_of(found.targets, self._form.key_columns)
+            find_owners(self._con, found.memory, keys, found.owner_text)
+            return listed(self._con, found.memory, keys)
 
 
 @contextmanager

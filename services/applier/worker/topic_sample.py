@@ -54,7 +54,7 @@ class Sample:
     routed: Mapping[str, int] = field(default_factory=dict)
     """Records by routing value; empty where nothing routes them."""
     unrouted: int = 0
-    """Records without one, or of which none can be told."""
+    """Records without one, or of which none can be told; with keys those without one."""
 
 
 def sample(config: Config, topic: TopicSource) -> Sample:
@@ -96,7 +96,7 @@ def _sample(records: int, parsed: ParsedRecords, routed: Routed | None) -> Sampl
         "" if first is None else f"offset {first.offset} of partition {first.partition}: {first.text}",
         parsed.rescued,
         {} if routed is None else {value: len(places) for value, places in routed.places.items()},
-        0 if routed is None else routed.nowhere + len(routed.unreadable),
+        0 if routed is None else routed.nowhere + (0 if parsed.is_keyed else len(routed.unreadable)),
     )
 
 

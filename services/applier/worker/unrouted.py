@@ -1,4 +1,7 @@
-"""The records of a range that no destination takes → the message about them to the pipeline's reader."""
+"""The records of a range that no destination takes → the message about them to the pipeline's reader.
+
+With keys, a record without any value is none of them: it deletes its key, and needs no destination for that.
+"""
 
 from __future__ import annotations
 

@@ -24,6 +24,8 @@ def findings(config: Config, topic: TopicSource) -> Iterator[Finding]:
         keys = ", ".join(config.routing.key_columns) or "none, append-only"
         by = column_that_routes(config.routing.field)
         routed = "" if by is None else f"; routed by {by} {seen.routing.type}"
+        if by is not None and config.routing.key_columns:
+            keys += ", each at the destination of its newest record only"
         said = f"{seen.partitions} partitions up to record {seen.head.snapshot}{routed}; keys: {keys}"
         yield Finding(name, True, said)
         yield _sampled(config, topic, frozenset(seen.routing_values.values()))

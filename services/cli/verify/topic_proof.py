@@ -1,7 +1,8 @@
 """Whether a destination holds a topic's records up to its position, each once, but those that were rejected.
 
 Records are told apart by partition and offset. Their values are not read again: what a record becomes depends on the
-columns that were there when it came.
+columns that were there when it came. With keys, of a topic that is routed, the newest record of each key must be there
+if it is routed to the destination, and no other one.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ EVERYTHING = Bounds(2**62, 2**62)
 
 PLACE = (Column("_kafka_partition", "INTEGER"), Column("_kafka_offset", "BIGINT"))
 PLACES, REJECTED = path("memory", "main", "places"), path("memory", "main", "rejected")
+KEYS = "keys"
+"""Of a topic that is routed and has keys: every record with its key and routing value."""
 
 KEYED = "rows were held against the topic's records; that each key's newest record won is not proven"
 BY_COUNT = "rows were counted: without the metadata partition and offset, records can't be told apart"
@@ -116,22 +119,40 @@ class TopicProof:
         """Where the destination's records are, and which were rejected, as tables in memory."""
         for table in (PLACES, REJECTED):
             con.execute(f"CREATE TEMP TABLE {_temporary(table)} ({_declared()})")
-        with self._telling(value) as at, closing(TopicRecords(self.settings, self.log.topic, CLIENT_ID)) as records:
-            reached = records.read(begin, end, EVERYTHING, SILENCE_S, lambda batch: _insert(con, PLACES, at(batch)))
+        con.execute(f"CREATE TEMP TABLE {ident(KEYS)} (p INTEGER, o BIGINT, k VARCHAR, v VARCHAR)")
+        with (
+            self._taking(con, value) as take,
+            closing(TopicRecords(self.settings, self.log.topic, CLIENT_ID)) as records,
+        ):
+            reached = records.read(begin, end, EVERYTHING, SILENCE_S, take)
         if not reached.vector.covers(end):
             said = f"the topic {self.log.topic} ends before {end.text}, where the destination is"
             raise SourceError("source_moved", said, "the topic lost records: reseed the destination")
         for batch in self._rejected():
             _insert(con, REJECTED, batch)
+        if self._is_routed and self._is_keyed:
+            _insert(con, PLACES, _newest(con, value))
+
+    @property
+    def _is_routed(self) -> bool:
+        return column_that_routes(self.config.routing.field) is not None
+
+    @property
+    def _is_keyed(self) -> bool:
+        return bool(self.config.routing.key_columns)
 
     @contextmanager
-    def _telling(self, value: str) -> Iterator[Callable[[Sequence[Message]], list[tuple[int, int]]]]:
-        """What tells the places of the destination's records: of all, where nothing routes them."""
-        if column_that_routes(self.config.routing.field) is None or self.config.topic is None:
-            yield _at
+    def _taking(self, con: duckdb.DuckDBPyConnection, value: str) -> Iterator[Callable[[Sequence[Message]], None]]:
+        """What keeps the places of the destination's records: of all, where nothing routes them. Which of them are its
+        own is known once all are there, where those of other destinations can delete them: all are kept for that."""
+        if not self._is_routed or self.config.topic is None:
+            yield lambda batch: _insert(con, PLACES, _at(batch))
             return
         with import_module(ROUTES).open_routes(self.config, self.config.topic) as routes:
-            yield lambda batch: routes.places(batch, value)
+            if self._is_keyed:
+                yield lambda batch: _append(con, KEYS, routes.keyed(batch))
+            else:
+                yield lambda batch: _insert(con, PLACES, routes.places(batch, value))
 
     def _rejected(self) -> Iterator[list[tuple[int, int]]]:
         name = Topics(self.own.prefix).rejected(self.config.pipeline)
@@ -160,7 +181,7 @@ class TopicProof:
             hint = "the table was dropped: reseed the destination"
             raise DestinationError("table_mismatch", f"the destination has no table {subject.table}", hint)
         landed = f"SELECT * FROM {_temporary(PLACES)} EXCEPT ALL SELECT DISTINCT * FROM {_temporary(REJECTED)}"
-        keyed = bool(self.config.routing.key_columns)
+        keyed = self._is_keyed and not self._is_routed
         names = ", ".join(ident(column.name) for column in PLACE)
         have = {name for (name,) in con.execute(f"SELECT column_name FROM (DESCRIBE {table})").fetchall()}
         if not {column.name for column in PLACE} <= have:
@@ -209,12 +230,24 @@ def _insert(con: duckdb.DuckDBPyConnection, table: str, places: Sequence[tuple[i
 
 
 def _fill(con: duckdb.DuckDBPyConnection, table: str, places: Sequence[tuple[int, int]]) -> None:
-    rows = pa.table({"p": [each for each, _ in places], "o": [offset for _, offset in places]})
+    _append(con, table, pa.table({"p": [each for each, _ in places], "o": [offset for _, offset in places]}))
+
+
+def _append(con: duckdb.DuckDBPyConnection, table: str, rows: pa.Table) -> None:
     con.register("viaduck_places", rows)
     try:
-        con.execute(f"INSERT INTO {path('temp', 'main', table)} SELECT p, o FROM {path('viaduck_places')}")
+        con.execute(f"INSERT INTO {path('temp', 'main', table)} SELECT * FROM {path('viaduck_places')}")
     finally:
         con.unregister("viaduck_places")
+
+
+def _newest(con: duckdb.DuckDBPyConnection, value: str) -> list[tuple[int, int]]:
+    """The places of the newest records of all keys, rejected ones aside, that are routed to ``value``."""
+    same = f"r.{ident(PLACE[0].name)} = p AND r.{ident(PLACE[1].name)} = o"
+    rejected = f"SELECT 1 FROM {_temporary(REJECTED)} AS r WHERE {same}"
+    good = f"SELECT * FROM {path('temp', 'main', KEYS)} WHERE NOT EXISTS ({rejected})"
+    newest = f"{good} QUALIFY row_number() OVER (PARTITION BY k ORDER BY p DESC, o DESC) = 1"
+    return con.execute(f"SELECT p, o FROM ({newest}) WHERE v = $value", {"value": value}).fetchall()
 
 
 def _counted(con: duckdb.DuckDBPyConnection, table: str, landed: str, *, keyed: bool) -> Differences:

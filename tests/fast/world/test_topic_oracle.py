@@ -301,6 +301,19 @@ def test_who_is_not_at_the_end_of_the_topic_is_behind(forge: Forge, end: Vector)
     assert forge.rules(arrived=True) == {"behind"}
 
 
+def test_with_keys_and_routing_who_is_not_concerned_by_what_came_has_arrived(forge: Forge) -> None:
+    forge.truth.keyed = True
+    forge.truth.records = {
+        (0, 0): TopicRecord(0, 0, b'{"t": "a"}', b"k"), (0, 1): TopicRecord(0, 1, b'{"t": "b"}', b"l"),
+        (0, 2): TopicRecord(0, 2, b'{"t": "b"}', b"k"),
+    }  # fmt: skip
+    forge.seed()
+    forge.truth = forge.truth.of("t", "c")
+    assert forge.findings(arrived=True) == []
+    forge.truth = forge.truth.of("t", "b")
+    assert forge.rules(arrived=True) == {"behind"}
+
+
 def test_with_keys_the_newest_record_of_each_counts_and_nothing_deletes_it() -> None:
     truth = TopicTruth("t", keyed=True)
     values = [(b"a", b'{"n": 1}'), (b"b", b'{"n": 2}'), (b"a", b'{"n": 3}'), (b"b", None), (None, b'{"n": 4}')]
@@ -319,6 +332,21 @@ def test_of_a_topic_that_is_routed_each_destination_has_a_truth_of_its_own() -> 
     assert (mine.rejected({}, {0: 7}), mine.last, mine.newest) == ([], {0: 5}, {0: 7, 1: 2})
     assert list(truth.of("t", 1).records) == [(0, 3)]
     assert truth.of("t", "c").last == {}
+
+
+def test_with_keys_and_routing_a_row_is_where_the_newest_record_of_its_key_goes() -> None:
+    truth = TopicTruth("t", keyed=True)
+    values = [
+        (b"k", b'{"t": "a"}'), (b"l", b'{"t": "a"}'), (b"k", b'{"t": "b"}'), (b"k", b'{"t": 7}'), (b"k", b"no JSON"),
+        (b"m", b'{"t": "a"}'), (None, b'{"t": "b"}'), (b"l", b'{"n": 1}'), (b"m", None), (b"k", b'{"t": "a"}'),
+    ]  # fmt: skip
+    truth.add([TopicRecord(0, place, value, key) for place, (key, value) in enumerate(values)], {0: 10})
+    rows = {each: [list(truth.of("t", each).rows({}, {0: end})) for end in (2, 6, 8, 9, 10)] for each in "ab"}
+    assert rows == {
+        "a": [[(0, 0), (0, 1)], [(0, 1), (0, 5)], [(0, 5)], [], [(0, 9)]],
+        "b": [[], [(0, 2)], [(0, 2)], [(0, 2)], []],
+    }
+    assert truth.of("t", "a").rejected({}, {0: 10}) == []
 
 
 @pytest.mark.parametrize("text", ['{"1":1,"0":2}', '{"0": 3}', '{"0":0,"1":3}', '{"0":2}', "three", None, '{"0":3.0}'])

@@ -219,3 +219,15 @@ def test_by_the_record_s_own_key(con: duckdb.DuckDBPyConnection) -> None:
         keys=[with_schema(key_of(1)), key_of(1), key_of(2)],
     )
     assert rows == [{"_kafka_key": '{"id":1}', "id": 1, "v": "b"}]
+
+
+def test_a_row_is_asked_for_by_its_key_columns_in_their_order(con: duckdb.DuckDBPyConnection) -> None:
+    """Which is that of the file, not that of the columns: a row of the swapped key would answer."""
+    columns = tuple(DeclaredColumn(name, f"$.{name}", "BIGINT") for name in ("a", "b"))
+    form, after = replace(EVENTS, columns=columns, key_columns=("b", "a")), {"a": 1, "b": 2, "big": LEFT_OUT}
+    parsed = parse(con, batch_from([event("u", after)], keys=[{"a": 1, "b": 2}]), form, (), NOW)
+    try:
+        assert parsed.asking is not None
+        assert con.execute(f"SELECT k0, k1 FROM {parsed.asking.name}").fetchall() == [(2, 1)]
+    finally:
+        parsed.drop()

@@ -7,9 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 
 from services.applier.apply.cursor_answers import CursorAnswers
+from services.applier.apply.foreign_keys import KeysOfRange
 from services.applier.model.task import SourceTopic, Target
 from services.applier.records.record_format import DeclaredColumn, Metadata, RecordFormat
 from services.applier.records.rejection import Rejected
@@ -29,6 +31,11 @@ SETTINGS = KafkaSettings("nowhere:1")
 FORM = RecordFormat(columns=(DeclaredColumn("tenant", "$.tenant", "VARCHAR"),), metadata=(Metadata.OFFSET,))
 SOURCE = SourceTopic(SETTINGS, "events", FORM, 1_000, 1_000_000, SETTINGS, "rejected", routing="tenant")
 COLUMNS = (Column("tenant", "VARCHAR"), Column("_kafka_offset", "BIGINT"))
+
+KEYED_COLUMNS = (*COLUMNS, Column("id", "BIGINT"))
+KEYED = replace(
+    SOURCE, form=replace(FORM, columns=(*FORM.columns, DeclaredColumn("id", "$.id", "BIGINT")), key_columns=("id",))
+)
 
 
 @dataclass(frozen=True)
@@ -107,11 +114,20 @@ class FakeAnswers:
     asked: list[str] = field(default_factory=list)
     broken: str = ""
 
+    rows: dict[str, list[int]] = field(default_factory=dict)
+    """Ids of the rows that are there, by destination."""
+
+    def foreign_keys(self, target: Target, keys: KeysOfRange) -> pa.Table:
+        assert (keys.names, keys.types, keys.harmless) == (("id",), ("BIGINT",), (True,))
+        there, own = self.rows.get(target.destination.destination, []), target.destination.routing_value
+        found = [each["k0"] for each in keys.rows.to_pylist() if each["owner"] != own and each["k0"] in there]
+        return pa.table({"k0": pa.array(sorted(found), pa.int64())})
+
     def columns(self, target: Target) -> tuple[Column, ...]:
         self.asked.append(target.destination.destination)
         if target.destination.destination == self.broken:
             raise DestinationError("destination_unreachable", "no answer", "wait")
-        return COLUMNS
+        return COLUMNS if not self.rows else KEYED_COLUMNS
 
 
 def target(tenant: str, begin: int = 0, end: int = 4, read: int | None = None) -> Target:
@@ -228,3 +244,74 @@ def test_a_topic_that_is_not_routed_is_read_for_its_destination() -> None:
     plain = Reading(replace(SOURCE, routing=None))
     assert plain.share(target("a")) is None
     plain.memory.close()
+
+
+MOVES = [
+    '{"tenant": "a", "id": 1}', '{"tenant": "b", "id": 1}', '{"tenant": "b", "id": 2}', '{"id": 3}',
+    '{"tenant": "a", "id": 4}', '{"tenant": "a"}', '{"tenant": "a", "id": 5}',
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Net:
+    """What a transaction is given: offsets of rows, and keys."""
+
+    rows: list[int]
+    touched: list[int]
+    counts: tuple[int, int]
+
+
+def net(reading: Reading, number: int, of: Target) -> Net | None:
+    found = reading.reader.read(ItemKind.CHANGES, [(number, of)], sparing=False)
+    try:
+        if found.is_quiet:
+            return None
+        offsets = f"SELECT _kafka_offset FROM {found.memory('rows')} ORDER BY ALL"
+        rows = [offset for (offset,) in found.con.execute(offsets).fetchall()]
+        keys = found.con.execute(f"SELECT d, k0 FROM {found.memory('touched')} ORDER BY ALL").fetchall()
+        assert {each for each, _ in keys} <= {number}
+        counts = found.counts[number]
+        assert counts.harmless_keys in ((True,), ())
+        return Net(rows, [key for _, key in keys], (counts.upserts, counts.touched))
+    finally:
+        reading.reader.forget(found)
+
+
+def test_a_destination_is_told_which_of_its_rows_went_elsewhere_and_stays_quiet_without_any() -> None:
+    keyed = Reading(KEYED)
+    keyed.clients.texts[:] = MOVES
+    keyed.answers.rows = {"a": [1, 3, 9], "b": [3], "c": [1, 8], "d": [8]}
+    targets = [target(each, end=7) for each in "abcde"]
+    assert keyed.share(*targets) == 7
+    assert keyed.clients.delivered == [5]
+    assert [net(keyed, number, each) for number, each in enumerate(targets)] == [
+        Net([4, 6], [1, 3, 4, 5], (2, 4)), Net([1, 2], [1, 2, 3], (2, 3)), Net([], [1], (0, 1)), None, None,
+    ]  # fmt: skip
+    left = "SELECT table_name FROM information_schema.tables WHERE table_catalog = 'memory'"
+    assert keyed.memory.cursor().execute(left).fetchall() == []
+    keyed.memory.close()
+
+
+def test_where_bad_records_park_a_bad_one_parks_all_whose_rows_it_might_delete() -> None:
+    parking = Reading(replace(KEYED, parks_bad=True))
+    parking.clients.texts[:] = MOVES
+    parking.share(target("c", end=7))
+    with pytest.raises(DestinationError, match="offset 5 of partition 0 can't become a row"):
+        net(parking, 0, target("c", end=7))
+    assert parking.clients.delivered == []
+    parking.memory.close()
+
+
+def test_a_record_that_only_one_destination_refuses_stops_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    keyed = Reading(KEYED)
+    keyed.clients.texts[:] = MOVES
+    keyed.share(target("a", end=7))
+    shared = keyed.reader._shared
+    assert shared is not None
+    assert shared.routed.keys is not None
+    keys = replace(shared.routed.keys, staying={"a": [4, 5]})
+    monkeypatch.setattr(keyed.reader, "_shared", replace(shared, routed=replace(shared.routed, keys=keys)))
+    keyed.answers.rows = {"a": []}
+    with pytest.raises(DestinationError, match="1 records for p/a are bad for it alone"):
+        net(keyed, 0, target("a", end=7))
+    keyed.memory.close()

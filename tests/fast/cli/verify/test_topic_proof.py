@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from typing import Any
 
+import duckdb
 import pytest
 
 from services.cli.verify.comparison import Subject
-from services.cli.verify.topic_proof import _start_of
+from services.cli.verify.topic_proof import _newest, _start_of
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.messages import SeedMode
 from shared.contracts.positions import Vector
@@ -43,3 +45,15 @@ def test_a_rewind_leaves_the_rows_from_where_the_life_before_it_began(
 ) -> None:
     subject = Subject("p", "d", "", ResolvedLake("sqlite:x", None), "main", "t", SeedMode.REPLAY)
     assert _start_of(stamps, subject, generation).text == begins
+
+
+def test_of_a_routed_topic_with_keys_the_newest_record_of_each_key_counts_that_was_not_rejected() -> None:
+    with closing(duckdb.connect()) as con:
+        con.execute("CREATE TEMP TABLE keys (p INTEGER, o BIGINT, k VARCHAR, v VARCHAR)")
+        con.execute("CREATE TEMP TABLE rejected (_kafka_partition INTEGER, _kafka_offset BIGINT)")
+        con.execute(
+            "INSERT INTO keys VALUES (0, 0, 'moves', 'a'), (0, 1, 'moves', 'b'), (0, 2, 'goes', 'a'),"
+            " (0, 3, 'goes', NULL), (1, 0, 'stays', 'a'), (1, 1, 'stays', 'b'), (1, 2, 'new', 'a'), (1, 3, 'new', 'a')"
+        )
+        con.execute("INSERT INTO rejected VALUES (1, 1), (0, 9)")
+        assert [sorted(_newest(con, value)) for value in "abc"] == [[(1, 0), (1, 3)], [(0, 1)], []]

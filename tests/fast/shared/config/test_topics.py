@@ -96,6 +96,16 @@ def test_what_is_skipped_is_the_readers_business_and_control_answers_no_gap(load
     assert (config.topic.on_gap, config.routing.on_gap) == ("skip", "park")
 
 
+def test_a_topic_may_be_routed_and_have_keys(load_text: Load) -> None:
+    entry = {"id": "a", "routing_value": "a", "catalog": "sqlite:a", "data_path": "a"}
+    of_record = {"format": {"key": "text"}, "metadata": ["offset", "key"]}
+    for source, keys in (({}, ["tenant"]), (of_record, ["_kafka_key"])):
+        routing = {"field": "tenant", "key_columns": keys}
+        config = load_text(text({**ROUTED, **source}, routing=routing, destinations=[entry]))
+        assert (config.routing.field, list(config.routing.key_columns)) == ("tenant", keys)
+        assert not config.routing.append_only
+
+
 @pytest.mark.parametrize(
     ("source", "sections", "said"),
     [
@@ -147,7 +157,10 @@ def test_what_is_skipped_is_the_readers_business_and_control_answers_no_gap(load
         ({}, {"routing": {"field": "tenant"}}, "routing.field: \"tenant\" is not declared among source.columns"),
         ({}, {"routing": {"field": "*"}}, "routing.field: is no column"),
         (ROUTED, {"routing": {"field": "at"}}, "routing.field: \"at\" is TIMESTAMPTZ, of which equal values may"),
-        (ROUTED, {"routing": {"field": "tenant", "key_columns": ["tenant"]}}, "routing.key_columns: can't be given"),
+        (ROUTED, {"routing": {"field": "tenant", "key_columns": ["id"]}}, "routing.key_columns[0]: is not declared"),
+        ({**ROUTED, "format": {"value": "debezium", "key": "json"}},
+         {"routing": {"field": "tenant", "key_columns": ["tenant"]}},
+         "routing.field: can't be given where values are events"),
         ({**ROUTED, "on_gap": "skip"}, {"routing": {"field": "tenant"}}, "source.on_gap: must be park or reseed"),
         (ROUTED, {"routing": {"field": "tenant"}}, "destinations[0].routing_value: is missing; write the value"),
         ({}, {"routing": {"on_gap": "park"}}, "routing.on_gap: belongs to the source of a topic"),

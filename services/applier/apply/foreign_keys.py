@@ -1,0 +1,85 @@
+"""Keys of records that went elsewhere: which of them a destination has rows of.
+
+Only these are deleted: each destination would else get a snapshot for every record of any other one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import duckdb
+import pyarrow as pa
+
+from services.applier.apply.decide import Decision, decide
+from services.applier.apply.lake_state import stored_cursor
+from services.applier.apply.table_schema import columns_of, table_path
+from services.applier.model.task import Target
+from shared.lake.pool import OpenLake
+from shared.lake.pruning import Layout, comparison, may_prune
+from shared.lake.sql import ident, path
+from shared.lake.table import require_table
+
+COMING, KEYS = "_viaduck_keys_of_all", path("temp", "main", "_viaduck_foreign_keys")
+
+
+@dataclass(frozen=True)
+class KeysOfRange:
+    """The keys of a range: ``rows`` has ``k0``, … and ``owner``, the routing value that each key ends at or null.
+
+    ``names`` and ``types`` are those of the key columns; ``harmless`` tells whether all of a column means itself in any
+    query.
+    """
+
+    rows: pa.Table
+    names: tuple[str, ...]
+    types: tuple[str, ...]
+    harmless: tuple[bool, ...]
+
+
+def foreign_keys(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target, keys: KeysOfRange) -> pa.Table:
+    """The keys that end elsewhere than at the target, of which its table has rows. ``con`` is in a transaction.
+
+    The rows are deleted in a later one, if they are: after the compare-and-set of the cursor there, which passes only
+    where the item begins. Positions of a generation only grow, and every commit of ours moves the cursor. So if it is
+    where the item begins here and there, nothing of ours came in between, and if it stays there, because no key is
+    found, what is found for the next item, which begins there too, is found in the same rows. Where it is elsewhere
+    here, no key is left out: it may come to be there before the rows are deleted.
+    """
+    declared = _numbered(keys.types, "CAST(k{0} AS {1}) AS k{0}")
+    names = _numbered(keys.types, "x.k{0}")
+    con.register(COMING, keys.rows)
+    try:
+        con.execute(
+            f"CREATE OR REPLACE TEMP TABLE {KEYS} AS SELECT {declared} FROM {path('temp', 'main', COMING)}"
+            " WHERE owner IS DISTINCT FROM $value",
+            {"value": target.destination.routing_value},
+        )
+    finally:
+        con.unregister(COMING)
+    cursor = stored_cursor(con, lake, target)
+    if cursor is None or decide(cursor, target.item) is not Decision.APPLY:
+        return con.execute(f"SELECT {names} FROM {KEYS} AS x").to_arrow_table()
+    table = table_path(lake.alias, target.destination)
+    require_table(con, table)
+    if columns_of(con, table) is None:
+        return con.execute(f"SELECT {names} FROM {KEYS} AS x LIMIT 0").to_arrow_table()
+    same = " AND ".join(_same(keys, place, _layout(con, lake, target)) for place in range(len(keys.names)))
+    return con.execute(f"SELECT DISTINCT {names} FROM {table} AS t JOIN {KEYS} AS x ON {same}").to_arrow_table()
+
+
+def _same(keys: KeysOfRange, place: int, layout: Layout) -> str:
+    declared = keys.types[place]
+    prune = may_prune(declared, layout, harmless=keys.harmless[place])
+    return comparison(f"t.{ident(keys.names[place])}", f"x.k{place:d}", declared, prune=prune)
+
+
+def _numbered(types: Sequence[str], pattern: str) -> str:
+    return ", ".join(pattern.format(place, declared) for place, declared in enumerate(types))
+
+
+def _layout(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target) -> Layout:
+    """How the table is laid out in the snapshot that the transaction has pinned."""
+    pinned = int(con.execute(f"SELECT id FROM {path(lake.alias)}.current_snapshot()").fetchall()[0][0])
+    table = target.destination.schema_name, target.destination.table
+    return lake.layouts.at(pinned, table, lambda: lake.catalog.layout(*table, pinned))
