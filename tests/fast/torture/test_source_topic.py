@@ -14,7 +14,7 @@ from tests.torture.clicks import NOTHING, RECREATED, Clicks
 from tests.torture.faults import source_topic
 from tests.torture.faults.processes import pass_point
 from tests.torture.points import Deed, Passed, Point
-from tests.world.topic_truth import TopicTruth
+from tests.world.topic_truth import TopicRecord, TopicTruth
 
 
 def rig_of(**clicks: Any) -> Any:
@@ -109,6 +109,7 @@ class Told:
 def clicks() -> Clicks:
     made = Clicks.__new__(Clicks)
     made.expected_park, made.reseeds, made._reseeded, made._left = NOTHING, 0, 0, 0
+    made._site = SimpleNamespace(is_routed=False)  # type: ignore[assignment]
     return made
 
 
@@ -147,3 +148,15 @@ def test_a_destination_is_level_in_a_later_life_than_its_former_topic_s(
     clicks._left = 1
     monkeypatch.setattr(clicks, "newest", lambda: stamp)
     assert clicks.is_level(TopicTruth("t", newest={0: 3, 1: 1})) is level
+
+
+@pytest.mark.parametrize(("offset", "level"), [(1, True), (0, False)])
+def test_where_the_topic_is_routed_it_is_level_behind_the_last_of_its_own_records(
+    clicks: Clicks, monkeypatch: pytest.MonkeyPatch, offset: int, level: bool
+) -> None:
+    clicks._site = SimpleNamespace(is_routed=True)  # type: ignore[assignment]
+    truth = TopicTruth("t")
+    values = [b'{"to": "ours"}', b'{"to": "others"}', b"{}"]
+    truth.add([TopicRecord(0, number, value) for number, value in enumerate(values)], {0: 3})
+    monkeypatch.setattr(clicks, "newest", lambda: {"generation": 1, "through_at": f'{{"0":{offset}}}'})
+    assert clicks.is_level(truth) is level
