@@ -11,6 +11,8 @@ import duckdb
 
 from services.applier.apply import fence
 from services.applier.apply.reading import Reading
+from services.applier.records.routing import Routed, route
+from services.applier.worker import topic_reader
 from services.applier.worker.topic_reader import TopicReader
 from services.control.model import lifecycle
 from services.control.model.lifecycle import Registered
@@ -95,6 +97,16 @@ def _stay_after_a_move() -> None:
     put(TopicReader, "_left", lambda *_: None)
 
 
+def _quiet_once_all_moved_on() -> None:
+    """Nothing is committed where all of a destination's own records went elsewhere within the range."""
+
+    def staying(*given: Any) -> Routed:
+        found = route(*given)
+        return found if found.keys is None else replace(found, places=found.keys.staying)
+
+    put(topic_reader, "route", staying)
+
+
 def _rewind_in_place() -> None:
     """A rewind goes on in the generation that was there."""
     right = lifecycle.rewind
@@ -126,6 +138,8 @@ MISTAKES = (
             (TOPICS, "-k", "nothing_else_is_ever_skipped")),
     Mistake("moved-away-stays", "a row stays after the newest record of its key went to another destination",
             _stay_after_a_move, ("tests/fast/applier/worker/test_topic_reader.py", "-k", "went_elsewhere")),
+    Mistake("quiet-once-all-moved-on", "records that came and moved on within a range leave no commit behind",
+            _quiet_once_all_moved_on, ("tests/fast/applier/worker/test_topic_reader.py", "-k", "each_of_its_beginnings")),
     Mistake("rewind-in-place", "a rewind goes on in the generation that was there", _rewind_in_place,
             ("tests/fast/control/operations/test_topic_rewind.py", "-k", "begins_a_life_at")),
 )  # fmt: skip

@@ -42,9 +42,11 @@ def foreign_keys(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target,
 
     The rows are deleted in a later one, if they are: after the compare-and-set of the cursor there, which passes only
     where the item begins. Positions of a generation only grow, and every commit of ours moves the cursor. So if it is
-    where the item begins here and there, nothing of ours came in between, and if it stays there, because no key is
-    found, what is found for the next item, which begins there too, is found in the same rows. Where it is elsewhere
-    here, no key is left out: it may come to be there before the rows are deleted.
+    where the item begins here and there, nothing of ours came in between. Where it is elsewhere here, no key is left
+    out: it may come to be there before the rows are deleted.
+
+    Where no key is found and no record is the target's own, nothing is committed, and the next item goes on behind this
+    one. A late commit of a beginning of it can't add a row in between: it has no record of the target's either.
     """
     declared = _numbered(keys.types, "CAST(k{0} AS {1}) AS k{0}")
     names = _numbered(keys.types, "x.k{0}")
@@ -64,7 +66,8 @@ def foreign_keys(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target,
     require_table(con, table)
     if columns_of(con, table) is None:
         return con.execute(f"SELECT {names} FROM {KEYS} AS x LIMIT 0").to_arrow_table()
-    same = " AND ".join(_same(keys, place, _layout(con, lake, target)) for place in range(len(keys.names)))
+    layout = _layout(con, lake, target)
+    same = " AND ".join(_same(keys, place, layout) for place in range(len(keys.names)))
     return con.execute(f"SELECT DISTINCT {names} FROM {table} AS t JOIN {KEYS} AS x ON {same}").to_arrow_table()
 
 

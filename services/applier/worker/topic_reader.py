@@ -192,8 +192,9 @@ class TopicReader:
         ranged, routed = shared.ranged, shared.routed
         if routed.unreadable and self._source.parks_bad:
             raise _parking(routed.unreadable[0])
-        batch, left = routed.of(target.destination.routing_value), self._left(target, routed)
-        if batch is None and not left:
+        value = target.destination.routing_value
+        batch, left = routed.of(value), self._left(target, routed)
+        if value not in routed.places and not left:
             reading = self._empty(ranged.identity, ranged.reached.vector)
             reading.counts[number], reading.is_quiet = Counts(), True
         else:

@@ -292,6 +292,29 @@ def test_a_destination_is_told_which_of_its_rows_went_elsewhere_and_stays_quiet_
     keyed.memory.close()
 
 
+MOVED = [
+    '{"tenant": "a", "id": 1}', '{"tenant": "b", "id": 1}', '{"tenant": "b", "id": 2}', '{"id": 2}',
+    '{"tenant": "c", "id": 3}', '{"tenant": "c"}', '{"tenant": "a", "id": 3}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("end", range(1, len(MOVED) + 1))
+def test_a_destination_is_quiet_over_a_range_only_where_it_is_over_each_of_its_beginnings(end: int) -> None:
+    """An applier that wakes up late may commit a beginning of it after it was answered that there is nothing up to the
+    end; the next item goes on from the end, and what comes in between is not read again."""
+    keyed = Reading(KEYED)
+    keyed.clients.texts[:] = MOVED
+    keyed.answers.rows = {"a": [9]}
+
+    def quiet(tenant: str, end: int) -> bool:
+        keyed.share(target(tenant, end=end))
+        return net(keyed, 0, target(tenant, end=end)) is None
+
+    for tenant in "abcd":
+        assert not quiet(tenant, end) or all(quiet(tenant, earlier) for earlier in range(1, end)), tenant
+    keyed.memory.close()
+
+
 def test_where_bad_records_park_a_bad_one_parks_all_whose_rows_it_might_delete() -> None:
     parking = Reading(replace(KEYED, parks_bad=True))
     parking.clients.texts[:] = MOVES
