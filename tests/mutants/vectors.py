@@ -139,7 +139,7 @@ MISTAKES = (
     Mistake("moved-away-stays", "a row stays after the newest record of its key went to another destination",
             _stay_after_a_move, ("tests/fast/applier/worker/test_topic_reader.py", "-k", "went_elsewhere")),
     Mistake("quiet-once-all-moved-on", "records that came and moved on within a range leave no commit behind",
-            _quiet_once_all_moved_on, ("tests/fast/applier/worker/test_topic_reader.py", "-k", "each_of_its_beginnings")),
+            _quiet_once_all_moved_on, ("tests/fast/applier/worker/test_topic_reader.py", "-k", "of_its_beginnings")),
     Mistake("rewind-in-place", "a rewind goes on in the generation that was there", _rewind_in_place,
             ("tests/fast/control/operations/test_topic_rewind.py", "-k", "begins_a_life_at")),
 )  # fmt: skip

@@ -29,6 +29,9 @@ MOST_AT_ONCE = 6
 TO = (OURS, OURS, OURS, "others", None)
 """Whose a record is where the topic is routed."""
 
+KEYS, DELETES = 5, 0.1
+"""Keys in a partition, and how many records are to delete theirs."""
+
 LOOK_EVERY_S = 0.1
 ANSWERS_WITHIN_S = 10.0
 DELIVERED_WITHIN_S = 60.0
@@ -56,7 +59,7 @@ class Clicks:
         self._site, self._kafka, self.rng = site, kafka, random.Random(seed)
         self._control = Client(f"http://127.0.0.1:{site.port}", timeout_s=ANSWERS_WITHIN_S)
         self._con = connect()
-        self._witness = TopicWitness(kafka.bootstrap, site.topic)
+        self._witness = TopicWitness(kafka.bootstrap, site.topic, keyed=site.is_keyed)
         self._rejected = TopicWitness(kafka.bootstrap, Topics(site.topic_prefix).rejected(CLICKS))
         self.oracle = TopicOracle(site.clicks)
         self.expected_park = NOTHING
@@ -90,11 +93,20 @@ class Clicks:
 
     def write_to(self, partition: int) -> None:
         """One record of this partition."""
-        self._producer.produce(self._site.topic, self._value(), partition=partition)
+        self._produce(self._producer, partition)
 
     def produce(self, producer: Producer) -> None:
         """One record, in whatever transaction the producer has begun."""
-        producer.produce(self._site.topic, self._value(), partition=self.rng.randrange(self._partitions))
+        self._produce(producer, self.rng.randrange(self._partitions))
+
+    def _produce(self, producer: Producer, partition: int) -> None:
+        """Where it has a key, all records of that key are in this partition."""
+        if not self._site.is_keyed:
+            producer.produce(self._site.topic, self._value(), partition=partition)
+            return
+        key = f"{partition}-{self.rng.randrange(KEYS)}"
+        value = None if self.rng.random() < DELETES else self._value()
+        producer.produce(self._site.topic, value, key, partition)
 
     def producer(self, **properties: str) -> Producer:
         given = {name.replace("_", "."): value for name, value in properties.items()}
@@ -174,8 +186,10 @@ class Clicks:
         stamp, due = self.newest(), self._due(truth)
         held = json.loads(stamp.get("through_at", "{}"))
         reached = {int(partition): offset for partition, offset in held.items()}
-        end = due.newest if due.last is None else due.last
-        return stamp.get("generation", 0) > self._left and covers(reached, end)
+        is_there = covers(reached, due.newest if due.last is None else due.last)
+        if self._site.is_keyed:
+            is_there = due.rows({}, reached) == due.rows({}, due.newest)
+        return stamp.get("generation", 0) > self._left and is_there
 
     def _due(self, truth: TopicTruth) -> TopicTruth:
         """What of the topic is the destination's."""

@@ -70,8 +70,9 @@ class Site(Deployment):
         parts.sections["kafka"]["bootstrap_servers"] = kafka.faulty_bootstrap
         parts.environ[SECOND_SOURCE] = f"sqlite:{folder / 'second' / 'source' / 'catalog.sqlite'}"
         super().__init__(folder, seed, append_only=append_only, parts=parts)
-        self.is_routed = seed % 2 == 0
-        """Whether the topic fans out, with one destination that takes some of its records; else it takes them all."""
+        self.is_routed, self.is_keyed = seed % 2 == 0, seed % 4 == 2
+        """Whether the topic fans out, with one destination that takes some of its records, else it takes them all; and
+        whether the newest record of a key wins, wherever that goes."""
         value = OURS if self.is_routed else ""
         self.clicks = Destination(lake=self._lake(CLICKS), table=CLICKS, pipeline=CLICKS, id=CLICKS, value=value)
         self.topic = f"{self.topic_prefix}-{CLICKS}"
@@ -80,18 +81,17 @@ class Site(Deployment):
 
     def _clicks(self, kafka: Kafka) -> dict[str, Any]:
         """The file of the pipeline that lands a topic; what both have in common is in the other one."""
-        source = {"kind": "kafka", "topic": self.topic, "bootstrap_servers": kafka.faulty_bootstrap}
+        source: dict[str, Any] = {"kind": "kafka", "topic": self.topic, "bootstrap_servers": kafka.faulty_bootstrap}
         entry = {"id": CLICKS, "table": CLICKS, **self.parts.entry(CLICKS, self.clicks.lake)}
         made = {"pipeline": CLICKS, "flush": {"seconds": 1.0}, "upkeep": OFTEN}
         if not self.is_routed:
             return {**made, "source": source, "destinations": [entry]}
-        columns = [{"name": ROUTED_BY, "path": f"$.{ROUTED_BY}", "type": "VARCHAR"}]
-        return {
-            **made,
-            "source": {**source, "columns": columns},
-            "routing": {"field": ROUTED_BY},
-            "destinations": [{**entry, "routing_value": OURS}],
-        }
+        source["columns"] = [{"name": ROUTED_BY, "path": f"$.{ROUTED_BY}", "type": "VARCHAR"}]
+        routing: dict[str, Any] = {"field": ROUTED_BY}
+        if self.is_keyed:
+            source |= {"format": {"value": "json", "key": "text"}, "metadata": ["partition", "offset", "key"]}
+            routing["key_columns"] = ["_kafka_key"]
+        return {**made, "source": source, "routing": routing, "destinations": [{**entry, "routing_value": OURS}]}
 
     @property
     def topic_prefix(self) -> str:

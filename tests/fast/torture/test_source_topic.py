@@ -109,7 +109,7 @@ class Told:
 def clicks() -> Clicks:
     made = Clicks.__new__(Clicks)
     made.expected_park, made.reseeds, made._reseeded, made._left = NOTHING, 0, 0, 0
-    made._site = SimpleNamespace(is_routed=False)  # type: ignore[assignment]
+    made._site = SimpleNamespace(is_routed=False, is_keyed=False)  # type: ignore[assignment]
     return made
 
 
@@ -154,9 +154,21 @@ def test_a_destination_is_level_in_a_later_life_than_its_former_topic_s(
 def test_where_the_topic_is_routed_it_is_level_behind_the_last_of_its_own_records(
     clicks: Clicks, monkeypatch: pytest.MonkeyPatch, offset: int, level: bool
 ) -> None:
-    clicks._site = SimpleNamespace(is_routed=True)  # type: ignore[assignment]
+    clicks._site = SimpleNamespace(is_routed=True, is_keyed=False)  # type: ignore[assignment]
     truth = TopicTruth("t")
     values = [b'{"to": "ours"}', b'{"to": "others"}', b"{}"]
     truth.add([TopicRecord(0, number, value) for number, value in enumerate(values)], {0: 3})
+    monkeypatch.setattr(clicks, "newest", lambda: {"generation": 1, "through_at": f'{{"0":{offset}}}'})
+    assert clicks.is_level(truth) is level
+
+
+@pytest.mark.parametrize(("offset", "level"), [(0, True), (1, False), (2, True), (3, True)])
+def test_with_keys_it_is_level_once_its_rows_are_those_of_the_end(
+    clicks: Clicks, monkeypatch: pytest.MonkeyPatch, offset: int, level: bool
+) -> None:
+    clicks._site = SimpleNamespace(is_routed=True, is_keyed=True)  # type: ignore[assignment]
+    truth = TopicTruth("t", keyed=True)
+    records = [(b"1", b'{"to": "ours"}'), (b"1", None), (b"2", b'{"to": "others"}')]
+    truth.add([TopicRecord(0, number, value, key) for number, (key, value) in enumerate(records)], {0: 3})
     monkeypatch.setattr(clicks, "newest", lambda: {"generation": 1, "through_at": f'{{"0":{offset}}}'})
     assert clicks.is_level(truth) is level

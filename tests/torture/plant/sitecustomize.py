@@ -103,11 +103,13 @@ def _plant() -> None:
     from services.applier.apply.direct_commit import DirectApplier
     from services.applier.apply.transaction import Applier
     from services.applier.outbox import Outbox
-    from services.applier.worker.task_run import Run
+    from services.applier.worker.source_reader import LakeReader
+    from services.applier.worker.topic_reader import TopicReader
     from shared.kafka.work_consumer import WorkConsumer
     from shared.lake.direct import catalogs
 
-    _wrap(Run, "_read", after=_at("after-read"))
+    for source in (LakeReader, TopicReader):
+        _wrap(source, "read", after=_at("after-read"))
     for who in (DirectApplier, Applier):
         _wrap(who, "_try", before=_at("before-transaction"), after=_at("after-commit"))
     _wrap(direct_look, "look_at", after=_at("after-fence"))
