@@ -26,8 +26,10 @@ FETCH = {
     "queued.max.messages.kbytes": 16_384,
     "fetch.message.max.bytes": 4_194_304,
     "fetch.wait.max.ms": 100,
+    "fetch.queue.backoff.ms": 10,
 }
-"""What is fetched ahead is bounded, and an offset that is gone is an error."""
+"""What is fetched ahead is bounded, and an offset that is gone is an error. A client that has fetched as much as it may
+looks again after the backoff, by default a second, in which all that was fetched is long taken."""
 
 Take = Callable[[Sequence[Message]], None]
 
