@@ -23,6 +23,7 @@
     │   └── NoCatalog           a seed finds no lake, which may be created (applier.apply.direct_seed)
     ├── Undecodable             bytes are no value of their schema (applier.records.decoder)
     ├── UnusableSchema          no value can be read by a schema (applier.records.decoder)
+    ├── ColumnsChange           records that were let go have to be staged again (applier.records.parse)
     ├── CursorMoved             the compare-and-set found another cursor; decide again (applier.apply.fence)
     ├── TimeIsUp                a sample has taken as long as it may (applier.worker.topic_sample)
     ├── Expired                 a range begins before what the source retains (reader.source.source_reader)

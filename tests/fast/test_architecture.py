@@ -162,6 +162,10 @@ STARTS_THREADS = {
         "concurrent.futures.ThreadPoolExecutor",
     ): "applies of a Spark task, whose end is "
     "waited for with a deadline; one that hangs is left behind, counted, and ends its worker",
+    (
+        "services/applier/worker/portions.py",
+        "concurrent.futures.ThreadPoolExecutor",
+    ): "ends with the reading of a range, where what it raised is raised",
     ("services/cli/commands/check.py", "concurrent.futures.ThreadPoolExecutor"): "ends with the command",
     ("services/cli/verify/command.py", "concurrent.futures.ThreadPoolExecutor"): "ends with the command",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from services.applier.records import conversions, examination, parse, routing
+from services.applier.records import conversions, examination, parse, readable, routing
 from services.applier.records.inference import Kind
 from services.applier.records.record_batch import RecordBatch
 from services.applier.records.staging import Staging
@@ -35,13 +35,23 @@ def _text_of_anything() -> None:
 
 
 def _first_of_a_key() -> None:
-    newest = parse._Parsing._newest
-    put(parse._Parsing, "_newest", lambda self: newest(self).replace("o DESC", "o"))
+    newest = parse.RecordParser._newest
+    put(parse.RecordParser, "_newest", lambda self: newest(self).replace("o DESC", "o"))
 
 
 def _nothing_deletes() -> None:
-    newest = parse._Parsing._newest
-    put(parse._Parsing, "_newest", lambda self: newest(self).replace("WHERE NOT nothing", ""))
+    newest = parse.RecordParser._newest
+    put(parse.RecordParser, "_newest", lambda self: newest(self).replace("WHERE NOT nothing", ""))
+
+
+def _every_part_begins_anew() -> None:
+    right = readable.arrow_table
+    put(readable, "arrow_table", lambda batch, form, without, _: right(batch, form, without))
+
+
+def _columns_change_unseen() -> None:
+    right = parse.RecordParser._adopt
+    put(parse.RecordParser, "_adopt", lambda self: not self._lets_go and right(self))
 
 
 def _bad_ones_stay() -> None:
@@ -75,6 +85,10 @@ MISTAKES = (
     Mistake("first-of-a-key", "the first record of a key wins", _first_of_a_key, (ANY, "-k", "split")),
     Mistake("nothing-deletes", "a record without a value leaves a row of its key", _nothing_deletes,
             (ANY, "-k", "split")),
+    Mistake("part-begins-anew", "a bad record of a later part takes another one's place", _every_part_begins_anew,
+            (f"{FOLDER}/test_parts.py", "-k", "same_rows")),
+    Mistake("columns-change-unseen", "new fields are rescued where records were let go", _columns_change_unseen,
+            ("tests/fast/applier/worker/test_topic_reader.py", "-k", "change_the_columns")),
     Mistake("bad-ones-stay", "a record that is no object lands as an empty row", _bad_ones_stay,
             (f"{FOLDER}/test_bad_input.py", "-k", "no_object")),
     Mistake("moved-on-lands", "a record lands though a newer one of its key in the range went elsewhere",

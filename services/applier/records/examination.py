@@ -44,11 +44,11 @@ def not_json(con: duckdb.DuckDBPyConnection, staging: Staging) -> Refusals:
     return found
 
 
-def refused(con: duckdb.DuckDBPyConnection, staging: Staging) -> Refusals:
-    """Staged records that have no row, by what only their values show."""
+def refused(con: duckdb.DuckDBPyConnection, staging: Staging, first: int = 0) -> Refusals:
+    """Staged records from the place ``first`` on that have no row, by what only their values show."""
     rows = con.execute(
         f"SELECT i, reason, fault FROM (SELECT i, {_reason(staging)} AS reason, {_fault(staging)} AS fault"
-        f" FROM {staging.staged}) WHERE reason IS NOT NULL",
+        f" FROM {staging.staged} WHERE i >= {first:d}) WHERE reason IS NOT NULL",
         {
             f"n{number}": target.path[0]
             for number, target in enumerate(staging.targets)

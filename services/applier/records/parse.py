@@ -1,14 +1,14 @@
 """Records of a topic become typed rows in an instance's memory; nothing of them is lost or changed in silence.
 
-A batch is staged by one statement, which parses each value once. What it finds wrong is dealt with after the fact, and
-it runs again where that changes the columns: records that are not JSON are taken out, new fields become columns, and
-what has no place is rescued.
+Records come in parts. Each is staged by one statement, which parses each value once. What it finds wrong is dealt with
+after the fact, and all parts are staged again where that changes the columns: records that are not JSON are taken out,
+new fields become columns, and what has no place is rescued.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import duckdb
@@ -20,58 +20,20 @@ from services.applier.records.decoding import Decoded, Schemas, decode
 from services.applier.records.inference import new_columns
 from services.applier.records.left_out import Asking
 from services.applier.records.memory import Memory
-from services.applier.records.record_batch import RecordBatch
+from services.applier.records.parsed_records import PLACE_COLUMN, ParsedRecords
+from services.applier.records.record_batch import RecordBatch, together
 from services.applier.records.record_format import Infer, RecordFormat, ValueFormat
 from services.applier.records.rejection import Reason, Rejected, rejected
 from services.applier.records.staging import Staging, Target
 from services.applier.records.targets import targets_of
+from shared.contracts.errors import Error
 from shared.lake.catalog import Column
 from shared.lake.sql import ident
 
 WIDE = 30
 """So many fields are looked for without asking first which of them a batch has."""
 
-PLACE = "_viaduck_place"
-"""Tells which rows of ``rows`` are incomplete; no column can have this name."""
-
 RESCUED_VALUE = "CAST(rescued AS JSON)"
-
-
-@dataclass
-class ParsedRecords:
-    """The rows of a batch, in the instance of ``con``, until ``drop``.
-
-    ``rows`` is a view of all ``columns``: those of the destination in their order, then the new ones. With key columns
-    it holds the newest record of each key, and ``touched``, a view of the key columns, the keys of all records.
-    """
-
-    con: duckdb.DuckDBPyConnection
-    memory: Memory
-    is_keyed: bool
-    columns: tuple[Column, ...]
-    new_columns: tuple[Column, ...]
-    promotions: tuple[Column, ...]
-    """Columns of the destination that are to have a wider type."""
-    rejected: tuple[Rejected, ...]
-    landed: int
-    """Records that are not rejected, those that a newer one of their key replaces included."""
-    tombstones: int
-    """Of these, records without a value that delete their key."""
-    rescued: dict[str, int]
-    """Values in ``_rescued`` by the column that did not take them; under "" those of fields that have no column."""
-    asking: Asking | None = None
-    """The rows that the destination's own ones have to complete; the column ``PLACE`` of ``rows`` tells which."""
-
-    @property
-    def rows(self) -> str:
-        return self.memory.parsed_rows
-
-    @property
-    def touched(self) -> str | None:
-        return self.memory.parsed_keys if self.is_keyed else None
-
-    def drop(self) -> None:
-        self.memory.drop(self.con)
 
 
 def parse(
@@ -83,43 +45,109 @@ def parse(
     incomplete: Collection[int] = (),
     schemas: Schemas | None = None,
 ) -> ParsedRecords:
-    """``present`` are the destination's columns, none where its table is still to be made; ``incomplete`` places of
-    records that its rows were found not to complete. ``schemas`` are needed where they say what values or keys are.
-
-    Raises ``value_refused`` for an event that has no key, and ``source_unreachable`` where no schema can be asked for.
-    ``con`` is in no transaction, which a record that is not JSON would end.
-    """
-    decoded = decode(batch, form, schemas) if form.is_decoded else Decoded(batch)
-    parsing = _Parsing(con, batch, form, tuple(present), inserted_at, decoded)
-    parsing.bad.update(dict.fromkeys(incomplete, (Reason.LEFT_OUT, "")))
+    """The rows of one batch, as ``RecordParser`` makes them; ``incomplete`` are places of records that rows of the
+    destination were found not to complete."""
+    parser = RecordParser(con, form, present, inserted_at, schemas)
+    parser.bad.update(dict.fromkeys(incomplete, (Reason.LEFT_OUT, "")))
     try:
-        return parsing.run()
+        parser.add(batch)
+        return parser.finish()
     except BaseException:
-        parsing.memory.drop(con)
+        parser.drop()
         raise
-    finally:
-        con.unregister(parsing.memory.registered)
 
 
-@dataclass
-class _Parsing:
-    con: duckdb.DuckDBPyConnection
+class ColumnsChange(Error):
+    """Records need columns that are not there, or wider ones, so all of them have to be staged again."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Records that are staged by one statement, from the place ``first`` on."""
+
+    first: int
     batch: RecordBatch
-    form: RecordFormat
-    present: tuple[Column, ...]
-    inserted_at: datetime
-    decoded: Decoded
-    memory: Memory = field(default_factory=Memory)
-    bad: dict[int, tuple[Reason, str]] = field(default_factory=dict)
-    """By the place of a record: why it is rejected, and the column at fault."""
+    decoded: RecordBatch
 
-    def __post_init__(self) -> None:
+    @property
+    def places(self) -> range:
+        return range(self.first, self.first + len(self.batch))
+
+
+class RecordParser:
+    """Makes rows of records that come in parts, one thread after the other."""
+
+    def __init__(
+        self,
+        con: duckdb.DuckDBPyConnection,
+        form: RecordFormat,
+        present: Sequence[Column],
+        inserted_at: datetime,
+        schemas: Schemas | None = None,
+        *,
+        lets_go: bool = False,
+    ) -> None:
+        """``present`` are the destination's columns, none where its table is still to be made. ``schemas`` are needed
+        where they say what values or keys are. ``lets_go``: records are not kept once they are staged.
+
+        ``con`` is in no transaction, which a record that is not JSON would end.
+        """
+        self.con = con
+        self.form = form
+        self.present = tuple(present)
+        self.inserted_at = inserted_at
+        self.schemas = schemas
+        self.memory = Memory()
+        self.bad: dict[int, tuple[Reason, str]] = {}
+        """By the place of a record: why it is rejected, and the column at fault."""
         self.usual: tuple[str, ...] = ()
-        if self.form.value.has_fields and self.form.value is not ValueFormat.DEBEZIUM:
-            self.usual = readable.fields_in(readable.first_value(self.decoded.batch))
         self.absent: frozenset[str] = frozenset()
         self.completes = False
-        self.targets = targets_of(self.form, self.present)
+        self.targets = targets_of(form, self.present)
+        self.types: dict[str, str] = {}
+        self._lets_go = lets_go and not self._is_whole
+        self._waiting: list[RecordBatch] = []
+        self._parts: list[_Part] = []
+        self._rejected: dict[int, Rejected] = {}
+        """Those of records that were let go."""
+        self._count = 0
+        self._has_staged = False
+
+    def add(self, batch: RecordBatch) -> None:
+        """Records in the order of their batches. Raises ``value_refused`` for an event that has no key, and
+        ``source_unreachable`` where no schema can be asked for."""
+        if self._is_whole:
+            self._waiting.append(batch)
+        else:
+            self._take(batch)
+
+    def finish(self) -> ParsedRecords:
+        """What all of them have become. Raises what ``add`` does, and ``ColumnsChange`` where records were let go."""
+        if self._is_whole or not self._has_staged:
+            self._take(self.waiting)
+        while (rest := examination.has_rest(self.con, self.staging)) and self._adopt():
+            if self._lets_go:
+                raise ColumnsChange
+            self._has_staged = False
+            for part in self._parts:
+                self._stage(part)
+        rescued = examination.rescue(self.con, self.staging) if rest else {}
+        self._complete()
+        return self._parsed(rescued)
+
+    def drop(self) -> None:
+        self.memory.drop(self.con)
+
+    @property
+    def waiting(self) -> RecordBatch:
+        """The records that are staged as a whole."""
+        return together(self._waiting)
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether records are staged by one statement: those that schemas describe, of which each has its types, and
+        change events, which may need earlier ones."""
+        return self.form.is_decoded or self.form.value is ValueFormat.DEBEZIUM
 
     @property
     def staging(self) -> Staging:
@@ -134,33 +162,56 @@ class _Parsing:
             self.absent,
         )
 
-    def run(self) -> ParsedRecords:
-        self.bad.update(self.decoded.bad)
-        self.bad.update(readable.not_text(self.decoded.batch, self.form))
-        self.bad.update(readable.too_large(self.batch, self.form))
-        self._stage()
-        while (rest := examination.has_rest(self.con, self.staging)) and self._adopt():
-            self._stage()
-        rescued = examination.rescue(self.con, self.staging) if rest else {}
-        self._complete()
-        return self._parsed(rescued)
+    def _take(self, batch: RecordBatch) -> None:
+        decoded = decode(batch, self.form, self.schemas) if self.form.is_decoded else Decoded(batch)
+        self.types = decoded.types
+        part = _Part(self._count, batch, decoded.batch)
+        for found in (
+            decoded.bad,
+            readable.not_text(decoded.batch, self.form),
+            readable.too_large(batch, self.form),
+        ):
+            self.bad.update({part.first + place: why for place, why in found.items()})
+        self._count += len(batch)
+        if not self.usual and self.form.value.has_fields and self.form.value is not ValueFormat.DEBEZIUM:
+            self.usual = readable.fields_in(readable.first_value(part.decoded))
+        self._stage(part)
+        if self._lets_go:
+            self._rejected.update(self._rejections([part]))
+        else:
+            self._parts.append(part)
 
-    def _stage(self) -> None:
-        """Stages all records that are not bad, and finds those that are."""
+    def _stage(self, part: _Part) -> None:
+        """Stages the records of a part that are not bad, and finds those that are."""
         while True:
-            self.con.register(self.memory.registered, readable.arrow_table(self.decoded.batch, self.form, self.bad))
+            without = [place for place in self.bad if place in part.places]
+            table = readable.arrow_table(part.decoded, self.form, without, part.first)
+            self.con.register(self.memory.registered, table)
             try:
                 if self.staging.is_unwrapped:
                     self._unwrap()
                 self.absent = self._absent()
-                self.con.execute(self.staging.statement(), self.staging.parameters())
+                staging = self.staging
+                statement = staging.addition() if self._has_staged else staging.statement()
+                self.con.execute(statement, staging.parameters())
                 break
             except duckdb.InvalidInputException:
                 found = examination.not_json(self.con, self.staging)
-                if not found:
+                if not found.keys() - self.bad.keys():
                     raise
                 self.bad.update(found)
-        self._refuse(examination.refused(self.con, self.staging))
+            finally:
+                self.con.unregister(self.memory.registered)
+        self._has_staged = True
+        self._refuse(examination.refused(self.con, self.staging, part.first))
+
+    def _rejections(self, parts: Sequence[_Part]) -> dict[int, Rejected]:
+        return {
+            place: rejected(part.batch, place - part.first, *self.bad[place])
+            for part in parts
+            for place in self.bad
+            if place in part.places
+        }
 
     def _refuse(self, found: examination.Refusals) -> None:
         if found:
@@ -202,7 +253,7 @@ class _Parsing:
             names = [target.name for target in self.targets]
             fields = [target.path[0] for target in self.targets if target.is_field]
             found = examination.kinds(self.con, self.staging, fields)
-            told = self.decoded.types
+            told = self.types
             self.targets += tuple(
                 Target(name, told.get(name, kind.name), (name,)) for name, kind in new_columns(found, names, room)
             )
@@ -246,10 +297,8 @@ class _Parsing:
             columns=all_columns,
             new_columns=tuple(new),
             promotions=tuple(now for now, was in zip(there, self.present, strict=True) if now != was),
-            rejected=tuple(
-                rejected(self.batch, place, reason, column) for place, (reason, column) in sorted(self.bad.items())
-            ),
-            landed=len(self.batch) - len(self.bad),
+            rejected=tuple(each for _, each in sorted((self._rejected | self._rejections(self._parts)).items())),
+            landed=self._count - len(self.bad),
             tombstones=self._tombstones(),
             rescued=rescued,
             asking=asking,
@@ -268,7 +317,7 @@ class _Parsing:
             for column in wanted
         )
         if shows_place:
-            taken += f", CASE WHEN left_out IS NOT NULL THEN i END AS {PLACE}"
+            taken += f", CASE WHEN left_out IS NOT NULL THEN i END AS {PLACE_COLUMN}"
         self.con.execute(f"CREATE VIEW {self.memory.parsed_rows} AS SELECT {taken} FROM {self._newest()}")
 
     def _shown(self, number: int) -> str:

@@ -44,11 +44,11 @@ def fields_in(first: str | bytes) -> tuple[str, ...]:
     return tuple(found) if isinstance(found, dict) else ()
 
 
-def arrow_table(batch: RecordBatch, form: RecordFormat, without: Collection[int]) -> pa.Table:
-    """Columns i (place), p, o, t, k, v, h; nothing is copied unless records are left out."""
+def arrow_table(batch: RecordBatch, form: RecordFormat, without: Collection[int], first: int = 0) -> pa.Table:
+    """Columns i (place, from ``first`` on), p, o, t, k, v, h; nothing is copied unless records are left out."""
     table = pa.table(
         {
-            "i": pa.array(range(len(batch)), pa.int64()),
+            "i": pa.array(range(first, first + len(batch)), pa.int64()),
             "p": batch.partitions,
             "o": batch.offsets,
             "t": batch.timestamps,

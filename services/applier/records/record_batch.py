@@ -69,3 +69,13 @@ def batch_of(messages: Sequence[Message]) -> RecordBatch:
 def _timestamps(found: Sequence[tuple[int, int]]) -> pa.Array:
     """Of pairs of a kind, 0 where there is none, and milliseconds since the epoch."""
     return pa.array([ms if kind else None for kind, ms in found], pa.timestamp("ms", "UTC"))
+
+
+def together(batches: Sequence[RecordBatch]) -> RecordBatch:
+    """One of them all, in their order."""
+    if len(batches) == 1:
+        return batches[0]
+    if not batches:
+        return batch_of([])
+    names = [each.name for each in fields(RecordBatch)]
+    return RecordBatch(**{name: pa.concat_arrays([getattr(batch, name) for batch in batches]) for name in names})

@@ -73,11 +73,18 @@ class Staging:
         return self.unwrapped if self.is_unwrapped else self.scanned
 
     def statement(self) -> str:
+        """Makes the staged table of the scanned batch."""
+        return f"CREATE OR REPLACE TABLE {self.staged} AS {self._query()}"
+
+    def addition(self) -> str:
+        """Adds the scanned batch to the staged table, which has the same targets."""
+        return f"INSERT INTO {self.staged} {self._query()}"
+
+    def _query(self) -> str:
         event = "s, begins, left_out, " if self.is_unwrapped else ""
         nothing = "" if self.is_unwrapped else "v IS NULL AS nothing, "
         return (
-            f"CREATE OR REPLACE TABLE {self.staged} AS"
-            f" SELECT i, p, o, {event} nothing, NOT nothing AND m IS NULL AND {self._is_read} AS unread,"
+            f"SELECT i, p, o, {event} nothing, NOT nothing AND m IS NULL AND {self._is_read} AS unread,"
             f" {self._values()}"
             f" CASE WHEN {self._has_rest()} THEN m END AS rest, CAST(NULL AS VARCHAR) AS rescued"
             f" FROM (SELECT i, p, o, {event} nothing, m, {self._converted()} {self._misfits()} 0 AS z"
@@ -92,7 +99,7 @@ class Staging:
         return f" AND NOT coalesce(list_contains(left_out, $n{number:d}), false)"
 
     def parameters(self) -> dict[str, Any]:
-        """What ``statement`` binds: names of fields, paths within fields, the time of the insertion."""
+        """What both bind: names of fields, paths within fields, the time of the insertion."""
         found: dict[str, Any] = {"usual": list(self.usual)}
         for number, target in enumerate(self.targets):
             if self._reads(target):
@@ -196,7 +203,7 @@ class Staging:
         if not self.reads_fields:
             return "v"
         if not self._reads(target):
-            return f"CAST(NULL AS {target.type})"
+            return f"CAST(NULL AS {'VARCHAR' if target.type == 'JSON' else target.type})"
         double = f"d{number:d}" if self._has_double(target) else ""
         return converted(f"r{number:d}", target.type, double, rounds=target.declared)
 

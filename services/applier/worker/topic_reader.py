@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Protocol
@@ -17,11 +18,13 @@ from services.applier.apply.reading import Counts, LeftOut, Reading
 from services.applier.apply.row_counts import count_keys, count_rows
 from services.applier.model.task import RecordCounts, SourceTopic, Target
 from services.applier.records.column_names import RESCUED
-from services.applier.records.parse import PLACE, ParsedRecords, parse
-from services.applier.records.record_batch import RecordBatch, batch_of
+from services.applier.records.parse import ColumnsChange, RecordParser, parse
+from services.applier.records.parsed_records import PLACE_COLUMN, ParsedRecords
+from services.applier.records.record_batch import RecordBatch, batch_of, together
 from services.applier.records.rejection import Rejected
 from services.applier.records.routing import Routed, route
 from services.applier.worker.in_flight import Numbered
+from services.applier.worker.portions import Portions
 from services.applier.worker.source_reader import Shared
 from services.applier.worker.topic_clients import BrokerClients, TopicClients
 from services.applier.worker.unrouted import unrouted_of
@@ -29,7 +32,7 @@ from shared.contracts.errors import DestinationError, SourceError
 from shared.contracts.messages import ItemKind, WorkItem
 from shared.contracts.positions import Vector
 from shared.kafka.topic_log import TopicIdentity
-from shared.kafka.topic_records import Bounds, Reached
+from shared.kafka.topic_records import Bounds, Reached, Take
 from shared.lake.catalog import Column, TableInfo
 from shared.lake.engine import release
 from shared.lake.routing_value import spelled
@@ -57,6 +60,7 @@ class Fetched:
 
     identity: TopicIdentity
     batch: RecordBatch
+    """Empty where records were staged as they came: of those, none is found incomplete."""
     present: Sequence[Column]
     bytes: int = 0
     incomplete: frozenset[int] = frozenset()
@@ -68,10 +72,9 @@ class Fetched:
 
 @dataclass(frozen=True)
 class Ranged:
-    """The records of a range, as the broker had them."""
+    """How far a range was read."""
 
     identity: TopicIdentity
-    batch: RecordBatch
     reached: Reached
     seconds: float
 
@@ -123,11 +126,12 @@ class TopicReader:
         if kind is not ItemKind.CHANGES:
             return Shared()
         _, target = group[0]
-        ranged = self._range(target.item, sparing=sparing)
+        batches = list[RecordBatch]()
+        ranged = self._range(target.item, lambda messages: batches.append(batch_of(messages)), sparing=sparing)
         con = self._memory.cursor()
         try:
             routed = route(
-                con, ranged.batch, self._source.form, self._source.routing, self._clients.schemas(self._source)
+                con, together(batches), self._source.form, self._source.routing, self._clients.schemas(self._source)
             )
         finally:
             release(con)
@@ -177,12 +181,33 @@ class TopicReader:
         return self._reading(number, Fetched(identity, batch_of([]), present), _vector(target.item.through_at))
 
     def _changes(self, number: int, target: Target, *, sparing: bool) -> Reading:
-        item = target.item
+        """Records are let go once they are rows; where they change the columns, which is rare, they are read again."""
         present = self._answers.columns(target)
-        ranged = self._range(item, sparing=sparing)
+        try:
+            return self._parsed_meanwhile(number, target, present, sparing=sparing, lets_go=True)
+        except ColumnsChange:
+            return self._parsed_meanwhile(number, target, present, sparing=sparing, lets_go=False)
+
+    def _parsed_meanwhile(
+        self, number: int, target: Target, present: Sequence[Column], *, sparing: bool, lets_go: bool
+    ) -> Reading:
+        """Records become rows in another thread while more of them are read."""
+        item, source, con = target.item, self._source, self._memory.cursor()
+        schemas = self._clients.schemas(source)
+        parser = RecordParser(con, source.form, present, datetime.now(UTC), schemas, lets_go=lets_go)
+        try:
+            with Portions(parser.add) as portions:
+                ranged = self._range(item, portions.take, sparing=sparing)
+            parsed = parser.finish()
+        except BaseException:
+            parser.drop()
+            release(con)
+            raise
         reached, skipped = ranged.reached, item.skipped.records if item.skipped else 0
-        fetched = Fetched(ranged.identity, ranged.batch, present, reached.bytes, skipped=skipped)
-        reading = self._reading(number, fetched, reached.vector)
+        fetched = Fetched(ranged.identity, parser.waiting, present, reached.bytes, skipped=skipped)
+        reading = self._empty(ranged.identity, reached.vector, con)
+        with self._forgotten_if_failed(reading):
+            self._fill(reading, number, fetched, parsed)
         reading.rows_read, reading.seconds["feed"] = reached.records, ranged.seconds
         reading.row_bytes = reached.bytes / max(1, reached.records)
         return reading
@@ -195,7 +220,7 @@ class TopicReader:
         value = target.destination.routing_value
         batch, left = routed.of(value), self._left(target, routed)
         if value not in routed.places and not left:
-            reading = self._empty(ranged.identity, ranged.reached.vector)
+            reading = self._empty(ranged.identity, ranged.reached.vector, self._memory.cursor())
             reading.counts[number], reading.is_quiet = Counts(), True
         else:
             mine = batch or batch_of([])
@@ -228,8 +253,8 @@ class TopicReader:
             said = wrong if found else f"{bad} records for {target.destination.key} are bad for it alone"
             raise DestinationError("internal", said, "report this; nothing was written")
 
-    def _range(self, item: WorkItem, *, sparing: bool) -> Ranged:
-        """The records that an item asks for, or the first of them."""
+    def _range(self, item: WorkItem, take: Take, *, sparing: bool) -> Ranged:
+        """Hands the records that an item asks for, or the first of them, to ``take``."""
         begin, end = _begin(item), _vector(item.through_at)
         if not end.covers(begin):
             raise SourceError(
@@ -241,7 +266,7 @@ class TopicReader:
             clients.records.follow(identity.topic_id)
             if item.after_at is not None:
                 self._require_gone(clients, identity, item)
-            batch, reached = self._fetch(clients, begin, end, sparing=sparing)
+            reached = self._fetch(clients, begin, end, take, sparing=sparing)
             if clients.log.identity().topic_id != identity.topic_id:
                 raise SourceError(
                     "source_behind", f"the topic {self._source.table} was created again while it was read",
@@ -250,7 +275,7 @@ class TopicReader:
         if reached.vector == begin != end:
             said = f"the topic {self._source.table} ends before {end.text}, up to which it is to be read"
             raise SourceError("source_behind", said, "a replica may lag; it is tried again")
-        return Ranged(identity, batch, reached, time.perf_counter() - began)
+        return Ranged(identity, reached, time.perf_counter() - began)
 
     def _require_gone(self, clients: TopicClients, identity: TopicIdentity, item: WorkItem) -> None:
         """Raises ``SourceError`` unless all that the item skips is gone, and may be skipped. TLA: ``AreGone``."""
@@ -262,44 +287,45 @@ class TopicReader:
             said = f"records of {self._source.table} were to be skipped, and {why}"
             raise SourceError("source_behind", said, "it is planned again")
 
-    def _fetch(
-        self, clients: TopicClients, begin: Vector, end: Vector, *, sparing: bool
-    ) -> tuple[RecordBatch, Reached]:
-        source, batches = self._source, list[RecordBatch]()
+    def _fetch(self, clients: TopicClients, begin: Vector, end: Vector, take: Take, *, sparing: bool) -> Reached:
+        source = self._source
         less = (SPARING if sparing else 1) * (IN_JSON if source.form.is_decoded else 1)
         bounds = Bounds(max(1, source.rows // less), max(1, source.bytes // less))
         try:
-            reached = clients.records.read(
-                begin, end, bounds, SILENCE_S, lambda messages: batches.append(batch_of(messages))
-            )
+            return clients.records.read(begin, end, bounds, SILENCE_S, take)
         except SourceError as error:
             if error.type != "history_expired" or not source.skips_gaps:
                 raise
             raise SourceError("source_behind", error.message, "it is planned again, from what is retained on") from None
-        return _together(batches), reached
 
     def _reading(self, number: int, fetched: Fetched, reached: Vector) -> Reading:
-        reading = self._empty(fetched.identity, reached)
+        reading = self._empty(fetched.identity, reached, self._memory.cursor())
+        with self._forgotten_if_failed(reading):
+            self._fill(reading, number, fetched, self._parse(reading, fetched))
+        return reading
+
+    @contextmanager
+    def _forgotten_if_failed(self, reading: Reading) -> Iterator[None]:
         try:
-            self._fill(reading, number, fetched)
+            yield
         except BaseException:
             self.forget(reading)
             raise
-        return reading
 
-    def _empty(self, identity: TopicIdentity, reached: Vector) -> Reading:
+    def _empty(self, identity: TopicIdentity, reached: Vector, con: duckdb.DuckDBPyConnection) -> Reading:
         return Reading(
-            self._memory.cursor(), self._table(identity), (), reached.records, only_inserts=False, routing="",
+            con, self._table(identity), (), reached.records, only_inserts=False, routing="",
             keys=self._source.form.key_columns, through_at=reached.text,
         )  # fmt: skip
 
-    def _fill(self, reading: Reading, number: int, fetched: Fetched) -> None:
-        """Parse what was fetched, and show it as a transaction takes it."""
-        source = self._source
-        parsed = parse(
-            reading.con, fetched.batch, source.form, fetched.present, datetime.now(UTC), fetched.incomplete,
-            self._clients.schemas(source),
+    def _parse(self, reading: Reading, fetched: Fetched) -> ParsedRecords:
+        return parse(
+            reading.con, fetched.batch, self._source.form, fetched.present, datetime.now(UTC), fetched.incomplete,
+            self._clients.schemas(self._source),
         )  # fmt: skip
+
+    def _fill(self, reading: Reading, number: int, fetched: Fetched, parsed: ParsedRecords) -> None:
+        """Show what was parsed as a transaction takes it."""
         self._parsed[reading.number] = parsed
         reading.columns, reading.promotions = parsed.columns, parsed.promotions
         reading.table = self._table(fetched.identity, parsed.columns)
@@ -316,7 +342,8 @@ class TopicReader:
     def _refuse(self, reading: Reading, number: int, fetched: Fetched, places: Sequence[int]) -> None:
         self._drop(reading)
         reading.fetched.clear()
-        self._fill(reading, number, replace(fetched, incomplete=fetched.incomplete | set(places)))
+        less = replace(fetched, incomplete=fetched.incomplete | set(places))
+        self._fill(reading, number, less, self._parse(reading, less))
 
     def _show(self, reading: Reading, parsed: ParsedRecords, number: int, left: pa.Table | None) -> None:
         """The parsed rows and keys as a transaction takes them, and with the keys those that ``left``."""
@@ -375,7 +402,7 @@ def _parking(first: Rejected) -> DestinationError:
 
 def _asked(parsed: ParsedRecords) -> LeftOut | None:
     asking = parsed.asking
-    return None if asking is None else LeftOut(asking.name, asking.count, asking.wanted, PLACE, RESCUED)
+    return None if asking is None else LeftOut(asking.name, asking.count, asking.wanted, PLACE_COLUMN, RESCUED)
 
 
 def _counted(parsed: ParsedRecords, fetched: Fetched) -> RecordCounts:
@@ -388,12 +415,3 @@ def _counted(parsed: ParsedRecords, fetched: Fetched) -> RecordCounts:
         bytes_read=fetched.bytes,
         skipped=fetched.skipped,
     )
-
-
-def _together(batches: Sequence[RecordBatch]) -> RecordBatch:
-    if len(batches) == 1:
-        return batches[0]
-    if not batches:
-        return batch_of([])
-    columns = ("partitions", "offsets", "timestamps", "keys", "values", "headers")
-    return RecordBatch(**{name: pa.concat_arrays([getattr(each, name) for each in batches]) for name in columns})

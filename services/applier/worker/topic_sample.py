@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 from confluent_kafka import Message
 
 from services.applier.model.topic import form_of
-from services.applier.records.parse import ParsedRecords, parse
+from services.applier.records.parse import parse
+from services.applier.records.parsed_records import ParsedRecords
 from services.applier.records.record_batch import batch_of
 from services.applier.records.routing import Routed, route
 from shared.config.model import Config, TopicSource

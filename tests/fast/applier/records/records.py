@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from services.applier.records.column_names import RESCUED
 from services.applier.records.decoding import Schemas
-from services.applier.records.parse import ParsedRecords, parse
+from services.applier.records.parse import parse
+from services.applier.records.parsed_records import ParsedRecords
 from services.applier.records.record_batch import HEADERS, RecordBatch
 from services.applier.records.record_format import Metadata, RecordFormat
 from shared.lake.catalog import Column

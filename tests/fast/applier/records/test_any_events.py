@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from services.applier.records.parse import PLACE
+from services.applier.records.parsed_records import PLACE_COLUMN
 from tests.fast.applier.records.encoded_events import ENCODINGS
 from tests.fast.applier.records.records import Table
 from tests.fast.applier.records.test_debezium import EVENTS, LEFT_OUT, event, key_of
@@ -63,7 +63,7 @@ def test_rows_are_those_of_events_one_after_the_other_in_any_encoding(
     rows = table.take([how.write_value(value) for value in values], keys=keys, schemas=how.schemas())
     assert table.types == {"id": "BIGINT", "n": "BIGINT", "big": "VARCHAR"}
     wanted, rejected = states_of(events)
-    assert {row["id"]: (row["n"], ASKS if PLACE in row else row["big"]) for row in rows} == {
+    assert {row["id"]: (row["n"], ASKS if PLACE_COLUMN in row else row["big"]) for row in rows} == {
         key: state for key, state in wanted.items() if state[1] != GONE
     }
     assert table.reasons == dict.fromkeys(rejected, "left_out")

@@ -11,7 +11,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from services.applier.records.parse import PLACE, parse
+from services.applier.records.parse import parse
+from services.applier.records.parsed_records import PLACE_COLUMN
 from services.applier.records.record_format import DeclaredColumn, KeyFormat, Metadata, RecordFormat, ValueFormat
 from shared.contracts.errors import DestinationError
 from tests.fast.applier.records.records import BARE, NOW, Table, batch_from
@@ -151,8 +152,8 @@ def test_the_destination_is_asked_for_what_no_record_has(events: Table) -> None:
         event("u", {"id": 2, "n": 1}),
         event("d", before={"id": 3}),
     )
-    assert [row.get(PLACE) for row in rows] == [0, None]
-    assert rows[0] == {"id": 1, "n": 1, PLACE: 0}
+    assert [row.get(PLACE_COLUMN) for row in rows] == [0, None]
+    assert rows[0] == {"id": 1, "n": 1, PLACE_COLUMN: 0}
 
 
 @pytest.mark.parametrize(

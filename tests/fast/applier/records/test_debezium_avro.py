@@ -12,7 +12,7 @@ from uuid import UUID
 import duckdb
 import pytest
 
-from services.applier.records.parse import PLACE
+from services.applier.records.parsed_records import PLACE_COLUMN
 from services.applier.records.record_format import DeclaredColumn, KeyFormat, Metadata, ValueFormat
 from shared.contracts.errors import DestinationError, SourceError
 from shared.kafka.schema_registry import Schema
@@ -196,8 +196,8 @@ def test_a_value_that_was_left_out_comes_from_the_record_before_or_the_destinati
 
     given = [written(1, 1, before), written(1, 2, placeholder), written(2, 1, placeholder)]
     first, second = take(events, *given, schemas=Schemas(key_schema(FIELDS), whole))
-    assert (first["n"], "big" in first, first.get(PLACE)) == (2, True, None)
-    assert second == {"id": 2, "n": 1, PLACE: 2}
+    assert (first["n"], "big" in first, first.get(PLACE_COLUMN)) == (2, True, None)
+    assert second == {"id": 2, "n": 1, PLACE_COLUMN: 2}
 
 
 def test_a_value_that_only_holds_the_placeholder_is_itself(events: Table) -> None:

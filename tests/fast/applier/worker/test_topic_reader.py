@@ -13,8 +13,10 @@ import pytest
 from services.applier.apply.cursor_answers import CursorAnswers
 from services.applier.apply.foreign_keys import KeysOfRange
 from services.applier.model.task import SourceTopic, Target
+from services.applier.records.parse import RecordParser
 from services.applier.records.record_format import DeclaredColumn, Metadata, RecordFormat
 from services.applier.records.rejection import Rejected
+from services.applier.worker import topic_reader
 from services.applier.worker.topic_clients import BrokerClients
 from services.applier.worker.topic_reader import TopicReader
 from services.applier.worker.worker_memory import WorkerMemory
@@ -338,3 +340,53 @@ def test_a_record_that_only_one_destination_refuses_stops_it(monkeypatch: pytest
     with pytest.raises(DestinationError, match="1 records for p/a are bad for it alone"):
         net(keyed, 0, target("a", end=7))
     keyed.memory.close()
+
+
+PLAIN = replace(SOURCE, routing=None)
+
+
+def of_one_field(reader: Reading) -> list[Any]:
+    reader.clients.texts = [f'{{"tenant": "{each}"}}' for each in "abc"] + ["no JSON"]
+    return [(0, False, "a", 0), (0, False, "b", 1), (0, False, "c", 2)]
+
+
+def test_records_that_fit_the_columns_are_read_once_and_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = list[bool]()
+
+    class Watched(RecordParser):
+        def __init__(self, *how: Any, lets_go: bool) -> None:
+            kept.append(lets_go)
+            super().__init__(*how, lets_go=lets_go)
+
+    monkeypatch.setattr(topic_reader, "RecordParser", Watched)
+    plain = Reading(PLAIN)
+    expected = of_one_field(plain)
+    assert plain.rows(0, target("a")) == expected
+    assert (plain.clients.reads, kept) == (["0-4"], [True])
+    plain.memory.close()
+
+
+def test_records_that_change_the_columns_are_read_again() -> None:
+    """Those that were let go before it showed can't be staged again."""
+    plain = Reading(PLAIN)
+    plain.clients.texts = ['{"tenant": "a", "x": 1}', '{"tenant": "b"}', "no JSON", '{"tenant": "a"}']
+    assert plain.rows(0, target("a")) == [(0, False, "a", 0, 1), (0, False, "a", 3, None), (0, False, "b", 1, None)]
+    assert plain.clients.reads == ["0-4", "0-4"]
+    plain.memory.close()
+
+
+def test_nothing_stays_in_memory_of_a_range_that_could_not_be_read() -> None:
+    plain = Reading(PLAIN)
+    of_one_field(plain)
+
+    def ends(*how: Any) -> Any:
+        how[-1]([Message(0, '{"tenant": "a"}')])
+        raise SourceError("source_unreachable", "no broker", "wait")
+
+    plain.clients.read = ends  # type: ignore[assignment]
+    with pytest.raises(SourceError):
+        plain.rows(0, target("a"))
+    con = plain.memory.cursor()
+    assert con.execute("SELECT count(*) FROM duckdb_tables()").fetchall() == [(0,)]
+    con.close()
+    plain.memory.close()
