@@ -219,7 +219,7 @@ ONE_OF_EACH = (
     "tests/lake/test_histories.py::test_every_destination_of_any_history_is_exact[1]",
     "tests/model/test_citations.py",
     "tests/model/test_models.py::test_every_promise_holds_whatever_fails_and_whenever[direct]",
-    "tests/model/test_models.py::test_every_promise_holds_whatever_fails_and_whenever[small]",
+    "tests/model/test_models.py::test_every_promise_holds_whatever_fails_and_whenever[expiry]",
     "tests/test_tiers.py",
 )
 """Of what is slow, the one that `test` has."""
@@ -251,9 +251,11 @@ NIGHTLY = (
     "tests/e2e/test_torture.py::TestIncidents::test_two_coordinators_after_one_rebalance",
     "tests/lake/test_histories_on_spark.py::test_spark_answers_as_the_functions_do[1]",
     "tests/lake/test_shapes.py::test_a_table_may_have_a_thousand_columns",
+    "tests/model/test_models.py::test_every_promise_holds_whatever_fails_and_whenever[direct-mixed]",
+    "tests/model/test_models.py::test_every_promise_holds_whatever_fails_and_whenever[small]",
 )
 """What takes a minute and more, and does in another size or way what `test-all` has: services killed, a fault among
-faults, a wide table."""
+faults, a wide table, a model of more faults at once."""
 
 TIERS: dict[str, Tier] = {
     "": Tier.ALL,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.model.tlc import MODELS, configured, module_of, search
 
-LARGE = ("lives", "drops", "expiry", "registry", "moves", "large", "direct-large")
+LARGE = ("drops", "registry", "moves", "large", "direct-large")
 
 
 def main() -> int:

@@ -19,12 +19,13 @@ MISTAKEN = re.compile(r'Mutant (?:=|#) "(\w+)"')
 
 
 STATES = {
-    "small": 620_000, "direct": 100_000, "direct-mixed": 150_000, "direct-first": 10_000, "topics": 30_000,
-    "topics-lives": 25_000, "columns": 10_000,
+    "small": 620_000, "small-broker": 270_000, "small-upkeep": 55_000, "lives": 70_000, "expiry": 30_000,
+    "direct": 100_000, "direct-mixed": 150_000, "direct-first": 10_000, "topics": 30_000, "topics-lives": 25_000,
+    "columns": 10_000,
 }  # fmt: skip
 """Distinct states that a model has at least, or it no longer has what it is meant for."""
 
-LARGE = ("small", "direct")
+LARGE = ("small", "small-broker", "small-upkeep", "direct")
 """Worth the time that a thorough compilation takes."""
 
 
