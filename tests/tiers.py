@@ -52,6 +52,7 @@ WITHIN_THE_PROCESS = (
     "tests/fast/applier/records/test_protobuf.py",
     "tests/fast/applier/records/test_record_batch.py",
     "tests/fast/applier/records/test_record_format.py",
+    "tests/fast/applier/records/test_routed_keys_of_a_registry.py",
     "tests/fast/applier/model/test_immediate_answers.py",
     "tests/fast/applier/worker/test_answer_files.py",
     "tests/fast/applier/worker/test_task_claim.py",

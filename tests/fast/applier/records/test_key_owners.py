@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from services.applier.records.decoding import Schemas
 from services.applier.records.parse import parse
 from services.applier.records.record_batch import RecordBatch
 from services.applier.records.record_format import DeclaredColumn, KeyFormat, Metadata, RecordFormat
@@ -36,14 +37,14 @@ WORD = '{"tenant": "a", "id": 1, "x": "\\u007bAUTHOR}"}'
 class World:
     """Tables of two tenants, as the records of routed batches make them."""
 
-    def __init__(self, con: duckdb.DuckDBPyConnection, form: RecordFormat) -> None:
-        self.con, self.form = con, form
+    def __init__(self, con: duckdb.DuckDBPyConnection, form: RecordFormat, schemas: Schemas | None = None) -> None:
+        self.con, self.form, self.schemas = con, form, schemas
         self.columns: dict[str, tuple[Column, ...]] = dict.fromkeys(TENANTS, ())
         self.rows: dict[str, dict[Any, dict[str, Any]]] = {each: {} for each in TENANTS}
         self.rejected: list[int] = []
 
     def take(self, batch: RecordBatch) -> None:
-        routed = route(self.con, batch, self.form, "tenant")
+        routed = route(self.con, batch, self.form, "tenant", self.schemas)
         assert routed.keys is not None
         self.rejected += [each.offset for each in routed.unreadable]
         ends = [(tuple(each[f"k{n}"] for n in range(len(self.form.key_columns))), each["owner"])
@@ -57,7 +58,7 @@ class World:
                 self._land(tenant, mine)
 
     def _land(self, tenant: str, batch: RecordBatch) -> None:
-        parsed = parse(self.con, batch, self.form, self.columns[tenant], NOW)
+        parsed = parse(self.con, batch, self.form, self.columns[tenant], NOW, schemas=self.schemas)
         try:
             assert parsed.rejected == ()
             found = self.con.execute(f"SELECT * FROM {parsed.rows}").to_arrow_table().to_pylist()
