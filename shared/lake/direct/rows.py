@@ -9,7 +9,14 @@ from typing import Any
 
 from shared.lake.catalog_query import Question, Value
 from shared.lake.direct.dialect import Dialect, timestamptz
-from shared.lake.direct.state import CURSOR_COLUMNS, CURSOR_TEXTS, ColumnStats, Snapshot
+from shared.lake.direct.state import (
+    CURSOR_COLUMNS,
+    CURSOR_TEXTS,
+    SPELLED_CURSOR_COLUMNS,
+    SPELLING,
+    ColumnStats,
+    Snapshot,
+)
 from shared.lake.direct.written import NewDataFile
 
 PLAIN, FLAG = "{}", "CAST(CAST({} AS INTEGER) AS {{boolean}})"
@@ -61,19 +68,19 @@ def changes(names: Names, snapshot: int, made: str, stamp: Stamp) -> Question:
 
 
 def cursor_values(cursor: Mapping[str, Any]) -> dict[str, Value]:
-    """The cursor as its inlined row keeps it, by ``CURSOR_COLUMNS``."""
-    return {
-        name: timestamptz(value) if isinstance(value := cursor[name], datetime) else value for name in CURSOR_COLUMNS
-    }
+    """The cursor as its inlined row keeps it, by ``CURSOR_COLUMNS``, and ``SPELLING`` where it has one."""
+    columns = SPELLED_CURSOR_COLUMNS if SPELLING in cursor else CURSOR_COLUMNS
+    return {name: timestamptz(value) if isinstance(value := cursor[name], datetime) else value for name in columns}
 
 
 def cursor_row(names: Names, dialect: Dialect, row_id: int, snapshot: int, cursor: Mapping[str, Any]) -> Question:
     """The cursor's inlined row from ``snapshot`` on."""
     values: dict[str, Value] = {"row": row_id, "new": snapshot}
-    for name, value in cursor_values(cursor).items():
+    kept = cursor_values(cursor)
+    for name, value in kept.items():
         values[f"c_{name}"] = dialect.text_in(str(value)) if name in CURSOR_TEXTS else value
-    columns = ", ".join(CURSOR_COLUMNS)
-    places = ", ".join(f":c_{column}" for column in CURSOR_COLUMNS)
+    columns = ", ".join(kept)
+    places = ", ".join(f":c_{column}" for column in kept)
     return Question(
         f"INSERT INTO {{}}{{cursor_rows}} (row_id, begin_snapshot, {columns}) VALUES (:row, :new, {places})",
         names,
