@@ -100,6 +100,8 @@ class CursorAnswers:
 
     def foreign_keys(self, target: Target, keys: KeysOfRange) -> pa.Table:
         """The keys that end elsewhere than at the target, of which its table has rows (``apply.foreign_keys``)."""
+        if self._direct is not None and self._direct.has_none(target, keys):
+            return keys.elsewhere(target.destination.routing_value).slice(0, 0)
         with self._lakes.use(target) as lake:
             doing = "looking for keys of other destinations"
             return self._lakes.read(lake, doing, lambda con: foreign_keys(con, lake, target, keys))

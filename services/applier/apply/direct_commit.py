@@ -22,12 +22,15 @@ import psycopg
 from services.applier.apply import direct_files, direct_look, direct_seed, fence, terms
 from services.applier.apply.change import Applied, Change
 from services.applier.apply.decide import Cursor, Decision, decide
+from services.applier.apply.direct_foreign_keys import has_none
 from services.applier.apply.direct_look import Declined, Look, cursor_of
 from services.applier.apply.direct_seed import NoCatalog, Site
+from services.applier.apply.foreign_keys import KeysOfRange
 from services.applier.apply.reading import Reading
 from services.applier.apply.table_options import CURSOR_INLINED_ROWS
 from services.applier.apply.table_wear import wear_of
 from services.applier.model.task import Limits, Target
+from shared.config.catalogs import ResolvedLake
 from shared.contracts.errors import DestinationError
 from shared.contracts.messages import CommitPath, Outcome
 from shared.contracts.ranges import NOT_SEEDED
@@ -106,14 +109,33 @@ class DirectApplier:
         """The columns of the target's table, in one round trip; None where the extension has to be asked for them."""
         return self._asked(target, "the columns", lambda lake: direct_look.columns_of(self._lakes, lake, target))
 
+    def has_none(self, target: Target, keys: KeysOfRange) -> bool:
+        """Whether the target's table surely has no row of a key that went elsewhere; else the extension has to look."""
+        if self._distrusted and str(target.lake) in self._distrusted:
+            return False
+        found = self._asked(target, "the keys", lambda lake: has_none(self._lakes, lake, target, keys))
+        return found is True
+
     def _asked(self, target: Target, what: str, ask: Callable[[DirectLake], T]) -> T | None:
+        """None where the extension has to be asked, also about a file that is missing, or that costs an instance."""
         try:
             with self._lakes.use(target.lake) as lake:
                 return ask(lake)
-        except (Declined, RivalCommitted, FileNotFoundError, *NEVER_WRITTEN):
+        except (Declined, RivalCommitted, KeysInUse, FileNotFoundError, *NEVER_WRITTEN):
             return None
         except (duckdb.Error, psycopg.Error, OSError) as error:
+            if self._has_damaged(target.lake, error):
+                return None
             raise classify(error, f"reading {what} of {target.destination.key}") from None
+
+    def _has_damaged(self, lake: ResolvedLake, error: Exception) -> bool:
+        """Whether an error tells of a file that can't be read. A lake that has cost an instance is distrusted."""
+        if not isinstance(error, duckdb.Error):
+            return False
+        if invalidates_instance(error):
+            self._distrusted.add(str(lake))
+            return True
+        return misses_file(error)
 
     def knows(self, target: Target) -> bool:
         """Whether the target's table is remembered."""
@@ -143,9 +165,7 @@ class DirectApplier:
         except KeysInUse:
             raise Declined(Reason.OTHER_KEYS) from None
         except (duckdb.Error, psycopg.Error, OSError) as error:
-            if isinstance(error, duckdb.Error) and invalidates_instance(error):
-                self._distrusted.add(str(change.target.lake))
-            if isinstance(error, duckdb.Error) and (misses_file(error) or invalidates_instance(error)):
+            if self._has_damaged(change.target.lake, error):
                 raise Declined(Reason.DAMAGED_FILE) from None
             raise classify(error, where) from None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import duckdb
@@ -57,9 +57,20 @@ def key_of(target: Target) -> TableKey:
 
 def look_at(lakes: DirectLakes, lake: DirectLake, target: Target, change: Change | None = None) -> Look:
     """``change`` is what is to be committed on it, if anything. TLA: ``LookDirect``."""
-    key = key_of(target)
     reading = None if change is None else change.reading
     columns = None if reading is None else [(each.name, each.type) for each in reading.columns]
+    return look_for(lakes, lake, target, columns, lambda found: () if change is None else keys_of(found, change))
+
+
+def look_for(
+    lakes: DirectLakes,
+    lake: DirectLake,
+    target: Target,
+    columns: Sequence[tuple[str, str]] | None,
+    keys: Callable[[Structure], Sequence[positions.Key]],
+) -> Look:
+    """``columns`` are those that the table is to have, if any are to be written; of ``keys`` bounds are asked."""
+    key = key_of(target)
     for _ in range(LOOK_TRIES):
         known = lakes.structure(key)
         structure = known or _structure(lakes, lake, key)
@@ -68,7 +79,7 @@ def look_at(lakes: DirectLakes, lake: DirectLake, target: Target, change: Change
             lakes.forget(key)  # what is remembered may be what the table was before the extension altered it
             continue
         decline(refused)
-        state = _state(lake, structure, () if change is None else keys_of(structure, change))
+        state = _state(lake, structure, keys(structure))
         if state is not None and _is_of(structure, state):
             if state.catalog_tables == structure.catalog_tables:
                 return _looked(lake, structure, state)
