@@ -129,7 +129,7 @@ class DirectApplier:
             raise classify(error, f"reading {what} of {target.destination.key}") from None
 
     def _has_damaged(self, lake: ResolvedLake, error: Exception) -> bool:
-        """Whether an error tells of a file that can't be read. A lake that has cost an instance is distrusted."""
+        """Whether an error says that a file can't be read. A lake that has cost an instance is distrusted."""
         if not isinstance(error, duckdb.Error):
             return False
         if invalidates_instance(error):

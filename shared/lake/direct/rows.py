@@ -69,18 +69,22 @@ def changes(names: Names, snapshot: int, made: str, stamp: Stamp) -> Question:
 
 def cursor_values(cursor: Mapping[str, Any]) -> dict[str, Value]:
     """The cursor as its inlined row keeps it, by ``CURSOR_COLUMNS``, and ``SPELLING`` where it has one."""
-    columns = SPELLED_CURSOR_COLUMNS if SPELLING in cursor else CURSOR_COLUMNS
-    return {name: timestamptz(value) if isinstance(value := cursor[name], datetime) else value for name in columns}
+    return {
+        name: timestamptz(value) if isinstance(value := cursor[name], datetime) else value for name in _names_of(cursor)
+    }
+
+
+def _names_of(cursor: Mapping[str, Any]) -> tuple[str, ...]:
+    return SPELLED_CURSOR_COLUMNS if SPELLING in cursor else CURSOR_COLUMNS
 
 
 def cursor_row(names: Names, dialect: Dialect, row_id: int, snapshot: int, cursor: Mapping[str, Any]) -> Question:
     """The cursor's inlined row from ``snapshot`` on."""
     values: dict[str, Value] = {"row": row_id, "new": snapshot}
-    kept = cursor_values(cursor)
-    for name, value in kept.items():
+    for name, value in cursor_values(cursor).items():
         values[f"c_{name}"] = dialect.text_in(str(value)) if name in CURSOR_TEXTS else value
-    columns = ", ".join(kept)
-    places = ", ".join(f":c_{column}" for column in kept)
+    columns = ", ".join(_names_of(cursor))
+    places = ", ".join(f":c_{column}" for column in _names_of(cursor))
     return Question(
         f"INSERT INTO {{}}{{cursor_rows}} (row_id, begin_snapshot, {columns}) VALUES (:row, :new, {places})",
         names,
