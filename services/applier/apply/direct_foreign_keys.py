@@ -19,13 +19,13 @@ from shared.lake.pruning import PLAIN, may_prune
 
 def has_none(lakes: DirectLakes, lake: DirectLake, target: Target, keys: KeysOfRange) -> bool:
     """Whether the table surely has no row of a key that ends elsewhere than at the target, and the cursor is where the
-    item begins, as of one snapshot (``apply.foreign_keys`` says what follows of that).
+    item begins, as of one snapshot (``apply.foreign_keys`` says what follows of that); or there is no such key.
 
     Raises ``Declined``, or answers no, where the extension has to look, as for which keys, and for many of them.
     """
     rows = keys.elsewhere(target.destination.routing_value)
-    if rows.num_rows > FEW_ROWS:
-        return False
+    if not 0 < rows.num_rows <= FEW_ROWS:
+        return not rows.num_rows
     look = look_for(lakes, lake, target, None, lambda structure: _keys(structure, keys))
     if decide(cursor_of(look.state, target), target.item) is not Decision.APPLY:
         return False
