@@ -201,6 +201,14 @@ def test_a_cursor_without_a_spelling_is_judged_by_the_extension(topic: TopicRig)
     assert (said.outcome, said.commit) == (Outcome.GAP, None)
 
 
+@pytest.mark.parametrize("said", ['{"0":3}', "{}", "x"])
+def test_a_cursor_whose_spelling_contradicts_its_position_is_damaged(topic: TopicRig, said: str) -> None:
+    topic.write("a", f"UPDATE {path('dst', SCHEMA, cursor_name('p', 'a'))} SET source_position = '{said}'")
+    topic.broker.send({"id": 3, "v": "z"})
+    progress = topic.land("a")
+    assert (progress.outcome, progress.error and progress.error.type) == (Outcome.PARKED, "cursor_damaged")
+
+
 def test_a_stranger_s_column_is_seen_before_the_records_are_read(topic: TopicRig) -> None:
     """By a worker that remembers the table without it."""
     topic.write("a", "ALTER TABLE dst.main.t ADD COLUMN n BIGINT")

@@ -9,9 +9,9 @@ from typing import Any
 
 import duckdb
 
-from services.applier.apply import direct_commit, fence
+from services.applier.apply import direct_commit, direct_foreign_keys, fence
 from services.applier.apply.change import Applied, Change
-from services.applier.apply.decide import Cursor
+from services.applier.apply.decide import Cursor, Decision
 from services.applier.apply.direct_commit import DirectApplier
 from services.applier.apply.reading import Reading
 from services.applier.records.routing import Routed, route
@@ -61,6 +61,11 @@ def _commit_by_sum() -> None:
         return cursor.position == change.target.item.expected
 
     put(direct_commit, "_stands", stands)
+
+
+def _look_for_keys_anywhere() -> None:
+    """A table that is elsewhere than the item begins tells which keys it has."""
+    put(direct_foreign_keys, "decide", lambda *_: Decision.APPLY)
 
 
 def _deliver_after_the_batch() -> None:
@@ -161,6 +166,8 @@ MISTAKES = (
             ("tests/lake/test_spelled_cursors.py", "-k", "expects_another_vector and sqlite")),
     Mistake("direct-by-sum", "a direct commit begins wherever the sum of offsets is the item's", _commit_by_sum,
             (DIRECT, "-k", "same_sum_is_a_gap and sqlite")),
+    Mistake("keys-from-elsewhere", "a table that is not where the item begins tells what left it",
+            _look_for_keys_anywhere, ("tests/lake/test_foreign_keys.py", "-k", "that_is_elsewhere and direct")),
     Mistake("rejected-after-the-batch", "a direct commit comes before the records that were rejected beside it",
             _deliver_after_the_batch, (DIRECT, "-k", "before_the_batch and sqlite")),
     Mistake("skip-unstamped", "records are skipped, and no stamp says which", _skip_without_a_word,
