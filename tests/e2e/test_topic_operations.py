@@ -81,6 +81,7 @@ def test_an_operator_sees_the_lag_rewinds_skips_what_is_gone_and_puts_another_pi
         assert (skipped["records"][1], skipped["offsets"][1]) == (3, {"partition 0": "10 to 12"})
         counted = httpx.get(f"{viaduck.url}/metrics", timeout=30.0).text
         assert 'viaduck_topic_records_total{outcome="skipped",pipeline="clicks"} 3.0' in counted
+        assert 'viaduck_commits_total{path="direct",pipeline="clicks",reason=""}' in counted
 
         operator.ask("PUT", "second", {
             "source": {"kind": "kafka", "topic": topic.name},

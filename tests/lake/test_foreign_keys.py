@@ -15,13 +15,15 @@ import pytest
 from services.applier.apply import fence
 from services.applier.apply.cursor_answers import CursorAnswers
 from services.applier.apply.destination_lakes import DestinationLakes
+from services.applier.apply.direct_commit import DirectApplier
 from services.applier.apply.fence import Move
 from services.applier.apply.foreign_keys import KeysOfRange
-from services.applier.model.task import Target
+from services.applier.model.task import Limits, Target
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.messages import DesiredState, Destination, ItemKind, LakeRef, SeedMode, WorkItem
 from shared.contracts.positions import Vector
 from shared.lake.catalog import TableInfo
+from shared.lake.direct.lakes import DirectLakes
 from shared.lake.pool import LakePool
 from shared.lake.sql import path
 
@@ -38,9 +40,9 @@ VALUES: dict[str, Any] = {
 class Own:
     """The lake of the destination of ``a``, whose cursor is at offset 5."""
 
-    def __init__(self, pool: LakePool, folder: Path) -> None:
+    def __init__(self, pool: LakePool, folder: Path, direct: DirectApplier | None) -> None:
         self.pool, self.lake = pool, ResolvedLake(f"sqlite:{folder}/a.sqlite", None, str(folder / "a"))
-        self.answers = CursorAnswers(DestinationLakes(pool), None)
+        self.answers = CursorAnswers(DestinationLakes(pool), direct)
         self.destination = Destination(
             pipeline="p", destination="a", generation=1, routing_value="a", state=DesiredState.RUNNING,
             lake=LakeRef(catalog="sqlite:elsewhere"), table="events", seed_mode=SeedMode.REPLAY, revision="1",
@@ -64,7 +66,9 @@ class Own:
             con.execute("COMMIT")
 
     def hold(self, declared: str, values: Sequence[Any]) -> None:
-        """A table of these keys."""
+        """A table of these keys, whose rows are in files."""
+        with self.pool.use(self.lake, read_only=False) as lake, closing(lake.cursor()) as con:
+            con.execute(f"CALL {path(lake.alias)}.set_option('data_inlining_row_limit', 0)")
 
         def run(con: duckdb.DuckDBPyConnection, alias: str) -> None:
             table = path(alias, "main", "events")
@@ -89,16 +93,32 @@ def keys_of(declared: str, owners: Sequence[tuple[Any, str | None]], *, harmless
 NUMBERS = keys_of("BIGINT", [(1, "b"), (2, "a"), (3, None), (4, "b"), (5, None)])
 
 
-@pytest.fixture
-def own(tmp_path: Path) -> Iterator[Own]:
+@pytest.fixture(params=["extension", "direct"])
+def own(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Own]:
     with closing(LakePool(4, "1GB")) as pool:
-        yield Own(pool, tmp_path)
+        if request.param == "extension":
+            yield Own(pool, tmp_path, None)
+            return
+        with closing(DirectApplier(DirectLakes(pool.connections, 4), Limits())) as direct:
+            yield Own(pool, tmp_path, direct)
 
 
 def test_only_keys_of_its_rows_that_end_elsewhere_are_left(own: Own) -> None:
     own.hold("BIGINT", [1, 2, 3, 9])
     assert own.left(NUMBERS) == [1, 3]
     assert own.left(replace(NUMBERS, rows=NUMBERS.rows.slice(0, 0))) == []
+
+
+@pytest.mark.parametrize("own", ["direct"], indirect=True)
+def test_no_lake_is_attached_where_none_is_left(own: Own) -> None:
+    """Rows that have died are none."""
+    own.hold("BIGINT", [1, 2, 7])
+    own.transact(lambda con, alias: con.execute(f"DELETE FROM {path(alias, 'main', 'events')} WHERE id = 1"))
+    own.pool.evict_of(own.lake, read_only=False)
+    assert own.left(NUMBERS) == []
+    assert len(own.pool) == 0
+    own.transact(lambda con, alias: con.execute(f"INSERT INTO {path(alias, 'main', 'events')} VALUES (3, 1)"))
+    assert own.left(NUMBERS) == [3]
 
 
 def test_where_there_is_no_row_or_no_table_none_is_left(own: Own) -> None:
@@ -112,7 +132,7 @@ def test_where_there_is_no_row_or_no_table_none_is_left(own: Own) -> None:
     [(Vector(), LATER, 1), (Vector.of({0: 6}), LATER, 1), (Vector(), AT, 1), (AT, LATER, 2)],
 )
 def test_a_table_that_is_elsewhere_leaves_no_key_out(own: Own, begin: Vector, end: Vector, generation: int) -> None:
-    own.hold("BIGINT", [1])
+    own.hold("BIGINT", [9])
     assert own.left(NUMBERS, own.target(begin, end, generation)) == [1, 3, 4, 5]
 
 

@@ -58,7 +58,8 @@ def _unknown_bounds() -> None:
 
 def _cursors_are_sure() -> None:
     def any_cursor(self: Any, target: Any) -> Any:
-        return self._direct.cursor(target)
+        found = self._direct.cursor(target)
+        return None if found is None else (found, None)
 
     put(CursorAnswers, "_sure_cursor", any_cursor)
 

@@ -9,7 +9,10 @@ from typing import Any
 
 import duckdb
 
-from services.applier.apply import fence
+from services.applier.apply import direct_commit, direct_foreign_keys, fence
+from services.applier.apply.change import Applied, Change
+from services.applier.apply.decide import Cursor, Decision
+from services.applier.apply.direct_commit import DirectApplier
 from services.applier.apply.reading import Reading
 from services.applier.records.routing import Routed, route
 from services.applier.worker import topic_reader
@@ -20,9 +23,11 @@ from services.reader.planner.counted_changes import nothing
 from services.reader.source.topic_source import TopicSource
 from shared.contracts.positions import Vector
 from shared.kafka import topic_records
+from shared.lake.direct.lakes import DirectLake
 from tests.mutants.mistake import Mistake, put
 
 TOPICS = "tests/e2e/test_topics.py"
+DIRECT = "tests/lake/test_direct_topics.py"
 DECIDE = "tests/fast/applier/apply/test_decide.py"
 
 
@@ -47,6 +52,33 @@ def _fence_by_sum() -> None:
         right(Connection(con), *rest)  # type: ignore[arg-type]
 
     put(fence, "_set_cursor", careless)
+
+
+def _commit_by_sum() -> None:
+    """The batch pins the cursor that was looked at; whether the item begins there is told by the integer alone."""
+
+    def stands(cursor: Cursor, change: Change) -> bool:
+        return cursor.position == change.target.item.expected
+
+    put(direct_commit, "_stands", stands)
+
+
+def _look_for_keys_anywhere() -> None:
+    """A table that is elsewhere than the item begins tells which keys it has."""
+    put(direct_foreign_keys, "decide", lambda *_: Decision.APPLY)
+
+
+def _deliver_after_the_batch() -> None:
+    right = DirectApplier._send
+
+    def late(self: DirectApplier, lake: DirectLake, change: Change, *rest: Any) -> Applied:
+        done = right(self, lake, change, *rest)
+        if change.reading is not None:
+            change.reading.deliver()
+        return done
+
+    put(DirectApplier, "_send", late)
+    put(direct_commit, "_deliver", lambda *_: None)
 
 
 def _offsets_first() -> None:
@@ -132,6 +164,12 @@ MISTAKES = (
             _forget_what_waits, ("tests/fast/reader/source/test_topic_source.py", "-k", "one_step")),
     Mistake("fence-by-sum", "the fence compares sums of offsets", _fence_by_sum,
             ("tests/lake/test_spelled_cursors.py", "-k", "expects_another_vector and sqlite")),
+    Mistake("direct-by-sum", "a direct commit begins wherever the sum of offsets is the item's", _commit_by_sum,
+            (DIRECT, "-k", "same_sum_is_a_gap and sqlite")),
+    Mistake("keys-from-elsewhere", "a table that is not where the item begins tells what left it",
+            _look_for_keys_anywhere, ("tests/lake/test_foreign_keys.py", "-k", "that_is_elsewhere and direct")),
+    Mistake("rejected-after-the-batch", "a direct commit comes before the records that were rejected beside it",
+            _deliver_after_the_batch, (DIRECT, "-k", "before_the_batch and sqlite")),
     Mistake("skip-unstamped", "records are skipped, and no stamp says which", _skip_without_a_word,
             (TOPICS, "-k", "gone_are_skipped")),
     Mistake("skip-unasked", "records are skipped though the topic still has them", _skip_unasked,

@@ -42,7 +42,7 @@ class CursorAnswers:
 
     def cursor(self, target: Target) -> Cursor | None:
         """The stored cursor; None where there is none, for example because the lake does not exist yet."""
-        if self._direct is not None and not target.is_spelled and (seen := self._direct.cursor(target)) is not None:
+        if self._direct is not None and (seen := self._direct.cursor(target)) is not None:
             return seen
         try:
             with self._lakes.use(target, sure=False) as lake:
@@ -76,13 +76,15 @@ class CursorAnswers:
             raise _moved(target)
         if answer.outcome is not Outcome.FENCED:
             stamp = self._require_last_files(lake, target.destination, cursor)
-            answer = replace(answer, skipped=_skipped_by(stamp))
+            answer = _with_skipped(answer, stamp)
         if target.item.kind is ItemKind.SEED and answer.outcome is Outcome.ALREADY_APPLIED:
             self._settle_again(lake, target)
         return answer
 
     def columns(self, target: Target) -> tuple[Column, ...]:
-        """The columns of the destination's table. Raises ``table_mismatch`` where it is gone."""
+        """The columns that the destination's table has now. Raises ``table_mismatch`` where it is gone."""
+        if self._direct is not None and (known := self._direct.columns(target)) is not None:
+            return known
         destination = target.destination
 
         def described(con: duckdb.DuckDBPyConnection, alias: str) -> tuple[Column, ...] | None:
@@ -98,6 +100,8 @@ class CursorAnswers:
 
     def foreign_keys(self, target: Target, keys: KeysOfRange) -> pa.Table:
         """The keys that end elsewhere than at the target, of which its table has rows (``apply.foreign_keys``)."""
+        if self._direct is not None and self._direct.has_none(target, keys):
+            return keys.elsewhere(target.destination.routing_value).slice(0, 0)
         with self._lakes.use(target) as lake:
             doing = "looking for keys of other destinations"
             return self._lakes.read(lake, doing, lambda con: foreign_keys(con, lake, target, keys))
@@ -133,15 +137,17 @@ class CursorAnswers:
 
     def _answer_directly(self, target: Target, source: TableInfo | None, time_of: TimeOf) -> Applied | None:
         """The same without attaching the lake; None where that has to be: after a seed it may lack its options."""
-        cursor = None if target.item.kind is ItemKind.SEED else self._sure_cursor(target)
-        return None if cursor is None else _judged(cursor, target, source, time_of)
+        sure = None if target.item.kind is ItemKind.SEED else self._sure_cursor(target)
+        answer = None if sure is None else _judged(sure[0], target, source, time_of)
+        return None if sure is None or answer is None else _with_skipped(answer, sure[1])
 
-    def _sure_cursor(self, target: Target) -> Cursor | None:
-        """The stored cursor where a direct commit moved it there, whose files are sure to be there (H7); else None.
+    def _sure_cursor(self, target: Target) -> tuple[Cursor, StampRead | None] | None:
+        """The stored cursor where a direct commit moved it there, whose files are sure to be there (H7), and that
+        commit's stamp; else None.
 
         The catalog gets the same checks as before an attach: a later statement may bind SQL that it holds.
         """
-        if target.lake.sqlite_file is not None or target.is_spelled or self._direct is None:
+        if target.lake.sqlite_file is not None or self._direct is None:
             return None
         cursor = self._direct.cursor(target)
         if cursor is None:
@@ -152,7 +158,7 @@ class CursorAnswers:
             return None
         require_own_files(catalog, target.lake)
         require_no_code(catalog, target.lake, tables_of(target.destination))
-        return cursor
+        return cursor, stamp
 
     def _settle_again(self, lake: OpenLake, target: Target) -> None:
         """The process that seeded the table may have died before it set the options."""
@@ -183,11 +189,13 @@ def _judged(cursor: Cursor, target: Target, source: TableInfo | None, time_of: T
     return at if decision is Decision.GAP else None
 
 
-def _skipped_by(stamp: StampRead | None) -> Skipped | None:
-    """What the commit skipped that moved the cursor last: the answer that told it may have been lost."""
-    if stamp is None or not stamp.skipped:
-        return None
-    return Skipped(item=stamp.item, offsets={int(partition): span for partition, span in stamp.skipped.items()})
+def _with_skipped(answer: Applied, stamp: StampRead | None) -> Applied:
+    """With what the commit skipped that moved the cursor last: the answer that told it may have been lost. Who is
+    fenced hears nothing of another life."""
+    if answer.outcome is Outcome.FENCED or stamp is None or not stamp.skipped:
+        return answer
+    offsets = {int(partition): span for partition, span in stamp.skipped.items()}
+    return replace(answer, skipped=Skipped(item=stamp.item, offsets=offsets))
 
 
 def _moved(target: Target) -> DestinationError:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import TypeVar
 
 import duckdb
 import psycopg
@@ -21,15 +22,19 @@ import psycopg
 from services.applier.apply import direct_files, direct_look, direct_seed, fence, terms
 from services.applier.apply.change import Applied, Change
 from services.applier.apply.decide import Cursor, Decision, decide
+from services.applier.apply.direct_foreign_keys import has_none
 from services.applier.apply.direct_look import Declined, Look, cursor_of
 from services.applier.apply.direct_seed import NoCatalog, Site
+from services.applier.apply.foreign_keys import KeysOfRange
 from services.applier.apply.reading import Reading
 from services.applier.apply.table_options import CURSOR_INLINED_ROWS
 from services.applier.apply.table_wear import wear_of
 from services.applier.model.task import Limits, Target
+from shared.config.catalogs import ResolvedLake
 from shared.contracts.errors import DestinationError
 from shared.contracts.messages import CommitPath, Outcome
 from shared.contracts.ranges import NOT_SEEDED
+from shared.lake.catalog import Column
 from shared.lake.catalog_query import Question
 from shared.lake.cursor import committed_at
 from shared.lake.direct import files, store
@@ -41,6 +46,8 @@ from shared.lake.direct.lakes import DirectLake, DirectLakes, KeysInUse, TableKe
 from shared.lake.direct.rows import Stamp
 from shared.lake.direct.written import Written
 from shared.lake.failure import classify, invalidates_instance, misses_file
+
+T = TypeVar("T")
 
 RIVAL_TRIES = 8
 RIVAL_WAIT_S = 0.01
@@ -71,8 +78,8 @@ class DirectApplier:
 
         Raises a ``ViaduckError`` with the reason when the destination can't go on.
         """
-        if change.evolution is not None or (change.carries and not change.is_seed):
-            return Reason.SCHEMA_CHANGE
+        if (refused := _refusal(change)) is not None:
+            return refused
         if self._distrusted and str(change.target.lake) in self._distrusted:
             return Reason.DAMAGED_FILE
         alone = False
@@ -92,13 +99,43 @@ class DirectApplier:
 
     def cursor(self, target: Target) -> Cursor | None:
         """The stored cursor, in one round trip; None where the extension has to be asked for it."""
+
+        def stored(lake: DirectLake) -> Cursor:
+            return cursor_of(direct_look.look_at(self._lakes, lake, target).state, target)
+
+        return self._asked(target, "the cursor", stored)
+
+    def columns(self, target: Target) -> tuple[Column, ...] | None:
+        """The columns of the target's table, in one round trip; None where the extension has to be asked for them."""
+        return self._asked(target, "the columns", lambda lake: direct_look.columns_of(self._lakes, lake, target))
+
+    def has_none(self, target: Target, keys: KeysOfRange) -> bool:
+        """Whether the target's table surely has no row of a key that went elsewhere; else the extension has to look."""
+        if self._distrusted and str(target.lake) in self._distrusted:
+            return False
+        found = self._asked(target, "the keys", lambda lake: has_none(self._lakes, lake, target, keys))
+        return found is True
+
+    def _asked(self, target: Target, what: str, ask: Callable[[DirectLake], T]) -> T | None:
+        """None where the extension has to be asked, also about a file that is missing, or that costs an instance."""
         try:
             with self._lakes.use(target.lake) as lake:
-                return cursor_of(direct_look.look_at(self._lakes, lake, target).state, target)
-        except (Declined, RivalCommitted, FileNotFoundError, *NEVER_WRITTEN):
+                return ask(lake)
+        except (Declined, RivalCommitted, KeysInUse, FileNotFoundError, *NEVER_WRITTEN):
             return None
         except (duckdb.Error, psycopg.Error, OSError) as error:
-            raise classify(error, f"reading the cursor of {target.destination.key}") from None
+            if self._has_damaged(target.lake, error):
+                return None
+            raise classify(error, f"reading {what} of {target.destination.key}") from None
+
+    def _has_damaged(self, lake: ResolvedLake, error: Exception) -> bool:
+        """Whether an error says that a file can't be read. A lake that has cost an instance is distrusted."""
+        if not isinstance(error, duckdb.Error):
+            return False
+        if invalidates_instance(error):
+            self._distrusted.add(str(lake))
+            return True
+        return misses_file(error)
 
     def knows(self, target: Target) -> bool:
         """Whether the target's table is remembered."""
@@ -128,9 +165,7 @@ class DirectApplier:
         except KeysInUse:
             raise Declined(Reason.OTHER_KEYS) from None
         except (duckdb.Error, psycopg.Error, OSError) as error:
-            if isinstance(error, duckdb.Error) and invalidates_instance(error):
-                self._distrusted.add(str(change.target.lake))
-            if isinstance(error, duckdb.Error) and (misses_file(error) or invalidates_instance(error)):
+            if self._has_damaged(change.target.lake, error):
                 raise Declined(Reason.DAMAGED_FILE) from None
             raise classify(error, where) from None
 
@@ -149,6 +184,7 @@ class DirectApplier:
         with lake.instance.keys(lake.lake, look.data_path):
             began_s = self._clock()
             written = direct_files.write(lake, change, look)
+            _deliver(lake, change, look.folder, written)
             self._require_in_time(lake, change, look.folder, written, began_s)
             return self._send(lake, change, look, cursor, written)
 
@@ -274,6 +310,24 @@ class DirectApplier:
         raise RivalCommitted("another commit has the number of the snapshot") from None
 
 
+def _refusal(change: Change) -> Reason | None:
+    """Why the extension has to bring a change about, whatever its table is."""
+    if change.evolution is not None or (change.carries and not change.is_seed):
+        return Reason.SCHEMA_CHANGE
+    return Reason.LEFT_OUT if change.reading is not None and change.reading.left_out is not None else None
+
+
+def _deliver(lake: DirectLake, change: Change, folder: str, written: Written) -> None:
+    """Bring outside what has to be there before the batch is sent; where that can't be, the files are taken away."""
+    if change.reading is None:
+        return
+    try:
+        change.reading.deliver()
+    except BaseException:
+        store.remove(lake.lake, folder, written.names)
+        raise
+
+
 def _stamp(change: Change, token: str, after: int, written: Written) -> Stamp:
     inserted = 0 if written.data is None else written.data.records
     said = change.stamp(after, token, written.deleted_rows, inserted, CommitPath.DIRECT)
@@ -283,17 +337,21 @@ def _stamp(change: Change, token: str, after: int, written: Written) -> Stamp:
 def _applied(change: Change, written: Written) -> Applied:
     inserted = 0 if written.data is None else written.data.records
     return Applied(
-        Outcome.APPLIED, change.through, change.through, written.deleted_rows, inserted, commit=CommitPath.DIRECT,
-        left=change.left,
+        Outcome.APPLIED, change.through, change.through, written.deleted_rows, inserted, position_at=change.through_at,
+        commit=CommitPath.DIRECT, left=change.left, skipped=change.target.item.skipped,
     )  # fmt: skip
 
 
 def _stands(cursor: Cursor, change: Change) -> bool:
-    """Whether the cursor is where the item begins, in the same history of the same table, for the same tenant."""
+    """Whether the cursor is where the item begins, in the same history of the same table, for the same tenant.
+
+    Of a source that spells positions, by the spelling too: two vectors may have one sum.
+    """
     move = change.move(0)
     then = committed_at(cursor.source_lake)
     return (
         change.through > change.target.item.expected
+        and bool(change.through_at) is change.target.is_spelled
         and decide(cursor, change.target.item) is Decision.APPLY
         and cursor.table_uuid == move.source.table_uuid
         and cursor.routing_value == change.target.destination.routing_value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import duckdb
@@ -15,13 +15,15 @@ from services.applier.apply.table_options import tables_of
 from services.applier.model.task import Target
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.errors import Error
+from shared.contracts.positions import UNSPELLED
 from shared.lake.attach import is_beside
+from shared.lake.catalog import Column
 from shared.lake.catalog_query import Question
 from shared.lake.direct import files, paths, positions
 from shared.lake.direct.catalogs import RivalCommitted
 from shared.lake.direct.eligibility import Reason, state_refusal, statistics_refusal, structure_refusal
 from shared.lake.direct.lakes import DirectLake, DirectLakes, TableKey
-from shared.lake.direct.state import Option, State, lake_option, parse_state, state_question
+from shared.lake.direct.state import SPELLING, Option, State, lake_option, parse_state, state_question
 from shared.lake.direct.structure import Structure, parse_structure, structure_question
 from shared.lake.pruning import PLAIN, may_prune
 
@@ -55,18 +57,29 @@ def key_of(target: Target) -> TableKey:
 
 def look_at(lakes: DirectLakes, lake: DirectLake, target: Target, change: Change | None = None) -> Look:
     """``change`` is what is to be committed on it, if anything. TLA: ``LookDirect``."""
-    key = key_of(target)
     reading = None if change is None else change.reading
     columns = None if reading is None else [(each.name, each.type) for each in reading.columns]
+    return look_for(lakes, lake, target, columns, lambda found: () if change is None else keys_of(found, change))
+
+
+def look_for(
+    lakes: DirectLakes,
+    lake: DirectLake,
+    target: Target,
+    columns: Sequence[tuple[str, str]] | None,
+    keys: Callable[[Structure], Sequence[positions.Key]],
+) -> Look:
+    """``columns`` are those that the table is to have, if any are to be written; of ``keys`` bounds are asked."""
+    key = key_of(target)
     for _ in range(LOOK_TRIES):
         known = lakes.structure(key)
         structure = known or _structure(lakes, lake, key)
-        refused = structure_refusal(structure, columns)
+        refused = structure_refusal(structure, columns, spelled=target.is_spelled)
         if refused is not None and known is not None:
             lakes.forget(key)  # what is remembered may be what the table was before the extension altered it
             continue
         decline(refused)
-        state = _state(lake, structure, () if change is None else keys_of(structure, change))
+        state = _state(lake, structure, keys(structure))
         if state is not None and _is_of(structure, state):
             if state.catalog_tables == structure.catalog_tables:
                 return _looked(lake, structure, state)
@@ -76,13 +89,31 @@ def look_at(lakes: DirectLakes, lake: DirectLake, target: Target, change: Change
     raise RivalCommitted("the catalog's own tables change while they are looked at")
 
 
+def columns_of(lakes: DirectLakes, lake: DirectLake, target: Target) -> tuple[Column, ...]:
+    """The columns that the table has now, which is asked in one statement, whatever is remembered of it."""
+    key = key_of(target)
+    now, known = _asked_structure(lake, key), lakes.structure(key)
+    if known is None or replace(known, declared=(), optional=frozenset()) != now:
+        known = _remembered(lakes, lake, key, now)
+    both = zip(known.fields, known.declared, strict=True)
+    return tuple(Column(field.name, declared, not_null=field.terms.required) for field, declared in both)
+
+
 def _structure(lakes: DirectLakes, lake: DirectLake, key: TableKey) -> Structure:
+    return _remembered(lakes, lake, key, _asked_structure(lake, key))
+
+
+def _asked_structure(lake: DirectLake, key: TableKey) -> Structure:
     question = structure_question(lake.catalog.dialect, lake.catalog.prefix, key[1], key[2])
     said = answer_of(lake, question)
     structure = None if said is None else parse_structure(said)
     if structure is None:
         raise Declined(Reason.FIRST_COMMIT)
-    structure = replace(structure, declared=files.duckdb_types(lake.con, structure.fields))
+    return structure
+
+
+def _remembered(lakes: DirectLakes, lake: DirectLake, key: TableKey, asked: Structure) -> Structure:
+    structure = replace(asked, declared=files.duckdb_types(lake.con, asked.fields))
     lakes.remember(key, structure)
     return structure
 
@@ -174,5 +205,6 @@ def cursor_of(state: State, target: Target) -> Cursor:
         item=said["item"],
         rows_applied=said["rows_applied"],
         snapshot=row.begin_snapshot,
+        source_position=UNSPELLED if (spelled := said.get(SPELLING)) is None else spelled,
     )
     return fence.intact(stored, target.destination)

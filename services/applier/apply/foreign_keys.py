@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from services.applier.apply.decide import Decision, decide
 from services.applier.apply.lake_state import stored_cursor
@@ -35,6 +36,12 @@ class KeysOfRange:
     names: tuple[str, ...]
     types: tuple[str, ...]
     harmless: tuple[bool, ...]
+
+    def elsewhere(self, routing_value: str) -> pa.Table:
+        """The keys that end elsewhere than at a routing value, or nowhere."""
+        owners = self.rows.column("owner")
+        others = pc.fill_null(pc.not_equal(owners, routing_value), True)
+        return self.rows.filter(others).select([f"k{place:d}" for place in range(len(self.names))])
 
 
 def foreign_keys(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target, keys: KeysOfRange) -> pa.Table:

@@ -113,9 +113,10 @@ class Reading:
         self.was_there_column = _free("_viaduck_was_there", taken)
 
     def deliver(self) -> None:
-        """Bring outside what has to be there before the transaction commits."""
+        """Bring outside what has to be there before the transaction commits: once, however often that is tried."""
         if self.before_commit is not None:
             self.before_commit()
+            self.before_commit = None
 
     def memory(self, name: str) -> str:
         return path("memory", "main", f"{name}_{self.number}")

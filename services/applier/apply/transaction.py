@@ -101,8 +101,10 @@ class Applier:
 
     def _apply_directly(self, change: Change) -> Applied | Reason | None:
         """Raises ``not_direct`` where the extension would have to commit changes, and was told not to."""
-        if change.target.is_spelled or self._limits.commit == "extension":
+        if self._limits.commit == "extension":
             return None
+        if change.target.is_spelled and change.is_seed:
+            return Reason.TOPIC_SEED
         done = self._direct.apply(change)
         if change.is_seed:
             return done

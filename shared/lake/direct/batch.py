@@ -68,7 +68,7 @@ def commit_of(
     stamp: Stamp,
     now: datetime,
 ) -> Commit:
-    """The batch that makes ``written`` and the new ``cursor`` (values by ``CURSOR_COLUMNS``) the next snapshot."""
+    """The batch that makes ``written`` and the new ``cursor`` (values by ``cursor_columns``) the next snapshot."""
     return _Batch(dialect, prefix, structure, state, written, cursor, stamp, now).commit()
 
 

@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from shared.lake.column_history import Field
-from shared.lake.direct.state import CURSOR_COLUMNS, DeleteFile, Option, State, lake_option
+from shared.lake.direct.state import (
+    CURSOR_COLUMNS,
+    SPELLED_CURSOR_COLUMNS,
+    DeleteFile,
+    Option,
+    State,
+    lake_option,
+)
 from shared.lake.direct.statistics import NESTED, ORDERS, are_comparable, kind_of
 from shared.lake.direct.structure import Structure
 
@@ -38,7 +45,9 @@ class Reason(StrEnum):
     FIRST_COMMIT = "first_commit"
     TABLE_EXISTS = "table_exists"
     LARGE_SEED = "large_seed"
+    TOPIC_SEED = "topic_seed"
     SCHEMA_CHANGE = "schema_change"
+    LEFT_OUT = "left_out"
     CATALOG_VERSION = "catalog_version"
     CURSOR_IN_FILE = "cursor_in_file"
     INLINED_ROWS = "inlined_rows"
@@ -66,6 +75,7 @@ ALWAYS_BY_EXTENSION = frozenset(
     {
         Reason.FIRST_COMMIT,
         Reason.SCHEMA_CHANGE,
+        Reason.LEFT_OUT,
         Reason.DOUBLED_KEY,
         Reason.DAMAGED_FILE,
         Reason.OTHER_KEYS,
@@ -74,18 +84,23 @@ ALWAYS_BY_EXTENSION = frozenset(
         Reason.OTHER_CURSOR,
     }
 )
-"""What no setting changes: DDL is the extension's, and so is finding out what is wrong with a table. Where rivals are
-quick, the extension waits for those of the same tables alone, and it has an instance for each lake."""
+"""What no setting changes: DDL is the extension's, and so are values that only the table's own rows tell, and finding
+out what is wrong with a table. Where rivals are quick, the extension waits for those of the same tables alone, and it
+has an instance for each lake."""
 
 
-def structure_refusal(structure: Structure, wanted: Sequence[tuple[str, str]] | None) -> Reason | None:
+def structure_refusal(
+    structure: Structure, wanted: Sequence[tuple[str, str]] | None, *, spelled: bool = False
+) -> Reason | None:
     """Why a table of that structure can't be committed to directly; None if it can.
 
     ``wanted`` are the columns that it is to have, (name, declared type) in order; None where no row is written.
+    ``spelled``: its source spells positions.
     """
     if len(structure.cursor_inlined) != 1:
         return Reason.CURSOR_IN_FILE
-    if len(structure.cursor_columns) != len(CURSOR_COLUMNS):
+    own = SPELLED_CURSOR_COLUMNS if spelled else CURSOR_COLUMNS
+    if tuple(field.name for field in structure.cursor_columns) != own:
         return Reason.OTHER_CURSOR
     if any(kind_of(field.type) not in ORDERS for field in _scalars(structure.fields)):
         return Reason.COLUMN_TYPE

@@ -9,7 +9,14 @@ from typing import Any
 
 from shared.lake.catalog_query import Question, Value
 from shared.lake.direct.dialect import Dialect, timestamptz
-from shared.lake.direct.state import CURSOR_COLUMNS, CURSOR_TEXTS, ColumnStats, Snapshot
+from shared.lake.direct.state import (
+    CURSOR_COLUMNS,
+    CURSOR_TEXTS,
+    SPELLED_CURSOR_COLUMNS,
+    SPELLING,
+    ColumnStats,
+    Snapshot,
+)
 from shared.lake.direct.written import NewDataFile
 
 PLAIN, FLAG = "{}", "CAST(CAST({} AS INTEGER) AS {{boolean}})"
@@ -61,10 +68,14 @@ def changes(names: Names, snapshot: int, made: str, stamp: Stamp) -> Question:
 
 
 def cursor_values(cursor: Mapping[str, Any]) -> dict[str, Value]:
-    """The cursor as its inlined row keeps it, by ``CURSOR_COLUMNS``."""
+    """The cursor as its inlined row keeps it, by ``CURSOR_COLUMNS``, and ``SPELLING`` where it has one."""
     return {
-        name: timestamptz(value) if isinstance(value := cursor[name], datetime) else value for name in CURSOR_COLUMNS
+        name: timestamptz(value) if isinstance(value := cursor[name], datetime) else value for name in _names_of(cursor)
     }
+
+
+def _names_of(cursor: Mapping[str, Any]) -> tuple[str, ...]:
+    return SPELLED_CURSOR_COLUMNS if SPELLING in cursor else CURSOR_COLUMNS
 
 
 def cursor_row(names: Names, dialect: Dialect, row_id: int, snapshot: int, cursor: Mapping[str, Any]) -> Question:
@@ -72,8 +83,8 @@ def cursor_row(names: Names, dialect: Dialect, row_id: int, snapshot: int, curso
     values: dict[str, Value] = {"row": row_id, "new": snapshot}
     for name, value in cursor_values(cursor).items():
         values[f"c_{name}"] = dialect.text_in(str(value)) if name in CURSOR_TEXTS else value
-    columns = ", ".join(CURSOR_COLUMNS)
-    places = ", ".join(f":c_{column}" for column in CURSOR_COLUMNS)
+    columns = ", ".join(_names_of(cursor))
+    places = ", ".join(f":c_{column}" for column in _names_of(cursor))
     return Question(
         f"INSERT INTO {{}}{{cursor_rows}} (row_id, begin_snapshot, {columns}) VALUES (:row, :new, {places})",
         names,

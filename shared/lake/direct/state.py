@@ -29,7 +29,12 @@ CURSOR_TYPES = {
 
 CURSOR_COLUMNS = tuple(CURSOR_TYPES)
 
-CURSOR_TEXTS = frozenset(name for name, kind in CURSOR_TYPES.items() if kind == "varchar")
+SPELLING = "source_position"
+"""The column more that a cursor has whose source spells its positions, with the position's spelling."""
+
+SPELLED_CURSOR_COLUMNS = (*CURSOR_COLUMNS, SPELLING)
+
+CURSOR_TEXTS = frozenset(name for name, kind in CURSOR_TYPES.items() if kind == "varchar") | {SPELLING}
 """Cursor columns whose inlined texts a Postgres catalog keeps as bytes."""
 
 
@@ -53,7 +58,7 @@ class Option(NamedTuple):
 
 @dataclass(frozen=True)
 class CursorRow:
-    """A live inlined row of the cursor's table. ``values`` are by ``CURSOR_COLUMNS``."""
+    """A live inlined row of the cursor's table. ``values`` are by ``cursor_columns``."""
 
     row_id: int
     begin_snapshot: int
@@ -133,6 +138,12 @@ class State:
     sorted: bool
 
 
+def cursor_columns(structure: Structure) -> tuple[str, ...]:
+    """The columns of a cursor's table in their order: names of ours, whatever the catalog calls them."""
+    has_spelling = any(field.name == SPELLING for field in structure.cursor_columns)
+    return SPELLED_CURSOR_COLUMNS if has_spelling else CURSOR_COLUMNS
+
+
 def lake_option(options: Sequence[Option], key: str) -> str | None:
     """The lake's own value of an option, which is none of a schema's or a table's."""
     return next((option.value for option in options if option.key == key and option.scope is None), None)
@@ -151,7 +162,7 @@ def state_question(dialect: Dialect, prefix: str, structure: Structure, keys: Se
         _SNAPSHOT,
         _OPTIONS,
         _INLINED_THERE_POSTGRES if dialect.binary_text else _INLINED_THERE_SQLITE,
-        _cursor_rows(),
+        _cursor_rows(structure),
         _cursor_rows_in_files(with_deletes=cursor_deletes in structure.optional),
         _inlined_rows(len(structure.inlined)),
         _INLINED_DELETES if deletes in structure.optional else "SELECT 0",
@@ -224,8 +235,8 @@ _LAYOUT = (
 )
 
 
-def _cursor_rows() -> str:
-    columns = ", ".join(CURSOR_COLUMNS)
+def _cursor_rows(structure: Structure) -> str:
+    columns = ", ".join(cursor_columns(structure))
     return (
         f"SELECT {{collect}}({{array}}(row_id, begin_snapshot, {columns})) FROM {{}}{{cursor_rows}}"
         " WHERE end_snapshot IS NULL"
@@ -277,7 +288,7 @@ def parse_state(text: str, dialect: Dialect, structure: Structure) -> State:
     return State(
         snapshot=Snapshot(*(int(number) for number in snapshot)),
         options=tuple(Option(*row) for row in options or ()),
-        cursors=tuple(_cursor(row, dialect) for row in cursors or ()),
+        cursors=tuple(_cursor(row, dialect, structure) for row in cursors or ()),
         cursor_rows_in_files=int(in_files),
         inlined_rows=int(rows) > 0,
         inlined_deletes=int(deletes) > 0,
@@ -295,10 +306,10 @@ def parse_state(text: str, dialect: Dialect, structure: Structure) -> State:
     )
 
 
-def _cursor(row: Sequence[Any], dialect: Dialect) -> CursorRow:
+def _cursor(row: Sequence[Any], dialect: Dialect, structure: Structure) -> CursorRow:
     values = {
         name: dialect.text_out(value) if name in CURSOR_TEXTS else value
-        for name, value in zip(CURSOR_COLUMNS, row[2:], strict=True)
+        for name, value in zip(cursor_columns(structure), row[2:], strict=True)
     }
     return CursorRow(int(row[0]), int(row[1]), values)
 

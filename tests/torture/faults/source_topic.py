@@ -14,7 +14,13 @@ from confluent_kafka import Producer
 from tests.torture.clicks import EXPIRED
 from tests.torture.fault import Done
 from tests.torture.faults.operators import patiently
-from tests.torture.faults.processes import HELD_FOR_S, PASSED_WITHIN_S, SESSION_IS_OVER_S, pass_point
+from tests.torture.faults.processes import (
+    HELD_FOR_S,
+    PASSED_WITHIN_S,
+    SESSION_IS_OVER_S,
+    ZOMBIE_POINTS,
+    pass_point,
+)
 from tests.torture.points import Deed, Point
 from tests.torture.rig import HEALED_WITHIN_S, FaultRig
 
@@ -23,17 +29,6 @@ PAUSED_WITHIN_S = 30.0
 WRITE_EVERY_S = (0.02, 0.2)
 MOST_TRANSACTIONS = 6
 ABORTED = 0.4
-
-POINTS = tuple(point for point in Point if point is not Point.WITHIN_BATCH)
-"""Those that a topic's item passes: DuckLake's extension commits it."""
-
-ZOMBIE_POINTS = (
-    Point.AFTER_READ,
-    Point.AFTER_FENCE,
-    Point.BEFORE_COMMIT,
-    Point.DURING_COMMIT,
-    Point.BEFORE_PROGRESS,
-)
 
 
 def landed(rig: FaultRig, count: int) -> Done:
@@ -47,7 +42,7 @@ def landed(rig: FaultRig, count: int) -> Done:
 
 def _killed(rig: FaultRig) -> str:
     """SIGKILL at a point: the whole applier, or just the process there."""
-    point = rig.rng.choice(POINTS)
+    point = rig.rng.choice(list(Point))
     pass_point(rig, point, rig.rng.choice([Deed.KILL_ALL, Deed.KILL_ONE]), partial(_write, rig))
     return f"killed {point}"
 
