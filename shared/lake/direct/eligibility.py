@@ -100,7 +100,7 @@ def structure_refusal(
     if len(structure.cursor_inlined) != 1:
         return Reason.CURSOR_IN_FILE
     own = SPELLED_CURSOR_COLUMNS if spelled else CURSOR_COLUMNS
-    if tuple(field.name for field in structure.cursor_columns) != own:
+    if sorted(field.name for field in structure.cursor_columns) != sorted(own):
         return Reason.OTHER_CURSOR
     if any(kind_of(field.type) not in ORDERS for field in _scalars(structure.fields)):
         return Reason.COLUMN_TYPE
