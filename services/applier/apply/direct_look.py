@@ -23,6 +23,7 @@ from shared.lake.direct.eligibility import Reason, state_refusal, statistics_ref
 from shared.lake.direct.lakes import DirectLake, DirectLakes, TableKey
 from shared.lake.direct.state import Option, State, lake_option, parse_state, state_question
 from shared.lake.direct.structure import Structure, parse_structure, structure_question
+from shared.lake.followed_columns import named, whose
 from shared.lake.pruning import PLAIN, may_prune
 
 LOOK_TRIES = 3
@@ -56,12 +57,10 @@ def key_of(target: Target) -> TableKey:
 def look_at(lakes: DirectLakes, lake: DirectLake, target: Target, change: Change | None = None) -> Look:
     """``change`` is what is to be committed on it, if anything. TLA: ``LookDirect``."""
     key = key_of(target)
-    reading = None if change is None else change.reading
-    columns = None if reading is None else [(each.name, each.type) for each in reading.columns]
     for _ in range(LOOK_TRIES):
         known = lakes.structure(key)
         structure = known or _structure(lakes, lake, key)
-        refused = structure_refusal(structure, columns)
+        refused = _refusal(structure, change)
         if refused is not None and known is not None:
             lakes.forget(key)  # what is remembered may be what the table was before the extension altered it
             continue
@@ -74,6 +73,20 @@ def look_at(lakes: DirectLakes, lake: DirectLake, target: Target, change: Change
         else:
             lakes.forget(key)
     raise RivalCommitted("the catalog's own tables change while they are looked at")
+
+
+def _refusal(structure: Structure, change: Change | None) -> Reason | None:
+    """Where columns are followed, the table has those that the source had at its position, or all of them by now."""
+    evolution = None if change is None else change.evolution
+    if change is None or evolution is None:
+        return structure_refusal(structure, None if change is None else wanted_columns(change))
+    known = whose(structure.fields, evolution.then, evolution.now) is not None
+    return structure_refusal(structure, None) or (None if known else Reason.SCHEMA_CHANGE)
+
+
+def wanted_columns(change: Change) -> list[tuple[str, str]] | None:
+    """The columns that the table has after the change; None where it brings none."""
+    return None if change.reading is None else [(each.name, each.type) for each in change.reading.columns]
 
 
 def _structure(lakes: DirectLakes, lake: DirectLake, key: TableKey) -> Structure:
@@ -97,8 +110,9 @@ def keys_of(structure: Structure, change: Change) -> tuple[positions.Key, ...]:
     reading = change.reading
     if reading is None or not reading.keys or not change.counts.touched:
         return ()
-    fields = {field.name.lower(): field for field in structure.fields}
-    wanted = [fields[name.lower()] for name in reading.keys]
+    wanted = named(structure.fields, change.evolution, reading.keys)
+    decline(Reason.SCHEMA_CHANGE if wanted is None else None)
+    assert wanted is not None  # noqa: S101 - declined
     decline(Reason.KEY_DEFAULT if any(field.default is not None for field in wanted) else None)
     return tuple(
         positions.Key(field, may_prune(field.declared, PLAIN, harmless=harmless) and not reading.null_keys)
