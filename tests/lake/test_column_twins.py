@@ -260,10 +260,10 @@ def play(twins: ColumnTwins, rounds: int) -> None:
 
 
 def test_twins_whose_columns_change_are_equal_and_the_extension_goes_on(twins: ColumnTwins) -> None:
-    play(twins, 10)
+    play(twins, 9)
     require_equal(twins)
     assert (twins.paths["direct: extension"], twins.paths["extension: direct"]) == (0, 0), twins.reasons
-    assert twins.paths["direct: direct"] >= 5
+    assert twins.paths["direct: direct"] >= 4
     assert orphans(twins.rig, "direct") == []
     key, routing = ident(twins.key), ident(twins.routing)
     for statements in (
@@ -277,5 +277,5 @@ def test_twins_whose_columns_change_are_equal_and_the_extension_goes_on(twins: C
     ):
         for name in TWINS:
             twins.rig.write(name, *statements)
-        shown = {name: twins.rig.rows(name) for name in TWINS}
+        shown = {name: list(map(repr, twins.rig.rows(name))) for name in TWINS}  # NaN equals itself as a text
         assert shown["direct"] == shown["extension"] == shown["mixed"], statements

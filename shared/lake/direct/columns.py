@@ -100,8 +100,8 @@ def _within(fields: Sequence[Field], ids: Iterator[int]) -> tuple[Field, ...]:
 
 
 def _are_writable(fields: Sequence[Field]) -> bool:
-    """Whether the names are different ones, and no text is one that DuckLake would replace as it alters the table
-    again (H16)."""
+    """Whether the names are different ones, and no text holds a word that DuckLake would replace as it alters the
+    table again (H16)."""
     texts = [text for field in flat(fields) for text in (field.name, field.default) if text is not None]
     if any(SUBSTITUTED_WORD.search(text) or UNWRITABLE.search(text) for text in texts):
         return False
