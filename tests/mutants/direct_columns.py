@@ -6,10 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from services.applier.apply import direct_columns
 from shared.lake.catalog_query import Question
 from shared.lake.column_history import Field
-from shared.lake.direct import batch, columns, statistics
+from shared.lake.direct import batch, columns, rows, statistics
 from shared.lake.direct.columns import Alteration
 from shared.lake.direct.new_table import flat
 from shared.lake.direct.state import ColumnStats
@@ -29,7 +28,7 @@ def _versions_stay() -> None:
 
 
 def _nothing_is_altered() -> None:
-    made = batch.changes
+    made = rows.changes
 
     def without_alterations(names: Any, snapshot: int, said: str, stamp: Any) -> Question:
         return made(names, snapshot, re.sub(r"altered_table:\d+,", "", said), stamp)
@@ -52,7 +51,7 @@ def _ids_come_again() -> None:
     def altered(have: Sequence[Field], steps: Sequence[Step], now: Sequence[Field], _: int) -> Alteration | None:
         return right(have, steps, now, max(field.id for field in flat(have)))
 
-    put(direct_columns.columns, "altered", altered)
+    put(columns, "altered", altered)
 
 
 MISTAKES = (
