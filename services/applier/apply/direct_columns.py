@@ -41,7 +41,7 @@ def follow(lake: DirectLake, change: Change, look: Look) -> Following:
         decline(structure_refusal(structure, wanted_columns(change)))
         return Following(structure, said=carried.left)
     alteration = _alteration(change, look, steps, carried.clauses)
-    made = _structure_after(lake, look, alteration)
+    made = _structure_after(lake, change, look, alteration)
     decline(Reason.SCHEMA_CHANGE if structure_refusal(made, wanted_columns(change)) is not None else None)
     said = (clause.said for clause in carried.clauses)
     return Following(made, alteration, (*evolve.shown(steps), *said, *carried.left))
@@ -74,9 +74,12 @@ def _alteration(change: Change, look: Look, steps: Sequence[Step], clauses: Sequ
     return found
 
 
-def _structure_after(lake: DirectLake, look: Look, alteration: Alteration) -> Structure:
-    added = alteration.added
+def _structure_after(lake: DirectLake, change: Change, look: Look, alteration: Alteration) -> Structure:
+    """DuckDB is asked how it spells a type only where that is not how it spells the source's."""
+    added, known = alteration.added, dict(wanted_columns(change) or ())
     decline(None if files.are_kept_texts(lake.con, added) else Reason.SCHEMA_CHANGE)
-    spelled = files.duckdb_types(lake.con, added) if added else ()
-    declared = dict(zip((field.id for field in added), spelled, strict=True))
+    declared = {field.id: field.declared for field in added}
+    asked = [field for field in added if known.get(field.name) != field.declared]
+    spelled = files.duckdb_types(lake.con, asked) if asked else ()
+    declared |= zip((field.id for field in asked), spelled, strict=True)
     return columns.structure_after(look.structure, alteration, look.state.snapshot.id + 1, declared)
