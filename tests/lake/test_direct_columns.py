@@ -157,6 +157,17 @@ def test_a_table_whose_rows_may_stay_in_the_catalog_is_altered_by_the_extension(
     assert (done.commit, done.commit_reason) == (CommitPath.EXTENSION, "schema_change")
 
 
+def test_a_default_that_ducklake_would_spell_otherwise_is_the_extensions(rig: ApplyRig) -> None:
+    """Another program wrote it to the source's catalog."""
+    done = applied(
+        rig,
+        f"ALTER TABLE {T} ADD COLUMN w INTEGER DEFAULT 5",
+        "UPDATE __ducklake_metadata_src.ducklake_column SET initial_default = '05' WHERE column_name = 'w'",
+        f"UPDATE {T} SET tenant = 'a' WHERE id = 1",
+    )
+    assert (done.commit, done.commit_reason) == (CommitPath.EXTENSION, "schema_change")
+
+
 def test_the_stamp_says_what_became_of_the_columns(rig: ApplyRig) -> None:
     """As the extension's commits say it; a default whose text DuckLake shows otherwise is said twice."""
     direct(
