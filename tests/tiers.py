@@ -127,6 +127,7 @@ WITHIN_THE_PROCESS = (
     "tests/fast/shared/runtime/test_metrics.py",
     "tests/fast/world/test_oracle.py",
     "tests/fast/world/test_topic_oracle.py",
+    "tests/fast/shared/lake/direct/test_columns.py",
     "tests/fast/shared/lake/direct/test_positions.py",
     "tests/fast/shared/lake/direct/test_statistics.py",
     "tests/fast/shared/lake/test_pool.py",

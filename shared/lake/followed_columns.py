@@ -53,6 +53,15 @@ def whose(have: Sequence[Field], then: tuple[Field, ...], now: tuple[Field, ...]
     return next((each for each in (then[: len(have)], now) if _shown(each) == _shown(have)), None)
 
 
+def named(have: Sequence[Field], followed: Evolution | None, names: Sequence[str]) -> tuple[Field, ...] | None:
+    """Those of a table's columns that the source calls so once it was followed; None where that is not known."""
+    theirs, now = (have, have) if followed is None else (whose(have, followed.then, followed.now), followed.now)
+    ids = {field.name.lower(): field.id for field in now}
+    own = {each.id: mine for each, mine in zip(theirs or (), have, strict=False)}
+    found = [own.get(ids.get(name.lower(), -1)) for name in names]
+    return tuple(field for field in found if field is not None) if None not in found else None
+
+
 def evolution(
     versions: Versions, identifying: Identifying, since: int, at: int, policy: EvolutionPolicy = FOLLOW
 ) -> Evolution | None:

@@ -434,11 +434,17 @@ def test_of_a_hundred_commits_under_an_owners_maintenance_one_is_the_extensions(
     assert rig.rows("a") == rig.expected("a")
 
 
-def test_after_the_extension_added_a_column_commits_are_direct_again(rig: ApplyRig) -> None:
-    assert changed(rig).commit is CommitPath.DIRECT
-    added = changed(rig, "ALTER TABLE src.main.t ADD COLUMN w INTEGER", "UPDATE src.main.t SET w = 1 WHERE id < 3")
-    assert (added.commit, added.commit_reason) == (CommitPath.EXTENSION, "schema_change"), added.error
-    assert changed(rig, "UPDATE src.main.t SET w = 2 WHERE id > 5").commit is CommitPath.DIRECT
+def test_after_the_extension_widened_a_column_commits_are_direct_again(make_rig: MakeRig) -> None:
+    rig = make_rig(limits=DIRECT)
+    rig.sql(
+        "CREATE TABLE src.main.t (id BIGINT, tenant VARCHAR, w INTEGER)", "INSERT INTO src.main.t VALUES (1, 'a', 1)"
+    )
+    rig.add("a")
+    rig.seed()
+    assert changed(rig, "UPDATE src.main.t SET w = 2").commit is CommitPath.DIRECT
+    wide = changed(rig, "ALTER TABLE src.main.t ALTER w SET DATA TYPE BIGINT", "UPDATE src.main.t SET w = 5000000000")
+    assert (wide.commit, wide.commit_reason) == (CommitPath.EXTENSION, "schema_change"), wide.error
+    assert changed(rig, "UPDATE src.main.t SET w = 2").commit is CommitPath.DIRECT
     assert rig.rows("a") == rig.expected("a")
 
 

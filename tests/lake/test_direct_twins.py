@@ -130,7 +130,8 @@ class Twins:
             if self.positions[name] == self.rig.head:
                 continue
             if kind is not ItemKind.SEED:
-                item = {"expected": self.positions[name], "after": self.positions[name]}
+                after = self.rig.head if kind is ItemKind.ADVANCE else self.positions[name]
+                item = {"expected": self.positions[name], "after": after}
             target = self.rig.target(name, kind, **item)
             source = SourceTable(self.rig.source, "main", "t", self.rig.routing)
             (result,) = run_task(Task(kind, source, (target,), replace(self.rig.limits, commit=commit))).results

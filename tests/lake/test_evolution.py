@@ -92,6 +92,24 @@ CHANGES = {
     ),
 }
 
+BY_EXTENSION = frozenset(
+    {
+        "widened",
+        "a key renamed and widened",
+        "float, decimal",
+        "fields of a struct",
+        "fields two deep, and wider",
+        "all fields of a struct exchanged",
+        "within a list and a map",
+        "everything",
+    }
+)
+"""What changes a type, or something within a column."""
+
+
+def committed(what: str) -> CommitPath:
+    return CommitPath.EXTENSION if what in BY_EXTENSION else CommitPath.DIRECT
+
 
 @pytest.fixture
 def routing() -> Routing:
@@ -148,7 +166,7 @@ def test_columns_are_followed_together_with_rows(shaped: ApplyRig, what: str) ->
     shaped.sql(f"DELETE FROM {T} WHERE {key} IN (6, 7)", f"UPDATE {T} SET {key} = {key} + 1000 WHERE {key} IN (8, 9)")
     answers = shaped.changes(position)
     assert [(each.outcome, each.error) for each in answers] == [(Outcome.APPLIED, None)] * 2
-    assert {each.commit for each in answers} == {CommitPath.EXTENSION}
+    assert {each.commit for each in answers} == {committed(what)}
     assert_exact(shaped)
 
 
@@ -182,8 +200,11 @@ def test_they_are_followed_without_any_row(shaped: ApplyRig, what: str) -> None:
     position = shaped.head
     shaped.sql(*CHANGES[what])
     alone(shaped)
+    files = sorted(shaped.folder.rglob("*.parquet"))
     answers = shaped.run(ItemKind.ADVANCE, expected=position, after=shaped.head)
     assert [(each.outcome, each.error) for each in answers] == [(Outcome.APPLIED, None)] * 2
+    assert {each.commit for each in answers} == {committed(what)}
+    assert sorted(shaped.folder.rglob("*.parquet")) == files
     assert_exact(shaped)
 
 

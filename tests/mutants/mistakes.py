@@ -67,7 +67,19 @@ from shared.lake.health import HealthReader, TableHealth
 from shared.lake.pool import OpenLake
 from shared.lake.pruning import Layout
 from shared.lake.sql import ident
-from tests.mutants import counting, direct, evolution, layouts, past, records, replayed, upkeep, values, vectors
+from tests.mutants import (
+    counting,
+    direct,
+    direct_columns,
+    evolution,
+    layouts,
+    past,
+    records,
+    replayed,
+    upkeep,
+    values,
+    vectors,
+)
 from tests.mutants.mistake import Mistake
 from tests.mutants.mistake import put as _put
 
@@ -651,6 +663,7 @@ MISTAKES = (
     *past.MISTAKES,
     *upkeep.MISTAKES,
     *layouts.MISTAKES,
+    *direct_columns.MISTAKES,
     *evolution.MISTAKES,
     *vectors.MISTAKES,
     *records.MISTAKES,

@@ -19,7 +19,7 @@ from typing import TypeVar
 import duckdb
 import psycopg
 
-from services.applier.apply import direct_files, direct_look, direct_seed, fence, terms
+from services.applier.apply import direct_columns, direct_files, direct_look, direct_seed, fence, terms
 from services.applier.apply.change import Applied, Change
 from services.applier.apply.decide import Cursor, Decision, decide
 from services.applier.apply.direct_foreign_keys import has_none
@@ -40,10 +40,12 @@ from shared.lake.cursor import committed_at
 from shared.lake.direct import files, store
 from shared.lake.direct.batch import Commit, commit_of
 from shared.lake.direct.catalogs import ALONE_S, NotCommitted, RivalCommitted
+from shared.lake.direct.columns import Alteration
 from shared.lake.direct.eligibility import Reason
 from shared.lake.direct.first_commit import FirstCommit
 from shared.lake.direct.lakes import DirectLake, DirectLakes, KeysInUse, TableKey
 from shared.lake.direct.rows import Stamp
+from shared.lake.direct.structure import Structure
 from shared.lake.direct.written import Written
 from shared.lake.failure import classify, invalidates_instance, misses_file
 
@@ -177,16 +179,26 @@ class DirectApplier:
             cursor = cursor_of(look.state, change.target)
         except NEVER_WRITTEN:
             raise Declined(Reason.UNREADABLE_CATALOG) from None
-        if terms.lacks(change, look.structure.fields) and direct_look.key_of(change.target) not in self._refusing:
+        if self._lacks(change, look.structure):
             raise Declined(Reason.SCHEMA_CHANGE)
         if not _stands(cursor, change):
             raise Declined(None)  # the extension's path says what such a cursor means for the item
+        following = direct_columns.follow(lake, change, look)
+        change.steps = following.said
         with lake.instance.keys(lake.lake, look.data_path):
             began_s = self._clock()
-            written = direct_files.write(lake, change, look)
+            written = direct_files.write(lake, change, look, following.structure)
             _deliver(lake, change, look.folder, written)
             self._require_in_time(lake, change, look.folder, written, began_s)
-            return self._send(lake, change, look, cursor, written)
+            done = self._send(lake, change, look, cursor, written, following.alteration)
+        if following.alteration is not None:
+            self._lakes.remember(direct_look.key_of(change.target), following.structure)
+        return done
+
+    def _lacks(self, change: Change, structure: Structure) -> bool:
+        """Whether the table is to have NOT NULL that DuckLake has not refused yet."""
+        key = direct_look.key_of(change.target)
+        return not change.carries and key not in self._refusing and terms.lacks(change, structure.fields)
 
     def _seed(self, lake: DirectLake, change: Change) -> Applied:
         reading = change.reading
@@ -256,7 +268,15 @@ class DirectApplier:
 
     # -- commit -------------------------------------------------------------------------------------------------------
 
-    def _send(self, lake: DirectLake, change: Change, look: Look, cursor: Cursor, written: Written) -> Applied:
+    def _send(
+        self,
+        lake: DirectLake,
+        change: Change,
+        look: Look,
+        cursor: Cursor,
+        written: Written,
+        alteration: Alteration | None = None,
+    ) -> Applied:
         """TLA: ``CommitDirect``, ``AcknowledgeDirect``, ``RefuseDirect``."""
         token, now = uuid.uuid4().hex, datetime.now(UTC)
         after, rows, net = change.target.item.after, cursor.rows_applied, change.counts.upserts
@@ -273,6 +293,7 @@ class DirectApplier:
             fence.row_of(change.move(net), rows, now),
             _stamp(change, token, after, written),
             now,
+            alteration,
         )
         self._bring_about(lake, look.folder, commit, token, written)
         told = 0 if change.is_seed else change.target.item.rows_applied
@@ -312,8 +333,6 @@ class DirectApplier:
 
 def _refusal(change: Change) -> Reason | None:
     """Why the extension has to bring a change about, whatever its table is."""
-    if change.evolution is not None or (change.carries and not change.is_seed):
-        return Reason.SCHEMA_CHANGE
     return Reason.LEFT_OUT if change.reading is not None and change.reading.left_out is not None else None
 
 

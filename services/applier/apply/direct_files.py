@@ -17,16 +17,20 @@ from shared.lake.direct.structure import Structure
 from shared.lake.direct.written import NewDataFile, Written
 
 
-def write(lake: DirectLake, change: Change, look: Look) -> Written:
+def write(lake: DirectLake, change: Change, look: Look, structure: Structure) -> Written:
     """Write delete files, then a data file; where that one fails, the delete files are taken away again. What an error
-    leaves of the delete files themselves is an orphan, as after a crash. TLA: ``WriteFiles``."""
+    leaves of the delete files themselves is an orphan, as after a crash. TLA: ``WriteFiles``.
+
+    Keys are looked for in the columns that were looked at; ``structure`` has those that rows are written in.
+    """
     reading = change.reading
     if reading is None:
         return Written()
-    files.make_folder(look.folder)
+    if change.counts.touched or change.counts.upserts:
+        files.make_folder(look.folder)
     written = _write_deletes(lake, change, reading, look)
     try:
-        return replace(written, data=write_rows(lake, change, reading, look.structure, look.folder))
+        return replace(written, data=write_rows(lake, change, reading, structure, look.folder))
     except BaseException:
         store.remove(lake.lake, look.folder, written.names)
         raise

@@ -10,7 +10,7 @@ from services.applier.apply.decide import Decision, decide
 from services.applier.apply.direct_look import cursor_of, decline, look_for
 from services.applier.apply.foreign_keys import KeysOfRange
 from services.applier.model.task import Target
-from shared.lake.direct.eligibility import Reason
+from shared.lake.direct.eligibility import Reason, structure_refusal
 from shared.lake.direct.lakes import DirectLake, DirectLakes
 from shared.lake.direct.positions import Key, Touched, find_positions
 from shared.lake.direct.structure import Structure
@@ -26,7 +26,13 @@ def has_none(lakes: DirectLakes, lake: DirectLake, target: Target, keys: KeysOfR
     rows = keys.elsewhere(target.destination.routing_value)
     if not 0 < rows.num_rows <= FEW_ROWS:
         return not rows.num_rows
-    look = look_for(lakes, lake, target, None, lambda structure: _keys(structure, keys))
+    look = look_for(
+        lakes,
+        lake,
+        target,
+        lambda structure: structure_refusal(structure, None, spelled=target.is_spelled),
+        lambda structure: _keys(structure, keys),
+    )
     if decide(cursor_of(look.state, target), target.item) is not Decision.APPLY:
         return False
     with lake.instance.keys(lake.lake, look.data_path):

@@ -25,6 +25,7 @@ from shared.lake.direct.eligibility import Reason, state_refusal, statistics_ref
 from shared.lake.direct.lakes import DirectLake, DirectLakes, TableKey
 from shared.lake.direct.state import SPELLING, Option, State, lake_option, parse_state, state_question
 from shared.lake.direct.structure import Structure, parse_structure, structure_question
+from shared.lake.followed_columns import named, whose
 from shared.lake.pruning import PLAIN, may_prune
 
 LOOK_TRIES = 3
@@ -57,24 +58,28 @@ def key_of(target: Target) -> TableKey:
 
 def look_at(lakes: DirectLakes, lake: DirectLake, target: Target, change: Change | None = None) -> Look:
     """``change`` is what is to be committed on it, if anything. TLA: ``LookDirect``."""
-    reading = None if change is None else change.reading
-    columns = None if reading is None else [(each.name, each.type) for each in reading.columns]
-    return look_for(lakes, lake, target, columns, lambda found: () if change is None else keys_of(found, change))
+    return look_for(
+        lakes,
+        lake,
+        target,
+        lambda found: _refusal(found, target, change),
+        lambda found: () if change is None else keys_of(found, change),
+    )
 
 
 def look_for(
     lakes: DirectLakes,
     lake: DirectLake,
     target: Target,
-    columns: Sequence[tuple[str, str]] | None,
+    refusal: Callable[[Structure], Reason | None],
     keys: Callable[[Structure], Sequence[positions.Key]],
 ) -> Look:
-    """``columns`` are those that the table is to have, if any are to be written; of ``keys`` bounds are asked."""
+    """``refusal`` says why a table of a structure is left to the extension; of ``keys`` bounds are asked."""
     key = key_of(target)
     for _ in range(LOOK_TRIES):
         known = lakes.structure(key)
         structure = known or _structure(lakes, lake, key)
-        refused = structure_refusal(structure, columns, spelled=target.is_spelled)
+        refused = refusal(structure)
         if refused is not None and known is not None:
             lakes.forget(key)  # what is remembered may be what the table was before the extension altered it
             continue
@@ -97,6 +102,21 @@ def columns_of(lakes: DirectLakes, lake: DirectLake, target: Target) -> tuple[Co
         known = _remembered(lakes, lake, key, now)
     both = zip(known.fields, known.declared, strict=True)
     return tuple(Column(field.name, declared, not_null=field.terms.required) for field, declared in both)
+
+
+def _refusal(structure: Structure, target: Target, change: Change | None) -> Reason | None:
+    """Where columns are followed, the table has those that the source had at its position, or all of them by now."""
+    evolution = None if change is None else change.evolution
+    if change is None or evolution is None:
+        wanted = None if change is None else wanted_columns(change)
+        return structure_refusal(structure, wanted, spelled=target.is_spelled)
+    known = whose(structure.fields, evolution.then, evolution.now) is not None
+    return structure_refusal(structure, None, spelled=target.is_spelled) or (None if known else Reason.SCHEMA_CHANGE)
+
+
+def wanted_columns(change: Change) -> list[tuple[str, str]] | None:
+    """The columns that the table has after the change; None where it brings none."""
+    return None if change.reading is None else [(each.name, each.type) for each in change.reading.columns]
 
 
 def _structure(lakes: DirectLakes, lake: DirectLake, key: TableKey) -> Structure:
@@ -128,8 +148,9 @@ def keys_of(structure: Structure, change: Change) -> tuple[positions.Key, ...]:
     reading = change.reading
     if reading is None or not reading.keys or not change.counts.touched:
         return ()
-    fields = {field.name.lower(): field for field in structure.fields}
-    wanted = [fields[name.lower()] for name in reading.keys]
+    wanted = named(structure.fields, change.evolution, reading.keys)
+    decline(Reason.SCHEMA_CHANGE if wanted is None else None)
+    assert wanted is not None  # noqa: S101 - declined
     decline(Reason.KEY_DEFAULT if any(field.default is not None for field in wanted) else None)
     return tuple(
         positions.Key(field, may_prune(field.declared, PLAIN, harmless=harmless) and not reading.null_keys)

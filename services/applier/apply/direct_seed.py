@@ -90,8 +90,12 @@ def require_terms(change: Change, structure: Structure) -> tuple[str, ...]:
 def require_limit(options: Sequence[Option]) -> None:
     """Raises ``Declined`` where DuckLake may keep rows of the table in the catalog, which a seed of the extension
     ends."""
-    limits = [option.value for option in options if option.scope == "table" and option.key == INLINING_LIMIT]
-    decline(None if limits == ["0"] else Reason.OPTION)
+    decline(None if never_inlines(options) else Reason.OPTION)
+
+
+def never_inlines(options: Sequence[Option]) -> bool:
+    """Whether DuckLake keeps no rows of the table in the catalog, whatever it is handed."""
+    return [option.value for option in options if option.scope == "table" and option.key == INLINING_LIMIT] == ["0"]
 
 
 def _of_new(change: Change, reading: Reading) -> tuple[Described, tuple[str, ...]]:

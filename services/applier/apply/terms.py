@@ -46,7 +46,14 @@ def pending(lake: OpenLake, change: Change, have: Sequence[Column], at: int) -> 
         return NOTHING
     if not change.carries:
         return Carried(tuple(_of_rows(change, change.reading, have, wanted)))
-    own = _described(lake, change.target.destination, at)
+    return due(change, _described(lake, change.target.destination, at))
+
+
+def due(change: Change, own: Described) -> Carried:
+    """What is to be done of it in a table that is described so, where anything may be new."""
+    wanted = change.wanted
+    if wanted is None or not change.carries:
+        return NOTHING
     then = wanted.fields if change.evolution is None else change.evolution.then
     theirs = whose(own.fields, then, wanted.fields)
     return NOTHING if theirs is None else to_carry(own, theirs, wanted, change.comments_before)

@@ -94,6 +94,8 @@ class Applier:
         """
         direct = self._apply_directly(change)
         if isinstance(direct, Applied):
+            if change.evolution is not None and change.steps:
+                self._pool.evict_of(change.target.lake, read_only=False)  # H12
             return direct
         applied = self._apply_by_extension(change)
         by_extension = CommitPath.EXTENSION if applied.outcome is Outcome.APPLIED else None

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from shared.lake.catalog_query import Question, Value
+from shared.lake.direct.columns import Alteration, alter
 from shared.lake.direct.dialect import Dialect, timestamptz
 from shared.lake.direct.rows import (
     FLAG,
@@ -67,9 +68,13 @@ def commit_of(
     cursor: Mapping[str, Any],
     stamp: Stamp,
     now: datetime,
+    alteration: Alteration | None = None,
 ) -> Commit:
-    """The batch that makes ``written`` and the new ``cursor`` (values by ``cursor_columns``) the next snapshot."""
-    return _Batch(dialect, prefix, structure, state, written, cursor, stamp, now).commit()
+    """The batch that makes ``written`` and the new ``cursor`` (values by ``cursor_columns``) the next snapshot.
+
+    ``alteration``: what becomes of the table's columns, which are the structure's until then.
+    """
+    return _Batch(dialect, prefix, structure, state, written, cursor, stamp, now, alteration).commit()
 
 
 @dataclass(frozen=True)
@@ -82,14 +87,21 @@ class _Batch:
     cursor: Mapping[str, Any]
     stamp: Stamp
     now: datetime
+    alteration: Alteration | None
 
     def commit(self) -> Commit:
-        rest = [*self._changes(), *self._data(), *self._deletes(), *self._table_stats(), *self._column_stats()]
-        return Commit(self.snapshot, self._claim(), self._condition(), (*rest, *self._cursor_rows()))
+        rest = [*self._changes(), *self._altered(), *self._data(), *self._deletes()]
+        rest += [*self._table_stats(), *self._column_stats(), *self._cursor_rows()]
+        return Commit(self.snapshot, self._claim(), self._condition(), tuple(rest))
 
     @property
     def snapshot(self) -> int:
         return self.state.snapshot.id + 1
+
+    @property
+    def schema_version(self) -> int:
+        """Who remembers a table's columns looks at it to see whether they are still the same."""
+        return self.state.snapshot.schema_version + (self.alteration is not None)
 
     @property
     def seen_cursor(self) -> CursorRow:
@@ -106,7 +118,8 @@ class _Batch:
 
     def _claim(self) -> Question:
         seen = self.state.snapshot
-        new = replace(seen, id=self.snapshot, next_file_id=seen.next_file_id + len(self.written.names))
+        files = seen.next_file_id + len(self.written.names)
+        new = replace(seen, id=self.snapshot, schema_version=self.schema_version, next_file_id=files)
         return claim(self._names, self.dialect, new, self.now)
 
     def _condition(self) -> Question:
@@ -131,8 +144,14 @@ class _Batch:
         table, cursor = self.structure.table_id, self.structure.cursor_id
         inserted = f"inserted_into_table:{table:d}," if self.written.data is not None else ""
         deleted = f"deleted_from_table:{table:d}," if self.written.deletes or self.written.ended else ""
-        made = f"{inserted}{deleted}inlined_insert:{cursor:d},inlined_delete:{cursor:d}"
+        altered = f"altered_table:{table:d}," if self.alteration is not None else ""
+        made = f"{inserted}{deleted}{altered}inlined_insert:{cursor:d},inlined_delete:{cursor:d}"
         yield changes(self._names, self.snapshot, made, self.stamp)
+
+    def _altered(self) -> Iterable[Question]:
+        if self.alteration is not None:
+            table = self.structure.table_id
+            yield from alter(self._names, self.alteration, table, self.snapshot, self.schema_version)
 
     # -- files --------------------------------------------------------------------------------------------------------
 

@@ -9,21 +9,18 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
-from shared.lake.catalog_query import Question, Value
-from shared.lake.column_history import NO_DEFAULT
+from shared.lake.catalog_query import Question
 from shared.lake.direct import rows as metadata_rows
 from shared.lake.direct.batch import Commit
+from shared.lake.direct.columns import new_columns
 from shared.lake.direct.dialect import Dialect
-from shared.lake.direct.new_table import NewTable, NewTables, flat
-from shared.lake.direct.rows import FLAG, PLAIN, Names, Stamp, places_of, values_of
+from shared.lake.direct.new_table import NewTables
+from shared.lake.direct.rows import PLAIN, Names, Stamp, places_of, values_of
 from shared.lake.direct.state import CURSOR_TYPES, ColumnStats, Snapshot
-from shared.lake.direct.statistics import NESTED, kind_of, merged
+from shared.lake.direct.statistics import merged
 from shared.lake.direct.written import Written
 from shared.lake.sql import ident
 
-COLUMN = (
-    PLAIN, PLAIN, PLAIN, PLAIN, PLAIN, PLAIN, PLAIN, FLAG, PLAIN, PLAIN, "'duckdb'",
-)  # fmt: skip
 OF_TABLE = (PLAIN, "CAST({} AS {{uuid}})", PLAIN, PLAIN, PLAIN, PLAIN, "CAST(1 AS {{boolean}})")
 OF_SCHEMA = (PLAIN, "CAST({} AS {{uuid}})", PLAIN, PLAIN, PLAIN, "CAST(1 AS {{boolean}})")
 TRIPLE = (PLAIN, PLAIN, PLAIN)
@@ -148,23 +145,8 @@ class FirstCommit:
         )
 
     def _columns(self) -> Iterator[Question]:
-        lines = [*self._columns_of(self.tables.table), *self._columns_of(self.tables.cursor)]
-        yield Question(
-            "INSERT INTO {}ducklake_column (column_id, begin_snapshot, table_id, column_order, column_name,"
-            " column_type, default_value, nulls_allowed, parent_column, default_value_type, default_value_dialect)"
-            " VALUES " + places_of(COLUMN, len(lines)),
-            self._names,
-            values_of(lines),
-        )
-
-    def _columns_of(self, table: NewTable) -> Iterator[tuple[Value, ...]]:
-        parents = {part.id: field.id for field in flat(table.fields) for part in field.fields}
-        for field in flat(table.fields):
-            yield (
-                field.id, self.snapshot, table.id, field.id, field.name, field.type,
-                NO_DEFAULT if field.terms.default is None else field.terms.default, int(not field.terms.required),
-                parents.get(field.id), "" if kind_of(field.type) in NESTED else "literal",
-            )  # fmt: skip
+        both = [(each.id, each.fields) for each in (self.tables.table, self.tables.cursor)]
+        yield new_columns(self._names, both, self.snapshot)
 
     def _comments(self) -> Iterator[Question]:
         table, comments = self.tables.table, self.tables.table.comments

@@ -136,6 +136,8 @@ class State:
     """The table's columns, as ``Structure.columns``."""
     partitioned: bool
     sorted: bool
+    last_column: int
+    """The highest id that the table ever gave a column or a field."""
 
 
 def cursor_columns(structure: Structure) -> tuple[str, ...]:
@@ -231,7 +233,8 @@ _COLUMNS = (
 
 _LAYOUT = (
     "SELECT {array}((SELECT count(*) FROM {}ducklake_partition_info WHERE table_id = :table AND end_snapshot IS NULL),"
-    " (SELECT count(*) FROM {}ducklake_sort_info WHERE table_id = :table AND end_snapshot IS NULL))"
+    " (SELECT count(*) FROM {}ducklake_sort_info WHERE table_id = :table AND end_snapshot IS NULL),"
+    " (SELECT max(column_id) FROM {}ducklake_column WHERE table_id = :table))"
 )
 
 
@@ -303,6 +306,7 @@ def parse_state(text: str, dialect: Dialect, structure: Structure) -> State:
         fields=frozenset((int(row[0]), row[1], row[2], int(row[3])) for row in fields or ()),
         partitioned=int(layout[0]) > 0,
         sorted=int(layout[1]) > 0,
+        last_column=int(layout[2]),
     )
 
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from shared.contracts.evolution import EvolutionPolicy
 from shared.lake import column_history, followed_columns
-from shared.lake.column_history import ColumnVersion, Versions
+from shared.lake.column_history import ColumnVersion, Field, Versions
 from shared.lake.column_identity import Identifying
 from shared.lake.evolution import NotFollowed, steps_between
-from shared.lake.followed_columns import breaks, evolution
+from shared.lake.followed_columns import Evolution, breaks, evolution, named
 
 IDENTIFYING = Identifying("tenant", ("id",))
 WIDER = {"int32": "int64", "float32": "float64"}
@@ -75,3 +75,25 @@ def test_a_table_that_has_grown_a_thousand_times_is_looked_at_once(monkeypatch: 
         found = breaks(versions, IDENTIFYING, 1_002)
     assert {each.policy for each in found} == {EvolutionPolicy.FREEZE}
     assert (len(found), compared.call_count, looked.call_count) == (1_000, 0, 1_001)
+
+
+def field(column: int, name: str) -> Field:
+    return Field(column, name, "int32", ())
+
+
+THEN, NOW = (field(1, "a"), field(2, "b")), (field(1, "b"), field(2, "a"), field(3, "c"))
+
+
+def test_a_tables_own_columns_are_found_by_the_names_that_the_source_has_by_now() -> None:
+    exchanged = Evolution(THEN, NOW, steps_between(THEN, NOW))
+    before, after = (field(7, "a"), field(8, "b")), (field(7, "b"), field(8, "a"), field(9, "c"))
+    assert named(before, exchanged, ("a", "B")) == (before[1], before[0])
+    assert named(after, exchanged, ("a", "b")) == (after[1], after[0])
+    assert named(before, None, ("B",)) == (before[1],)
+
+
+def test_columns_that_a_table_does_not_have_are_not_found() -> None:
+    exchanged = Evolution(THEN, NOW, steps_between(THEN, NOW))
+    assert named((field(7, "a"), field(8, "b")), exchanged, ("c",)) is None
+    assert named((field(7, "a"), field(8, "x")), exchanged, ("a",)) is None
+    assert named((), None, ("a",)) is None
