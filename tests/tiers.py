@@ -73,6 +73,7 @@ WITHIN_THE_PROCESS = (
     "tests/fast/applier/worker/test_turn.py",
     "tests/fast/applier/worker/test_unrouted.py",
     "tests/fast/applier/worker/test_wide_rows.py",
+    "tests/fast/applier/worker/test_worker_memory.py",
     "tests/fast/applier/worker/test_adaptive_concurrency.py",
     "tests/fast/shared/contracts/test_latest.py",
     "tests/fast/shared/contracts/test_positions.py",

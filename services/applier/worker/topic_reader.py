@@ -48,10 +48,15 @@ SPARING = 8
 """So many times less is read at once where a reading did not fit into memory."""
 
 
+LARGE_BYTES = 16_000_000
+"""What reading so many bytes needed is returned to the system before they are written, and the rest of it then."""
+
+
 class Memory(Protocol):
     """An instance of the worker that no lake is attached to."""
 
     def cursor(self) -> duckdb.DuckDBPyConnection: ...
+    def give_back(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -162,6 +167,8 @@ class TopicReader:
             self._drop(reading)
         finally:
             release(reading.con)
+        if reading.rows_read * reading.row_bytes >= LARGE_BYTES:
+            self._memory.give_back()
 
     def _drop(self, reading: Reading) -> None:
         parsed = self._parsed.pop(reading.number, None)
@@ -199,6 +206,8 @@ class TopicReader:
             with Portions(parser.add) as portions:
                 ranged = self._range(item, portions.take, sparing=sparing)
             parsed = parser.finish()
+            if ranged.reached.bytes >= LARGE_BYTES:
+                self._memory.give_back()
         except BaseException:
             parser.drop()
             release(con)

@@ -390,3 +390,23 @@ def test_nothing_stays_in_memory_of_a_range_that_could_not_be_read() -> None:
     assert con.execute("SELECT count(*) FROM duckdb_tables()").fetchall() == [(0,)]
     con.close()
     plain.memory.close()
+
+
+@pytest.mark.parametrize(("large", "times"), [(1, 2), (10_000, 0)])
+def test_what_a_large_reading_needed_is_given_back_before_and_after_its_rows_are_written(
+    monkeypatch: pytest.MonkeyPatch, large: int, times: int
+) -> None:
+    monkeypatch.setattr(topic_reader, "LARGE_BYTES", large)
+    given = list[int]()
+
+    def give_back(memory: WorkerMemory) -> None:
+        given.append(1)
+        right(memory)
+
+    right = WorkerMemory.give_back
+    monkeypatch.setattr(WorkerMemory, "give_back", give_back)
+    plain = Reading(PLAIN)
+    expected = of_one_field(plain)
+    assert plain.rows(0, target("a")) == expected
+    assert len(given) == times
+    plain.memory.close()
