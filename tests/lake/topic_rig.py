@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from confluent_kafka import Message
+
 from services.applier.model.task import Limits, SourceTopic, Target, Task
 from services.applier.records.record_format import DeclaredColumn, KeyFormat, Metadata, RecordFormat, ValueFormat
 from services.applier.records.rejection import Rejected
@@ -40,33 +42,6 @@ EVENTS = RecordFormat(
 )
 
 _items = itertools.count(1)
-
-
-@dataclass(frozen=True)
-class Message:
-    """As the client of a broker hands it over."""
-
-    of: int
-    at: int
-    content: bytes | None
-    named: bytes | None
-
-    def partition(self) -> int:
-        return self.of
-
-    def offset(self) -> int:
-        return self.at
-
-    def timestamp(self) -> tuple[int, int]:
-        return 1, self.at
-
-    def key(self) -> bytes | None:
-        return self.named
-
-    def value(self) -> bytes | None:
-        return self.content
-
-    def headers(self) -> None: ...
 
 
 @dataclass
@@ -124,7 +99,9 @@ class FakeBroker:
         """Bytes and None are sent as they are, all else as JSON."""
         raw = value if isinstance(value, bytes | None) else json.dumps(value).encode()
         named = None if key is None else json.dumps(key).encode()
-        self.sent[partition].append(Message(partition, len(self.sent[partition]), raw, named))
+        at = len(self.sent[partition])
+        sent = Message(topic="clicks", partition=partition, offset=at, key=named, value=raw, timestamp=(1, at))
+        self.sent[partition].append(sent)
 
     @property
     def end(self) -> Vector:

@@ -16,6 +16,7 @@ from services.applier.apply.direct_commit import DirectApplier
 from services.applier.apply.reading import Reading
 from services.applier.records.routing import Routed, route
 from services.applier.worker import topic_reader
+from services.applier.worker.topic_ranges import TopicRanges
 from services.applier.worker.topic_reader import TopicReader
 from services.control.model import lifecycle
 from services.control.model.lifecycle import Registered
@@ -121,7 +122,7 @@ def _skip_without_a_word() -> None:
 
 
 def _skip_unasked() -> None:
-    put(TopicReader, "_require_gone", lambda *_: None)
+    put(TopicRanges, "_require_gone", lambda *_: None)
 
 
 def _stay_after_a_move() -> None:

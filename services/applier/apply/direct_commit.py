@@ -126,12 +126,12 @@ class DirectApplier:
         except (Declined, RivalCommitted, KeysInUse, FileNotFoundError, *NEVER_WRITTEN):
             return None
         except (duckdb.Error, psycopg.Error, OSError) as error:
-            if self._has_damaged(target.lake, error):
+            if self._is_of_a_file(target.lake, error):
                 return None
             raise classify(error, f"reading {what} of {target.destination.key}") from None
 
-    def _has_damaged(self, lake: ResolvedLake, error: Exception) -> bool:
-        """Whether an error says that a file can't be read. A lake that has cost an instance is distrusted."""
+    def _is_of_a_file(self, lake: ResolvedLake, error: Exception) -> bool:
+        """Whether an error is that a file can't be read. A lake that has cost an instance is distrusted."""
         if not isinstance(error, duckdb.Error):
             return False
         if invalidates_instance(error):
@@ -167,7 +167,7 @@ class DirectApplier:
         except KeysInUse:
             raise Declined(Reason.OTHER_KEYS) from None
         except (duckdb.Error, psycopg.Error, OSError) as error:
-            if self._has_damaged(change.target.lake, error):
+            if self._is_of_a_file(change.target.lake, error):
                 raise Declined(Reason.DAMAGED_FILE) from None
             raise classify(error, where) from None
 

@@ -75,7 +75,7 @@ class _Part:
 
 
 class RecordParser:
-    """Makes rows of records that come in parts, one thread after the other."""
+    """Makes rows of records that come in parts. Threads may take turns with it."""
 
     def __init__(
         self,
@@ -106,6 +106,8 @@ class RecordParser:
         self.targets = targets_of(form, self.present)
         self.types: dict[str, str] = {}
         self._lets_go = lets_go and not self._is_whole
+        self.whole = together(())
+        """All records, where they were staged by one statement; else none."""
         self._waiting: list[RecordBatch] = []
         self._parts: list[_Part] = []
         self._rejected: dict[int, Rejected] = {}
@@ -124,7 +126,9 @@ class RecordParser:
     def finish(self) -> ParsedRecords:
         """What all of them have become. Raises what ``add`` does, and ``ColumnsChange`` where records were let go."""
         if self._is_whole or not self._has_staged:
-            self._take(self.waiting)
+            self.whole = together(self._waiting)
+            self._waiting.clear()
+            self._take(self.whole)
         while (rest := examination.has_rest(self.con, self.staging)) and self._adopt():
             if self._lets_go:
                 raise ColumnsChange
@@ -137,11 +141,6 @@ class RecordParser:
 
     def drop(self) -> None:
         self.memory.drop(self.con)
-
-    @property
-    def waiting(self) -> RecordBatch:
-        """The records that are staged as a whole."""
-        return together(self._waiting)
 
     @property
     def _is_whole(self) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -26,27 +25,17 @@ from services.applier.records.routing import Routed, route
 from services.applier.worker.in_flight import Numbered
 from services.applier.worker.portions import Portions
 from services.applier.worker.source_reader import Shared
-from services.applier.worker.topic_clients import BrokerClients, TopicClients
+from services.applier.worker.topic_clients import BrokerClients
+from services.applier.worker.topic_ranges import Ranged, TopicRanges, begin_of, vector_of
 from services.applier.worker.unrouted import unrouted_of
-from shared.contracts.errors import DestinationError, SourceError
-from shared.contracts.messages import ItemKind, WorkItem
+from shared.contracts.errors import DestinationError
+from shared.contracts.messages import ItemKind
 from shared.contracts.positions import Vector
 from shared.kafka.topic_log import TopicIdentity
-from shared.kafka.topic_records import Bounds, Reached, Take
 from shared.lake.catalog import Column, TableInfo
 from shared.lake.engine import release
 from shared.lake.routing_value import spelled
 from shared.lake.sql import ident
-
-SILENCE_S = 30.0
-"""A broker that sends nothing for so long, though there is something to read, does not answer."""
-
-IN_JSON = 4
-"""About so many times more bytes are values in binary once they are in JSON, in which they are kept beside."""
-
-SPARING = 8
-"""So many times less is read at once where a reading did not fit into memory."""
-
 
 LARGE_BYTES = 16_000_000
 """What reading so many bytes needed is returned to the system before they are written, and the rest of it then."""
@@ -76,17 +65,8 @@ class Fetched:
 
 
 @dataclass(frozen=True)
-class Ranged:
-    """How far a range was read."""
-
-    identity: TopicIdentity
-    reached: Reached
-    seconds: float
-
-
-@dataclass(frozen=True)
 class RoutedRange:
-    """The same by routing values, for several targets."""
+    """The records of a range by routing values, for several targets."""
 
     ranged: Ranged
     routed: Routed
@@ -109,6 +89,7 @@ class TopicReader:
         self._memory = memory
         self._answers = answers
         self._source = source
+        self._ranges = TopicRanges(clients, source)
         self._parsed: dict[int, ParsedRecords] = {}
         self._shared: RoutedRange | None = None
 
@@ -132,7 +113,7 @@ class TopicReader:
             return Shared()
         _, target = group[0]
         batches = list[RecordBatch]()
-        ranged = self._range(target.item, lambda messages: batches.append(batch_of(messages)), sparing=sparing)
+        ranged = self._ranges.read(target.item, lambda messages: batches.append(batch_of(messages)), sparing=sparing)
         con = self._memory.cursor()
         try:
             routed = route(
@@ -144,7 +125,7 @@ class TopicReader:
             rejected = self._clients.rejected(self._source)
             rejected.deliver_once(ranged.identity.topic_id, self._source.table, routed.unreadable)
         self._shared = RoutedRange(ranged, routed)
-        ends = _begin(target.item), ranged.reached.vector
+        ends = begin_of(target.item), ranged.reached.vector
         found = unrouted_of(routed, self._routed_values, target.item.pipeline, ranged.identity.topic_id, ends)
         return Shared(ranged.reached.records, found)
 
@@ -185,7 +166,7 @@ class TopicReader:
         with self._clients.of(self._source) as clients:
             identity = clients.log.identity()
         present = () if of_seed else self._answers.columns(target)
-        return self._reading(number, Fetched(identity, batch_of([]), present), _vector(target.item.through_at))
+        return self._reading(number, Fetched(identity, batch_of([]), present), vector_of(target.item.through_at))
 
     def _changes(self, number: int, target: Target, *, sparing: bool) -> Reading:
         """Records are let go once they are rows; where they change the columns, which is rare, they are read again."""
@@ -204,7 +185,7 @@ class TopicReader:
         parser = RecordParser(con, source.form, present, datetime.now(UTC), schemas, lets_go=lets_go)
         try:
             with Portions(parser.add) as portions:
-                ranged = self._range(item, portions.take, sparing=sparing)
+                ranged = self._ranges.read(item, portions.take, sparing=sparing)
             parsed = parser.finish()
             if ranged.reached.bytes >= LARGE_BYTES:
                 self._memory.give_back()
@@ -213,7 +194,7 @@ class TopicReader:
             release(con)
             raise
         reached, skipped = ranged.reached, item.skipped.records if item.skipped else 0
-        fetched = Fetched(ranged.identity, parser.waiting, present, reached.bytes, skipped=skipped)
+        fetched = Fetched(ranged.identity, parser.whole, present, reached.bytes, skipped=skipped)
         reading = self._empty(ranged.identity, reached.vector, con)
         with self._forgotten_if_failed(reading):
             self._fill(reading, number, fetched, parsed)
@@ -261,51 +242,6 @@ class TopicReader:
             wrong = f"{found} rows for {target.destination.key} are of another routing value than its own"
             said = wrong if found else f"{bad} records for {target.destination.key} are bad for it alone"
             raise DestinationError("internal", said, "report this; nothing was written")
-
-    def _range(self, item: WorkItem, take: Take, *, sparing: bool) -> Ranged:
-        """Hands the records that an item asks for, or the first of them, to ``take``."""
-        begin, end = _begin(item), _vector(item.through_at)
-        if not end.covers(begin):
-            raise SourceError(
-                "source_behind", f"the item ends at {end.text}, which is not beyond {begin.text}", "it is planned again"
-            )
-        with self._clients.of(self._source) as clients:
-            began = time.perf_counter()
-            identity = clients.log.identity()
-            clients.records.follow(identity.topic_id)
-            if item.after_at is not None:
-                self._require_gone(clients, identity, item)
-            reached = self._fetch(clients, begin, end, take, sparing=sparing)
-            if clients.log.identity().topic_id != identity.topic_id:
-                raise SourceError(
-                    "source_behind", f"the topic {self._source.table} was created again while it was read",
-                    "the destination is asked for its position again",
-                )  # fmt: skip
-        if reached.vector == begin != end:
-            said = f"the topic {self._source.table} ends before {end.text}, up to which it is to be read"
-            raise SourceError("source_behind", said, "a replica may lag; it is tried again")
-        return Ranged(identity, reached, time.perf_counter() - began)
-
-    def _require_gone(self, clients: TopicClients, identity: TopicIdentity, item: WorkItem) -> None:
-        """Raises ``SourceError`` unless all that the item skips is gone, and may be skipped. TLA: ``AreGone``."""
-        skipped = {} if item.skipped is None else item.skipped.offsets
-        oldest = clients.log.oldest(identity.partitions).by_partition
-        there = next((each for each, (_, end) in skipped.items() if oldest.get(each, 0) < end), None)
-        if not self._source.skips_gaps or there is not None:
-            why = "source.on_gap is not skip" if there is None else f"partition {there} of the topic still has some"
-            said = f"records of {self._source.table} were to be skipped, and {why}"
-            raise SourceError("source_behind", said, "it is planned again")
-
-    def _fetch(self, clients: TopicClients, begin: Vector, end: Vector, take: Take, *, sparing: bool) -> Reached:
-        source = self._source
-        less = (SPARING if sparing else 1) * (IN_JSON if source.form.is_decoded else 1)
-        bounds = Bounds(max(1, source.rows // less), max(1, source.bytes // less))
-        try:
-            return clients.records.read(begin, end, bounds, SILENCE_S, take)
-        except SourceError as error:
-            if error.type != "history_expired" or not source.skips_gaps:
-                raise
-            raise SourceError("source_behind", error.message, "it is planned again, from what is retained on") from None
 
     def _reading(self, number: int, fetched: Fetched, reached: Vector) -> Reading:
         reading = self._empty(fetched.identity, reached, self._memory.cursor())
@@ -388,17 +324,6 @@ class TopicReader:
 
     def _table(self, identity: TopicIdentity, columns: Sequence[Column] = ()) -> TableInfo:
         return TableInfo("", self._source.table, 0, identity.topic_id, identity.cluster, 0, tuple(columns))
-
-
-def _begin(item: WorkItem) -> Vector:
-    return _vector(item.read_at or item.after_at or item.expected_at)
-
-
-def _vector(offsets: str | None) -> Vector:
-    """Raises ``SourceError`` for an item without one, which no reader of a topic sends."""
-    if offsets is None:
-        raise SourceError("source_behind", "the item says nothing of the topic's offsets", "it is planned again")
-    return Vector.parse(offsets)
 
 
 def _parking(first: Rejected) -> DestinationError:

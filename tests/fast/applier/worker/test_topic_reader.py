@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import Message
 
 from services.applier.apply.cursor_answers import CursorAnswers
 from services.applier.apply.foreign_keys import KeysOfRange
@@ -40,27 +41,9 @@ KEYED = replace(
 )
 
 
-@dataclass(frozen=True)
-class Message:
+def message(at: int, text: str) -> Message:
     """One of partition 0."""
-
-    at: int
-    text: str
-
-    def partition(self) -> int:
-        return 0
-
-    def offset(self) -> int:
-        return self.at
-
-    def timestamp(self) -> tuple[int, int]:
-        return 1, 0
-
-    def key(self) -> None: ...
-    def headers(self) -> None: ...
-
-    def value(self) -> bytes:
-        return self.text.encode()
+    return Message(topic="events", partition=0, offset=at, value=text.encode(), timestamp=(1, 0))
 
 
 @dataclass
@@ -98,7 +81,7 @@ class FakeClients:
     ) -> Reached:
         first, last = begin.by_partition.get(0, 0), end.by_partition[0]
         self.reads.append(f"{first}-{last}")
-        found = [Message(each, self.texts[each]) for each in range(first, last)]
+        found = [message(each, self.texts[each]) for each in range(first, last)]
         take(found)
         return Reached(end.by_partition, len(found), 100)
 
@@ -380,7 +363,7 @@ def test_nothing_stays_in_memory_of_a_range_that_could_not_be_read() -> None:
     of_one_field(plain)
 
     def ends(*how: Any) -> Any:
-        how[-1]([Message(0, '{"tenant": "a"}')])
+        how[-1]([message(0, '{"tenant": "a"}')])
         raise SourceError("source_unreachable", "no broker", "wait")
 
     plain.clients.read = ends  # type: ignore[assignment]
