@@ -7,6 +7,9 @@ SHELL := bash
 .DEFAULT_GOAL := help
 .PHONY: help setup demo check test test-all test-matrix test-client lint docs bench bench-full bench-page bench-control bench-profile mutants torture soak model-check
 
+# Tests and demos start hundreds of processes of the same sources: these are compiled once, whatever the machine prefers.
+unexport PYTHONDONTWRITEBYTECODE
+
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 READY := .venv/.ready

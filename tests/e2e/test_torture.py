@@ -1,7 +1,7 @@
 """The fault matrix in small: each fault a few times, with a fixed seed, on real Kafka and Postgres.
 
 ``make torture`` plays it in full. After every fault everybody is at the head by itself, and every new snapshot of every
-destination holds exactly what its stamp says; at the end every snapshot that is left does.
+destination holds exactly what its stamp says; at the end the older ones still do.
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ PACE_S = (0.1, 1.0)
 
 FEWER = (1, 3, 2)
 """How many appliers there are in turn: each that joins is a start of Spark."""
+
+READ_AGAIN = 40
+"""Snapshots of each destination, from its first to its newest."""
 
 ELSEWHERE = {"zombie", "scale", "lost-commit", "broker-wipe", "freeze"}
 """Faults that the incidents below play; ``freeze`` ends with a wipe."""
@@ -116,9 +119,9 @@ class TestIncidents:
 
 
 @pytest.mark.timeout(600)
-def test_every_snapshot_that_is_left_is_still_what_it_was(rig: FaultRig) -> None:
-    """After each fault only the rows of new snapshots were read."""
-    assert rig.findings(may_lose_files=True, shown=False) == []
+def test_snapshots_that_are_left_are_still_what_they_were(rig: FaultRig) -> None:
+    """After each fault only the rows of new snapshots were read. The full matrix reads all of them again at the end."""
+    assert rig.findings(may_lose_files=True, shown=False, most=READ_AGAIN) == []
 
 
 @pytest.mark.timeout(600)

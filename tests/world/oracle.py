@@ -58,6 +58,7 @@ def check_all(
     seen: Counter[str] | None = None,
     pasts: Sequence[Past] = (),
     looks_back: int | None = None,
+    most: int | None = None,
 ) -> list[Finding]:
     """``check`` for each of them, those that share a lake together.
 
@@ -67,6 +68,7 @@ def check_all(
     before it are not read again, while all that stamps say is judged as a whole.
     ``pasts`` are histories of the source before ``truth``, oldest first.
     ``looks_back``: a stock reader reads at most so many of the snapshots from before the last upkeep, else all of them.
+    ``most``: of each destination the rows of at most so many snapshots are read, from its first to its newest.
     """
     by_lake: dict[Lake, list[Destination]] = {}
     for destination in destinations:
@@ -79,6 +81,7 @@ def check_all(
             for one in mine:
                 checking = _Check(con, alias, one, truth, ours=True, may_lose_files=may_lose_files, pasts=pasts)
                 checking.seen, checking.looks_back = 0 if seen is None else seen[one.id], looks_back
+                checking.most = most
                 findings += checking.run(head)
                 if seen is not None:
                     seen[one.id] = checking.last
@@ -145,6 +148,9 @@ class _Check:
     findings: list[Finding] = field(default_factory=list)
     stock: duckdb.DuckDBPyConnection | None = None
     looks_back: int | None = None
+    most: int | None = None
+    read: frozenset[int] | None = None
+    """The snapshots whose rows are read; None: of all."""
     kept_up: frozenset[int] = frozenset()
     """Snapshots up to the last upkeep, at which a stock reader looks."""
     newest: int = 0
@@ -166,6 +172,7 @@ class _Check:
         self.seen = self.seen if self.seen <= self.last else 0  # else it is another lake
         self.cursors = [table for table in self._cursor_tables() if self._cursor_rows(name(self.alias, SCHEMA, table))]
         self.tables = self._table_ids()
+        self.read = None if self.most is None else _spread(self._own(commits), self.most)
         with self._stock_reader(commits):
             for commit in commits:
                 if commit.snapshot > 0:
@@ -195,9 +202,11 @@ class _Check:
         before = [each for each in commits if 0 < each.snapshot <= last]
         if self.looks_back is None:
             return frozenset(each.snapshot for each in before)
-        mine = [each.snapshot for each in before if each.changes_columns or each.names(self.tables)]
-        step = max(1.0, (len(mine) - 1) / max(1, self.looks_back - 1))
-        return frozenset(mine[round(number * step)] for number in range(min(self.looks_back, len(mine))))
+        return _spread(self._own(before), self.looks_back)
+
+    def _own(self, commits: Sequence[Commit]) -> list[int]:
+        """Snapshots in which the destination's table or cursor may have become another."""
+        return [each.snapshot for each in commits if each.changes_columns or each.names(self.tables)]
 
     def _commit(self, commit: Commit) -> None:
         stamp = self._stamp(commit) if commit.is_ours else None
@@ -318,7 +327,7 @@ class _Check:
         """Columns, rows and cursor are what the destination's last stamp says. False where no rows can be compared."""
         if self.stamp is None or self.seed is None:
             return False
-        if commit.snapshot < self.seen:
+        if commit.snapshot < self.seen or (self.read is not None and commit.snapshot not in self.read):
             self.columns, self.sized = (), False
             return False
         self._cursor(commit.snapshot, self.stamp)
@@ -437,6 +446,12 @@ class _Check:
     ) -> None:
         shown = (tuple(missing[:SHOWN_ROWS]), tuple(extra[:SHOWN_ROWS]))
         self.findings.append(Finding(rule, self.destination.id, snapshot, detail, *shown))
+
+
+def _spread(snapshots: Sequence[int], most: int) -> frozenset[int]:
+    """At most so many of them, from the first to the last."""
+    step = max(1.0, (len(snapshots) - 1) / max(1, most - 1))
+    return frozenset(snapshots[round(number * step)] for number in range(min(most, len(snapshots))))
 
 
 def _is_layout(commit: Commit) -> bool:

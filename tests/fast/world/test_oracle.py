@@ -118,6 +118,22 @@ def test_what_an_earlier_look_has_compared_is_not_read_again_and_what_came_since
     assert look() == ([], 1)
 
 
+def test_of_many_snapshots_so_many_are_read_from_the_first_to_the_newest(case: Case) -> None:
+    def look(most: int) -> tuple[list[str], int]:
+        case.forge.close()
+        compared = Counter[str]()
+        found = check_all(case.con, [case.destination], case.truth, compared=compared, most=most)
+        case.forge.open()
+        return [finding.rule for finding in found], compared.total()
+
+    case.forge.seed(2)
+    case.forge.commit("changes", 2, 3, tamper=[f"UPDATE {case.forge.table} SET v = 'wrong' WHERE k = 9"])
+    case.forge.commit("changes", 3, 5, tamper=[f"UPDATE {case.forge.table} SET v = 'right' WHERE k = 9"])
+    first, between, last = (look(most) for most in (2, 3, 100))
+    assert first[1] == 2 and between[1] == last[1] == 3
+    assert "exact" in last[0] and between == last
+
+
 def test_a_range_may_begin_after_snapshots_that_changed_nothing_of_the_destination(case: Case) -> None:
     case.forge.seed(3)
     case.forge.commit("changes", 4, 5)
