@@ -119,6 +119,7 @@ WITHIN_THE_PROCESS = (
     "tests/fast/bench/test_bench.py",
     "tests/fast/bench/test_evolve.py",
     "tests/fast/bench/test_report.py",
+    "tests/fast/test_architecture.py",
     "tests/fast/test_code_blocks.py",
     "tests/fast/test_documentation.py",
     "tests/fast/shared/lake/test_column_identity.py",

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from shared.contracts.errors import ViaduckError
 from shared.lake.types import duckdb_type
@@ -67,7 +68,7 @@ class Field:
     """What rows show that are older than the column."""
     terms: Terms = NO_TERMS
 
-    @property
+    @cached_property
     def declared(self) -> str:
         """The type as DuckDB declares it."""
         return duckdb_type(self.type, [(field.name, field.declared) for field in self.fields])

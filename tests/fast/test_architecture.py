@@ -56,25 +56,36 @@ PURE = (
 )
 
 
-def reached(module: str, seen: set[str]) -> set[str]:
-    """Every module of ours that importing ``module`` imports, itself included."""
-    file = ROOT / (module.replace(".", "/") + ".py")
-    if module in seen or not file.exists():
-        return seen
-    seen.add(module)
-    for name in imports(file):
-        if name.split(".")[0] in ("shared", "services"):
-            reached(name, seen)
-    return seen
+OF_COMMANDS = {
+    "services.applier.worker.topic_routes",
+    "services.applier.worker.topic_sample",
+    "services.control.operations.token_command",
+}
+"""What the command line, which starts the services, uses of them: how records become rows, and the registry's tokens."""
+
+OF_A_SERVICE = re.compile(r"services\.(\w+)[\w.]*")
 
 
 @pytest.mark.slow
 def test_a_service_imports_no_other_service() -> None:
+    beyond = {}
     for file in sources("services"):
         service = file.relative_to(ROOT).parts[1]
-        for name in imports(file):
-            if name.startswith("services."):
-                assert name.split(".")[1] == service, f"{file} imports {name}"
+        others = {name for name in imports(file) if name.startswith("services.") and name.split(".")[1] != service}
+        if others:
+            beyond[str(file.relative_to(ROOT))] = others
+    assert all(file.startswith("services/cli/") for file in beyond), beyond
+    assert set().union(*beyond.values()) == OF_COMMANDS
+
+
+@pytest.mark.slow
+def test_no_service_names_a_module_of_another_in_a_text() -> None:
+    """As it would to import it unseen. What the command line starts has no name in full there."""
+    for file in sources("services"):
+        service = file.relative_to(ROOT).parts[1]
+        texts = [node.value for node in nodes(file) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+        named = [found for text in texts if (found := OF_A_SERVICE.fullmatch(text)) and found[1] != service]
+        assert not named, f"{file}: {named}"
 
 
 @pytest.mark.parametrize("folder", sorted(LAYERS))

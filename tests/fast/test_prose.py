@@ -97,6 +97,22 @@ def test_docstrings_comments_and_messages_are_all_read(tmp_path: Path) -> None:
     assert "nobody" not in read
 
 
+SHOWN = (".html", ".js", ".css", ".yaml", ".yml", ".toml", ".conf")
+
+
+def test_no_template_or_file_of_a_deployment_falls_back_into_the_idiom() -> None:
+    files = [file for folder in FOLDERS for file in (ROOT / folder).rglob("*") if file.suffix in SHOWN]
+    files = [file for file in files if ".min." not in file.name]
+    files += [ROOT / "Makefile", *ROOT.glob("*.yaml"), *(ROOT / ".github").rglob("*.yml")]
+    assert {".html", ".js", ".css", ".yaml"} <= {file.suffix for file in files}
+    assert not [
+        f"{file.relative_to(ROOT)}:{number}: {word[0]}"
+        for file in files
+        for number, line in enumerate(file.read_text().splitlines(), 1)
+        if (word := FOUND.search(line))
+    ]
+
+
 def test_no_help_text_falls_back_into_the_idiom() -> None:
     assert not [line for line in prose(cli({})).splitlines() if FOUND.search(line)]
 

@@ -261,6 +261,22 @@ def test_a_reseed_replaces_rows_and_columns(rig: ApplyRig) -> None:
     assert rig.rows("a") == rig.expected("a")
 
 
+def test_an_item_whose_end_was_expired_is_to_be_planned_again(rig: ApplyRig) -> None:
+    """Its rows are no matter of it any more; the reader knows what there is now."""
+    rig.seed("a")
+    seeded = rig.head
+    end = rig.sql("CREATE TABLE src.main.other (i INTEGER)")
+    rig.sql("INSERT INTO src.main.t VALUES (1000, 'b', 'fine')")
+    rig.sql("CALL ducklake_expire_snapshots('src', older_than => now())")
+    late = [
+        *rig.run(ItemKind.ADVANCE, "a", expected=seeded, after=seeded, through=end),
+        *rig.run(ItemKind.SEED, "b", through=end, pinned=True),
+    ]
+    assert [(each.outcome, problem(each)) for each in late] == [(Outcome.FAILED, "source_behind")] * 2
+    assert all(f"no longer keeps snapshot {end}" in str(each.error) for each in late)
+    assert outcomes(rig.run(ItemKind.ADVANCE, "a", expected=seeded, after=seeded)) == [Outcome.APPLIED]
+
+
 @EITHER_PATH
 def test_a_later_life_replaces_the_rows_of_the_one_before(rig: ApplyRig) -> None:
     rig.seed()

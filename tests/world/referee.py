@@ -28,7 +28,7 @@ class Circumstances:
     ``expired``: it no longer keeps the snapshot that the item reads from. ``must_refuse``, ``may_refuse``: it brings
     rows that can't be carried, or such rows that were there before. ``unplanned``: it was planned by a history of the
     source that is no more. ``behind``: an item of the same job ends beyond the source's head, ``ahead``: the cursor
-    stands there.
+    stands there. ``ended``: the source no longer keeps the snapshot where an advance ends.
     """
 
     expired: bool = False
@@ -37,6 +37,7 @@ class Circumstances:
     unplanned: bool = False
     behind: bool = False
     ahead: bool = False
+    ended: bool = False
 
 
 USUAL = Circumstances()
@@ -48,6 +49,8 @@ PARKS_FOR = frozenset({"source_moved", "source_recreated"})
 def allowed(seen: Seen, item: WorkItem, at: Circumstances = USUAL) -> frozenset[Outcome]:
     """What may come of ``item``."""
     may = _allowed(seen, item, at)
+    if item.kind is ItemKind.ADVANCE and at.ended:
+        return frozenset({Outcome.FAILED})  # the source is read before the destination is asked
     return may | {Outcome.FAILED} if at.behind and item.kind in READING else may
 
 

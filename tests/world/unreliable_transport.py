@@ -228,6 +228,7 @@ class UnreliableTransport:
             unplanned=planned_before and item.seen is not None and not self._is_still_there(item.seen),
             behind=behind,
             ahead=receiver.cursor.position > self.head,
+            ended=item.through < self.source.oldest(),
         )
 
     def _is_still_there(self, seen: PlannedBy) -> bool:

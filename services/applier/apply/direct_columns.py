@@ -81,7 +81,7 @@ def _alteration(change: Change, look: Look, steps: Sequence[Step], clauses: Sequ
 def _structure_after(lake: DirectLake, change: Change, look: Look, alteration: Alteration) -> Structure:
     """DuckDB is asked how it spells a type only where that is not how it spells the source's."""
     added, known = alteration.added, dict(wanted_columns(change) or ())
-    decline(None if files.are_kept_texts(lake.con, added) else Reason.SCHEMA_CHANGE)
+    decline(None if lake.instance.texts.hold(lake.con, added) else Reason.SCHEMA_CHANGE)
     declared = {field.id: field.declared for field in added}
     asked = [field for field in added if known.get(field.name) != field.declared]
     spelled = files.duckdb_types(lake.con, asked) if asked else ()

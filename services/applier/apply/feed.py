@@ -19,12 +19,12 @@ from services.applier.apply.reading import Counts, Reading
 from services.applier.apply.row_counts import count_rows, count_touched
 from services.applier.apply.source_columns import carry_terms, follow_columns, name_at, require_routed
 from services.applier.apply.source_identity import refusal
-from services.applier.apply.source_refusals import behind, expired, require_insertions
+from services.applier.apply.source_refusals import behind, end_expired, expired, require_insertions
 from services.applier.apply.unsupported_values import require_carried_names
 from services.applier.model.task import SourceTable, Target
 from shared.contracts.errors import DestinationError, SourceError
 from shared.contracts.layout import SAME
-from shared.contracts.messages import ItemKind, SeedMode
+from shared.contracts.messages import ItemKind, SeedMode, WorkItem
 from shared.contracts.ranges import Range
 from shared.lake.arrangement import Arrangement
 from shared.lake.catalog import Column, TableInfo
@@ -109,6 +109,7 @@ class Feed:
 
     def _nothing(self, targets: Sequence[tuple[int, Target]], through: int) -> Reading:
         """No row: only the table's identity and columns at ``through``."""
+        self._require_end(through)
         reading = self._begin(targets, through, only_inserts=False)
         reading.counts = {number: Counts() for number, _ in targets}
         return reading
@@ -117,6 +118,8 @@ class Feed:
         """Every row of the targets' routing values at the end: one scan for all of them."""
         item, mode = targets[0][1].item, targets[0][1].destination.seed_mode
         through = item.through if item.pinned else head
+        if item.pinned:
+            self._require_end(through)
         reading = self._begin(targets, through, only_inserts=False)
         self._load_targets(reading, targets)
         at = f" AT (VERSION => {through:d})" if item.pinned else ""
@@ -209,11 +212,16 @@ class Feed:
         wanted = {each for item in items for each in (item.expected, item.after)}
         wanted |= {item.range.inclusive()[0] for item in items if not item.range.is_empty}
         wanted |= {item.seen.snapshot for item in items if item.seen is not None}
+        wanted |= {target.item.through for _, target in targets if _is_read_at_its_end(target.item)}
         self._times = self._lake.catalog.times_of(wanted) if wanted else {}
 
     def _require_history(self, after: int) -> None:
         if after not in self._times:
             raise expired(after, self._lake.catalog.oldest())
+
+    def _require_end(self, through: int) -> None:
+        if through not in self._times:
+            raise end_expired(through, self._lake.catalog.oldest())
 
     def _begin(self, targets: Sequence[tuple[int, Target]], through: int, *, only_inserts: bool) -> Reading:
         table = self._table(through)
@@ -363,6 +371,11 @@ class Feed:
 
     def _hidden(self, reading: Reading, number: str, was_there: str) -> str:
         return f"{number} AS {reading.number_column}, {was_there} AS {reading.was_there_column}"
+
+
+def _is_read_at_its_end(item: WorkItem) -> bool:
+    """Whether the source has to keep the snapshot where an item ends; of changes it is that where they begin."""
+    return item.kind is ItemKind.ADVANCE or (item.kind is ItemKind.SEED and item.pinned)
 
 
 def _bytes_of(targets: Sequence[tuple[int, Target]]) -> list[list[bytes]]:

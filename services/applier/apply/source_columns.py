@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache, partial
 
 import duckdb
 
 from services.applier.apply.reading import Reading
 from services.applier.model.task import Target
 from shared.contracts.errors import DestinationError
+from shared.contracts.evolution import EvolutionPolicy
 from shared.contracts.messages import ItemKind
 from shared.contracts.ranges import NOT_SEEDED
 from shared.lake.catalog import CatalogReader, TableInfo
@@ -22,6 +24,9 @@ from shared.lake.routing_value import not_routed
 
 Targets = Sequence[tuple[int, Target]]
 """By their numbers in a reading."""
+
+Since = Callable[[int, int, EvolutionPolicy], Evolution | None]
+"""What became of the source's columns from one snapshot to another: computed once for all who stand at the same."""
 
 
 def name_at(table: TableInfo, configured: str, through: int) -> str:
@@ -45,9 +50,10 @@ def require_routed(reading: Reading) -> None:
 
 def follow_columns(reading: Reading, targets: Targets, identifying: Identifying) -> None:
     """Note for each target what became of the source's columns, or why that is not followed. TLA: ``ReadColumns``."""
+    since = cache(partial(evolution, reading.table.versions, identifying))
     for number, target in targets:
         try:
-            found = _evolution_of(target, reading, identifying)
+            found = _evolution_of(target, reading, since)
         except DestinationError as error:
             reading.refused.setdefault(number, error)
         else:
@@ -91,7 +97,7 @@ def _plain(con: duckdb.DuckDBPyConnection, fields: tuple[Field, ...]) -> tuple[F
     )
 
 
-def _evolution_of(target: Target, reading: Reading, identifying: Identifying) -> Evolution | None:
+def _evolution_of(target: Target, reading: Reading, since: Since) -> Evolution | None:
     """What became of the source's columns since the destination's position; None for nothing. Raises ``schema_change``
     where they are not followed.
 
@@ -101,6 +107,6 @@ def _evolution_of(target: Target, reading: Reading, identifying: Identifying) ->
     if item.kind is ItemKind.SEED:
         return None
     try:
-        return evolution(reading.table.versions, identifying, item.expected, reading.through, policy)
+        return since(item.expected, reading.through, policy)
     except NotFollowed as why:
         raise not_followed(why, item.expected, policy) from None

@@ -23,6 +23,15 @@ def expired(after: int, oldest: int) -> DestinationError:
     )
 
 
+def end_expired(end: int, oldest: int) -> SourceError:
+    """Of an item that was planned when the source still kept its end: the reader plans another."""
+    return SourceError(
+        "source_behind",
+        f"the source no longer keeps snapshot {end}, where the item ends; the oldest is {oldest}",
+        "it is planned again by itself; if this comes again and again, keep the source's snapshots for longer",
+    )
+
+
 def require_insertions(touch: Touch, routing: Routing, *, deletes: bool) -> None:
     """Raises ``DestinationError`` where a pipeline without key columns can't follow what a snapshot did to its table.
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
 
 from services.cli.output.findings import Finding
 from shared.config.model import Config, TopicSource
@@ -12,8 +11,8 @@ from shared.config.topic_rules import column_that_routes
 from shared.contracts.errors import DestinationError, SourceError
 from shared.kafka.source_look import look
 
-SAMPLE = "services.applier.worker.topic_sample"
-"""By its name: a service is no part of another."""
+if TYPE_CHECKING:
+    from services.applier.worker.topic_sample import Sample
 
 
 def findings(config: Config, topic: TopicSource) -> Iterator[Finding]:
@@ -34,12 +33,14 @@ def findings(config: Config, topic: TopicSource) -> Iterator[Finding]:
 
 
 def _sampled(config: Config, topic: TopicSource, values: Collection[str]) -> Finding:
-    found = import_module(SAMPLE).sample(config, topic)
+    from services.applier.worker.topic_sample import sample
+
+    found = sample(config, topic)
     routed = "" if column_that_routes(config.routing.field) is None else routed_of(found, values)
     return Finding(f"sample of {topic.topic}", True, said_of(found) + routed, columns=found.columns)
 
 
-def routed_of(found: Any, values: Collection[str]) -> str:
+def routed_of(found: Sample, values: Collection[str]) -> str:
     """How much of a ``Sample`` goes to destinations of these routing values. Values of records are not shown."""
     mine = sum(count for value, count in found.routed.items() if value in values)
     strange = {value: count for value, count in found.routed.items() if value not in values}
@@ -49,7 +50,7 @@ def routed_of(found: Any, values: Collection[str]) -> str:
     )
 
 
-def said_of(found: Any) -> str:
+def said_of(found: Sample) -> str:
     """Of a ``Sample``."""
     if not found.records:
         return "no record yet; these columns come first"

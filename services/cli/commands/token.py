@@ -12,8 +12,6 @@ from services.cli.commands.options import Json, MaybeFile, Url, call, end
 
 app = typer.Typer(help="Bearer tokens: create, list and revoke them.", no_args_is_help=True)
 
-REGISTRY = "services.control.operations.token_command"
-
 
 class Scope(StrEnum):
     READ = "read"
@@ -70,10 +68,9 @@ def revoke(
 
 def _registry(config: list[Path] | None, function: str, *arguments: str | list[str] | None) -> Any:
     """Opens the registry itself: access to it includes every right anyway."""
-    import importlib
-
     from services.cli.runtime.run_service import load_for
+    from services.control.operations import token_command
 
     if not config:
         raise typer.BadParameter("give either a file or an address", param_hint="-c / --url")
-    return getattr(importlib.import_module(REGISTRY), function)(load_for(config).common, *arguments)
+    return getattr(token_command, function)(load_for(config).common, *arguments)

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from importlib import import_module
 
 import duckdb
 import pyarrow as pa
@@ -41,8 +40,6 @@ from shared.lake.stamp import StampRead, read_stamp
 from shared.lake.table import is_table
 
 CLIENT_ID = "viaduck-verify"
-ROUTES = "services.applier.worker.topic_routes"
-"""By its name: a service is no part of another."""
 
 SILENCE_S = 30.0
 EVERYTHING = Bounds(2**62, 2**62)
@@ -148,7 +145,9 @@ class TopicProof:
         if not self._is_routed or self.config.topic is None:
             yield lambda batch: _insert(con, PLACES, _at(batch))
             return
-        with import_module(ROUTES).open_routes(self.config, self.config.topic) as routes:
+        from services.applier.worker.topic_routes import open_routes
+
+        with open_routes(self.config, self.config.topic) as routes:
             if self._is_keyed:
                 yield lambda batch: _append(con, KEYS, routes.keyed(batch))
             else:

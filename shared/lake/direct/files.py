@@ -128,16 +128,6 @@ def duckdb_types(con: duckdb.DuckDBPyConnection, fields: Sequence[Field]) -> tup
     return tuple(str(each) for each in con.execute(f"SELECT {asked}").fetchall()[0])
 
 
-def are_kept_texts(con: duckdb.DuckDBPyConnection, fields: Sequence[Field]) -> bool:
-    """Whether each field's default is the text by which DuckLake keeps what it means."""
-    asked = [field for field in fields if field.default is not None]
-    if not asked:
-        return True
-    kept = ", ".join(f"CAST(TRY_CAST(? AS {field.declared}) AS VARCHAR)" for field in asked)
-    texts = [field.default for field in asked]
-    return list(con.execute(f"SELECT {kept}", texts).fetchall()[0]) == texts
-
-
 def make_folder(folder: str) -> None:
     """Make a local folder for the table's files, which a store has without being asked."""
     if "://" not in folder:

@@ -16,6 +16,7 @@ import duckdb
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.errors import Error
 from shared.lake.direct.catalogs import Catalog, PostgresCatalog, SqliteCatalog
+from shared.lake.direct.default_texts import KeptTexts
 from shared.lake.direct.file_memory import FileMemory, LakeMemory
 from shared.lake.direct.structure import Structure
 from shared.lake.engine import SQLITE, connect, is_lost, release
@@ -59,6 +60,7 @@ class Instance:
         """``stores``: the extensions that those lakes' stores need."""
         self.con = connect(memory_limit=memory_limit, catalogs=(SQLITE, *stores))
         self._limit = limit
+        self.texts = KeptTexts()
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
         self._idle: list[duckdb.DuckDBPyConnection] = []

@@ -130,8 +130,10 @@ def test_of_many_snapshots_so_many_are_read_from_the_first_to_the_newest(case: C
     case.forge.commit("changes", 2, 3, tamper=[f"UPDATE {case.forge.table} SET v = 'wrong' WHERE k = 9"])
     case.forge.commit("changes", 3, 5, tamper=[f"UPDATE {case.forge.table} SET v = 'right' WHERE k = 9"])
     first, between, last = (look(most) for most in (2, 3, 100))
-    assert first[1] == 2 and between[1] == last[1] == 3
-    assert "exact" in last[0] and between == last
+    assert first[1] == 2
+    assert between[1] == last[1] == 3
+    assert "exact" in last[0]
+    assert between == last
 
 
 def test_a_range_may_begin_after_snapshots_that_changed_nothing_of_the_destination(case: Case) -> None:

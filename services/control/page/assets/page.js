@@ -82,7 +82,7 @@
     live.toggleAttribute("data-off", !on);
   }
 
-  // An update replaces the rows: whoever is on one by keyboard stays on it.
+  // An update replaces the rows: the row that has the keyboard focus keeps it.
   const FOCUSABLE = "a[href], button, input, select, textarea";
   const name = (each) => each.getAttribute("href") || each.name || each.textContent;
   let focused = null;
