@@ -55,7 +55,7 @@ def measure(setting: Setting) -> Measured:
 def _sweep(lakes: PostgresLakes, made: list[ResolvedLake]) -> tuple[float, float, float]:
     """Seconds on the clock, of our CPU, and of the server's."""
     heard = _Heard()
-    sweep = HealthSweep(lambda: SECONDS, lambda: [_Crew(made)], heard, "progress", "bench")
+    sweep = HealthSweep(lambda: SECONDS, lambda: [_Consumer(made)], heard, "progress", "bench")
     server, ours, began = _server_cpu_s(lakes), time.process_time(), time.perf_counter()
     sweep.sweep(3_600.0)
     seconds, ours = time.perf_counter() - began, time.process_time() - ours
@@ -72,7 +72,7 @@ def _server_cpu_s(lakes: PostgresLakes) -> float:
     return lakes.server_cpu_seconds() + ended.children_user + ended.children_system
 
 
-class _Crew:
+class _Consumer:
     is_busy = False
 
     def __init__(self, lakes: list[ResolvedLake]) -> None:

@@ -61,7 +61,7 @@ OF_COMMANDS = {
     "services.applier.worker.topic_sample",
     "services.control.operations.token_command",
 }
-"""What the command line, which starts the services, uses of them: how records become rows, and the registry's tokens."""
+"""What the command line, which starts the services, uses of them: how records become rows, and tokens."""
 
 OF_A_SERVICE = re.compile(r"services\.(\w+)[\w.]*")
 

@@ -77,6 +77,7 @@ def texts(module: Path) -> Iterator[tuple[int, str]]:
                     yield token.start[0] + offset, re.sub(r"``[^`]*``", "", line)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_no_docstring_comment_or_message_falls_back_into_the_idiom(folder: str) -> None:
     modules = [file for file in MODULES if (ROOT / folder) in file.parents]

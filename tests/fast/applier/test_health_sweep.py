@@ -83,7 +83,7 @@ def _health(record: Record) -> LakeHealth:
     return message
 
 
-class Stage:
+class SweepRig:
     """A sweep that is driven by hand."""
 
     def __init__(self, *wanted: tuple[TableWanted, ResolvedLake | ViaduckError]) -> None:
@@ -115,8 +115,8 @@ def refused(type: str = "access_denied") -> DestinationError:
 
 
 def test_every_table_is_told_with_the_figures_of_its_own() -> None:
-    stage = Stage((table("a"), lake()), (table(None), lake("two")), (table("b"), lake()))
-    told = stage.run()
+    rig = SweepRig((table("a"), lake()), (table(None), lake("two")), (table("b"), lake()))
+    told = rig.run()
     assert told.keys() == {"p/a/@health", "p/b/@health", "p/@source/@health"}
     assert [told[f"p/{name}/@health"].figures.files for name in ("a", "b")] == [0, 1]  # type: ignore[union-attr]
     source = told["p/@source/@health"]
@@ -127,100 +127,100 @@ def test_every_table_is_told_with_the_figures_of_its_own() -> None:
 
 
 def test_a_lake_that_several_destinations_share_is_asked_once() -> None:
-    stage = Stage(*((table(f"d{number}"), lake()) for number in range(10)))
-    assert len(stage.run()) == 10
-    assert stage.reader.asked == ["one.s"]
+    rig = SweepRig(*((table(f"d{number}"), lake()) for number in range(10)))
+    assert len(rig.run()) == 10
+    assert rig.reader.asked == ["one.s"]
 
 
 def test_lakes_of_one_database_follow_one_another() -> None:
-    stage = Stage(*((table(f"d{n}"), lake(("one", "two", "three")[n % 3], f"s{n}")) for n in range(9)))
-    stage.run()
-    databases = [each.split(".")[0] for each in stage.reader.asked]
+    rig = SweepRig(*((table(f"d{n}"), lake(("one", "two", "three")[n % 3], f"s{n}")) for n in range(9)))
+    rig.run()
+    databases = [each.split(".")[0] for each in rig.reader.asked]
     assert len(databases) == 9
     assert sum(one != other for one, other in itertools.pairwise(databases)) == 2
 
 
 def test_one_that_refuses_is_told_with_the_reason_and_holds_up_nobody() -> None:
-    stage = Stage((table("a"), lake("one", "a")), (table("b"), lake("one", "b")), (table("c"), lake("one", "c")))
-    stage.reader.errors = {"one.b": refused()}
-    told = stage.run()
+    rig = SweepRig((table("a"), lake("one", "a")), (table("b"), lake("one", "b")), (table("c"), lake("one", "c")))
+    rig.reader.errors = {"one.b": refused()}
+    told = rig.run()
     error = told["p/b/@health"].error
     assert error is not None
     assert (error.type, error.hint) == ("access_denied", "do something")
     assert told["p/b/@health"].figures is None
     assert told["p/a/@health"].error is told["p/c/@health"].error is None
-    assert len(stage.reader.asked) == 3
+    assert len(rig.reader.asked) == 3
 
 
 def test_a_database_that_is_silent_is_waited_for_once_and_told_of_all_its_lakes() -> None:
-    stage = Stage(*((table(f"d{n}"), lake("gone", f"s{n}")) for n in range(5)), (table("z"), lake("there")))
-    stage.reader.errors = {f"gone.s{n}": refused("destination_unreachable") for n in range(5)}
-    told = stage.run()
-    assert stage.reader.asked == ["gone.s0", "there.s"]
+    rig = SweepRig(*((table(f"d{n}"), lake("gone", f"s{n}")) for n in range(5)), (table("z"), lake("there")))
+    rig.reader.errors = {f"gone.s{n}": refused("destination_unreachable") for n in range(5)}
+    told = rig.run()
+    assert rig.reader.asked == ["gone.s0", "there.s"]
     assert [told[f"p/d{n}/@health"].error is None for n in range(5)] == [False] * 5
     assert told["p/z/@health"].figures is not None
-    stage.run()
-    assert "gone.s0" in stage.reader.asked, "it is asked again in the next sweep"
+    rig.run()
+    assert "gone.s0" in rig.reader.asked, "it is asked again in the next sweep"
 
 
 def test_a_lake_that_can_t_be_resolved_is_told_and_never_asked() -> None:
-    stage = Stage((table("a"), refused("secret_missing")))
-    told = stage.run()
+    rig = SweepRig((table("a"), refused("secret_missing")))
+    told = rig.run()
     assert told["p/a/@health"].error is not None
     assert told["p/a/@health"].error.type == "secret_missing"
-    assert stage.reader.asked == []
+    assert rig.reader.asked == []
 
 
 def test_a_sweep_that_runs_out_of_time_goes_on_with_the_others_the_next_time() -> None:
-    stage = Stage(*((table(f"d{n}"), lake("one", f"s{n}")) for n in range(10)))
-    stage.reader.takes_s = 10.0
-    stage.run(every_s=30.0)
-    first = list(stage.reader.asked)
-    stage.run(every_s=30.0)
-    second = list(stage.reader.asked)
+    rig = SweepRig(*((table(f"d{n}"), lake("one", f"s{n}")) for n in range(10)))
+    rig.reader.takes_s = 10.0
+    rig.run(every_s=30.0)
+    first = list(rig.reader.asked)
+    rig.run(every_s=30.0)
+    second = list(rig.reader.asked)
     assert (len(first), len(second)) == (3, 3)
     assert not {*first} & {*second}
     for _ in range(2):
-        stage.run(every_s=30.0)
-    assert stage.sweep._asked_at.keys() == {(("postgres:dbname=one", False), f"s{n}") for n in range(10)}
+        rig.run(every_s=30.0)
+    assert rig.sweep._asked_at.keys() == {(("postgres:dbname=one", False), f"s{n}") for n in range(10)}
 
 
 def test_changes_come_first_but_not_for_ever() -> None:
-    stage = Stage((table("a"), lake("one", "a")), (table("b"), lake("one", "b")))
+    rig = SweepRig((table("a"), lake("one", "a")), (table("b"), lake("one", "b")))
     waited: list[float] = []
 
     def busy() -> bool:
-        waited.append(stage.clock.now)
-        stage.clock.now += 1.0
+        waited.append(rig.clock.now)
+        rig.clock.now += 1.0
         return True
 
-    stage.consumer.busy = busy
-    assert len(stage.run(every_s=40.0)) == 2, "a source that never rests does not keep its lakes from being seen"
+    rig.consumer.busy = busy
+    assert len(rig.run(every_s=40.0)) == 2, "a source that never rests does not keep its lakes from being seen"
     assert 9 <= waited[-1] - waited[0] <= 14
 
 
 def test_what_is_idle_is_looked_at_without_waiting() -> None:
-    stage = Stage((table("a"), lake()))
-    before = stage.clock.now
-    stage.run()
-    assert stage.clock.now == before
+    rig = SweepRig((table("a"), lake()))
+    before = rig.clock.now
+    rig.run()
+    assert rig.clock.now == before
 
 
 @pytest.mark.parametrize("wrong", [{"bytes": 2**63}, {"format_version": "x" * 41}, {"oldest_age_s": float("nan")}])
 def test_figures_that_no_message_can_carry_are_told_as_an_error(wrong: dict[str, object]) -> None:
-    stage = Stage((table("a"), lake()))
-    stage.reader.figures = replace(FIGURES, **wrong)  # type: ignore[arg-type]
-    error = stage.run()["p/a/@health"].error
+    rig = SweepRig((table("a"), lake()))
+    rig.reader.figures = replace(FIGURES, **wrong)  # type: ignore[arg-type]
+    error = rig.run()["p/a/@health"].error
     assert error is not None
     assert error.type == "lake_incompatible"
 
 
 def test_a_lake_that_is_gone_is_forgotten() -> None:
-    stage = Stage((table("a"), lake("one", "a")), (table("b"), lake("one", "b")))
-    stage.run()
-    stage.consumer.wanted.pop()
-    stage.run()
-    assert [key[1] for key in stage.sweep._asked_at] == ["a"]
+    rig = SweepRig((table("a"), lake("one", "a")), (table("b"), lake("one", "b")))
+    rig.run()
+    rig.consumer.wanted.pop()
+    rig.run()
+    assert [key[1] for key in rig.sweep._asked_at] == ["a"]
 
 
 def test_each_key_is_one_member_s_whatever_is_assigned_to_whom() -> None:

@@ -20,7 +20,7 @@ from tests.fast.reader.simulation import EPOCH
 NAMES = tuple("abcde")
 
 
-class Desk:
+class ReporterRig:
     """A reporter beside a reader; ``tell`` is what the loop does in each turn."""
 
     def __init__(self, reader: Reader) -> None:
@@ -37,49 +37,49 @@ class Desk:
 
 
 @pytest.fixture
-def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
+def rig(monkeypatch: pytest.MonkeyPatch) -> ReporterRig:
     """Five destinations lag, two a page."""
     monkeypatch.setattr(frontier, "MOST_PER_PAGE", 2)
     reader = reader_at(5, *NAMES)
     reader.count(5, 8, dict.fromkeys(NAMES, 1))
-    return Desk(reader)
+    return ReporterRig(reader)
 
 
-def test_a_turn_publishes_one_page_and_the_next_is_due_at_once(desk: Desk) -> None:
-    turns = [desk.tell() for _ in range(4)]
+def test_a_turn_publishes_one_page_and_the_next_is_due_at_once(rig: ReporterRig) -> None:
+    turns = [rig.tell() for _ in range(4)]
     assert [len(pages) for pages in turns] == [0, 1, 1, 1], "to go through all of them is a turn of its own"
     told = [page for pages in turns for page in pages]
     assert [(page.page, page.pages, page.cycle) for page in told] == [(0, 3, 1), (1, 3, 1), (2, 3, 1)]
     assert sorted(name for page in told for name in page.lagging) == list(NAMES)
-    assert desk.tell() == []
-    assert desk.reporter.due_s() > desk.now_s
+    assert rig.tell() == []
+    assert rig.reporter.due_s() > rig.now_s
 
 
-def test_a_cycle_is_told_to_its_end_before_news_begin_another(desk: Desk) -> None:
+def test_a_cycle_is_told_to_its_end_before_news_begin_another(rig: ReporterRig) -> None:
     """Control takes up whole cycles: if news cut each of them off, it would never hear of anybody."""
-    desk.tell()
-    assert len(desk.tell()) == 1
-    desk.reader.count(8, 9, {"a": 1})
-    desk.reporter.note()
-    assert desk.reporter.due_s() < desk.now_s
-    assert [page.head for _ in range(2) for page in desk.tell()] == [8, 8]
-    desk.now_s = desk.reporter.due_s()
-    assert [(page.cycle, page.head) for _ in range(4) for page in desk.tell()] == [(2, 9)] * 3
+    rig.tell()
+    assert len(rig.tell()) == 1
+    rig.reader.count(8, 9, {"a": 1})
+    rig.reporter.note()
+    assert rig.reporter.due_s() < rig.now_s
+    assert [page.head for _ in range(2) for page in rig.tell()] == [8, 8]
+    rig.now_s = rig.reporter.due_s()
+    assert [(page.cycle, page.head) for _ in range(4) for page in rig.tell()] == [(2, 9)] * 3
 
 
-def test_who_goes_while_a_cycle_is_told_is_not_taken_for_exact(desk: Desk) -> None:
-    desk.tell()
-    desk.reader.planner.forget("e")
-    told = {name: state for _ in range(3) for page in desk.tell() for name, state in page.lagging.items()}
+def test_who_goes_while_a_cycle_is_told_is_not_taken_for_exact(rig: ReporterRig) -> None:
+    rig.tell()
+    rig.reader.planner.forget("e")
+    told = {name: state for _ in range(3) for page in rig.tell() for name, state in page.lagging.items()}
     assert told["e"].known_through == -1
 
 
-def test_where_nobody_lags_one_page_says_so_and_is_repeated_only_after_a_while(desk: Desk) -> None:
-    desk.reader = reader_at(5, *NAMES)
-    (page,) = desk.tell()
+def test_where_nobody_lags_one_page_says_so_and_is_repeated_only_after_a_while(rig: ReporterRig) -> None:
+    rig.reader = reader_at(5, *NAMES)
+    (page,) = rig.tell()
     assert (page.pages, page.lagging) == (1, {})
-    desk.reporter.note()
-    desk.now_s = 1.0
-    assert desk.tell() == []
-    desk.now_s = 6.0
-    assert len(desk.tell()) == 1
+    rig.reporter.note()
+    rig.now_s = 1.0
+    assert rig.tell() == []
+    rig.now_s = 6.0
+    assert len(rig.tell()) == 1
