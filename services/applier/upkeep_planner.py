@@ -98,7 +98,8 @@ class UpkeepPlanner:
         return self._wanted(item, destination, lake)
 
     def _harmed(self, pipeline: str) -> str | None:
-        """A destination that an upkeep has damaged. Control begins none then, but hears of no reader's wish."""
+        """A destination that an upkeep has damaged. Control begins none then, but a reader
+        asks for compactions without it."""
         return min((each.key for each in self._known() if each.is_damaged and each.pipeline == pipeline), default=None)
 
     def _wanted(self, item: WorkItem, destination: Destination, lake: ResolvedLake) -> UpkeepTask:

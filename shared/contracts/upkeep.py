@@ -74,7 +74,7 @@ class Damage(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     at: datetime
-    """When it was found, by the applier's clock: a later answer tells of another one."""
+    """When it was found, by the applier's clock: a later answer means another one."""
     problem: Problem
     lifted: bool = False
     """An operator has looked at it, and resumed the destination."""

@@ -26,7 +26,7 @@ Values in, values out: the caller writes the result to the registry and publishe
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -111,6 +111,11 @@ class Declared:
         """By which a destination with the same table can be found among thousands."""
         by_address = (*_address(self.lake), *self.names)
         return [by_address] if self.identity is None else [by_address, (self.identity, *self.names)]
+
+    @property
+    def lake_key(self) -> Hashable:
+        """Equal for destinations of one lake, as far as control can tell."""
+        return self.identity or _address(self.lake)
 
     @cached_property
     def claim(self) -> Claim | None:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 import structlog
 
 from services.control.model.lifecycle import Refused, Registered
-from services.control.model.upkeep_schedule import due_lakes, is_within, lake_key
+from services.control.model.upkeep_schedule import due_lakes, is_within
 from services.control.operations.long_operations import Operation, Operations
 from services.control.operations.reconciler import Reconciler
 from services.control.store.audit_log import WHOLE, AuditLog
@@ -100,11 +100,11 @@ class UpkeepService:
                 refused[name] = refusal.message
                 continue
             held = view.destinations[name]
-            own = order if lake_key(held.declared) not in lakes else _without_lake(order)
+            own = order if held.declared.lake_key not in lakes else _without_lake(order)
             if name in running or not (own.steps is None or own.steps):
                 refused[name] = "an upkeep of it is running" if name in running else "its lake is another one's turn"
                 continue
-            lakes.add(lake_key(held.declared))
+            lakes.add(held.declared.lake_key)
             ready.append((held, own))
         if ready:
             told = {**order.model_dump(mode="json"), "destinations": len(ready)}

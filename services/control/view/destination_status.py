@@ -337,7 +337,9 @@ def _state(held: Registered, seen: Seen | None, known_through: int | None) -> St
         return "removing"
     if held.desired is not DesiredState.RUNNING:
         return "paused" if held.desired is DesiredState.PAUSED else "stopped"
-    if held.is_damaged or (seen is not None and seen.parked and not _is_outdated(seen, held)):
+    if held.declared.damage is not None and held.is_damaged:
+        return "parked"
+    if seen is not None and seen.parked and not _is_outdated(seen, held):
         return "parked"
     return "seeding" if known_through is None else "running"
 

@@ -274,6 +274,33 @@ def test_a_destinations_own_policy_is_put_shown_and_published(rig: Kept) -> None
         assert refused.json()["fields"][0]["path"].startswith("upkeep")
 
 
+SHARED = {"catalog": "sqlite:lakes/shared.sqlite"}
+
+
+def test_a_policy_that_contradicts_another_destinations_of_the_lake_is_refused_by_its_key(rig: Kept) -> None:
+    rig.add("one", **SHARED, table="one", upkeep={"expire_after": "30d"})
+    body = {"routing_value": "two", **SHARED, "table": "two", "upkeep": {"expire_after": "60d"}}
+    refused = rig.http.put(f"{D}/two?check=false", body)
+    assert refused.status_code == 422
+    (fault,) = refused.json()["fields"]
+    assert fault["path"] == "upkeep.expire_after"
+    assert fault["message"] == "differs from that of one, which is in the same lake; write the same for both"
+    assert "two" not in rig.registry.destinations()
+    assert rig.http.put(f"{D}/two?check=false", {**body, "upkeep": {"expire_after": "720h"}}).status_code == 201
+    again = rig.http.put(f"{D}/one?check=false", {**body, "routing_value": "value of one", "table": "one"})
+    assert [each["path"] for each in again.json()["fields"]] == ["upkeep.expire_after"]
+
+
+def test_the_policy_of_a_lake_is_changed_by_one_request_for_all_its_destinations(rig: Kept) -> None:
+    for age in ("30d", "60d"):
+        entry = {**SHARED, "upkeep": {"expire_after": age}}
+        done = rig.http.post(
+            f"{D}:import", [{"id": name, "routing_value": name, "table": name, **entry} for name in ("one", "two")]
+        )
+        assert done.json()["failed"] == 0, done.text
+    assert {rig.registry.destinations()[name].declared.upkeep.expire_after for name in ("one", "two")} == {"60d"}  # type: ignore[union-attr]
+
+
 def _of_a_change(rig: Kept) -> Iterator[tuple[str, Any]]:
     now = rig.published("own")
     assert now is not None
