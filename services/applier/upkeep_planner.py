@@ -92,6 +92,17 @@ class UpkeepPlanner:
         self._resolved = {}
 
     def plan(self, item: WorkItem, destination: Destination, lake: ResolvedLake) -> UpkeepTask:
+        if (harmed := self._harmed(destination.pipeline)) is not None:
+            why = f"upkeep has damaged {harmed}, and no other of the pipeline begins until you reseed or resume it"
+            return replace(self._wanted(item, destination, lake), refused=tuple((step, why) for step in UpkeepStep))
+        return self._wanted(item, destination, lake)
+
+    def _harmed(self, pipeline: str) -> str | None:
+        """A destination that an upkeep has damaged. Control begins none then, but a reader
+        asks for compactions without it."""
+        return min((each.key for each in self._known() if each.is_damaged and each.pipeline == pipeline), default=None)
+
+    def _wanted(self, item: WorkItem, destination: Destination, lake: ResolvedLake) -> UpkeepTask:
         if item.upkeep is None:
             return UpkeepTask()
         policy = policy_of(self._config().upkeep, destination.upkeep)

@@ -166,7 +166,7 @@ class Pipeline:
         """Its destinations, for those beside it."""
         for each in self.reconciler.held.values():
             if not each.removed and each.managed_by in managed_by:
-                yield self.name, each.declared
+                yield Neighbour(self.name, each.declared, self.reconciler.config.upkeep)
 
     def _neighbours(self, managed_by: Collection[str] = ("file", "api")) -> Iterator[Neighbour]:
         for other in self._others():

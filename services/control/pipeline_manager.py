@@ -134,7 +134,8 @@ class PipelineManager:
             yield from other.neighbours()
             config = self._deployment.find(other.name)
             if config is not None and not other.status_store.file_in_force:
-                yield from ((other.name, each) for each in declared_in(config, self._common.environ))
+                there = declared_in(config, self._common.environ)
+                yield from (Neighbour(other.name, each, config.upkeep) for each in there)
 
     @property
     def metrics(self) -> list[Metrics]:

@@ -19,6 +19,7 @@ from typing import Any
 
 from shared.config.catalogs import ResolvedLake, located
 from shared.config.config_errors import Mistakes, join, quoted
+from shared.config.lake_policies import contradictions
 from shared.config.lake_rules import ConfigContext
 from shared.config.limits import limits_of, own_variables
 from shared.config.loading import Loaded, load_file
@@ -28,6 +29,7 @@ from shared.config.pipeline_files import Fingerprint, PipelineFiles
 from shared.config.rules import check_common
 from shared.config.template_rules import filled
 from shared.config.topic_limits import refusals
+from shared.config.upkeep_rules import too_young
 from shared.contracts.errors import ConfigError
 from shared.contracts.messages import LakeRef
 
@@ -43,6 +45,10 @@ ENDINGS = (".yaml", ".yml")
 
 ACCEPTED = "VIADUCK_ACCEPTED"
 """The environment variable in which a supervisor tells its processes what is in force: a ``Deployment.digest``."""
+
+UNCHECKED = 0.0
+"""Seconds below which upkeep takes nothing, for a file whose deadlines may be in another one: it is looked at later, or
+the appliers keep what is too young."""
 
 LOOK_AGAIN_S = 5.0
 """How often files that were left out are read again, to see whether they were corrected."""
@@ -174,7 +180,7 @@ def load_all(
     mistakes: list[str] = []
     for file in files:
         try:
-            loaded.append((file, load_file(file, environ)))
+            loaded.append((file, load_file(file, environ, least_age_s=UNCHECKED if several else None)))
         except ConfigError as error:
             mistakes += [_of(file, line) if several else line for line in error.mistakes]
     if mistakes and not (loaded and accepted):
@@ -219,7 +225,11 @@ def _of(file: Path, line: str) -> str:
 
 def _together(loaded: Sequence[tuple[Path, Loaded]], environ: Mapping[str, str]) -> tuple[Config, ...]:
     values, mistakes = _common_values(loaded)
-    mistakes += [*_same_names(loaded), *_same_places(loaded, environ)]
+    mistakes += [
+        *_same_names(loaded),
+        *_same_places(loaded, environ),
+        *contradictions(((file, each.config) for file, each in loaded), environ),
+    ]
     if not mistakes:
         said = Mistakes()
         check_common(values, ConfigContext(environ, loaded[0][1].config.path.parent), said)
@@ -231,7 +241,14 @@ def _together(loaded: Sequence[tuple[Path, Loaded]], environ: Mapping[str, str])
         name: type(getattr(first, name)).model_validate(values[name]) for name in COMMON if name in values
     }
     common["state_dir"] = values.get("state_dir", first.state_dir)
-    return tuple(each.config.model_copy(update=common) for _, each in loaded)
+    configs = tuple(each.config.model_copy(update=common) for _, each in loaded)
+    if young := [
+        f"{file}: {path}: {said}"
+        for (file, _), config in zip(loaded, configs, strict=True)
+        for path, said in too_young(config)
+    ]:
+        raise ConfigError(young)
+    return configs
 
 
 def _common_values(loaded: Sequence[tuple[Path, Loaded]]) -> tuple[dict[str, Any], list[str]]:
@@ -385,7 +402,7 @@ def _copies(
 
 def _copy(file: Path, name: str, common: Config, environ: Mapping[str, str]) -> Config:
     """Raises ``ConfigError``. ``common``: any of the files' pipelines."""
-    loaded = load_file(file, environ, kafka_of(common))
+    loaded = load_file(file, environ, kafka_of(common), UNCHECKED)
     mistakes = [f"{key}: {OF_THE_DEPLOYMENT}" for key in NOT_ITS_OWN if key in loaded.sections]
     if loaded.config.topic is not None:
         topic, limits = loaded.config.topic.model_dump(exclude_none=True), limits_of(common, over_rest=True)

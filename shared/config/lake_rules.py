@@ -33,6 +33,8 @@ class ConfigContext:
     folder: Path
     kafka: Mapping[str, Any] = field(default_factory=dict)
     """Of the deployment, for a pipeline that came over REST and has no such section."""
+    least_age_s: float | None = None
+    """Below which upkeep takes nothing; None: by the file's own deadlines, which may be in another file."""
 
 
 def text_of(section: object, key: str) -> str | None:

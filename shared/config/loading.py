@@ -65,11 +65,17 @@ def load(path: Path | str, environ: Mapping[str, str] = os.environ) -> Config:
     return load_file(Path(path), environ).config
 
 
-def load_file(path: Path, environ: Mapping[str, str] = os.environ, kafka: Mapping[str, Any] | None = None) -> Loaded:
-    """The same, with what the file says and what it leaves to others. ``kafka``: as for ``load_tree``."""
+def load_file(
+    path: Path,
+    environ: Mapping[str, str] = os.environ,
+    kafka: Mapping[str, Any] | None = None,
+    least_age_s: float | None = None,
+) -> Loaded:
+    """The same, with what the file says and what it leaves to others. ``kafka``, ``least_age_s``: as for
+    ``load_tree``."""
     mistakes = Mistakes()
     document = read(path, mistakes)
-    loaded = load_tree(document.tree, path, environ, mistakes, kafka)
+    loaded = load_tree(document.tree, path, environ, mistakes, kafka, least_age_s)
     if loaded is None:
         raise mistakes.error(document.positions)
     return loaded
@@ -81,17 +87,19 @@ def load_tree(
     environ: Mapping[str, str],
     mistakes: Mistakes,
     kafka: Mapping[str, Any] | None = None,
+    least_age_s: float | None = None,
 ) -> Loaded | None:
     """The tree of a file that is, or is to be, at ``path``; None where there are mistakes, which are noted.
 
-    ``kafka``: the deployment's section, for a pipeline that can't have its own.
+    ``kafka``: the deployment's section, for a pipeline that can't have its own. ``least_age_s``: of the deployment,
+    below which upkeep takes nothing; None: by the file's own deadlines.
     """
     rest, topic = split_topic(tree, mistakes)
     sections = with_schemas(fit_section(rest, Config, "", mistakes), mistakes)
     if topic is not None:
         sections = with_topic(sections, topic, mistakes)
     folder = Path(os.path.abspath(path)).parent  # noqa: PTH100 - a link's own folder counts, not its target's
-    world = ConfigContext(environ, folder, kafka or {})
+    world = ConfigContext(environ, folder, kafka or {}, least_age_s)
     check(sections, world, mistakes)
     config = _validated(_complete(sections, world.folder / path.name), mistakes)
     return None if mistakes or config is None else Loaded(config, frozenset(sections))

@@ -12,6 +12,7 @@ from typing import Any
 from shared.config import public_url, table_layout
 from shared.config.catalogs import ResolvedLake
 from shared.config.config_errors import Mistakes, join, quoted
+from shared.config.lake_policies import LakePolicies
 from shared.config.lake_rules import (
     ConfigContext,
     check_access,
@@ -26,7 +27,7 @@ from shared.config.lake_rules import (
 from shared.config.path_overlap import ONE_TABLE_EACH, THE_SOURCES, Claim, Paths, claim_of, table_names
 from shared.config.template_rules import check_template
 from shared.config.topic_rules import check_flush, check_topic
-from shared.config.upkeep_rules import check_upkeep
+from shared.config.upkeep_rules import check_upkeep, policy_in
 from shared.contracts.messages import LakeRef
 
 Sections = Mapping[str, Any]
@@ -51,7 +52,8 @@ def check(sections: Sections, world: ConfigContext, mistakes: Mistakes) -> None:
     check_template(section_of(sections, "template"), section_of(sections, "appear"), world, mistakes)
     _check_routing(section_of(sections, "routing"), mistakes)
     _check_layouts(sections, mistakes)
-    check_upkeep(sections, destinations_of(sections), mistakes)
+    check_upkeep(sections, destinations_of(sections), mistakes, world.least_age_s)
+    _check_policies(sections, lakes, mistakes)
     check_common(sections, world, mistakes)
 
 
@@ -167,6 +169,21 @@ def _check_layouts(sections: Sections, mistakes: Mistakes) -> None:
     for place, section in places:
         for key, said in table_layout.faults(section_of(section, "layout")):
             mistakes.note(join(join(place, "layout"), key), said)
+
+
+def _check_policies(sections: Sections, lakes: list[ResolvedLake | None], mistakes: Mistakes) -> None:
+    """Note destinations of one lake that are not kept by one policy."""
+    known = LakePolicies()
+    for number, (lake, each) in enumerate(zip(lakes, destinations_of(sections), strict=True)):
+        place = join("destinations", number)
+        policy = policy_in(section_of(sections, "upkeep"), section_of(each, "upkeep"))
+        if lake is None or policy is None:
+            continue
+        owner = f"{place} ({text_of(each, 'id')})"
+        if (found := known.contradiction(lake.identity, owner, policy)) is not None:
+            mistakes.note(f"{place}.upkeep.{found[0]}", found[1])
+        else:
+            known.add(lake.identity, owner, policy)
 
 
 def _check_routing(routing: Sections, mistakes: Mistakes) -> None:

@@ -14,7 +14,13 @@ DEADLINES = 10
 """Nothing is expired or deleted that a transaction of a multiple of its deadline's age could still use (H6)."""
 
 DAY_S = 86_400.0
+OF_THE_LAKE = ("clean_after", "expire_after", "orphans_after", "keep_snapshots", "whole_lake")
+"""Keys on which all destinations of one lake must agree."""
+
 DURATIONS = ("clean_after", "expire_after", "orphans_after", "every")
+
+
+POLICY_KEYS = frozenset({*OF_THE_LAKE, "most_files", "most_snapshots"})
 
 
 @dataclass(frozen=True)
@@ -41,7 +47,7 @@ class Policy:
 
     @property
     def of_the_lake(self) -> tuple[object, ...]:
-        """What all destinations of one lake must agree on."""
+        """The values of ``OF_THE_LAKE``, in that order; ages in seconds."""
         ages = self.clean_after_s, self.expire_after_s, self.orphans_after_s
         return *ages, self.keep_snapshots, self.whole_lake
 
@@ -59,6 +65,15 @@ def policy_of(upkeep: Upkeep, own: UpkeepOverride | None) -> Policy:
         most_files=whole.most_files,
         most_snapshots=whole.most_snapshots,
     )
+
+
+def policy_in(section: Mapping[str, Any], own: Mapping[str, Any]) -> Policy | None:
+    """The same by the sections of a file, as far as their values fitted; None where a duration is none."""
+    given = {key: value for key, value in {**section, **own}.items() if key in POLICY_KEYS}
+    try:
+        return policy_of(Upkeep().model_copy(update=given), None)
+    except (ValueError, TypeError):
+        return None
 
 
 def override_of(destination: FileDestination) -> UpkeepOverride | None:
@@ -88,6 +103,21 @@ def faults(section: Mapping[str, Any], least_s: float) -> Iterator[tuple[str, st
         yield "hours", said
 
 
+def too_young(config: Config) -> Iterator[tuple[str, str]]:
+    """Path and message of each mistake of a complete configuration, by the deadlines of its deployment."""
+    least_s = least_age_of(config)
+    yield from ((join("upkeep", key), said) for key, said in faults(config.upkeep.model_dump(), least_s))
+    for number, each in enumerate(config.destinations):
+        own, place = override_of(each), join(join("destinations", number), "upkeep")
+        if own is not None:
+            yield from ((join(place, key), said) for key, said in faults(own.model_dump(), least_s))
+
+
+def least_age_of(config: Config) -> float:
+    """``least_age_s`` of a deployment."""
+    return least_age_s(config.applier.deadline_seconds, config.applier.seed_deadline_seconds)
+
+
 def _duration_faults(key: str, text: str, least_s: float) -> Iterator[str]:
     if (said := _refusal(seconds_of, text)) is not None:
         yield said
@@ -111,9 +141,12 @@ def _refusal(read: Callable[[str], object], text: str) -> str | None:
     return None
 
 
-def check_upkeep(sections: Mapping[str, Any], destinations: list[dict[str, Any]], mistakes: Mistakes) -> None:
-    """Note every mistake in the pipeline's section, and in those of its destinations."""
-    least_s = _least_of(sections)
+def check_upkeep(
+    sections: Mapping[str, Any], destinations: list[dict[str, Any]], mistakes: Mistakes, least_s: float | None = None
+) -> None:
+    """Note every mistake in the pipeline's section, and in those of its destinations. ``least_s``: as for ``faults``;
+    None: by the file's own deadlines."""
+    least_s = _least_of(sections) if least_s is None else least_s
     upkeep = _section(sections, "upkeep")
     for key, said in faults(upkeep, least_s):
         mistakes.note(join("upkeep", key), said)

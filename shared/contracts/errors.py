@@ -95,6 +95,7 @@ POLICY: dict[str, Action] = {
     "value_not_carried": Action.PARK,
     "cursor_damaged": Action.PARK,
     "destination_damaged": Action.PARK,
+    "upkeep_damaged": Action.PARK,
     "secret_missing": Action.PARK,
     "invalid_destination": Action.PARK,
     "not_allowed": Action.PARK,

@@ -29,7 +29,7 @@ from shared.contracts.layout import TableLayout
 from shared.contracts.positions import UNSPELLED, SpelledPosition, Spelling, Vector, is_spelling_of
 from shared.contracts.ranges import NOT_SEEDED, Range
 from shared.contracts.routed_by import RoutedBy
-from shared.contracts.upkeep import TableWear, UpkeepOrder, UpkeepOverride, UpkeepResult
+from shared.contracts.upkeep import Damage, TableWear, UpkeepOrder, UpkeepOverride, UpkeepResult
 
 VERSION: Final = 1
 
@@ -154,6 +154,12 @@ class Destination(Message):
     """What of the pipeline's upkeep is otherwise for this one."""
     routed_by: RoutedBy | None = None
     """By what this generation was declared to be routed: an applier whose file routes otherwise moves nothing."""
+    damage: Damage | None = None
+    """What an upkeep did to its rows, also after an operator has looked at it; until then the state is ``paused``."""
+
+    @property
+    def is_damaged(self) -> bool:
+        return self.damage is not None and not self.damage.lifted
 
     @property
     def policy(self) -> EvolutionPolicy:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from shared.contracts.errors import Problem
 
 Count = Annotated[int, Field(ge=0, le=2**62)]
 Text = Annotated[str, Field(max_length=2_000)]
@@ -30,6 +33,9 @@ class UpkeepStep(StrEnum):
     ORPHANS = "orphans"
     """Delete files below the lake's data path that its catalog never names."""
 
+
+UPKEEP_DAMAGED: Final = "upkeep_damaged"
+"""The type of the error where upkeep's own proof finds other rows than before."""
 
 LAKE_WIDE: Final = (UpkeepStep.EXPIRE, UpkeepStep.CLEAN, UpkeepStep.ORPHANS)
 """Steps that concern all tables of a lake."""
@@ -59,6 +65,19 @@ class UpkeepOverride(BaseModel):
     whole_lake: bool | None = None
     most_files: int | None = Field(default=None, ge=1)
     most_snapshots: int | None = Field(default=None, ge=1)
+
+
+class Damage(BaseModel):
+    """That a snapshot of a destination shows other rows since an upkeep. While that stands, the destination is parked
+    and no upkeep of its pipeline begins: it would do the same to the next lake."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    at: datetime
+    """When it was found, by the applier's clock: a later answer means another one."""
+    problem: Problem
+    lifted: bool = False
+    """An operator has looked at it, and resumed the destination."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,8 @@ def test_every_noun_of_the_rest_interface_is_in_the_glossary() -> None:
 ONE_WORD = {"destination": "destination", "pipeline document": "document", "lake ref": "lake", "offered": "offer",
             "table layout": "layout", "lake figures": "health", "lake health": "health",
             "routed by": "slice", "unrouted records": "unrouted", **dict.fromkeys(
-    ("upkeep order", "upkeep override", "upkeep figures", "upkeep result", "step result", "table wear"), "upkeep"
+    ("upkeep order", "upkeep override", "upkeep figures", "upkeep result", "step result", "table wear", "damage"),
+    "upkeep",
 )}  # fmt: skip
 """Messages whose names say more than the term."""
 

@@ -405,6 +405,13 @@ def test_a_step_that_is_off_or_refused_does_nothing_and_the_others_are_done(rig:
     assert before < files(rig)
 
 
+def test_a_compaction_can_be_refused_too(rig: ApplyRig) -> None:
+    before = files(rig), snapshots(rig)
+    _, steps = run(rig, UpkeepStep.COMPACT, refused=((UpkeepStep.COMPACT, "upkeep has damaged p/b"),))
+    assert [(step.outcome, step.reason) for step in steps] == [(StepOutcome.REFUSED, "upkeep has damaged p/b")]
+    assert (files(rig), snapshots(rig)) == before
+
+
 def test_an_order_of_another_life_does_nothing(rig: ApplyRig) -> None:
     before = snapshots(rig)
     task = UpkeepTask(steps=(UpkeepStep.EXPIRE,), policy=POLICY)
@@ -427,7 +434,7 @@ def test_rows_that_an_upkeep_changes_park_the_destination(rig: ApplyRig, monkeyp
     answer, _ = run(rig, UpkeepStep.EXPIRE)
     assert answer.outcome is Outcome.PARKED
     assert answer.error is not None
-    assert answer.error.type == "destination_damaged"
+    assert answer.error.type == "upkeep_damaged"
     assert "200 rows before and 199 after" in answer.error.message
 
 

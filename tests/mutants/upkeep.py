@@ -8,6 +8,8 @@ from typing import Any
 from services.applier import upkeep_planner
 from services.applier.apply import content, fenced_expiry, table_wear
 from services.applier.model.upkeep_exclusion import UpkeepExclusion
+from services.control.model import lifecycle
+from services.control.operations import upkeep_service
 from services.reader.planner import compaction
 from shared.lake import upkeep
 from tests.mutants.mistake import Mistake, put
@@ -41,6 +43,18 @@ def _never_proven() -> None:
     put(content, "require_unchanged", lambda *_: None)
 
 
+def _reseed_what_upkeep_damaged() -> None:
+    put(lifecycle, "_harmed", lambda held, _, __, revision: lifecycle.reseed(held, revision))
+
+
+def _go_on_to_the_next_lake() -> None:
+    put(upkeep_service, "_harmed", lambda _: None)
+
+
+def _compact_after_damage() -> None:
+    put(upkeep_planner.UpkeepPlanner, "_harmed", lambda *_: None)
+
+
 def _beside_changes() -> None:
     put(UpkeepExclusion, "take", lambda _, __, keys: frozenset(keys))
 
@@ -72,6 +86,12 @@ MISTAKES = (
             (STEPS, "-k", "stamps_of_other and sqlite")),
     Mistake("upkeep-unproven", "what upkeep did to the rows is not looked at", _never_proven,
             (STEPS, "-k", "rows_that_an_upkeep_changes and sqlite")),
+    Mistake("upkeep-damage-reseeded", "what upkeep damaged is replaced by itself", _reseed_what_upkeep_damaged,
+            ("tests/fast/control/model/test_lifecycle.py", "-k", "upkeep_damaged_stays")),
+    Mistake("upkeep-after-damage", "upkeep begins in another lake after it damaged one", _go_on_to_the_next_lake,
+            ("tests/fast/control/api/test_upkeep.py", "-k", "damaged")),
+    Mistake("compaction-after-damage", "readers' compactions go on after one damaged a lake", _compact_after_damage,
+            ("tests/fast/applier/test_upkeep_planner.py", "-k", "damaged")),
     Mistake("upkeep-beside-changes", "upkeep runs beside changes of the destination", _beside_changes,
             ("tests/fast/applier/model/test_upkeep_exclusion.py",)),
     Mistake("compact-again", "what a compaction left asks for another one at once", _compact_what_cannot_be,

@@ -10,6 +10,7 @@ from services.applier.apply.table_schema import table_path
 from services.applier.model.task import Target
 from shared.contracts.errors import DestinationError
 from shared.contracts.ranges import Range
+from shared.contracts.upkeep import UPKEEP_DAMAGED
 from shared.lake.pool import OpenLake
 from shared.lake.table import require_table
 from shared.lake.upkeep import newest_move
@@ -43,7 +44,7 @@ def shown(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target) -> Sho
 
 
 def require_unchanged(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target, before: Shown) -> None:
-    """Raises ``destination_damaged`` where a snapshot that was looked at ``before`` shows other rows now, or the head
+    """Raises ``upkeep_damaged`` where a snapshot that was looked at ``before`` shows other rows now, or the head
     does and no other program has changed the table meanwhile."""
     for snapshot, expected in before.contents.items():
         _require(target, expected, content(con, lake, target, snapshot), f"snapshot {snapshot}")
@@ -84,7 +85,8 @@ def _require(target: Target, expected: Content, found: Content, where: str) -> N
         return
     what = f"{expected.rows} rows before and {found.rows} after" if found.rows != expected.rows else "other values"
     raise DestinationError(
-        "destination_damaged",
+        UPKEEP_DAMAGED,
         f"upkeep changed what the table of {target.destination.key} shows at {where}: {what}",
-        "upkeep of the pipeline waits while a destination is damaged; compare the lake with a backup, and report this",
+        "no upkeep of the pipeline begins until you reseed or resume it; compare its rows with the source first"
+        " (viaduck verify), and report this",
     )

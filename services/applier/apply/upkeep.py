@@ -23,7 +23,15 @@ from services.applier.apply.table_options import reload_options, tables_of
 from services.applier.model.task import Limits, Target
 from shared.contracts.errors import ViaduckError
 from shared.contracts.messages import Outcome
-from shared.contracts.upkeep import LAKE_WIDE, StepOutcome, StepResult, UpkeepFigures, UpkeepResult, UpkeepStep
+from shared.contracts.upkeep import (
+    LAKE_WIDE,
+    UPKEEP_DAMAGED,
+    StepOutcome,
+    StepResult,
+    UpkeepFigures,
+    UpkeepResult,
+    UpkeepStep,
+)
 from shared.lake.failure import classify
 from shared.lake.foreign_files import require_own_files
 from shared.lake.pool import OpenLake
@@ -38,9 +46,12 @@ DOING = {
 
 LONGEST_REASON = 1_000
 
+DAMAGED = ("destination_damaged", UPKEEP_DAMAGED)
+"""After these no further step is tried, and the destination parks."""
+
 PROVEN_BYTES = 256_000_000
-"""Live bytes of a table up to which each compaction is proven, which reads the table three times. The files that a
-compaction replaces stay until a clean-up, and that is proven whatever it costs, as is all that deletes."""
+"""Live bytes of a table up to which each compaction is proven, which reads the table three times, or five. The files
+that a compaction replaces stay until a clean-up, and that is proven whatever it costs, as is all that deletes."""
 
 
 @dataclass
@@ -54,8 +65,8 @@ class Upkeeper:
     def keep_up(self, target: Target) -> Applied:
         """Do the target's steps if its item fits the cursor. ``Applied.upkeep`` tells what each came to.
 
-        Raises ``destination_damaged`` where an acknowledgement was lost, and the merged files with it (H7), or where
-        a retained snapshot shows other rows than before.
+        Raises ``destination_damaged`` where an acknowledgement was lost, and the merged files with it (H7), and
+        ``upkeep_damaged`` where a retained snapshot shows other rows than before.
         """
         with self.lakes.use(target) as lake:
             answer = self.answers.of(lake, target)
@@ -79,7 +90,7 @@ class Upkeeper:
             found = self._done(target, step)
         except (duckdb.Error, ViaduckError) as error:
             refused = classify(error, f"{DOING[step]} of {target.destination.key}")
-            if refused.type == "destination_damaged":
+            if refused.type in DAMAGED:
                 raise refused from None
             said = str(refused)[:LONGEST_REASON]
             found = StepResult(step=step, outcome=StepOutcome.FAILED, reason=said)
@@ -102,9 +113,9 @@ class Upkeeper:
                     raise
 
     def _refusal(self, lake: OpenLake, target: Target, step: UpkeepStep) -> str | None:
-        if step not in LAKE_WIDE:
-            return None
         known = target.upkeep.refusal(step)
+        if step not in LAKE_WIDE:
+            return known
         # Clean-up takes what the catalog itself let go, and no table of it.
         return known if known is not None or step is UpkeepStep.CLEAN else whole_lake_refusal(lake, target)
 

@@ -67,7 +67,8 @@ class UpkeepTask:
     ours: frozenset[tuple[str, str]] = frozenset()
     """(schema, table) in lower case of each known destination in the lake."""
     refused: tuple[tuple[UpkeepStep, str], ...] = ()
-    """Steps that would harm another lake or contradict another policy, and why."""
+    """Steps that would harm another lake or contradict another policy, and why; all of them where an upkeep has
+    damaged a destination of the pipeline."""
 
     def refusal(self, step: UpkeepStep) -> str | None:
         return next((why for each, why in self.refused if each is step), None)

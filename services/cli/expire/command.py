@@ -1,4 +1,4 @@
-"""``viaduck source expire``: the plan first, then the deed, in the audit trail of control where it answers."""
+"""``viaduck source expire``: the plan first, then the deed, in the audit trail by control, or by ourselves."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rich.progress import Progress
 from services.cli.expire.lake import Expiry, kept_newest, kept_younger
 from services.cli.expire.needs import of_control, of_registry
 from services.cli.expire.plan import Hold, Needs, Plan, first_hold
+from services.cli.expire.trail import note
 from services.cli.output.sanitize import cell, legible
 from services.cli.runtime.client import Control, control_of
 from services.cli.runtime.console import console
@@ -61,7 +62,7 @@ def main(deployment: Deployment, pipeline: str | None, asked: Asked) -> int:
         _print_plan(config, plan, freed_from(catalog, plan.oldest_kept) if plan.snapshots else Freed(0, 0))
         if asked.dry_run or not (plan.snapshots or asked.clean_older_than_s is not None):
             return DONE
-        heard = control if is_heard else None
+        heard: Control | Config = control if is_heard else deployment.common
         return interruptible(lambda _: _execute(lake, plan, asked, lambda: _note(heard, needs, plan, asked)))
 
 
@@ -131,15 +132,17 @@ def _moment(at: datetime) -> str:
     return at.isoformat(sep=" ", timespec="seconds")
 
 
-def _note(control: Control | None, needs: Needs, plan: Plan, asked: Asked) -> None:
-    """Into the audit trail first: what may not be written there is not done. Raises ``ClientError``."""
+def _note(trail: Control | Config, needs: Needs, plan: Plan, asked: Asked) -> None:
+    """Into the audit trail first: what may not be written there is not done. ``trail``: control, or by which file the
+    registry is found where that does not answer. Raises ``ClientError`` and ``DependencyError``."""
     if not plan.snapshots:
         return
-    if control is None:
-        sys.stderr.write("control does not answer, so this is not in the audit trail\n")
+    if isinstance(trail, Config):
+        what = {"snapshots": len(plan.snapshots), "through": plan.through, "ignored": list(asked.ignored)}
+        note(trail, needs.pipelines, what)
         return
     for pipeline in needs.pipelines:
-        control.note_expiry(pipeline, len(plan.snapshots), plan.through, asked.ignored)
+        trail.note_expiry(pipeline, len(plan.snapshots), plan.through, asked.ignored)
 
 
 def _execute(lake: ResolvedLake, plan: Plan, asked: Asked, note: Callable[[], None]) -> int:

@@ -14,7 +14,7 @@ Changes: TypeAlias = dict[str, tuple[Any, Any]]
 
 _DECLARED = TypeAdapter(Declared)
 
-HIDDEN = frozenset({"identity", "written", "laid_out", "left"})
+HIDDEN = frozenset({"identity", "written", "laid_out", "left", "damage"})
 """A digest without meaning for a reader; and fields that repeat what others say, or what an earlier entry said."""
 
 
@@ -26,6 +26,8 @@ def deed(before: Registered | None, after: Registered) -> str:
         return "added" if before is None else "added again"
     if after.generation != before.generation:
         return _new_life(before, after)
+    if after.is_damaged is not before.is_damaged:
+        return "damaged by upkeep" if after.is_damaged else "resumed"
     if after.desired is not before.desired:
         return _switched(before, after)
     return "changed" if after.declared != before.declared or after.managed_by != before.managed_by else "tried again"

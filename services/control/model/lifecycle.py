@@ -16,6 +16,7 @@ reseeded                                  the next generation, replacing what is
 rewound                                   the next generation, which begins at an older snapshot of the source
 removed with its data                     the next generation, stopped, until an applier has dropped table and cursor
 ``destination_damaged``                   the next generation, replacing what is there
+``upkeep_damaged``                        same generation; no work is planned until it is resumed or reseeded
 history gone, source re-created           the same, where ``routing.on_gap`` is ``reseed``
 the cursor holds a later generation       that generation: the registry was lost, the lake was not
 ========================================  ==========================================================
@@ -25,7 +26,7 @@ Values in, values out: the caller writes the result to the registry and publishe
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -42,12 +43,13 @@ from shared.contracts.messages import (
     ItemKind,
     LakeRef,
     Outcome,
+    Problem,
     Progress,
     SeedMode,
 )
 from shared.contracts.positions import SpelledPosition
 from shared.contracts.routed_by import RoutedBy
-from shared.contracts.upkeep import UpkeepOverride
+from shared.contracts.upkeep import UPKEEP_DAMAGED, Damage, UpkeepOverride
 
 FIRST_GENERATION = 1
 RESEED_ON_GAP = frozenset({"history_expired", "source_recreated", "source_moved"})
@@ -87,6 +89,8 @@ class Declared:
     left: tuple[str, ...] = field(default=(), compare=False)
     """What its table could not be given of the source's NOT NULL, defaults and comments, as far as control knows. The
     registry keeps it here; no declaration holds it."""
+    damage: Damage | None = field(default=None, compare=False)
+    """What an upkeep did to its table's rows in its present life. The registry keeps it here, too."""
 
     def same_lake(self, other: Declared) -> bool:
         """Two names of one catalog are the same lake; where control can't resolve one, only equal names are."""
@@ -107,6 +111,11 @@ class Declared:
         """By which a destination with the same table can be found among thousands."""
         by_address = (*_address(self.lake), *self.names)
         return [by_address] if self.identity is None else [by_address, (self.identity, *self.names)]
+
+    @property
+    def lake_key(self) -> Hashable:
+        """Equal for destinations of one lake, as far as control can tell."""
+        return self.identity or _address(self.lake)
 
     @cached_property
     def claim(self) -> Claim | None:
@@ -177,6 +186,11 @@ class Registered:
     def id(self) -> str:
         return self.declared.id
 
+    @property
+    def is_damaged(self) -> bool:
+        """By an upkeep; it waits for an operator."""
+        return self.declared.damage is not None and not self.declared.damage.lifted
+
     def message(self, pipeline: str) -> Destination:
         declared = self.declared
         return Destination(
@@ -184,7 +198,7 @@ class Registered:
             destination=declared.id,
             generation=self.generation,
             routing_value=declared.routing_value,
-            state=self.desired,
+            state=DesiredState.PAUSED if self.is_damaged and self.desired is DesiredState.RUNNING else self.desired,
             lake=declared.lake,
             schema_name=declared.schema_name,
             table=declared.table,
@@ -203,6 +217,7 @@ class Registered:
             version=self.version,
             upkeep=declared.upkeep,
             routed_by=declared.routed_by,
+            damage=declared.damage,
         )
 
 
@@ -236,7 +251,8 @@ def declare(
             seed_from=None,
         )
     known = held.declared
-    declared = replace(_still_known(declared, known), laid_out=_laid_out(declared, known), left=known.left)
+    laid_out = _laid_out(declared, known)
+    declared = replace(_still_known(declared, known), laid_out=laid_out, left=known.left, damage=known.damage)
     if declared == held.declared and by == held.managed_by and not touched:
         return held
     return replace(held, declared=declared, revision=revision, managed_by=by)
@@ -298,12 +314,15 @@ def resume(held: Registered, revision: Revision) -> Registered:
     """Go on after a pause; a parked one is tried again. Raises ``Refused`` where it is stopped."""
     if held.desired is DesiredState.STOPPED:
         raise Refused("conflict", f"{held.id} is stopped, not paused", "restart it")
-    return replace(held, desired=DesiredState.RUNNING, revision=revision)
+    return restart(held, revision)
 
 
 def restart(held: Registered, revision: Revision) -> Registered:
-    """Go on from wherever it is, tried at once."""
-    return replace(held, desired=DesiredState.RUNNING, revision=revision)
+    """Go on from wherever it is, tried at once; an operator's word that what upkeep damaged was looked at."""
+    damage = held.declared.damage
+    lifted = None if damage is None else damage.model_copy(update={"lifted": True})
+    declared = held.declared if lifted == damage else replace(held.declared, damage=lifted)
+    return replace(held, declared=declared, desired=DesiredState.RUNNING, revision=revision)
 
 
 def reseed(held: Registered, revision: Revision, *, earliest: bool = False) -> Registered:
@@ -311,7 +330,7 @@ def reseed(held: Registered, revision: Revision, *, earliest: bool = False) -> R
     so. TLA: ``Reseed``, ``NextLife``."""
     return replace(
         held,
-        declared=replace(held.declared, laid_out=None, left=()),
+        declared=replace(held.declared, laid_out=None, left=(), damage=None),
         generation=held.generation + 1,
         replace=True,
         seed_at=None,
@@ -330,27 +349,6 @@ def rewind(held: Registered, to: SpelledPosition, revision: Revision) -> Registe
         seed_from=to.spelled or None,
         revision=revision,
     )
-
-
-def permitted(held: Registered, *, parked: bool, failing: bool) -> tuple[str, ...]:
-    """The actions that change something of a destination as it is now, in the order in which people look for them.
-
-    ``parked``, ``failing``: what the last answers say of it.
-    """
-    if held.removing:
-        return ("remove",)
-    running, stopped = held.desired is DesiredState.RUNNING, held.desired is DesiredState.STOPPED
-    wanted = {
-        "edit": held.managed_by == "api",
-        "pause": running,
-        "resume": parked or held.desired is DesiredState.PAUSED,
-        "stop": not stopped,
-        "restart": stopped or failing,
-        "reseed": True,
-        "rewind": True,
-        "remove": held.managed_by == "api",
-    }
-    return tuple(name for name, possible in wanted.items() if possible)
 
 
 def _switched(held: Registered, desired: DesiredState, revision: Revision) -> Registered:
@@ -384,9 +382,20 @@ def answer(held: Registered, progress: Progress, on_gap: OnGap, revision: Revisi
         return told
     if progress.outcome is not Outcome.PARKED or progress.error is None or progress.generation != held.generation:
         return held
+    if progress.error.type == UPKEEP_DAMAGED:
+        return _harmed(held, progress, progress.error, revision)
     damaged = progress.error.type == "destination_damaged"
     gap = on_gap == "reseed" and progress.error.type in RESEED_ON_GAP
     return reseed(held, revision) if damaged or gap else held
+
+
+def _harmed(held: Registered, progress: Progress, error: Problem, revision: Revision) -> Registered:
+    """Never reseeded by itself: that would hide the fault, and upkeep would go on to the next lake. An answer that was
+    heard before, as when a topic is read from its beginning, does not undo an operator's word."""
+    at, known = progress.since or progress.at, held.declared.damage
+    if known is not None and at <= known.at:
+        return held
+    return replace(held, declared=replace(held.declared, damage=Damage(at=at, problem=error)), revision=revision)
 
 
 def _laid_out(declared: Declared, before: Declared) -> TableLayout | None:

@@ -44,7 +44,7 @@ def _routed(held: Registered, routed_by: RoutedBy, own_names: Collection[str], r
     """What came over REST says of itself all but which column it is routed by."""
     if held.removed or held.removing or held.declared.routed_by == routed_by:
         return held
-    declared = replace(held.declared, routed_by=routed_by, laid_out=None, left=())
+    declared = replace(held.declared, routed_by=routed_by, laid_out=None, left=(), damage=None)
     return declare(held, declared, "api", revision, own_names=own_names)
 
 

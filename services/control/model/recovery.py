@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from services.control.model.lifecycle import Declared, Registered, Revision
 from shared.contracts.latest import Latest
 from shared.contracts.layout import NO_LAYOUT
-from shared.contracts.messages import ADOPTABLE, Destination, LakeRef, Progress, SeedMode
+from shared.contracts.messages import ADOPTABLE, DesiredState, Destination, LakeRef, Progress, SeedMode
 from shared.contracts.routed_by import RoutedBy
 
 NOT_KEPT = (
@@ -106,7 +106,7 @@ def _registered(
         generation=generation,
         revision=revision,
         managed_by=said.managed_by,
-        desired=said.state,
+        desired=DesiredState.RUNNING if said.is_damaged and said.state is DesiredState.PAUSED else said.state,
         replace=said.replace,
         removed=said.removed,
         removing=said.drop and not said.removed,
@@ -129,6 +129,7 @@ def _declared(said: Destination, routed_by: RoutedBy, identity: str | None) -> D
         upkeep=said.upkeep,
         evolution=said.policy,
         comments=said.comments is not False,
+        damage=said.damage,
     )
 
 

@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Mapping
 from datetime import UTC, datetime
 
-from services.control.model.lifecycle import Declared, Registered
-
-
-def lake_key(declared: Declared) -> Hashable:
-    """Equal for destinations of one lake, as far as control can tell."""
-    lake = declared.lake
-    return declared.identity or (lake.catalog, lake.catalog_env, lake.postgres_uri_env, lake.metadata_schema)
+from services.control.model.lifecycle import Registered
 
 
 def is_within(now: datetime, hours: tuple[int, int] | None) -> bool:
@@ -37,7 +31,7 @@ def due_lakes(
     """
     members: dict[Hashable, list[Registered]] = {}
     for name in sorted(wanted):
-        members.setdefault(lake_key(wanted[name].declared), []).append(wanted[name])
+        members.setdefault(wanted[name].declared.lake_key, []).append(wanted[name])
     due: list[tuple[float, Registered]] = []
     for lake in members.values():
         ages = [(now - last[each.id]).total_seconds() for each in lake if each.id in last]

@@ -29,7 +29,7 @@ from shared.config.model import Config, OwnEvolution, OwnLayout
 from shared.config.path_overlap import THE_SOURCES, table_names
 from shared.config.secrets import SECRET_PROPERTIES
 from shared.config.topic_rules import column_that_routes
-from shared.config.upkeep_rules import faults, least_age_s
+from shared.config.upkeep_rules import faults, least_age_of
 from shared.contracts.errors import DependencyError
 from shared.contracts.evolution import EvolutionPolicy
 from shared.contracts.messages import Name, SeedMode
@@ -177,8 +177,7 @@ def _upkeep_faults(entry: Entry, config: Config) -> Iterator[FieldError]:
     if entry.upkeep is None:
         return
     own = entry.upkeep.model_dump(exclude_none=True)
-    least_s = least_age_s(config.applier.deadline_seconds, config.applier.seed_deadline_seconds)
-    yield from (FieldError(f"upkeep.{key}", said) for key, said in faults(own, least_s))
+    yield from (FieldError(f"upkeep.{key}", said) for key, said in faults(own, least_age_of(config)))
 
 
 def _unwritable(entry: Entry) -> Iterator[FieldError]:
@@ -309,10 +308,12 @@ class EntryChecks:
             raise DependencyError("source", "the source was not polled yet", "try again; /readyz says what is wrong")
         return self._reconciler.seen
 
-    def uniqueness(self, held: Mapping[str, Registered]) -> UniquenessIndex:
+    def uniqueness(self, held: Mapping[str, Registered], *, policies: bool = True) -> UniquenessIndex:
+        """``policies``: whether destinations of one lake must be kept by one policy."""
         living = (each.declared for each in held.values() if not each.removed)
         source = self._reconciler.source
-        return UniquenessIndex(living, self._neighbours(), None if source is None else source.claim)
+        upkeep = self._reconciler.config.upkeep if policies else None
+        return UniquenessIndex(living, self._neighbours(), None if source is None else source.claim, upkeep=upkeep)
 
 
 def require_passed(findings: Sequence[Finding]) -> None:

@@ -136,13 +136,14 @@ class DestinationService:
         None otherwise.
         """
         declared = self._checks.declared([(destination, entry)])[0]
-        _require_free(self._reconciler.held, self._checks.uniqueness(self._reconciler.held), declared)
+        free = partial(self._checks.uniqueness, policies=False)  # its rows come first; upkeep of the lake waits
+        _require_free(self._reconciler.held, free(self._reconciler.held), declared)
         prepare(declared)
         require_passed(self._checks.probe().findings(declared))
 
         def decide(held: Mapping[str, Registered], revision: Revision) -> list[Registered]:
             require(held)
-            _require_free(held, self._checks.uniqueness(held), declared)
+            _require_free(held, free(held), declared)
             return [
                 replace(_declared(held, UniquenessIndex(()), declared, revision, anything), appeared_at=appeared_at)
             ]
@@ -175,6 +176,7 @@ class DestinationService:
 
         def decide(held: Mapping[str, Registered], revision: Revision) -> list[Registered]:
             after, taken, now = dict(held), self._checks.uniqueness(held), []
+            taken.release(held[each.id].declared for each in declared.values() if each.id in held)
             for number, each in declared.items():
                 try:
                     made = _declared(after, taken, each, revision, anything)

@@ -21,6 +21,7 @@ from shared.config.limits import Limits, limits_of
 from shared.config.loading import load_tree
 from shared.config.model import Config
 from shared.config.template_rules import filled
+from shared.config.upkeep_rules import least_age_of
 from shared.contracts.errors import ConfigError, SourceError
 from shared.lake.source import SourceLook
 
@@ -73,7 +74,9 @@ def declare_pipeline(name: str, document: Document, deployment: Deployment, envi
     limits = _limits(deployment, file)
     refused = {fault.path: fault for fault in _refusals(document, limits)}
     seen = limits.visible(environ)
-    loaded = load_tree({**tree, "pipeline": name}, file, seen, mistakes, deployment.kafka)
+    loaded = load_tree(
+        {**tree, "pipeline": name}, file, seen, mistakes, deployment.kafka, least_age_of(deployment.common)
+    )
     faults += [*refused.values(), *(fault for fault in _faults(mistakes) if fault.path not in refused)]
     for path, lake in _lakes(document):
         faults += _at(path, relative(lake, seen))
@@ -93,9 +96,11 @@ def source_faults(config: Config, environ: Mapping[str, str], look: Look) -> lis
     return []
 
 
-def clash_faults(config: Config, neighbours: Iterable[Neighbour], environ: Mapping[str, str]) -> Iterator[FieldError]:
-    """Its destinations in tables of other pipelines."""
-    taken = UniquenessIndex((), neighbours)
+def clash_faults(
+    config: Config, neighbours: Iterable[Neighbour], environ: Mapping[str, str], *, policies: bool
+) -> Iterator[FieldError]:
+    """Its destinations in tables of other pipelines, and with ``policies`` in lakes that those keep otherwise."""
+    taken = UniquenessIndex((), neighbours, upkeep=config.upkeep if policies else None)
     for number, declared in enumerate(declared_in(config, environ)):
         place = join("destinations", number)
         yield from (FieldError(join(place, path), said) for path, said in taken.clashes(declared))

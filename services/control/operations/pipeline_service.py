@@ -83,7 +83,7 @@ class PipelineService:
             hint = "leave the destinations out, and import them"
             raise Refused("too_large", f"the document is longer than {LONGEST:,} characters", hint)
         config = declare_pipeline(pipeline, document, self._running.deployment, self._environ)
-        faults = list(clash_faults(config, self._running.neighbours(pipeline), self._environ))
+        faults = list(clash_faults(config, self._running.neighbours(pipeline), self._environ, policies=check))
         if check and self._is_news(pipeline, content):
             faults += source_faults(config, self._environ, self._look)
         if faults:

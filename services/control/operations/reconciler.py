@@ -21,6 +21,7 @@ from services.control.view.status_store import StatusStore
 from shared.config.model import Config
 from shared.contracts.errors import ConfigError, DependencyError
 from shared.contracts.messages import Outcome, Progress
+from shared.contracts.upkeep import UPKEEP_DAMAGED
 from shared.kafka.source_look import look
 from shared.lake.source import SourceLook
 
@@ -194,7 +195,10 @@ def _say(after: Registered, because: Progress) -> None:
     if after.removed:
         log.info("destination_dropped", destination=after.id, generation=after.generation)
         return
-    if after.replace and because.outcome is Outcome.PARKED and problem is not None:
+    if after.is_damaged and problem is not None and problem.type == UPKEEP_DAMAGED:
+        log.error("upkeep_damaged", destination=after.id, generation=after.generation,
+                  message=problem.message)  # fmt: skip
+    elif after.replace and because.outcome is Outcome.PARKED and problem is not None:
         log.error("destination_reseeded", destination=after.id, generation=after.generation,
                   because=problem.type, message=problem.message)  # fmt: skip
     else:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 import structlog
 
 from services.control.model.lifecycle import Refused, Registered
-from services.control.model.upkeep_schedule import due_lakes, is_within, lake_key
+from services.control.model.upkeep_schedule import due_lakes, is_within
 from services.control.operations.long_operations import Operation, Operations
 from services.control.operations.reconciler import Reconciler
 from services.control.store.audit_log import WHOLE, AuditLog
@@ -74,6 +74,8 @@ class UpkeepService:
     def begin(self, destination: str, order: UpkeepOrder, author: str | None) -> Operation:
         """The operation that does it; or the open one, where it asks for the same. Raises ``Refused``."""
         view = self._view()
+        _require_known(view, destination)
+        _require_harmless(view)
         _require_ready(view, destination)
         running = {each.destination: each for each in self._open(view)}.get(destination)
         if running is not None:
@@ -92,16 +94,17 @@ class UpkeepService:
         ready: list[tuple[Registered, UpkeepOrder]] = []
         for name in destinations:
             try:
+                _require_harmless(view)
                 _require_ready(view, name)
             except Refused as refusal:
                 refused[name] = refusal.message
                 continue
             held = view.destinations[name]
-            own = order if lake_key(held.declared) not in lakes else _without_lake(order)
+            own = order if held.declared.lake_key not in lakes else _without_lake(order)
             if name in running or not (own.steps is None or own.steps):
                 refused[name] = "an upkeep of it is running" if name in running else "its lake is another one's turn"
                 continue
-            lakes.add(lake_key(held.declared))
+            lakes.add(held.declared.lake_key)
             ready.append((held, own))
         if ready:
             told = {**order.model_dump(mode="json"), "destinations": len(ready)}
@@ -128,7 +131,7 @@ class UpkeepService:
         upkeep = self._reconciler.config.upkeep
         every_s, hours = seconds_of(upkeep.every), hours_of(upkeep.hours)
         free = upkeep.at_once - len(running)
-        if every_s is None or free <= 0 or not is_within(self._now(), hours) or _has_damage(view):
+        if every_s is None or free <= 0 or not is_within(self._now(), hours) or _harmed(view) is not None:
             return
         wanted = {name: each for name, each in view.destinations.items() if self._is_wanted(view, each)}
         if not wanted:
@@ -183,11 +186,23 @@ def _without_lake(order: UpkeepOrder) -> UpkeepOrder:
     return UpkeepOrder.model_validate({"steps": kept, "dry_run": order.dry_run})
 
 
-def _require_ready(view: View, destination: str) -> None:
-    """Raises ``Refused`` for a destination whose table no applier would touch now."""
+def _require_known(view: View, destination: str) -> Registered:
     held = view.destinations.get(destination)
     if held is None:
         raise Refused("not_found", f"there is no destination {destination}", "GET …/destinations lists them")
+    return held
+
+
+def _require_harmless(view: View) -> None:
+    """Raises ``Refused`` after an upkeep that changed rows: the next would do the same to another lake."""
+    if (harmed := _harmed(view)) is not None:
+        hint = f"compare the rows of {harmed} with the source (viaduck verify), then reseed or resume it"
+        raise Refused("conflict", f"upkeep has damaged {harmed}, and no other of the pipeline begins", hint)
+
+
+def _require_ready(view: View, destination: str) -> None:
+    """Raises ``Refused`` for a destination whose table no applier would touch now."""
+    held = _require_known(view, destination)
     if held.removing:
         raise Refused("being_removed", f"{destination} is being removed", "wait for its operation")
     if held.desired is not DesiredState.RUNNING:
@@ -199,6 +214,6 @@ def _require_ready(view: View, destination: str) -> None:
         raise Refused("conflict", f"{destination} is parked", "correct the cause and resume it first")
 
 
-def _has_damage(view: View) -> bool:
-    """After an upkeep that changed rows, none is begun by itself until its destination is well again."""
-    return any(each.error is not None and each.error.type == "destination_damaged" for each in view.seen.values())
+def _harmed(view: View) -> str | None:
+    """A destination that an upkeep has damaged, and that no operator has reseeded or resumed since."""
+    return min((name for name, each in view.destinations.items() if each.is_damaged), default=None)

@@ -15,7 +15,8 @@ from starlette.concurrency import run_in_threadpool
 
 from services.control.api.destinations import commits_of
 from services.control.api.models import Commit, DestinationId
-from services.control.model.lifecycle import Refused, permitted
+from services.control.model.lifecycle import Refused
+from services.control.model.permitted_actions import permitted
 from services.control.operations.destination_service import ACTIONS, DestinationService
 from services.control.operations.long_operations import Operation
 from services.control.page.entry_form import Filled

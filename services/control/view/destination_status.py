@@ -296,7 +296,7 @@ def _standing(view: View, destination: str, held: Registered, head: int | None) 
     trusted = of(view.trusted, destination, held.generation)
     known = _known_through(seen, trusted, destination)
     state = _state(held, seen, known)
-    complaint = None if seen is None else _complaint(seen, held)
+    complaint = _complaint(seen, held)
     return StatusSummary(
         state,
         None if seen is None else _snapshot(seen.position),
@@ -337,6 +337,8 @@ def _state(held: Registered, seen: Seen | None, known_through: int | None) -> St
         return "removing"
     if held.desired is not DesiredState.RUNNING:
         return "paused" if held.desired is DesiredState.PAUSED else "stopped"
+    if held.declared.damage is not None and held.is_damaged:
+        return "parked"
     if seen is not None and seen.parked and not _is_outdated(seen, held):
         return "parked"
     return "seeding" if known_through is None else "running"
@@ -351,7 +353,9 @@ def _is_outdated(seen: Seen, held: Registered) -> bool:
 
 
 def _error(seen: Seen | None, held: Registered, lagging: Lagging | None) -> Error | None:
-    complaint = None if seen is None else _complaint(seen, held)
+    damage, complaint = held.declared.damage, _complaint(seen, held)
+    if damage is not None and held.is_damaged:
+        return Error(**damage.problem.model_dump(), since=damage.at)
     if seen is None or complaint is None or seen.since is None:
         return None
     attempts = None if lagging is None else lagging.attempts
@@ -377,7 +381,12 @@ def _next_try_at(seen: Seen, held: Registered, lagging: Lagging | None) -> datet
     return seen.at + timedelta(seconds=delay_s(lagging.attempts, 0.0))
 
 
-def _complaint(seen: Seen, held: Registered) -> Problem | None:
+def _complaint(seen: Seen | None, held: Registered) -> Problem | None:
+    """What upkeep damaged stays so, whatever was heard since."""
+    if held.declared.damage is not None and held.is_damaged:
+        return held.declared.damage.problem
+    if seen is None:
+        return None
     return None if seen.error is None or _is_outdated(seen, held) else seen.error
 
 

@@ -8,6 +8,7 @@ from services.reader.planner.compaction import Wear, worn
 from services.reader.planner.destination_state import DestinationState, InFlight
 from shared.contracts.messages import ItemKind, Outcome, Problem, Progress
 from shared.contracts.ranges import NOT_SEEDED
+from shared.contracts.upkeep import UPKEEP_DAMAGED
 
 
 class Next(StrEnum):
@@ -63,9 +64,25 @@ def overhear(tracked: DestinationState, progress: Progress, now_s: float) -> boo
     is_ours = is_parked and progress.outcome is Outcome.PARKED and tracked.parked == progress.error
     if is_ours:
         tracked.told_at = progress.since or progress.at  # our own word: we have no clock of our own
-    if progress.generation != tracked.spec.generation or progress.position is None:
+    if progress.generation != tracked.spec.generation:
+        return is_ours
+    if _tells_of_harm(tracked, progress):
+        tracked.parked, tracked.told_at = progress.error, progress.at
+        return True
+    if progress.position is None:
         return is_ours
     return tracked.grow(progress.position, now_s, progress.position_at) or is_ours
+
+
+def _tells_of_harm(tracked: DestinationState, progress: Progress) -> bool:
+    """Whether an upkeep, which control may have ordered, has damaged it. Control pauses it then, but may be away: until
+    then it must not look as if all were well."""
+    known = tracked.spec.damage
+    is_harm = (
+        progress.outcome is Outcome.PARKED and progress.error is not None and progress.error.type == UPKEEP_DAMAGED
+    )
+    is_news = known is None or (progress.since or progress.at) > known.at
+    return is_harm and is_news and tracked.is_running
 
 
 def _wear(tracked: DestinationState, asked: InFlight, progress: Progress) -> Wear:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,8 @@ from services.applier.upkeep_planner import UpkeepPlanner, overlaps
 from shared.config.declared import Lakes
 from shared.config.loading import load
 from shared.config.model import Config
-from shared.contracts.messages import Destination, ItemKind, LakeRef, WorkItem
-from shared.contracts.upkeep import LAKE_WIDE, UpkeepOrder, UpkeepOverride, UpkeepStep
+from shared.contracts.messages import Destination, ItemKind, LakeRef, Problem, WorkItem
+from shared.contracts.upkeep import LAKE_WIDE, UPKEEP_DAMAGED, Damage, UpkeepOrder, UpkeepOverride, UpkeepStep
 
 ALL_ON = 'upkeep: {expire_after: "30d", clean_after: "2d", orphans_after: "7d"}\n'
 
@@ -129,3 +131,25 @@ def test_a_reader_asks_for_compaction_alone_and_an_order_for_what_it_names(tmp_p
     order = UpkeepOrder(steps=(UpkeepStep.CLEAN,), dry_run=True)
     asked = planner.plan(item(own, order), own, lake)
     assert (asked.steps, asked.dry_run, asked.policy.clean_after_s) == ((UpkeepStep.CLEAN,), True, 172_800)
+
+
+HARM = Damage(
+    at=datetime(2026, 1, 1, tzinfo=UTC),
+    problem=Problem(type=UPKEEP_DAMAGED, message="other rows", hint="", retryable=False),
+)
+
+
+@pytest.mark.parametrize("order", [None, UpkeepOrder(), UpkeepOrder(steps=(UpkeepStep.COMPACT,), dry_run=True)])
+def test_nothing_is_done_while_upkeep_has_damaged_a_destination_of_the_pipeline(
+    tmp_path: Path, order: UpkeepOrder | None
+) -> None:
+    """Of a compaction that a reader asks for no control knows: the applier is the last to look."""
+    served, own = [config(tmp_path)], destination("a", "/lakes/a")
+    for harm, pipeline, is_refused in ((HARM, "p", True), (HARM, "q", False),
+                                       (HARM.model_copy(update={"lifted": True}), "p", False)):  # fmt: skip
+        other = destination("b", "/lakes/b", pipeline, damage=harm)
+        planner = UpkeepPlanner(lambda: served[0], lambda: served, functools.partial(list, [own, other]))
+        task = planner.plan(item(own, order), own, Lakes(served[0]).published(own))
+        assert {step: "p/b" in why for step, why in task.refused} == (
+            dict.fromkeys(UpkeepStep, True) if is_refused else {}
+        )

@@ -71,7 +71,8 @@ class PipelineManager:
 
     def neighbours(self, pipeline: str) -> list[Neighbour]:
         there = self.status_store.view().destinations.values()
-        return [(self.status_store.pipeline, each.declared) for each in there if pipeline != self.status_store.pipeline]
+        own, upkeep = self.status_store.pipeline, self.deployment.common.upkeep
+        return [Neighbour(own, each.declared, upkeep) for each in there if pipeline != own]
 
     def settle(self, pipeline: str) -> None:
         self.deployment = self.deployment.with_copies({})

@@ -339,6 +339,28 @@ def test_a_table_of_another_pipeline_is_taken(rig: ControlRig) -> None:
     }  # fmt: skip
 
 
+def test_ages_of_upkeep_are_held_against_the_deployments_deadlines(tmp_path: Path) -> None:
+    lower = {
+        "server": {"port": 0, "allowed_paths": ["/lakes"]},
+        "applier": {"deadline_seconds": 30, "seed_deadline_seconds": 60},
+    }
+    with closing(ControlRig(tmp_path, sections=lower)) as rig:
+        assert set(faults(rig, document(upkeep={"expire_after": "9m"}))) == {"upkeep.expire_after"}
+        assert rig.http.put(f"{P}?check=false", document(upkeep={"expire_after": "11m"})).status_code == 201
+        assert rig.pipeline_service.trouble("orders") == ()
+
+
+def test_a_policy_that_contradicts_another_pipelines_on_one_lake_is_refused(rig: ControlRig) -> None:
+    theirs = rig.config.destinations[0]
+    there = {"id": "x", "routing_value": "x", "catalog": theirs.catalog, "table": "another"}
+    assert faults(rig, document(destinations=[there], upkeep={"clean_after": "2d"})) == {
+        "destinations[0].upkeep.clean_after": "differs from that of filed in the pipeline events, which is in the same"
+        " lake; write the same for both"
+    }
+    refused = faults(rig, document(destinations=[{**there, "upkeep": {"keep_snapshots": 3}}]))
+    assert set(refused) == {"destinations[0].upkeep.keep_snapshots"}
+
+
 def test_a_document_that_no_broker_would_take_is_too_large(rig: ControlRig) -> None:
     answer = rig.http.put(P, document(state={"table": "x" * 600_000}))
     assert (answer.status_code, answer.json()["type"]) == (413, "/docs/errors#too_large")

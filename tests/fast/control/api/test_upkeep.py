@@ -10,10 +10,13 @@ from typing import Any
 
 import pytest
 
+from services.control.model.lifecycle import resume
+from services.control.model.recovery import Memory, recall
 from services.control.operations.upkeep_service import RESEND_AFTER_S, UpkeepService
-from shared.contracts.messages import ItemKind, Outcome, Progress, WorkItem
+from shared.contracts.messages import Destination, ItemKind, Outcome, Progress, WorkItem
+from shared.contracts.routed_by import RoutedBy
 from shared.contracts.upkeep import StepOutcome, StepResult, UpkeepFigures, UpkeepResult, UpkeepStep
-from tests.fast.control.examples import at, problem, progress
+from tests.fast.control.examples import at, problem, progress, revision
 from tests.fast.control.fakes import FakeTopic
 from tests.fast.control.rig import V1, ControlRig, D
 
@@ -66,6 +69,12 @@ def step(outcome: StepOutcome = StepOutcome.DONE, name: UpkeepStep = UpkeepStep.
 def answer(of: WorkItem, upkeep: UpkeepResult | None = None, **told: Any) -> Progress:
     fields = {"kind": ItemKind.UPKEEP, "item": of.item, "position": 5, "upkeep": upkeep, **told}
     return progress(fields.pop("outcome", Outcome.ALREADY_APPLIED), of.destination, **fields)
+
+
+def damage(destination: str) -> Progress:
+    """What an applier answers where a snapshot shows other rows after an upkeep."""
+    error = problem("upkeep_damaged", retryable=False)
+    return progress(Outcome.PARKED, destination, kind=ItemKind.UPKEEP, error=error, seconds=100)
 
 
 def asked(rig: Kept, body: dict[str, Any] | None = None, destination: str = "a") -> dict[str, Any]:
@@ -191,6 +200,41 @@ def test_what_has_no_table_that_could_be_kept_is_refused(rig: Kept) -> None:
     assert rig.items() == []
 
 
+def test_no_upkeep_of_the_pipeline_begins_while_one_of_its_destinations_is_damaged_by_it(rig: Kept) -> None:
+    generation = rig.http.get(f"{D}/a").json()["generation"]
+    rig.said(damage("a"))
+    shown = rig.http.get(f"{D}/a").json()
+    assert (shown["state"], shown["error"]["type"], shown["generation"]) == ("parked", "upkeep_damaged", generation)
+    for name in ("a", "b"):
+        refused = rig.http.post(f"{D}/{name}:upkeep", {})
+        assert (refused.status_code, refused.json()["title"]) == (409, "Conflict")
+        assert refused.json()["detail"] == "upkeep has damaged a, and no other of the pipeline begins"
+    many = rig.http.post(f"{D}:upkeep", {}).json()
+    assert [each["destination"] for each in many["refused"]] == ["a", "b", "c"]
+    assert rig.items() == []
+    rig.status_store.note(progress(Outcome.APPLIED, "a", position=6, seconds=200))
+    assert rig.http.get(f"{D}/a").json()["state"] == "parked"
+    said = rig.published("a")
+    assert said is not None
+    assert said.is_damaged, "the reader must know, or it would go on"
+    assert rig.http.post(f"{D}/a:resume").json()["state"] == "running"
+    rig.applied("a", 1, 7)
+    assert rig.http.post(f"{D}/b:upkeep", {}).status_code == 202
+    assert [each["deed"] for each in rig.http.get(f"{V1}/audit?destination=a").json()["items"]][:2] == [
+        "resumed", "damaged by upkeep",
+    ]  # fmt: skip
+
+
+def test_a_registry_that_was_lost_still_knows_the_damage_from_the_topic(rig: Kept) -> None:
+    rig.said(damage("a"))
+    said = rig.published("a")
+    assert said is not None
+    memory = Memory(said.pipeline)
+    memory.note_destination(Destination.from_bytes(said.to_bytes()))
+    (back,) = recall(memory, RoutedBy(field="company"), lambda _: None, revision()).destinations
+    assert (back.is_damaged, back.desired, resume(back, revision("2")).is_damaged) == (True, "running", False)
+
+
 def test_many_are_asked_at_once_and_a_lake_once_for_what_is_lake_wide(rig: Kept) -> None:
     rig.add("a2", catalog="sqlite:lakes/a.sqlite", table="other")
     rig.applied("a2", 1, 5)
@@ -228,6 +272,33 @@ def test_a_destinations_own_policy_is_put_shown_and_published(rig: Kept) -> None
                                                         "upkeep": wrong})  # fmt: skip
         assert refused.status_code == 422
         assert refused.json()["fields"][0]["path"].startswith("upkeep")
+
+
+SHARED = {"catalog": "sqlite:lakes/shared.sqlite"}
+
+
+def test_a_policy_that_contradicts_another_destinations_of_the_lake_is_refused_by_its_key(rig: Kept) -> None:
+    rig.add("one", **SHARED, table="one", upkeep={"expire_after": "30d"})
+    body = {"routing_value": "two", **SHARED, "table": "two", "upkeep": {"expire_after": "60d"}}
+    refused = rig.http.put(f"{D}/two?check=false", body)
+    assert refused.status_code == 422
+    (fault,) = refused.json()["fields"]
+    assert fault["path"] == "upkeep.expire_after"
+    assert fault["message"] == "differs from that of one, which is in the same lake; write the same for both"
+    assert "two" not in rig.registry.destinations()
+    assert rig.http.put(f"{D}/two?check=false", {**body, "upkeep": {"expire_after": "720h"}}).status_code == 201
+    again = rig.http.put(f"{D}/one?check=false", {**body, "routing_value": "value of one", "table": "one"})
+    assert [each["path"] for each in again.json()["fields"]] == ["upkeep.expire_after"]
+
+
+def test_the_policy_of_a_lake_is_changed_by_one_request_for_all_its_destinations(rig: Kept) -> None:
+    for age in ("30d", "60d"):
+        entry = {**SHARED, "upkeep": {"expire_after": age}}
+        done = rig.http.post(
+            f"{D}:import", [{"id": name, "routing_value": name, "table": name, **entry} for name in ("one", "two")]
+        )
+        assert done.json()["failed"] == 0, done.text
+    assert {rig.registry.destinations()[name].declared.upkeep.expire_after for name in ("one", "two")} == {"60d"}  # type: ignore[union-attr]
 
 
 def _of_a_change(rig: Kept) -> Iterator[tuple[str, Any]]:
@@ -269,9 +340,12 @@ class TestSchedule:
             rig.now = at(12 * 3_600)
             assert rig.turn() == []
             rig.now = at(23 * 3_600)
-            rig.said(progress(Outcome.FAILED, "a", error=problem("destination_damaged"), position=5))
+            rig.said(damage("a"))
             assert rig.turn() == []
             rig.applied("a", 1, 6)
+            assert rig.turn() == [], "a reader that starts again moves it, and says so"
+            assert rig.http.post(f"{D}/a:resume").status_code == 200
+            rig.applied("a", 1, 7)
             assert len(rig.turn()) == 1
 
     def test_paused_ones_and_those_whose_steps_are_off_are_left_alone(self, rig: Kept) -> None:

@@ -19,7 +19,10 @@ from services.control.model.lifecycle import (
     drop,
     remove,
     reseed,
+    restart,
+    resume,
     rewind,
+    stop,
 )
 from services.control.model.reconciliation import reconcile
 from shared.contracts.errors import POLICY, ConfigError
@@ -173,6 +176,43 @@ def test_a_damaged_destination_is_seeded_anew_and_replaced() -> None:
     assert (after.generation, after.replace, after.revision) == (4, True, NEW)
 
 
+def harmed(seconds: float = 10.0, **changes: Any) -> Progress:
+    error = problem("upkeep_damaged", retryable=False)
+    return progress(Outcome.PARKED, seconds=seconds, error=error, kind=ItemKind.UPKEEP, **changes)
+
+
+def test_what_upkeep_damaged_stays_as_it_is_until_an_operator_resumes_it() -> None:
+    """To reseed it would take away what shows the fault, and upkeep would go on to the next lake with it."""
+    held = answer(registered(), harmed(), "reseed", NEW)
+    assert (held.generation, held.is_damaged, held.desired) == (1, True, DesiredState.RUNNING)
+    said = held.message("p")
+    assert (said.state, said.is_damaged) == (DesiredState.PAUSED, True), "no reader plans anything for it"
+    edited = declare(held, replace(declared(), name="another"), "file", revision("3"))
+    assert edited.is_damaged
+    assert answer(edited, progress(Outcome.APPLIED, seconds=20), "reseed", revision("4")) is edited
+    resumed = resume(edited, revision("5"))
+    assert (resumed.is_damaged, resumed.message("p").state) == (False, DesiredState.RUNNING)
+    assert not restart(stop(edited, revision("5")), revision("6")).is_damaged
+    again = reseed(edited, revision("5"))
+    assert (again.is_damaged, again.generation, again.message("p").damage) == (False, 2, None)
+
+
+def test_damage_that_was_looked_at_is_not_found_again_by_the_same_answer() -> None:
+    held = resume(answer(registered(), harmed(), "park", NEW), revision("3"))
+    repeated = harmed(40.0).model_copy(update={"since": harmed().at})
+    assert answer(held, harmed(), "park", revision("4")) is held, "control reads the topic from its beginning"
+    assert answer(held, repeated, "park", revision("4")) is held, "a reader says it again"
+    assert answer(held, harmed(50.0), "park", revision("4")).is_damaged
+
+
+def test_damage_of_an_earlier_life_is_gone() -> None:
+    held = reseed(registered(), NEW)
+    assert answer(held, harmed(), "park", revision("3")) is held
+    assert not declare(remove(answer(registered(), harmed(), "park", NEW), NEW), declared(), "file", NEW).is_damaged
+    moved = declare(answer(registered(), harmed(), "park", NEW), declared(table="other"), "file", revision("3"))
+    assert (moved.generation, moved.is_damaged) == (2, False)
+
+
 @pytest.mark.parametrize("type", ["history_expired", "source_recreated"])
 def test_a_gap_is_seeded_anew_only_where_the_file_says_so(type: str) -> None:
     held, parked = registered(), progress(Outcome.PARKED, error=problem(type, retryable=False))
@@ -186,7 +226,8 @@ def test_no_other_answer_asks_for_a_new_life(type: str, outcome: Outcome) -> Non
     held = registered()
     after = answer(held, progress(outcome, error=problem(type)), "park", NEW)
     asked = outcome is Outcome.PARKED and type == "destination_damaged"
-    assert (after is not held) == asked
+    assert (after.generation > held.generation) == asked
+    assert (after is not held) == (outcome is Outcome.PARKED and type in ("destination_damaged", "upkeep_damaged"))
 
 
 def test_the_same_answer_twice_asks_for_one_new_life() -> None:

@@ -7,7 +7,7 @@ import itertools
 import pstats
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -18,10 +18,10 @@ from services.reader.planner.in_flight_limits import MOST_ADVANCES, MOST_SEEDS
 from services.reader.planner.plan import MOST_A_TURN, SETTLES_WITHIN_S, Planner
 from services.reader.planner.scheduling import Draft, Rules, choose
 from shared.contracts.errors import MAX_ATTEMPTS
-from shared.contracts.messages import DesiredState, Destination, ItemKind, Outcome, Problem, SeedMode, Seen
+from shared.contracts.messages import DesiredState, Destination, ItemKind, Outcome, Problem, Progress, SeedMode, Seen
 from shared.contracts.ranges import NOT_SEEDED, Range
 from shared.contracts.routed_by import RoutedBy
-from shared.contracts.upkeep import Compaction
+from shared.contracts.upkeep import UPKEEP_DAMAGED, Compaction, Damage
 from shared.lake.followed_columns import Break
 from tests.fast.reader.simulation import answer, sight, spec, step
 
@@ -348,6 +348,34 @@ def test_news_of_another_generation_is_not_overheard() -> None:
     stranger = Send("other", "a", 2, Draft(ItemKind.CHANGES), 1)
     reader.hear(stranger, Outcome.APPLIED, 99, through=99)
     assert reader.planner.tracked["a"].position == 5
+
+
+def harmed(generation: int = 1) -> Progress:
+    """An applier's answer to an upkeep that control ordered."""
+    harm = Problem(type=UPKEEP_DAMAGED, message="other rows", hint="", retryable=False)
+    ordered = Send("of control", "a", generation, Draft(ItemKind.UPKEEP), 1)
+    return answer(ordered, Outcome.PARKED, error=harm)
+
+
+def test_damage_that_an_ordered_upkeep_did_parks_the_destination_at_once() -> None:
+    """Its answers would say that all is well, before control has heard of the damage."""
+    reader = reader_at(5, "a", "b")
+    reader.count(5, 8, {"a": 1, "b": 1})
+    assert not reader.planner.progress(harmed(generation=2), reader.now_s)
+    assert reader.planner.progress(harmed(), reader.now_s)
+    assert not reader.planner.progress(harmed(), reader.now_s), "it is no news twice"
+    assert [send.destination for send in reader.plan()] == ["b"]
+    assert reader.planner.tracked["a"].waits_to_be_heard
+
+
+def test_damage_that_an_operator_has_looked_at_is_not_overheard_again() -> None:
+    reader, told = reader_at(5, "a"), harmed()
+    assert told.error is not None
+    lifted = Damage(at=told.at, problem=told.error, lifted=True)
+    reader.planner.destination(reader.planner.tracked["a"].spec.model_copy(update={"damage": lifted}), reader.now_s)
+    assert not reader.planner.progress(told, reader.now_s)
+    later = told.model_copy(update={"at": told.at + timedelta(seconds=1)})
+    assert reader.planner.progress(later, reader.now_s)
 
 
 def test_news_of_a_destination_that_was_removed_is_ignored() -> None:

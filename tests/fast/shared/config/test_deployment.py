@@ -142,6 +142,57 @@ def test_lakes_in_azure_are_told_apart_by_their_catalogs(tmp_path: Path) -> None
     assert "lake and table are those of destinations[0]" in mistakes(tmp_path, environ=environ)[0]
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "own", "key"),
+    [
+        ({"expire_after": "30d"}, {}, {}, "expire_after"),
+        ({"clean_after": "2d"}, {"clean_after": "3d"}, {}, "clean_after"),
+        ({"orphans_after": "7d"}, {"orphans_after": "7d"}, {"orphans_after": "off"}, "orphans_after"),
+        ({}, {}, {"keep_snapshots": 5}, "keep_snapshots"),
+        ({"whole_lake": True}, {}, {}, "whole_lake"),
+    ],
+)
+def test_two_pipelines_that_keep_one_lake_otherwise_are_refused(
+    tmp_path: Path, one: dict[str, Any], other: dict[str, Any], own: dict[str, Any], key: str
+) -> None:
+    lake = {"id": "x", "routing_value": "x", "catalog": "sqlite:shared.sqlite"}
+    a = write(tmp_path, "a.yaml", upkeep=one, destinations=[{**lake, "id": "first", "table": "one"}])
+    b = write(tmp_path, "b.yaml", upkeep=other, destinations=[{**lake, "table": "two", "upkeep": own}])
+    assert mistakes(tmp_path) == [
+        f"{b}: destinations[0].upkeep.{key}: differs from that of destinations[0] (first) in {a}, which is in the"
+        " same lake; write the same for both"
+    ]
+
+
+def test_what_two_pipelines_may_say_otherwise_of_one_lake(tmp_path: Path) -> None:
+    """Equal ages that are spelled otherwise, and what concerns a table or a run alone."""
+    lake = {"id": "x", "routing_value": "x", "catalog": "sqlite:shared.sqlite"}
+    write(tmp_path, "a.yaml", upkeep={"expire_after": "30d", "most_files": 7}, destinations=[{**lake, "table": "one"}])
+    own = {"expire_after": "720h", "compact_files": 9}
+    write(tmp_path, "b.yaml", upkeep={"every": "2d"}, destinations=[{**lake, "table": "two", "upkeep": own}])
+    assert len(load(tmp_path).configs) == 2
+
+
+def test_ages_of_upkeep_are_held_against_the_deadlines_of_any_of_the_files(tmp_path: Path) -> None:
+    lake = {"id": "x", "routing_value": "x", "catalog": "sqlite:x.sqlite", "table": "one"}
+    write(tmp_path, "a.yaml", applier={"deadline_seconds": 30, "seed_deadline_seconds": 60})
+    b = write(
+        tmp_path, "b.yaml", upkeep={"expire_after": "11m"}, destinations=[{**lake, "upkeep": {"clean_after": "1h"}}]
+    )
+    assert load(tmp_path).find("b") is not None, "the deadlines are those of a.yaml"
+    write(tmp_path, "b.yaml", upkeep={"expire_after": "9m"}, destinations=[{**lake, "upkeep": {"clean_after": "8m"}}])
+    why = "ten times the longest deadline (applier.seed_deadline_seconds); write for example 7d, or off"
+    assert mistakes(tmp_path) == [
+        f"{b}: upkeep.expire_after: must be 600s or more, {why}",
+        f"{b}: destinations[0].upkeep.clean_after: must be 600s or more, {why}",
+    ]
+    write(tmp_path, "a.yaml", applier={"seed_deadline_seconds": 7200})
+    write(tmp_path, "b.yaml", upkeep={"expire_after": "19h"})
+    assert mistakes(tmp_path) == [f"{b}: upkeep.expire_after: must be 72000s or more, {why}"]
+    write(tmp_path, "b.yaml", upkeep={"expire_after": "soon"})
+    assert len(mistakes(tmp_path)) == 1
+
+
 def test_one_lake_may_hold_tables_of_two_pipelines(tmp_path: Path) -> None:
     there = {"id": "x", "routing_value": "x", "catalog": "sqlite:shared.sqlite"}
     write(tmp_path, "a.yaml", destinations=[there])

@@ -67,6 +67,19 @@ def test_ages_are_held_against_the_deadlines_that_are_configured(tmp_path: Path)
     assert least_age_s(30, 60) == 600
 
 
+def test_destinations_of_one_lake_that_are_kept_otherwise_are_refused_by_the_key(tmp_path: Path) -> None:
+    entry = "{id: %s, routing_value: %s, catalog: 'sqlite:shared.sqlite', table: %s, upkeep: {%s}}"
+    entries = [entry % (name, name, name, own) for name, own in
+               (("a", "expire_after: 30d"), ("b", "expire_after: 60d"), ("c", "expire_after: 720h"))]  # fmt: skip
+    lines = refused(tmp_path, f"destinations: [{', '.join(entries)}]\n")
+    assert lines == [
+        "destinations[1].upkeep.expire_after: differs from that of destinations[0] (a), which is in the same lake;"
+        " write the same for both"
+    ]
+    wrong = entry % ("d", "d", "d", "expire_after: soon")
+    assert len(refused(tmp_path, f"destinations: [{entries[0]}, {wrong}]\n")) == 1, "a mistake is said once"
+
+
 def test_compaction_has_two_names_that_may_not_contradict_each_other(tmp_path: Path) -> None:
     lines = refused(tmp_path, "upkeep: {compact_after_applies: 5}\nreader: {upkeep_after_applies: 6}\n")
     assert lines == ["upkeep.compact_after_applies: is another name of reader.upkeep_after_applies; keep one of them"]
