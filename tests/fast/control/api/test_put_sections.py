@@ -39,7 +39,9 @@ def rig(tmp_path: Path) -> Iterator[ControlRig]:
 
 
 def listed() -> set[str]:
-    [named] = re.findall(r"^The document has the keys of a file (.+?)\. The source may be", PAGE.read_text(), re.M | re.S)
+    [named] = re.findall(
+        r"^The document has the keys of a file (.+?)\. The source may be", PAGE.read_text(), re.M | re.S
+    )
     return set(re.findall(r"`(\w+)`", named))
 
 
