@@ -56,7 +56,7 @@ def _columns_first() -> None:
 
 
 def _add_then_alter() -> None:
-    """A struct is added with the first of its fields under another name, which that gives up in the same transaction."""
+    """A struct is added with another name of its first field, which is renamed in the same transaction."""
     right = evolution.steps_between
 
     def in_two(then: Sequence[Field], now: Sequence[Field]) -> Iterator[Step]:

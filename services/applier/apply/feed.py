@@ -19,7 +19,7 @@ from services.applier.apply.reading import Counts, Reading
 from services.applier.apply.row_counts import count_rows, count_touched
 from services.applier.apply.source_columns import carry_terms, follow_columns, name_at, require_routed
 from services.applier.apply.source_identity import refusal
-from services.applier.apply.source_refusals import behind, expired, require_insertions
+from services.applier.apply.source_refusals import behind, expired, expired_start, require_insertions
 from services.applier.apply.unsupported_values import require_carried_names
 from services.applier.model.task import SourceTable, Target
 from shared.contracts.errors import DestinationError, SourceError
@@ -117,6 +117,8 @@ class Feed:
         """Every row of the targets' routing values at the end: one scan for all of them."""
         item, mode = targets[0][1].item, targets[0][1].destination.seed_mode
         through = item.through if item.pinned else head
+        if item.pinned:
+            self._require_start(through)
         reading = self._begin(targets, through, only_inserts=False)
         self._load_targets(reading, targets)
         at = f" AT (VERSION => {through:d})" if item.pinned else ""
@@ -214,6 +216,11 @@ class Feed:
     def _require_history(self, after: int) -> None:
         if after not in self._times:
             raise expired(after, self._lake.catalog.oldest())
+
+    def _require_start(self, start: int) -> None:
+        """The source may have expired it since the reader looked."""
+        if start not in self._lake.catalog.times_of({start}):
+            raise expired_start(start, self._lake.catalog.oldest())
 
     def _begin(self, targets: Sequence[tuple[int, Target]], through: int, *, only_inserts: bool) -> Reading:
         table = self._table(through)

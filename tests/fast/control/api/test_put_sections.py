@@ -17,7 +17,7 @@ from tests.fast.control.rig import ControlRig
 
 PAGE = Path(__file__).parents[4] / "docs/reference/rest-api.md"
 NOT_WRITTEN = {"path", "reserved", "topic", "pipeline"}
-"""What is no key of a document: two come of the file's place, a topic is a source, and the address names the pipeline."""
+"""What is no key of a document: two are the file's place, a topic is a source, and the address names the pipeline."""
 
 SECTIONS: dict[str, Any] = {
     "template": {"catalog": "sqlite:/lakes/{routing_value}.sqlite", "data_path": "/lakes/{routing_value}/"},
