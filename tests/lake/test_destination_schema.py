@@ -126,3 +126,26 @@ def test_lakes_that_are_away_and_a_table_that_is_gone_are_told_apart(
     assert away["type"].endswith("#unavailable")
     monkeypatch.delitem(site.control.environ, "LAKE_A")
     assert site.ask(code=409)["type"].endswith("#not_visible")
+
+
+@pytest.mark.parametrize("make_lake", ["postgres"], indirect=True)
+def test_two_thousand_columns_are_shown_and_one_more_is_followed(site: Site) -> None:
+    lakes, columns = site.lakes, [f"c{number}" for number in range(1_998)]
+    lakes.sql(
+        "CALL src.set_option('data_inlining_row_limit', 0)",  # neither catalog has a table of so many columns
+        f"DROP TABLE {T}",
+        f"CREATE TABLE {T} (id BIGINT, tenant VARCHAR, {', '.join(f'{each} INTEGER' for each in columns)})",
+        f"INSERT INTO {T} (id, tenant, c1997) VALUES (1, 'a', 7)",
+    )
+    (seeded,) = lakes.seed()
+    assert (seeded.outcome, seeded.error) == (Outcome.APPLIED, None)
+    position = lakes.head
+    lakes.sql(f"ALTER TABLE {T} ADD COLUMN one_more INTEGER DEFAULT 5", f"INSERT INTO {T} (id, tenant) VALUES (2, 'a')")
+    found = site.ask()
+    assert paths(found["columns"]) == ["id", "tenant", *columns]
+    assert (found["steps"], found["refused"]) == (["add one_more INTEGER"], None)
+    (answer,) = lakes.changes(position, "a")
+    assert (answer.outcome, answer.error) == (Outcome.APPLIED, None)
+    assert lakes.described("a")[0][-1] == ("one_more", "INTEGER")
+    assert lakes.rows("a") == lakes.expected("a")
+    assert site.ask()["steps"] == []

@@ -122,6 +122,22 @@ def test_a_destination_whose_position_went_anyway_parks_while_others_move(site: 
     assert (behind.outcome, behind.error and behind.error.type) == (Outcome.PARKED, "history_expired")
 
 
+def test_a_rewind_that_loses_the_race_parks_and_changes_nothing(site: Site) -> None:
+    """Its snapshot was there when it was accepted, and when its item was sent."""
+    lakes, then = site.lakes, 2
+    lakes.changes(then, "a")
+    rows = lakes.rows("a")
+    lakes.add("a", generation=2, seed_at=then)
+    sent = lakes.target("a", ItemKind.SEED, through=then, pinned=True)
+    site.said("a", site.head)
+    site.said("b", site.head)
+    site.expire()
+    assert site.retained() == [site.head]
+    (late,) = lakes.run_targets(ItemKind.SEED, [sent])
+    assert (late.outcome, late.error and late.error.type) == (Outcome.PARKED, "history_expired")
+    assert lakes.rows("a") == rows != []
+
+
 @pytest.mark.parametrize("make_lake", ["sqlite"], indirect=True)
 def test_a_dry_run_changes_nothing_and_is_not_in_the_trail(site: Site) -> None:
     site.said("a", site.head)

@@ -389,6 +389,23 @@ def test_h29_a_column_with_fields_loses_them_where_the_transaction_that_adds_it_
             other.execute("SELECT k FROM l.main.w")
 
 
+def test_a_null_that_is_inlined_in_a_column_born_not_null_can_not_be_flushed(con: duckdb.DuckDBPyConnection) -> None:
+    """Upstream #1383. Rows of destinations are not inlined, so this one's upkeep meets none."""
+    con.execute("CALL l.set_option('data_inlining_row_limit', 10)")
+    con.execute("CREATE TABLE l.main.n (k INTEGER, v INTEGER NOT NULL)")
+    con.execute("BEGIN")
+    con.execute("ALTER TABLE l.main.n ALTER COLUMN v DROP NOT NULL")
+    con.execute("INSERT INTO l.main.n VALUES (1, NULL)")
+    con.execute("COMMIT")
+    con.execute("CALL l.set_option('data_inlining_row_limit', 0)")
+    con.execute("INSERT INTO l.main.n VALUES (2, NULL)")
+    for made in ("SELECT 1", "DELETE FROM l.main.n WHERE k = 1"):
+        con.execute(made)
+        with pytest.raises(duckdb.ConstraintException, match=r"NOT NULL constraint failed: n\.v"):  # else it is fixed
+            con.execute("CALL ducklake_flush_inlined_data('l')")
+    assert con.execute("SELECT * FROM l.main.n").fetchall() == [(2, None)], "reads are right"
+
+
 def test_rows_are_counted_from_metadata_alone_wherever_they_lie(
     lake: ResolvedLake, con: duckdb.DuckDBPyConnection
 ) -> None:

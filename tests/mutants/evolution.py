@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from services.applier.apply import catalog_rows, direct_look, evolve, feed, source_columns, transaction
-from services.applier.apply.change import Change
+from services.applier.apply import (
+    catalog_rows,
+    direct_columns,
+    direct_look,
+    evolve,
+    feed,
+    source_columns,
+    transaction,
+)
+from services.applier.apply.change import Applied, Change
+from services.applier.apply.direct_columns import Following
+from services.applier.apply.direct_look import Look
 from services.applier.apply.table_schema import columns_there
 from services.applier.apply.transaction import Applier
 from services.applier.worker import task_run
 from services.control.operations import reconciler
 from services.reader.planner.reshapes import Reshapes
+from shared.contracts.messages import ItemKind
 from shared.lake import catalog, column_identity, evolution, followed_columns
 from shared.lake.catalog import TableInfo
 from shared.lake.column_history import Field, Versions
 from shared.lake.column_mapping import columns_as_of
 from shared.lake.column_terms import Carried
 from shared.lake.direct import structure
+from shared.lake.direct.lakes import DirectLake
 from shared.lake.direct.structure import Structure
+from shared.lake.evolution import Kind, Step
 from tests.mutants.mistake import Mistake, put
 
 EVOLUTION = "tests/lake/test_evolution.py"
@@ -40,6 +53,47 @@ def _columns_first() -> None:
 
     put(Applier, "_delete", columns_then_delete)
     put(evolve, "evolve", lambda *_: None)
+
+
+def _add_then_alter() -> None:
+    """A struct is added with another name of its first field, which is renamed in the same transaction."""
+    right = evolution.steps_between
+
+    def in_two(then: Sequence[Field], now: Sequence[Field]) -> Iterator[Step]:
+        added = {field.id: field for field in now}
+        for step in right(then, now):
+            whole = added.get(step.column)
+            if step.kind is not Kind.ADD or whole is None or whole.type != "struct":
+                yield step
+                continue
+            first, *others = whole.fields
+            unfinished = replace(whole, fields=(replace(first, name="unfinished"), *others))
+            yield replace(step, type=unfinished.declared)
+            yield Step(Kind.RENAME, (*step.path, "unfinished"), first.id, name=first.name)
+
+    for module in (evolve, direct_columns, followed_columns):
+        put(module, "steps_between", lambda then, now: tuple(in_two(then, now)))
+
+
+def _advance_forgets_columns() -> None:
+    """Only the position moves."""
+    followed, moved = direct_columns.follow, Applier._move
+
+    def follow(lake: DirectLake, change: Change, look: Look) -> Following:
+        is_advance = change.target.item.kind is ItemKind.ADVANCE
+        return Following(look.structure) if is_advance else followed(lake, change, look)
+
+    def move(self: Applier, con: Any, lake: Any, change: Change, token: str) -> Applied:
+        if change.target.item.kind is ItemKind.ADVANCE:
+            change.reading = None
+        return moved(self, con, lake, change, token)
+
+    put(direct_columns, "follow", follow)
+    put(Applier, "_move", move)
+
+
+def _any_column_of_that_name() -> None:
+    put(column_identity, "_replaced", lambda *_: None)
 
 
 def _columns_by_name() -> None:
@@ -138,6 +192,12 @@ MISTAKES = (
             _widened_bounds_grow, (WIDENED, "-k", "earlier_version")),
     Mistake("columns-first", "columns are changed before touched keys are deleted", _columns_first,
             (EVOLUTION, "-k", "together and key and sqlite")),
+    Mistake("add-then-alter", "a struct is added, and a field of it altered then", _add_then_alter,
+            (EVOLUTION, "-k", "after_that_are_direct and struct and added and sqlite")),
+    Mistake("advance-forgets-columns", "an advance moves the position without the columns", _advance_forgets_columns,
+            (EVOLUTION, "-k", "without_any_row and renamed and sqlite")),
+    Mistake("any-column-of-that-name", "rows are told by whichever column has the name", _any_column_of_that_name,
+            (EVOLUTION, "-k", "parks_under_every_policy and sqlite")),
     Mistake("columns-by-name", "a column is its name and type", _columns_by_name,
             (EVOLUTION, "-k", "together and dropped and sqlite")),
     Mistake("narrow-types-stay", "types that become wider are left out", _narrow_types_stay,

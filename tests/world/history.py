@@ -34,6 +34,7 @@ from tests.world.statements import (
     Update,
     WidenColumn,
 )
+from tests.world.terms import RATE, random_terms, terms_rng
 from tests.world.upkeep import Chore, Upkeep
 
 Step = Transaction | Upkeep | Recovery
@@ -68,7 +69,8 @@ class History:
 def random_history(
     rng: Random, *, steps: int, append_only: bool = False, expire: bool = False, replaces: bool = False
 ) -> History:
-    """``replaces``: columns are also dropped, replaced by others of their name, renamed and widened."""
+    """``replaces``: columns are also dropped, replaced by others of their name, renamed and widened, and get defaults
+    and comments."""
     shape = random_shape(rng, append_only=append_only)
     generator = Generator(rng, shape, expire=expire, replaces=replaces)
     return History(shape, tuple(generator.step() for _ in range(steps)))
@@ -101,12 +103,15 @@ class Generator:
         self.shape = shape
         self.model = Model(shape.columns)
         self.expire, self.replaces, self.recovery_rate = expire, replaces, recovery_rate
+        self.terms = terms_rng(rng)
         self.backup: Model | None = None
         self.last: Step | None = None
         self.sorts = self.replaced = False
         """Whether the table was ever sorted, or a column of it dropped: after both, DuckLake can't flush (H19)."""
 
     def step(self) -> Step:
+        if self.replaces and not self.shape.append_only and self.terms.random() < RATE:
+            return random_terms(self.terms, self.model)
         self.last = self._step()
         return self.last
 

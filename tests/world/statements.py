@@ -217,8 +217,38 @@ class WidenColumn:
         model.change_column(self.column, Column(model.called(self.column), self.type))
 
 
+@dataclass(frozen=True)
+class SetDefault:
+    """What rows to come have in a column that they do not name; rows of these histories name them all."""
+
+    column: str
+    default: Cell
+
+    def sql(self, table: str, model: Model) -> str:
+        what = "DROP DEFAULT" if self.default is None else f"SET DEFAULT {quote(self.default)}"
+        return f"ALTER TABLE {table} ALTER COLUMN {name(model.called(self.column))} {what}"
+
+    def apply(self, model: Model) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class CommentOn:
+    column: str
+    comment: str | None
+
+    def sql(self, table: str, model: Model) -> str:
+        return f"COMMENT ON COLUMN {table}.{name(model.called(self.column))} IS {sql_cell(self.comment)}"
+
+    def apply(self, model: Model) -> None:
+        pass
+
+
+Terms = SetDefault | CommentOn
+"""What changes no row and no column, and is carried with the next rows."""
+
 ColumnChange = AddColumn | DropColumn | ReplaceColumn | RenameColumn | WidenColumn | FieldChange
-Statement = Insert | Delete | Truncate | Update | Touch | Shift | Merge | ColumnChange
+Statement = Insert | Delete | Truncate | Update | Touch | Shift | Merge | Terms | ColumnChange
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from services.applier.apply.reading import Counts, Reading
 from services.applier.apply.row_counts import count_rows, count_touched
 from services.applier.apply.source_columns import carry_terms, follow_columns, name_at, require_routed
 from services.applier.apply.source_identity import refusal
-from services.applier.apply.source_refusals import behind, end_expired, expired, require_insertions
+from services.applier.apply.source_refusals import behind, end_expired, expired, expired_start, require_insertions
 from services.applier.apply.unsupported_values import require_carried_names
 from services.applier.model.task import SourceTable, Target
 from shared.contracts.errors import DestinationError, SourceError
@@ -119,7 +119,7 @@ class Feed:
         item, mode = targets[0][1].item, targets[0][1].destination.seed_mode
         through = item.through if item.pinned else head
         if item.pinned:
-            self._require_end(through)
+            self._require_end(through, is_chosen=targets[0][1].destination.seed_at is not None)
         reading = self._begin(targets, through, only_inserts=False)
         self._load_targets(reading, targets)
         at = f" AT (VERSION => {through:d})" if item.pinned else ""
@@ -219,9 +219,11 @@ class Feed:
         if after not in self._times:
             raise expired(after, self._lake.catalog.oldest())
 
-    def _require_end(self, through: int) -> None:
+    def _require_end(self, through: int, *, is_chosen: bool = False) -> None:
+        """The source may have expired it since the reader looked. ``is_chosen``: an operator has chosen it."""
         if through not in self._times:
-            raise end_expired(through, self._lake.catalog.oldest())
+            refuse = expired_start if is_chosen else end_expired
+            raise refuse(through, self._lake.catalog.oldest())
 
     def _begin(self, targets: Sequence[tuple[int, Target]], through: int, *, only_inserts: bool) -> Reading:
         table = self._table(through)

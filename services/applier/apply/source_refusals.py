@@ -32,6 +32,15 @@ def end_expired(end: int, oldest: int) -> SourceError:
     )
 
 
+def expired_start(start: int, oldest: int) -> DestinationError:
+    """Of a rewind that was accepted before."""
+    return DestinationError(
+        "history_expired",
+        f"the source no longer keeps snapshot {start}, to which this destination is rewound; the oldest is {oldest}",
+        "rewind it to a snapshot that the source keeps, or reseed it",
+    )
+
+
 def require_insertions(touch: Touch, routing: Routing, *, deletes: bool) -> None:
     """Raises ``DestinationError`` where a pipeline without key columns can't follow what a snapshot did to its table.
 

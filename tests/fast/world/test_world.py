@@ -10,12 +10,13 @@ import pytest
 import yaml
 
 from shared.config.loading import load
+from tests.world import history
 from tests.world.configured import destinations_of, source_of
 from tests.world.destination import Promise
 from tests.world.history import random_history, strange_history
 from tests.world.lake import Lake
 from tests.world.oracle import check_source
-from tests.world.statements import Transaction
+from tests.world.statements import Terms, Transaction
 from tests.world.upkeep import Chore, Upkeep
 from tests.world.workload import Workload, busy_shape
 
@@ -34,11 +35,25 @@ def test_histories_hold_every_kind_of_step() -> None:
         "Insert", "Delete", "Truncate", "Update", "Touch", "Shift", "Merge",
         "AddColumn", "DropColumn", "ReplaceColumn", "RenameColumn", "WidenColumn",
         "AddField", "DropField", "ReplaceField", "RenameField", "WidenFields",
+        "SetDefault", "CommentOn",
     }  # fmt: skip
     assert {type(statement).__name__ for statement in made} == kinds
     assert {step.chore for step in steps if isinstance(step, Upkeep)} == set(Chore)
     assert any(step.rollback for step in steps if isinstance(step, Transaction))
     assert any(len(step.statements) > 2 for step in steps if isinstance(step, Transaction))
+
+
+def test_defaults_and_comments_disturb_no_other_step_of_a_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    mixed = [random_history(Random(seed), steps=20, replaces=True).steps for seed in range(5)]
+    monkeypatch.setattr(history, "RATE", 0.0)
+    for seed, steps in enumerate(mixed):
+        others = [step for step in steps if not _is_terms(step)]
+        assert [*random_history(Random(seed), steps=len(others), replaces=True).steps] == others
+    assert any(_is_terms(step) for steps in mixed for step in steps)
+
+
+def _is_terms(step: history.Step) -> bool:
+    return isinstance(step, Transaction) and all(isinstance(one, Terms) for one in step.statements)
 
 
 @pytest.mark.parametrize("append_only", [False, True])
