@@ -188,3 +188,48 @@ def test_what_can_not_be_proven_any_more_is_accepted(rig: ApplyRig) -> None:
     rig.sql(ROWS)
     (answer,) = rig.changes(position, "a")
     assert (answer.outcome, answer.error) == (Outcome.APPLIED, None)
+
+
+OTHERWISE = {
+    "one added": ((f'ALTER TABLE {OWN} ADD COLUMN "m.🦆" INTEGER',), True),
+    "one renamed": ((f"ALTER TABLE {OWN} RENAME COLUMN v TO mine",), True),
+    "two swapped, and one added": (
+        (
+            f"ALTER TABLE {OWN} RENAME COLUMN v TO x",
+            f"ALTER TABLE {OWN} RENAME COLUMN tenant TO v",
+            f"ALTER TABLE {OWN} RENAME COLUMN x TO tenant",
+            f"ALTER TABLE {OWN} ADD COLUMN mine INTEGER",
+        ),
+        True,
+    ),
+    "one widened": ((f"ALTER TABLE {OWN} ALTER COLUMN n SET DATA TYPE BIGINT",), False),
+    "one in the middle dropped": ((f"ALTER TABLE {OWN} DROP COLUMN n",), False),
+    "one in the middle dropped and added": (
+        (f"ALTER TABLE {OWN} DROP COLUMN n", f"ALTER TABLE {OWN} ADD COLUMN n INTEGER"),
+        False,
+    ),
+}
+"""What the owner did, and whether statements mend it."""
+
+
+@EITHER_PATH
+@pytest.mark.parametrize("evolves", [False, True])
+@pytest.mark.parametrize("what", OTHERWISE)
+def test_a_table_that_is_another_one_parks_with_the_statements_that_mend_it(
+    rig: ApplyRig, what: str, evolves: bool
+) -> None:
+    position = rig.head
+    rig.write("a", *OTHERWISE[what][0])
+    rig.sql(*[f"ALTER TABLE {T} ADD COLUMN w INTEGER DEFAULT 5"] if evolves else [], ROWS)
+    (answer,) = rig.changes(position, "a")
+    parked_for(answer, "table_mismatch")
+    assert answer.error is not None
+    hint = answer.error.hint
+    if not OTHERWISE[what][1]:
+        assert hint.startswith("reseed the destination: no statement")
+        return
+    statements = hint.removeprefix("in the destination's lake: ").removesuffix(" then resume")
+    rig.write("a", "USE dst", statements, "USE memory")
+    (answer,) = rig.changes(position, "a")
+    assert (answer.outcome, answer.error) == (Outcome.APPLIED, None)
+    assert rig.rows("a") == rig.expected("a")

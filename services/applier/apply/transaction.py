@@ -216,7 +216,7 @@ class Applier:
             _require_carried(change, layout)
             require_kept(destination, look.altered, change.evolution, change.table.fields)
             have = table_schema.columns_there(con, lake.alias, destination)
-            steps = evolve.pending_steps(con, destination, have, change.reading, change.evolution)
+            steps = evolve.pending_steps(con, destination, have, change.reading, change.evolution, look.altered)
             carried = terms.pending(lake, change, have, change.pinned or 0)
             table = table_schema.table_path(lake.alias, destination)
             left_out.keep_left_out(con, table, change.reading, layout, change.counts.harmless_keys)
