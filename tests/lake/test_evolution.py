@@ -38,7 +38,7 @@ CHANGES = {
         f"ALTER TABLE {T} RENAME COLUMN x TO u",
     ),
     "called with dots and emoji": (
-        f'ALTER TABLE {T} RENAME COLUMN id TO "i.d"',
+        f'ALTER TABLE {T} RENAME COLUMN n TO "i.d"',
         f'ALTER TABLE {T} RENAME COLUMN u TO "s.a"',
         f'ALTER TABLE {T} ADD COLUMN "🦆.🦆" INTEGER DEFAULT 7',
         f"ALTER TABLE {T} DROP COLUMN v",
