@@ -15,11 +15,11 @@ from shared.contracts.errors import DestinationError
 from shared.contracts.ranges import NOT_SEEDED, Range
 from shared.lake.arrangement import PARTITIONS, SORT_KEYS, Arrangement
 from shared.lake.catalog_comments import COMMENTED, CatalogComments
+from shared.lake.catalog_looks import CatalogLooks
 from shared.lake.catalog_stamps import CommitStamps
 from shared.lake.catalog_tables import CurrentTables
 from shared.lake.column_history import ColumnVersion, Field, fields_at, terms_of
 from shared.lake.column_identity import identified, own_names
-from shared.lake.pruning import Layout, layout_of
 from shared.lake.statements import Row, catalog_time
 from shared.lake.table_names import TableName, TableNames, name_at
 
@@ -128,7 +128,7 @@ class Touch:
         return bool(self.marks) and self.marks <= MAINTENANCE
 
 
-class CatalogReader(CurrentTables, CommitStamps, CatalogComments, TableNames):
+class CatalogReader(CurrentTables, CommitStamps, CatalogComments, TableNames, CatalogLooks):
     """Reads one lake's metadata, at any snapshot that its catalog still knows."""
 
     def head(self) -> Head:
@@ -345,27 +345,6 @@ class CatalogReader(CurrentTables, CommitStamps, CatalogComments, TableNames):
             tuple((str(row["transform"]), str(row["column_name"])) for row in parts),
             tuple((str(row["expression"]), str(row["sort_direction"]), str(row["null_order"])) for row in keys),
         )
-
-    def layout(self, schema: str, table: str, at: int) -> Layout:
-        """How the table's files of snapshot ``at`` are partitioned, as far as it decides what a scan may leave out."""
-        rows = self._all(
-            "SELECT c.transform, k.column_name, (SELECT count(*) FROM {}ducklake_data_file f"
-            "  WHERE f.table_id = t.table_id AND (f.partition_id IS NULL OR f.partition_id <> p.partition_id)"
-            "  AND f.begin_snapshot <= :at AND (f.end_snapshot IS NULL OR f.end_snapshot > :at)) AS others"
-            " FROM {}ducklake_schema s JOIN {}ducklake_table t ON t.schema_id = s.schema_id"
-            " JOIN {}ducklake_partition_info p ON p.table_id = t.table_id"
-            " JOIN {}ducklake_partition_column c ON c.table_id = t.table_id AND c.partition_id = p.partition_id"
-            " JOIN {}ducklake_column k ON k.table_id = t.table_id AND k.column_id = c.column_id"
-            " WHERE lower(t.table_name) = lower(:table) AND lower(s.schema_name) = lower(:schema)"
-            " AND t.begin_snapshot <= :at AND (t.end_snapshot IS NULL OR t.end_snapshot > :at)"
-            " AND s.begin_snapshot <= :at AND (s.end_snapshot IS NULL OR s.end_snapshot > :at)"
-            " AND p.begin_snapshot <= :at AND (p.end_snapshot IS NULL OR p.end_snapshot > :at)"
-            " AND k.begin_snapshot <= :at AND (k.end_snapshot IS NULL OR k.end_snapshot > :at)",
-            schema=schema,
-            table=table,
-            at=at,
-        )
-        return layout_of((str(r["transform"]), str(r["column_name"]).lower(), int(r["others"])) for r in rows)
 
 
 def marks(changes_made: str, table_id: int) -> frozenset[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from datetime import datetime
@@ -70,6 +71,11 @@ class CommitStamps(CatalogConnection):
             )
             for r in rows
         ]
+
+
+def stamped_for(pipeline: str, destination: str) -> str:
+    """A pattern of LIKE for the stamps of a destination's commits (``services.applier.apply.fence.Stamp``)."""
+    return _holding(f'"pipeline": {json.dumps(pipeline)}, "destination": {json.dumps(destination)}, "kind": ')
 
 
 def _holding(part: str) -> str:

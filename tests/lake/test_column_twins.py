@@ -41,7 +41,7 @@ SHAPES = {
 }
 """Types of columns that come, and defaults with which they may."""
 
-NAMES = ("x", "Y", "a b", 'q"t', "ä{}", "select")
+NAMES = ("x", "Y", "a b", 'q"t', "ä{}", "select", "a.b", ".", "🦆")
 
 OTHERS = {
     "VARCHAR": "'v' || i",

@@ -109,6 +109,12 @@ def test_why_it_is_not_followed_is_what_it_parks_for(site: Site) -> None:
     assert parked.error is not None
     assert (found["refused"]["type"], parked.error.type) == ("table_mismatch", "table_mismatch")
     assert {each["source_id"] for each in found["columns"]} == {None}
+    lakes.write("a", "ALTER TABLE dst.main.t DROP COLUMN mine", "ALTER TABLE dst.main.t DROP COLUMN s")
+    found = site.ask()
+    (parked,) = lakes.run(ItemKind.ADVANCE, "a", expected=seeded, after=lakes.head)
+    assert parked.error is not None
+    assert found["refused"] == parked.error.model_dump(mode="json")
+    assert "has dropped its column s" in found["refused"]["message"]
 
 
 def test_lakes_that_are_away_and_a_table_that_is_gone_are_told_apart(

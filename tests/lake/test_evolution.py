@@ -37,6 +37,18 @@ CHANGES = {
         f"ALTER TABLE {T} RENAME COLUMN u TO v",
         f"ALTER TABLE {T} RENAME COLUMN x TO u",
     ),
+    "called with dots and emoji": (
+        f'ALTER TABLE {T} RENAME COLUMN n TO "i.d"',
+        f'ALTER TABLE {T} RENAME COLUMN u TO "s.a"',
+        f'ALTER TABLE {T} ADD COLUMN "🦆.🦆" INTEGER DEFAULT 7',
+        f"ALTER TABLE {T} DROP COLUMN v",
+        f'ALTER TABLE {T} ADD COLUMN "." VARCHAR',
+    ),
+    "fields called with dots and emoji": (
+        f'ALTER TABLE {T} RENAME COLUMN s.a TO "a.🦆"',
+        f'ALTER TABLE {T} ADD COLUMN s."n.x" INTEGER',
+        f'ALTER TABLE {T} RENAME COLUMN s TO "n.🦆"',
+    ),
     "widened": (f"ALTER TABLE {T} ALTER COLUMN n SET DATA TYPE BIGINT",),
     "a default widened": (
         f"ALTER TABLE {T} ADD COLUMN w INTEGER DEFAULT 5",
@@ -98,6 +110,7 @@ BY_EXTENSION = frozenset(
         "a key renamed and widened",
         "float, decimal",
         "fields of a struct",
+        "fields called with dots and emoji",
         "fields two deep, and wider",
         "all fields of a struct exchanged",
         "within a list and a map",

@@ -16,6 +16,7 @@ from services.cli.verify.comparison import Finding, Origin, Subject, Verdict, co
 from shared.config.model import Routing
 from shared.contracts.errors import DestinationError
 from shared.contracts.messages import ItemKind, Outcome, Progress, SeedMode
+from shared.lake.catalog_looks import TableLook
 from shared.lake.cursor import kept, told
 from shared.lake.layouts import Layouts
 from shared.lake.pruning import PLAIN, UNBELIEVED, Layout, layout_of
@@ -438,11 +439,11 @@ def test_a_layout_is_asked_for_again_only_after_somebody_elses_commit() -> None:
     layouts, asked = Layouts(), list[int]()
 
     def at(snapshot: int, found: Layout = PLAIN) -> Layout:
-        def ask() -> Layout:
+        def ask() -> TableLook:
             asked.append(snapshot)
-            return found
+            return TableLook(found)
 
-        return layouts.at(snapshot, ("main", "t"), ask)
+        return layouts.at(snapshot, ("main", "t"), ask).layout
 
     at(5)
     layouts.committed(6)

@@ -12,7 +12,7 @@ from shared.lake.catalog import CatalogReader
 from shared.lake.cursor import committed_at, cursor_name
 from tests.lake.backup import Backup
 from tests.lake.conftest import MakeRig
-from tests.lake.rig import ApplyRig
+from tests.lake.rig import EITHER_PATH, ApplyRig
 
 
 def parked_for(answer: Progress, type: str) -> str:
@@ -155,6 +155,26 @@ def test_a_column_that_can_not_be_carried_parks_by_its_name_whenever_it_comes(sh
     for answer in (changes, advance, seed):
         assert column.split()[0] in parked_for(answer, "schema_change")
     assert shaped.rows("a") == before
+
+
+@EITHER_PATH
+@pytest.mark.parametrize(("renamed", "name"), [("v", "rowid"), ("s", "snapshot_id"), ("v", "RowID")])
+def test_a_column_that_is_renamed_into_a_reserved_name_parks_by_it(shaped: ApplyRig, renamed: str, name: str) -> None:
+    position, before = shaped.head, shaped.rows("a")
+    shaped.sql(f"ALTER TABLE src.main.t RENAME COLUMN {renamed} TO {name}", "DELETE FROM src.main.t WHERE id = 2")
+    (changes,) = shaped.changes(position, "a")
+    (advance,) = shaped.run(ItemKind.ADVANCE, "b", expected=position, after=shaped.head)
+    shaped.add("c", "a")
+    (seed,) = shaped.seed("c")
+    for answer in (changes, advance, seed):
+        assert name in parked_for(answer, "schema_change")
+        assert answer.error is not None
+        assert f'ALTER TABLE "main"."t" RENAME COLUMN "{name}" TO "own_{name}";' in answer.error.hint
+    assert shaped.rows("a") == before
+    shaped.sql(f'ALTER TABLE src.main.t RENAME COLUMN "{name}" TO "own_{name}"')
+    (changes,) = shaped.changes(position, "a")
+    assert (changes.outcome, changes.error) == (Outcome.APPLIED, None)
+    assert shaped.rows("a") == shaped.expected("a")
 
 
 @pytest.mark.parametrize("keys", [(), ("id",)], ids=["append-only", "with keys"])

@@ -9,6 +9,7 @@ from typing import Any
 from services.applier.apply import (
     catalog_rows,
     direct_columns,
+    direct_commit,
     direct_look,
     evolve,
     feed,
@@ -38,6 +39,7 @@ from tests.mutants.mistake import Mistake, put
 EVOLUTION = "tests/lake/test_evolution.py"
 RENAMED = "tests/lake/test_renamed_columns.py"
 TERMS = "tests/lake/test_terms.py"
+OWNERS = "tests/lake/test_owners_columns.py"
 WIDENED = "tests/lake/test_widened_columns.py"
 
 
@@ -185,7 +187,19 @@ def _widened_bounds_grow() -> None:
     put(direct_look, "parse_structure", without_former_types)
 
 
+def _owners_columns_pass_directly() -> None:
+    put(direct_commit, "require_kept", lambda *_: None)
+
+
+def _owners_columns_pass_by_extension() -> None:
+    put(transaction, "require_kept", lambda *_: None)
+
+
 MISTAKES = (
+    Mistake("owners-columns-pass-directly", "a direct commit takes columns for what their names and types say",
+            _owners_columns_pass_directly, (OWNERS, "-k", "went_with and last and added and sqlite and auto")),
+    Mistake("owners-columns-pass", "so does a commit by the extension", _owners_columns_pass_by_extension,
+            (OWNERS, "-k", "went_with and last and sqlite and extension")),
     Mistake("widened-bounds-stay", "bounds of a column that has become wider are kept", _widened_bounds_stay,
             (WIDENED, "-k", "extension and sqlite")),
     Mistake("widened-bounds-grow", "a direct commit merges bounds of a column that has become wider",

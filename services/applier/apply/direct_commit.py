@@ -48,6 +48,7 @@ from shared.lake.direct.rows import Stamp
 from shared.lake.direct.structure import Structure
 from shared.lake.direct.written import Written
 from shared.lake.failure import classify, invalidates_instance, misses_file
+from shared.lake.owners_columns import require_kept
 
 T = TypeVar("T")
 
@@ -183,6 +184,7 @@ class DirectApplier:
             raise Declined(Reason.SCHEMA_CHANGE)
         if not _stands(cursor, change):
             raise Declined(None)  # the extension's path says what such a cursor means for the item
+        require_kept(change.target.destination, look.structure.altered, change.evolution, change.table.fields)
         following = direct_columns.follow(lake, change, look)
         change.steps = following.said
         with lake.instance.keys(lake.lake, look.data_path):
@@ -191,8 +193,8 @@ class DirectApplier:
             _deliver(lake, change, look.folder, written)
             self._require_in_time(lake, change, look.folder, written, began_s)
             done = self._send(lake, change, look, cursor, written, following.alteration)
-        if following.alteration is not None:
-            self._lakes.remember(direct_look.key_of(change.target), following.structure)
+        if following.alteration is not None or look.structure.altered is not None:
+            self._lakes.remember(direct_look.key_of(change.target), replace(following.structure, altered=None))
         return done
 
     def _lacks(self, change: Change, structure: Structure) -> bool:

@@ -19,6 +19,7 @@ from shared.contracts.positions import UNSPELLED
 from shared.lake.attach import is_beside
 from shared.lake.catalog import Column
 from shared.lake.catalog_query import Question
+from shared.lake.catalog_stamps import stamped_for
 from shared.lake.direct import files, paths, positions
 from shared.lake.direct.catalogs import RivalCommitted
 from shared.lake.direct.eligibility import Reason, state_refusal, statistics_refusal, structure_refusal
@@ -78,7 +79,9 @@ def look_for(
     key = key_of(target)
     for _ in range(LOOK_TRIES):
         known = lakes.structure(key)
-        structure = known or _structure(lakes, lake, key)
+        if known is not None and known.altered is not None:
+            known = None  # another worker may have judged that by now
+        structure = known or _structure(lakes, lake, target)
         refused = refusal(structure)
         if refused is not None and known is not None:
             lakes.forget(key)  # what is remembered may be what the table was before the extension altered it
@@ -97,7 +100,7 @@ def look_for(
 def columns_of(lakes: DirectLakes, lake: DirectLake, target: Target) -> tuple[Column, ...]:
     """The columns that the table has now, which is asked in one statement, whatever is remembered of it."""
     key = key_of(target)
-    now, known = _asked_structure(lake, key), lakes.structure(key)
+    now, known = _asked_structure(lake, target), lakes.structure(key)
     if known is None or replace(known, declared=(), optional=frozenset()) != now:
         known = _remembered(lakes, lake, key, now)
     both = zip(known.fields, known.declared, strict=True)
@@ -119,12 +122,14 @@ def wanted_columns(change: Change) -> list[tuple[str, str]] | None:
     return None if change.reading is None else [(each.name, each.type) for each in change.reading.columns]
 
 
-def _structure(lakes: DirectLakes, lake: DirectLake, key: TableKey) -> Structure:
-    return _remembered(lakes, lake, key, _asked_structure(lake, key))
+def _structure(lakes: DirectLakes, lake: DirectLake, target: Target) -> Structure:
+    return _remembered(lakes, lake, key_of(target), _asked_structure(lake, target))
 
 
-def _asked_structure(lake: DirectLake, key: TableKey) -> Structure:
-    question = structure_question(lake.catalog.dialect, lake.catalog.prefix, key[1], key[2])
+def _asked_structure(lake: DirectLake, target: Target) -> Structure:
+    _, table, cursor = key_of(target)
+    stamped = stamped_for(target.destination.pipeline, target.destination.destination)
+    question = structure_question(lake.catalog.dialect, lake.catalog.prefix, table, cursor, stamped)
     said = answer_of(lake, question)
     structure = None if said is None else parse_structure(said)
     if structure is None:

@@ -22,7 +22,8 @@ from shared.lake.direct.files import duckdb_types
 from shared.lake.evolution import Kind, NotFollowed, Step, steps_between
 from shared.lake.failure import classify
 from shared.lake.followed_columns import Evolution
-from shared.lake.sql import ident, literal, path
+from shared.lake.owners_columns import Altered
+from shared.lake.step_statements import statement_of
 from shared.lake.table_mismatch import differs, how_to_release
 
 REFUSED = (
@@ -36,6 +37,7 @@ def pending_steps(
     have: Sequence[Column],
     reading: Reading,
     evolution: Evolution | None,
+    altered: Altered | None = None,
 ) -> tuple[Step, ...]:
     """What a table that has some columns still lacks of the reading's, which are the source's at the range's end.
 
@@ -43,7 +45,7 @@ def pending_steps(
     whose is whose is known by their order. Columns that were added there without a row may still be missing.
     """
     if evolution is None:
-        return _added(destination, have, reading)
+        return _added(destination, have, reading, altered)
     then = evolution.then[: len(have)]
     spelled = duckdb_types(con, then) if then else ()
     if [(c.name, c.type) for c in have] == list(zip((field.name for field in then), spelled, strict=True)):
@@ -51,7 +53,7 @@ def pending_steps(
     if _shapes(have) == _shapes(reading.columns):
         return ()  # the owner of the lake has done it
     before = [Column(field.name, declared) for field, declared in zip(then, spelled, strict=True)]
-    raise differs("table_mismatch", destination, have, before)
+    raise differs("table_mismatch", destination, have, before, altered)
 
 
 def evolve(con: duckdb.DuckDBPyConnection, alias: str, destination: Destination, steps: Sequence[Step]) -> None:
@@ -60,7 +62,7 @@ def evolve(con: duckdb.DuckDBPyConnection, alias: str, destination: Destination,
     TLA: ``CommitColumns``, ``Evolved``.
     """
     for step in steps:
-        statement = _statement(step, table_path(alias, destination))
+        statement = statement_of(step, table_path(alias, destination))
         try:
             con.execute(statement)
         except REFUSED as error:
@@ -81,13 +83,15 @@ def names_before(evolution: Evolution | None, names: Sequence[str]) -> tuple[str
     return tuple(former.get(ids[name.lower()], name) for name in names)
 
 
-def _added(destination: Destination, have: Sequence[Column], reading: Reading) -> tuple[Step, ...]:
+def _added(
+    destination: Destination, have: Sequence[Column], reading: Reading, altered: Altered | None
+) -> tuple[Step, ...]:
     """Columns that a source without field ids has gained, and wider types that its rows ask for."""
     wider = {column.name: column.type for column in reading.promotions}
     widened = [replace(column, type=wider.get(column.name, column.type)) for column in have]
     wanted = reading.columns
     if _shapes(widened) != _shapes(wanted[: len(have)]):
-        raise differs("table_mismatch", destination, have, wanted)
+        raise differs("table_mismatch", destination, have, wanted, altered)
     added = tuple(
         Step(Kind.ADD, (each.name,), 0, type=each.type, default=each.default, said=f"add {each.name} {each.type}")
         for each in wanted[len(have) :]
@@ -104,20 +108,6 @@ def _steps(then: Sequence[Field], evolution: Evolution) -> tuple[Step, ...]:
         return steps_between(then, evolution.now)
     except NotFollowed as why:
         raise DestinationError("schema_change", str(why), "reseed the destination") from None
-
-
-def _statement(step: Step, table: str) -> str:
-    column = path(*step.path)
-    match step.kind:
-        case Kind.DROP:
-            return f"ALTER TABLE {table} DROP COLUMN {column}"
-        case Kind.RENAME:
-            return f"ALTER TABLE {table} RENAME COLUMN {column} TO {ident(step.name)}"
-        case Kind.WIDEN:
-            return f"ALTER TABLE {table} ALTER COLUMN {column} SET DATA TYPE {step.type}"
-        case Kind.ADD:
-            default = "" if step.default is None else f" DEFAULT {literal(step.default)}"
-            return f"ALTER TABLE {table} ADD COLUMN {column} {step.type}{default}"
 
 
 def _refused(destination: Destination, step: Step, error: duckdb.Error) -> DestinationError:

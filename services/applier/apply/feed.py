@@ -119,7 +119,8 @@ class Feed:
         item, mode = targets[0][1].item, targets[0][1].destination.seed_mode
         through = item.through if item.pinned else head
         if item.pinned:
-            self._require_end(through, is_chosen=targets[0][1].destination.seed_at is not None)
+            chosen = all(target.destination.seed_at is not None for _, target in targets)
+            self._require_end(through, is_chosen=chosen)
         reading = self._begin(targets, through, only_inserts=False)
         self._load_targets(reading, targets)
         at = f" AT (VERSION => {through:d})" if item.pinned else ""

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from services.applier.apply.decide import Decision, decide
-from services.applier.apply.lake_state import stored_cursor
+from services.applier.apply.lake_state import stored_cursor, table_look
 from services.applier.apply.table_schema import columns_of, table_path
 from services.applier.model.task import Target
 from shared.lake.pool import OpenLake
@@ -73,7 +73,7 @@ def foreign_keys(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target,
     require_table(con, table)
     if columns_of(con, table) is None:
         return con.execute(f"SELECT {names} FROM {KEYS} AS x LIMIT 0").to_arrow_table()
-    layout = _layout(con, lake, target)
+    layout = table_look(con, lake, target.destination)[1].layout
     same = " AND ".join(_same(keys, place, layout) for place in range(len(keys.names)))
     return con.execute(f"SELECT DISTINCT {names} FROM {table} AS t JOIN {KEYS} AS x ON {same}").to_arrow_table()
 
@@ -86,10 +86,3 @@ def _same(keys: KeysOfRange, place: int, layout: Layout) -> str:
 
 def _numbered(types: Sequence[str], pattern: str) -> str:
     return ", ".join(pattern.format(place, declared) for place, declared in enumerate(types))
-
-
-def _layout(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target) -> Layout:
-    """How the table is laid out in the snapshot that the transaction has pinned."""
-    pinned = int(con.execute(f"SELECT id FROM {path(lake.alias)}.current_snapshot()").fetchall()[0][0])
-    table = target.destination.schema_name, target.destination.table
-    return lake.layouts.at(pinned, table, lambda: lake.catalog.layout(*table, pinned))

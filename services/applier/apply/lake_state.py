@@ -13,9 +13,12 @@ from services.applier.model.task import Target
 from shared.contracts.errors import DestinationError
 from shared.contracts.messages import Destination
 from shared.lake.catalog import TableInfo
+from shared.lake.catalog_looks import TableLook
+from shared.lake.catalog_stamps import stamped_for
 from shared.lake.cursor import SCHEMA, cursor_name, moved
 from shared.lake.engine import release
 from shared.lake.pool import OpenLake
+from shared.lake.sql import path
 from shared.lake.table import require_table
 
 SHOWN = 200
@@ -41,6 +44,15 @@ def held_rows(lake: OpenLake, destination: Destination) -> int | None:
         return lake.catalog.live_rows(destination.schema_name, destination.table)
     finally:
         release(con)
+
+
+def table_look(con: duckdb.DuckDBPyConnection, lake: OpenLake, destination: Destination) -> tuple[int, TableLook]:
+    """The snapshot that the transaction has pinned, and how the destination's table is laid out in it, and whether its
+    owner has altered it."""
+    pinned = int(con.execute(f"SELECT id FROM {path(lake.alias)}.current_snapshot()").fetchall()[0][0])
+    table = destination.schema_name, destination.table
+    stamped = stamped_for(destination.pipeline, destination.destination)
+    return pinned, lake.layouts.at(pinned, table, lambda: lake.catalog.look(*table, pinned, stamped))
 
 
 def stored_cursor(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target) -> Cursor | None:

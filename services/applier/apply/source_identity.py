@@ -7,8 +7,9 @@ from datetime import datetime
 
 from shared.contracts.errors import DestinationError, SourceError, ViaduckError
 from shared.contracts.messages import ItemKind, WorkItem
-from shared.lake.catalog import TableInfo
-from shared.lake.types import not_carried
+from shared.lake.catalog import Column, TableInfo
+from shared.lake.sql import ident, path
+from shared.lake.types import is_reserved, not_carried
 
 
 def refusal(item: WorkItem, table: TableInfo, through: int, times: Mapping[int, datetime]) -> ViaduckError | None:
@@ -19,7 +20,9 @@ def refusal(item: WorkItem, table: TableInfo, through: int, times: Mapping[int, 
     """
     for column in table.columns:
         if (said := not_carried(column.name, column.type)) is not None:
-            return DestinationError("schema_change", f"{said}, at snapshot {through} of the source", "then resume")
+            return DestinationError(
+                "schema_change", f"{said}, at snapshot {through} of the source", _remedy(table, column)
+            )
     seen = item.seen
     if item.kind is not ItemKind.SEED and seen is not None and times.get(seen.snapshot) != seen.at:
         return SourceError(
@@ -28,3 +31,10 @@ def refusal(item: WorkItem, table: TableInfo, through: int, times: Mapping[int, 
             "nothing: it is planned again",
         )
     return None
+
+
+def _remedy(table: TableInfo, column: Column) -> str:
+    if not is_reserved(column.name):
+        return "then resume"
+    named, other = path(table.schema, table.name), ident(f"own_{column.name}")
+    return f"in the source: ALTER TABLE {named} RENAME COLUMN {ident(column.name)} TO {other}; then resume"

@@ -23,7 +23,7 @@ from services.applier.apply.destination_lakes import DestinationLakes, roll_back
 from services.applier.apply.direct_commit import DirectApplier
 from services.applier.apply.first_file import insert_first, insert_others
 from services.applier.apply.in_doubt import committed_snapshot
-from services.applier.apply.lake_state import dropped_generation_in, held_rows, stored_cursor
+from services.applier.apply.lake_state import dropped_generation_in, held_rows, stored_cursor, table_look
 from services.applier.apply.lay_out import kept, lay_out, require_encrypted
 from services.applier.apply.reading import Reading, key_not_unique
 from services.applier.apply.rewind import rewind
@@ -36,16 +36,17 @@ from shared.contracts.layout import TableLayout
 from shared.contracts.messages import CommitPath, Destination, Outcome
 from shared.contracts.ranges import NOT_SEEDED
 from shared.lake.arrangement import UNARRANGED, Arrangement
+from shared.lake.catalog_looks import TableLook
 from shared.lake.column_terms import NOT_CARRIED
 from shared.lake.direct.eligibility import ALWAYS_BY_EXTENSION, Reason
 from shared.lake.direct.lakes import DirectLakes
 from shared.lake.engine import release
 from shared.lake.failure import classify, loses_attachment, misses_file, was_refused
 from shared.lake.layout_keys import Keys, keys_of
+from shared.lake.owners_columns import require_kept
 from shared.lake.pool import LakePool, OpenLake
 from shared.lake.pruning import UNBELIEVED, Layout
 from shared.lake.sql import columns as column_list
-from shared.lake.sql import path
 from shared.lake.table import require_table
 
 T = TypeVar("T")
@@ -210,10 +211,12 @@ class Applier:
         fence.move_cursor(con, lake.alias, change.move(net))
         deleted, inserted, said = 0, 0, list[str]()
         if change.reading is not None:
-            layout = _layout(con, lake, change)
+            look = _look(con, lake, change)
+            layout = look.layout
             _require_carried(change, layout)
+            require_kept(destination, look.altered, change.evolution, change.table.fields)
             have = table_schema.columns_there(con, lake.alias, destination)
-            steps = evolve.pending_steps(con, destination, have, change.reading, change.evolution)
+            steps = evolve.pending_steps(con, destination, have, change.reading, change.evolution, look.altered)
             carried = terms.pending(lake, change, have, change.pinned or 0)
             table = table_schema.table_path(lake.alias, destination)
             left_out.keep_left_out(con, table, change.reading, layout, change.counts.harmless_keys)
@@ -245,7 +248,7 @@ class Applier:
         held = held_rows(lake, destination)
         con.execute(NEVER_INLINED)
         if held is not None:
-            _require_carried(change, _layout(con, lake, change))
+            _require_carried(change, _look(con, lake, change).layout)
         require_encrypted(destination.layout, encrypted=_is_encrypted(lake, destination.layout))
         keys = keys_of(destination.layout, reading.columns, reading.arrangement)
         columns = terms.columns_of_seed(change, reading)
@@ -358,12 +361,10 @@ def wait_for_rival(attempt: int) -> None:
     time.sleep(BUSY_WAIT_S * attempt * (1 + random.random()))  # noqa: S311 - spreads rivals, guards nothing
 
 
-def _layout(con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change) -> Layout:
-    """How the destination's table is laid out in the snapshot that the transaction has pinned."""
-    pinned = int(con.execute(f"SELECT id FROM {path(lake.alias)}.current_snapshot()").fetchall()[0][0])
-    change.pinned = pinned
-    table = change.target.destination.schema_name, change.target.destination.table
-    return lake.layouts.at(pinned, table, lambda: lake.catalog.layout(*table, pinned))
+def _look(con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change) -> TableLook:
+    """What the destination's table is in the snapshot that the transaction has pinned."""
+    change.pinned, look = table_look(con, lake, change.target.destination)
+    return look
 
 
 def _require_carried(change: Change, layout: Layout) -> None:

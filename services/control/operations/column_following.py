@@ -19,6 +19,7 @@ from shared.lake.column_identity import Identifying
 from shared.lake.column_terms import NO_COMMENTS, Comments, Described, to_carry
 from shared.lake.evolution import Kind, NotFollowed, Step, steps_between
 from shared.lake.followed_columns import Evolution, evolution, not_followed, terms_are_due, whose
+from shared.lake.owners_columns import Altered, require_kept
 from shared.lake.sql import ident
 from shared.lake.table_mismatch import differs, how_to_release, table_gone
 
@@ -30,6 +31,8 @@ class Table:
     fields: tuple[Field, ...] = ()
     arrangement: Arrangement = UNARRANGED
     comments: Comments = NO_COMMENTS
+    altered: Altered | None = None
+    """What the lake's owner has made of the columns since the last commit to them."""
 
 
 NO_TABLE = Table()
@@ -104,7 +107,8 @@ def _steps(
     if not table.fields:
         raise table_gone(destination)
     if theirs is None:
-        raise differs("table_mismatch", destination, _columns(table.fields), _columns(then))
+        raise differs("table_mismatch", destination, _columns(table.fields), _columns(then), table.altered)
+    require_kept(destination, table.altered, Evolution(tuple(then), tuple(now), ()), ())
     steps = steps_between(theirs, now)
     _require_released(destination, table, theirs, steps)
     return tuple(step.said for step in steps if step.said)

@@ -17,6 +17,7 @@ from shared.config.model import Config
 from shared.contracts.errors import DependencyError, SourceError, ViaduckError
 from shared.contracts.evolution import EvolutionPolicy
 from shared.lake.catalog import CatalogReader, TableInfo
+from shared.lake.catalog_stamps import stamped_for
 from shared.lake.column_history import Field, fields_at
 from shared.lake.column_identity import Identifying
 from shared.lake.column_terms import NO_COMMENTS
@@ -110,12 +111,14 @@ def _own(lake: ResolvedLake, pipeline: str, held: Registered) -> _Own:
             table = catalog.table(declared.schema_name, declared.table, head)
             arrangement = catalog.arrangement(declared.schema_name, declared.table, head)
             comments = NO_COMMENTS if table is None else catalog.comments(table.table_id, head)
+            stamped = stamped_for(pipeline, held.id)
+            altered = catalog.look(declared.schema_name, declared.table, head, stamped).altered
     except (LakeAbsent, LookupError):
         return _Own()
     fields = () if table is None else fields_at(table.versions, head)
     is_ours = newest is not None and newest.stamp.generation == held.generation
     position = newest.stamp.through if newest is not None and is_ours else None
-    return _Own(head, position, Table(fields, arrangement, comments))
+    return _Own(head, position, Table(fields, arrangement, comments, altered))
 
 
 def _following(

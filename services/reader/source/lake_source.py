@@ -21,8 +21,8 @@ from shared.contracts.ranges import NOT_SEEDED, Range
 from shared.contracts.reports import LONGEST_OFFERED, MOST_OFFERED, Offered
 from shared.lake.catalog import CatalogReader, Column, Head, TableInfo, Touch
 from shared.lake.column_history import reshapings
-from shared.lake.column_identity import Identifying
-from shared.lake.followed_columns import breaks
+from shared.lake.column_identity import Identifying, identified, replaced
+from shared.lake.followed_columns import Break, breaks
 from shared.lake.routing_value import not_routed
 from shared.lake.runs import insertion_runs
 from shared.lake.source import AS_SOURCE
@@ -75,6 +75,8 @@ class LakeSource:
         if is_undone(seen, head, oldest, at):
             self._histories += 1
         self._seen = head
+        broken = breaks(table.versions, self._identifying, head.snapshot)
+        told = *self._renamed(table), self._replaced(table, broken, oldest), layout.notice(table.schema, table.name)
         return SourceState(
             head=head.snapshot,
             oldest=oldest,
@@ -84,9 +86,9 @@ class LakeSource:
             table=table.table_uuid,
             at=head.time,
             history=self._histories,
-            breaks=breaks(table.versions, self._identifying, head.snapshot),
+            breaks=broken,
             reshapes=self._dated(reshapings(table.versions, head.snapshot)),
-            notice="; ".join(filter(None, (*self._renamed(table), layout.notice(table.schema, table.name)))) or None,
+            notice="; ".join(filter(None, told)) or None,
         )
 
     def _renamed(self, table: TableInfo) -> Iterator[str]:
@@ -98,6 +100,23 @@ class LakeSource:
             column = table.identified(name)
             if column is not None and column.name.lower() != name.lower():
                 yield _followed(f"column {name}", column.name, "column", "the section routing has the new one")
+
+    def _replaced(self, table: TableInfo, broken: Sequence[Break], oldest: int) -> str | None:
+        """What is to be told where the columns that tell rows apart are other ones than at a snapshot that is still
+        retained: every destination that has not come past it parks."""
+        versions, names = table.versions, self._identifying.names
+        for each in reversed(broken):
+            if each.last < oldest:
+                return None
+            was_there = all(identified(versions, name, each.last) is not None for name in names)
+            known = was_there and not each.by_policy
+            why = replaced(versions, self._identifying, each.last, table.snapshot) if known else None
+            if why is not None:
+                return (
+                    f"{why}, after snapshot {each.last} of the source: destinations park as schema_change that were"
+                    " not past it by then, and only a reseed brings them on"
+                )
+        return None
 
     def _called(self, snapshot: int | None) -> tuple[str, str]:
         """Schema and name of the table at a snapshot; None for the newest that was seen."""

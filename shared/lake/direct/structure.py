@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from shared.contracts.errors import DestinationError
@@ -13,6 +13,7 @@ from shared.lake.catalog_tables import inlined_table
 from shared.lake.column_history import ColumnVersion, Field, fields_at, terms_of
 from shared.lake.column_terms import NO_COMMENTS, Comments
 from shared.lake.direct.dialect import Dialect
+from shared.lake.owners_columns import LOOKS, NEWEST_LOOK, Altered, altered_since
 
 _LIVE = (
     " FROM {}ducklake_table t JOIN {}ducklake_schema s ON s.schema_id = t.schema_id"
@@ -38,7 +39,11 @@ STRUCTURE = (
     f"   AND g.end_snapshot IS NULL AND g.table_id IN (SELECT t.table_id{_TABLE})),"
     " (SELECT {collect}({array}(w.column_id)) FROM (SELECT c.column_id FROM {}ducklake_column c"
     f"   WHERE c.table_id IN (SELECT t.table_id{_TABLE})"
-    "   GROUP BY c.column_id HAVING count(DISTINCT c.column_type) > 1) w)"
+    "   GROUP BY c.column_id HAVING count(DISTINCT c.column_type) > 1) w),"
+    " (SELECT {collect}({array}(c.column_id, c.parent_column, c.column_name, c.column_type, c.initial_default,"
+    "   c.column_order, c.begin_snapshot, c.end_snapshot)) FROM {}ducklake_column c"
+    f"   WHERE c.end_snapshot IS NOT NULL AND c.table_id IN (SELECT t.table_id{_TABLE})),"
+    f" ({NEWEST_LOOK})"
     ") AS found"
 )
 
@@ -70,6 +75,8 @@ class Structure:
     """Columns and fields that had another type before: no bounds are kept of them (H27)."""
     optional: frozenset[str] = frozenset()
     """Those of the catalog's two tables of inlined deletes that a look has found there."""
+    altered: Altered | None = field(default=None, compare=False)
+    """What the lake's owner has made of the columns since we last committed to them, if anything."""
 
     @property
     def catalog_tables(self) -> frozenset[str]:
@@ -86,10 +93,13 @@ class Structure:
         return f"ducklake_inlined_delete_{self.cursor_id}"
 
 
-def structure_question(dialect: Dialect, prefix: str, table: tuple[str, str], cursor: tuple[str, str]) -> Question:
-    """The statement that asks for the structure of a table and a cursor's table, each (schema, name)."""
-    values = {"schema": table[0], "table": table[1], "cursor_schema": cursor[0], "cursor": cursor[1]}
-    return Question(STRUCTURE, {"": prefix, **dialect.functions}, values)
+def structure_question(
+    dialect: Dialect, prefix: str, table: tuple[str, str], cursor: tuple[str, str], stamped: str
+) -> Question:
+    """The statement that asks for the structure of a table and a cursor's table, each (schema, name). ``stamped``: a
+    pattern of the stamps of their commits."""
+    names = {"schema": table[0], "table": table[1], "cursor_schema": cursor[0], "cursor": cursor[1]}
+    return Question(STRUCTURE, {"": prefix, **dialect.functions}, {**names, "stamped": stamped, **LOOKS})
 
 
 def parse_structure(text: str) -> Structure | None:
@@ -97,7 +107,8 @@ def parse_structure(text: str) -> Structure | None:
 
     Raises ``ViaduckError`` (``lake_incompatible``) for a catalog that names what DuckLake never would.
     """
-    snapshot, tables, cursors, columns, inlined, of_table, of_columns, widened = json.loads(text)
+    snapshot, tables, cursors, columns, inlined, of_table, of_columns, *history = json.loads(text)
+    widened, ended, looked = history
     if snapshot is None or len(tables or ()) != 1 or len(cursors or ()) != 1:
         return None
     (table_id, path, relative, schema_path, schema_relative), ((cursor_id,),) = tables[0], cursors
@@ -115,7 +126,20 @@ def parse_structure(text: str) -> Structure | None:
         cursor_columns=_fields(columns, cursor_id, at),
         comments=_comments(of_table or (), of_columns or ()),
         widened=frozenset(int(column) for (column,) in widened or ()),
+        altered=_altered([c for c in columns if c[0] == table_id], ended or (), looked, at),
     )
+
+
+def _altered(
+    live: Sequence[Sequence[Any]], ended: Sequence[Sequence[Any]], looked: int | None, at: int
+) -> Altered | None:
+    """By every version that a column of the table ever had."""
+    rows = [*((*c[1:6], *c[7:9], None) for c in live), *ended]
+    versions = [
+        ColumnVersion(int(id_), parent, name, kind, default, int(begin), None if end is None else int(end))
+        for id_, parent, name, kind, default, _, begin, end in sorted(rows, key=lambda row: int(row[5]))
+    ]
+    return altered_since(versions, looked, at)
 
 
 def folder_of(schema: tuple[str, Any], table: tuple[str, Any]) -> tuple[str, ...]:

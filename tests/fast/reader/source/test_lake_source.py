@@ -375,6 +375,31 @@ def test_a_routing_column_that_is_gone_is_told_by_its_name(lake: Lake, open_sour
         source.sight(source.head())
 
 
+REPLACED = {
+    "tenant": ("ALTER TABLE lake.t DROP COLUMN tenant", "ALTER TABLE lake.t ADD COLUMN tenant VARCHAR"),
+    "id": ("ALTER TABLE lake.t DROP COLUMN id", "ALTER TABLE lake.t ADD COLUMN id BIGINT"),
+}
+
+
+@pytest.mark.parametrize("column", REPLACED)
+def test_a_routing_or_key_column_that_was_dropped_and_added_is_told_while_anything_is_retained_from_before(
+    lake: Lake, open_source: MakeSource, column: str
+) -> None:
+    lake.insert("a", 0, 20)
+    source = open_source(routing={"field": "tenant", "key_columns": ["id"]})
+    assert source.sight(source.head()).notice is None
+    before = lake.sql("ALTER TABLE lake.t ADD COLUMN w INTEGER")
+    head = lake.sql(*REPLACED[column])
+    notice = source.sight(source.head()).notice
+    assert notice is not None
+    assert f"the column {column} was dropped and another one of that name added, after snapshot {before}" in notice
+    lake.sql("INSERT INTO lake.t (tenant) VALUES ('a')")
+    assert source.sight(source.head()).notice == notice
+    lake.sql(f"CALL ducklake_expire_snapshots('lake', versions => {list(range(head))})")
+    lake.sql("INSERT INTO lake.t (tenant) VALUES ('a')")
+    assert source.sight(source.head()).notice is None
+
+
 @pytest.mark.parametrize("declared", ["FLOAT", "DOUBLE"])
 def test_both_zeros_of_a_routing_column_are_one_value(lake: Lake, open_source: MakeSource, declared: str) -> None:
     """They are equal, so an applier carries the rows of both; who counted them apart would never plan for one."""
