@@ -16,6 +16,7 @@ def statement_of(step: Step, table: str) -> str:
             return f"ALTER TABLE {table} RENAME COLUMN {column} TO {ident(step.name)}"
         case Kind.WIDEN:
             return f"ALTER TABLE {table} ALTER COLUMN {column} SET DATA TYPE {step.type}"
+        case Kind.ADD if step.default is None:
+            return f"ALTER TABLE {table} ADD COLUMN {column} {step.type}"
         case Kind.ADD:
-            default = "" if step.default is None else f" DEFAULT {literal(step.default)}"
-            return f"ALTER TABLE {table} ADD COLUMN {column} {step.type}{default}"
+            return f"ALTER TABLE {table} ADD COLUMN {column} {step.type} DEFAULT {literal(step.default)}"

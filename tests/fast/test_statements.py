@@ -31,7 +31,7 @@ QUOTED = {
     "shared/lake/direct/lakes.py": "ATTACH binds nothing",
     "shared/lake/direct/store.py": "COPY binds no name of a file, and this one is our own",
     "shared/lake/engine.py": "LOAD binds nothing; the path is that of our own installation",
-    "services/applier/apply/evolve.py": "DEFAULT of a column binds nothing",
+    "shared/lake/step_statements.py": "DEFAULT of a column binds nothing",
     "services/applier/apply/maintenance.py": "COMMENT binds nothing",
     "services/applier/apply/terms.py": "COMMENT and DEFAULT of a column bind nothing",
     "shared/lake/column_mapping.py": "a column's default, in a list of columns of each run of a reading",
