@@ -24,6 +24,7 @@ from services.applier.apply.transaction import Applier
 from services.applier.worker import task_run
 from services.control.operations import reconciler
 from services.reader.planner.reshapes import Reshapes
+from services.reader.source.lake_source import LakeSource
 from shared.contracts.messages import ItemKind
 from shared.lake import catalog, column_identity, evolution, followed_columns
 from shared.lake.catalog import TableInfo
@@ -36,6 +37,7 @@ from shared.lake.direct.structure import Structure
 from shared.lake.evolution import Kind, Step
 from tests.mutants.mistake import Mistake, put
 
+LAKE_SOURCE = "tests/fast/reader/source/test_lake_source.py"
 EVOLUTION = "tests/lake/test_evolution.py"
 RENAMED = "tests/lake/test_renamed_columns.py"
 TERMS = "tests/lake/test_terms.py"
@@ -195,7 +197,13 @@ def _owners_columns_pass_by_extension() -> None:
     put(transaction, "require_kept", lambda *_: None)
 
 
+def _counted_by_a_former_name() -> None:
+    put(LakeSource, "_look_at", lambda *_: None)
+
+
 MISTAKES = (
+    Mistake("counted-by-a-former-name", "a range is counted by the name that its routing column had when it was seen",
+            _counted_by_a_former_name, (LAKE_SOURCE, "-k", "though_another_one")),
     Mistake("owners-columns-pass-directly", "a direct commit takes columns for what their names and types say",
             _owners_columns_pass_directly, (OWNERS, "-k", "went_with and last and added and sqlite and auto")),
     Mistake("owners-columns-pass", "so does a commit by the extension", _owners_columns_pass_by_extension,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 from datetime import datetime
+from typing import TypeVar
 
 from services.reader.planner.counted_changes import Step, nothing, segments
 from services.reader.planner.frontier import TopicEnds
@@ -26,6 +27,8 @@ from shared.lake.followed_columns import Break, breaks
 from shared.lake.routing_value import not_routed
 from shared.lake.runs import insertion_runs
 from shared.lake.source import AS_SOURCE
+
+T = TypeVar("T")
 
 MOST_ROWS_TO_SIZE = 50_000_000
 """Larger tables are not counted for the sake of a seed's bound."""
@@ -170,14 +173,16 @@ class LakeSource:
             added = self._catalog.appended_rows(self._known().table_id, everything)
             if sum(rows for _, rows in added) > MOST_ROWS_TO_SIZE:
                 return None
-            found = self._counter.state(self._routing())
+            found = self._of_present(self._counter.state)
         return None if found.others else {value: rows for value, rows in found.rows.items() if value is not None}
 
     def unknown(self, routed: Collection[str]) -> tuple[list[Offered], bool]:
         """Present routing values without a destination, those with most rows first, and whether there are more."""
         with _as_source():
             head = self._catalog.head().snapshot
-            found = self._counter.unknown(self._routing(), routed, MOST_OFFERED + 1, LONGEST_OFFERED)
+            found = self._of_present(
+                lambda column: self._counter.unknown(column, routed, MOST_OFFERED + 1, LONGEST_OFFERED)
+            )
         offered = [
             Offered(value=f.value, whole=f.whole, digest=f.sha256[:VALUE_DIGITS], rows=f.rows, first_seen=head)
             for f in found[:MOST_OFFERED]
@@ -199,6 +204,7 @@ class LakeSource:
                 head if self._maintained(Range(snapshots.through, max(head, snapshots.through))) else snapshots.through
             )
             whole = self._readable(Range(snapshots.after, end))
+            self._look_at(end)
             images = self._counter.changes(self._routing_at, [whole], [whole], routed)
             if not self._maintained(Range(end, max(end, self._catalog.head().snapshot))):
                 return images
@@ -245,12 +251,30 @@ class LakeSource:
             raise RuntimeError("nothing can be counted before the source was polled")
         return self._table
 
+    def _look_at(self, end: int) -> None:
+        """Know the table as it is at ``end``, if that is later than it was seen: a feed shows columns, and answers to
+        names, as of its end, and another column may have the name of the routing column by then."""
+        if self._table is not None and end <= self._table.snapshot:
+            return
+        table = self._found(self._catalog.source_table(self._schema, self._name, end))
+        if self._table is not None and table.table_uuid != self._table.table_uuid:
+            raise _changed_meanwhile("is another table")
+        self._table = table
+
+    def _of_present(self, ask: Callable[[Column], T]) -> T:
+        """What the table as it is now tells, asked by its routing column, whose name may be another column's when the
+        answer is read. Raises ``SourceError`` where that may have been so."""
+        self._look_at(self._catalog.head().snapshot)
+        before = self._known()
+        found = ask(self._routing())
+        self._look_at(self._catalog.head().snapshot)
+        if (self._known().versions, self._known().names) != (before.versions, before.names):
+            raise _changed_meanwhile("changed")
+        return found
+
     def _routing(self) -> Column:
-        """The routing column as it was last seen, or is now."""
-        if self._table is None:
-            head = self._catalog.head().snapshot
-            self._table = self._found(self._catalog.source_table(self._schema, self._name, head))
-        column = self._table.identified(self._field)
+        """The routing column as it was last seen."""
+        column = self._known().identified(self._field)
         if column is None:
             raise RuntimeError("a table without its routing column is no source")
         return column
@@ -283,6 +307,11 @@ def is_undone(seen: Head, head: Head, oldest: int, at: datetime | None) -> bool:
     if head.snapshot < seen.snapshot:
         return True
     return seen.snapshot >= oldest and at != seen.time
+
+
+def _changed_meanwhile(what: str) -> SourceError:
+    said = f"the source's table {what} while its rows were counted"
+    return SourceError("source_unreachable", said, "it is counted again automatically")
 
 
 def _followed(old: str, new: str, kind: str, until: str) -> str:

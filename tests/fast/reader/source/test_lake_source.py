@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -299,6 +300,62 @@ def test_a_routing_column_that_is_another_one_is_followed_under_no_policy(lake: 
     assert {each.policy for each in broken} == {*EvolutionPolicy}
     assert all("tenant was dropped and another one" in each.why for each in broken)
     assert not any(each.by_policy for each in broken)
+
+
+def test_a_range_is_counted_by_its_routing_column_though_another_one_has_its_name_by_now(
+    lake: Lake, open_source: MakeSource
+) -> None:
+    """A range that was maintained since is read up to a head that nobody has looked at yet. A tenant's deletes were
+    counted as those of the values of another column, and skipped."""
+    lake.insert("a", 0, 20)
+    before = lake.sql("ALTER TABLE lake.t RENAME COLUMN tenant TO company")
+    head = lake.sql("DELETE FROM lake.t WHERE id < 3")
+    source = open_source()
+    source.sight(source.head())
+    cuts = source.cuts(Range(before, head))
+    lake.sql("ALTER TABLE lake.t RENAME COLUMN company TO firm")
+    lake.sql("ALTER TABLE lake.t RENAME COLUMN v TO company")
+    lake.sql("CALL ducklake_rewrite_data_files('lake', 't', delete_threshold => 0)")
+    (step,) = [source.count(cut, ("a",)) for cut in cuts]
+    assert step.rows.keys() == {"a"}
+
+
+def test_what_is_there_is_grouped_by_the_routing_column_though_another_one_has_its_name_by_now(
+    lake: Lake, open_source: MakeSource
+) -> None:
+    """Values of another column would be offered as tenants."""
+    lake.insert("a", 0, 20)
+    lake.sql("ALTER TABLE lake.t RENAME COLUMN tenant TO company")
+    source = open_source()
+    source.sight(source.head())
+    lake.sql("ALTER TABLE lake.t RENAME COLUMN company TO firm")
+    lake.sql("ALTER TABLE lake.t RENAME COLUMN v TO company")
+    assert source.sizes() == {"a": 20}
+    assert [found.value for found in source.unknown([])[0]] == ["a"]
+
+
+def test_what_is_there_is_asked_again_where_columns_changed_meanwhile(
+    lake: Lake, open_source: MakeSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.insert("a", 0, 20)
+    source = open_source()
+    source.sight(source.head())
+    counter = source._counter
+    state, unknown = counter.state, counter.unknown
+
+    def changing(*asked: Any) -> Any:
+        lake.sql("ALTER TABLE lake.t RENAME COLUMN v TO w")
+        found = state(*asked) if len(asked) == 1 else unknown(*asked)
+        lake.sql("ALTER TABLE lake.t RENAME COLUMN w TO v")
+        return found
+
+    monkeypatch.setattr(counter, "state", changing)
+    monkeypatch.setattr(counter, "unknown", changing)
+    for ask in (source.sizes, lambda: source.unknown([])):
+        with pytest.raises(SourceError, match="changed while its rows were counted"):
+            ask()
+    monkeypatch.undo()
+    assert source.sizes() == {"a": 20}
 
 
 def test_ranges_are_counted_by_the_name_that_the_routing_column_had(lake: Lake, open_source: MakeSource) -> None:
