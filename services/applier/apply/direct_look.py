@@ -77,9 +77,9 @@ def look_for(
 ) -> Look:
     """``refusal`` says why a table of a structure is left to the extension; of ``keys`` bounds are asked."""
     key = key_of(target)
-    for _ in range(LOOK_TRIES):
+    for tried in range(LOOK_TRIES):
         known = lakes.structure(key)
-        if known is not None and known.altered is not None:
+        if not tried and known is not None and known.altered is not None:
             known = None  # another worker may have judged that by now
         structure = known or _structure(lakes, lake, target)
         refused = refusal(structure)
