@@ -187,7 +187,7 @@ LoseRegistry(d) ==
     /\ want' = [want EXCEPT ![d] = [gen |-> 1, runs |-> TRUE, parked |-> FALSE, drops |-> FALSE]]
     /\ UNCHANGED <<sourceVars, dest, pending, kafkaVars, known, job, calm>>
 
-\* lifecycle.answer and lifecycle.adopt
+\* answers.answer and lifecycle.adopt
 Hears(d, m) == m.d = d /\ want[d].runs
 Adopts(d, m) == Hears(d, m) /\ m.outcome = "fenced" /\ m.gen > want[d].gen
 Parks(d, m) == Hears(d, m) /\ m.outcome \in {"damaged", "expired"} /\ m.gen = want[d].gen /\ ~want[d].parked

@@ -45,6 +45,7 @@ PURE = (
     "services/reader/planner/counted_changes.py",
     "shared/runtime/backoff.py",
     "services/control/model/lifecycle.py",
+    "services/control/model/answers.py",
     "services/control/view/destination_status.py",
     "services/control/model/conflicts.py",
     "services/control/model/audit.py",

@@ -18,7 +18,17 @@ from shared.lake.attach import attach
 from shared.lake.engine import connect
 from tests.lake.conftest import MakeRig
 from tests.lake.rig import ApplyRig
-from tests.lake.test_upkeep_steps import METADATA, age_snapshots, age_waiting, change, files, orphan, run, snapshots
+from tests.lake.test_upkeep_steps import (
+    METADATA,
+    age_snapshots,
+    age_waiting,
+    change,
+    files,
+    orphan,
+    run,
+    seeded,
+    snapshots,
+)
 
 OPEN = pytest.mark.parametrize("is_open", [True, False], ids=["open", "closed"])
 """Whether the worker has the lake open from before."""
@@ -33,13 +43,7 @@ END_OTHERS = (
 @pytest.fixture
 def rig(make_rig: MakeRig) -> ApplyRig:
     """A tenant whose lake has something to do for each step."""
-    made = make_rig()
-    made.sql(
-        "CREATE TABLE src.main.t (id BIGINT, tenant VARCHAR, v DOUBLE)",
-        "INSERT INTO src.main.t SELECT i, 'a', 0 FROM range(200) r(i)",
-    )
-    made.add("a")
-    made.seed()
+    made = seeded(make_rig)
     change(made, 3)
     run(made, UpkeepStep.COMPACT)
     change(made, 3)

@@ -35,9 +35,8 @@ POLICY = Policy(clean_after_s=86_400.0, expire_after_s=30 * 86_400.0, keep_snaps
 METADATA = "__ducklake_metadata_dst"
 
 
-@pytest.fixture
-def rig(make_rig: MakeRig) -> ApplyRig:
-    """One tenant with some applies, all of its snapshots 40 days old but the newest."""
+def seeded(make_rig: MakeRig) -> ApplyRig:
+    """One tenant with 200 rows."""
     made = make_rig()
     made.sql(
         "CREATE TABLE src.main.t (id BIGINT, tenant VARCHAR, v DOUBLE)",
@@ -45,6 +44,13 @@ def rig(make_rig: MakeRig) -> ApplyRig:
     )
     made.add("a")
     made.seed()
+    return made
+
+
+@pytest.fixture
+def rig(make_rig: MakeRig) -> ApplyRig:
+    """One tenant with some applies, all of its snapshots 40 days old but the newest."""
+    made = seeded(make_rig)
     change(made, APPLIES)
     age_snapshots(made)
     return made

@@ -8,7 +8,7 @@ from typing import Any
 from services.applier import upkeep_planner
 from services.applier.apply import content, fenced_expiry, table_wear
 from services.applier.model.upkeep_exclusion import UpkeepExclusion
-from services.control.model import lifecycle
+from services.control.model import answers, lifecycle
 from services.control.operations import upkeep_service
 from services.reader.planner import compaction
 from shared.lake import upkeep
@@ -44,7 +44,7 @@ def _never_proven() -> None:
 
 
 def _reseed_what_upkeep_damaged() -> None:
-    put(lifecycle, "_harmed", lambda held, _, __, revision: lifecycle.reseed(held, revision))
+    put(answers, "_harmed", lambda held, _, __, revision: lifecycle.reseed(held, revision))
 
 
 def _go_on_to_the_next_lake() -> None:

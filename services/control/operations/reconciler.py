@@ -10,9 +10,10 @@ from datetime import UTC, datetime
 
 import structlog
 
+from services.control.model.answers import answer
 from services.control.model.conflicts import Neighbour, UniquenessIndex
 from services.control.model.declared import DeclaredSource, declarations, declared_source
-from services.control.model.lifecycle import OnGap, Registered, Revision, all_removed, answer
+from services.control.model.lifecycle import OnGap, Registered, Revision, all_removed
 from services.control.model.reconciliation import reconcile
 from services.control.store import registry
 from services.control.store.destination_topic import DestinationPublisher

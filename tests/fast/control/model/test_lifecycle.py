@@ -9,12 +9,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from services.control.model.answers import answer
 from services.control.model.lifecycle import (
     Declared,
     OnGap,
     Registered,
     adopt,
-    answer,
     declare,
     drop,
     remove,
