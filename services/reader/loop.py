@@ -329,6 +329,7 @@ def rules(config: Config) -> Rules:
         reader.segment_rows,
         reader.advance_after_seconds,
         reader.confirm_within_seconds,
+        config.evolution.at_once,
         compaction_of(config),
     )
 

@@ -167,6 +167,8 @@ class Evolution(Section):
     policy: EvolutionPolicy = EvolutionPolicy.FOLLOW
     comments: bool = True
     """Whether comments of the table and of its columns are carried, where ``policy`` is to follow."""
+    at_once: int = Field(default=50, ge=1)
+    """Advances in flight at a time: a column that is added makes one for each quiet destination."""
 
 
 class OwnEvolution(Section):

@@ -55,10 +55,13 @@ class CommitStamps(CatalogConnection):
         return tuple(str(row["commit_extra_info"]) for row in rows)
 
     def history(self, part: str, limit: int, before: int | None = None) -> list[Stamped]:
-        """Viaduck's own commits whose ``commit_extra_info`` holds ``part``, the newest first."""
+        """Viaduck's own commits whose ``commit_extra_info`` holds ``part``, the newest first.
+
+        Names the snapshots' table first: by that a database without a lake is told (``failure.ABSENT``).
+        """
         rows = self._all(
             "SELECT c.snapshot_id, s.snapshot_time, c.commit_message, c.commit_extra_info"
-            " FROM {}ducklake_snapshot_changes c JOIN {}ducklake_snapshot s ON s.snapshot_id = c.snapshot_id"
+            " FROM {}ducklake_snapshot s JOIN {}ducklake_snapshot_changes c ON c.snapshot_id = s.snapshot_id"
             " WHERE c.author = 'viaduck' AND c.commit_extra_info LIKE :part ESCAPE '!' AND c.snapshot_id < :before"
             " ORDER BY c.snapshot_id DESC LIMIT :most",
             part=_holding(part),

@@ -14,6 +14,8 @@ from psycopg.sql import SQL, Identifier
 from services.applier.worker import worker_state
 from shared.config.catalogs import ResolvedLake
 from shared.lake.attach import attach, detach
+from tests.world.lake import Lake
+from tests.world.recovery import CatalogSchema
 
 
 class Backup:
@@ -21,6 +23,10 @@ class Backup:
 
     def __init__(self, con: duckdb.DuckDBPyConnection, alias: str, lake: ResolvedLake) -> None:
         self._con, self._alias, self._lake = con, alias, lake
+        self._own_schema: CatalogSchema | None = None
+        """Where other lakes share the database: those are not put back."""
+        if lake.metadata_schema is not None:
+            self._own_schema = CatalogSchema(Lake(lake.catalog, lake.data_path, lake.metadata_schema))
         self._detached(self._keep)
 
     def restore(self, *, forgets: bool = True) -> None:
@@ -36,14 +42,18 @@ class Backup:
 
     def _keep(self) -> None:
         file = self._lake.sqlite_file
-        if file is None:
+        if self._own_schema is not None:
+            self._own_schema.keep()
+        elif file is None:
             self._copy_database(self._name, f"{self._name}_backup")
         else:
             shutil.copyfile(file, f"{file}.backup")
 
     def _put_back(self) -> None:
         file = self._lake.sqlite_file
-        if file is None:
+        if self._own_schema is not None:
+            self._own_schema.put_back()
+        elif file is None:
             self._copy_database(f"{self._name}_backup", self._name)
         else:
             for beside in ("-wal", "-shm"):

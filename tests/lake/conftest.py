@@ -18,9 +18,12 @@ from tests.servers.postgres import Postgres
 MakeRig = Callable[..., ApplyRig]
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", "postgres", "postgres-schema"])
 def make_lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeLake]:
-    """Where lakes go: a SQLite file, a Postgres database each, or (``EVERY_CATALOG``) a metadata schema each in one."""
+    """Where lakes go: a SQLite file, a Postgres database each, or a metadata schema each in one database.
+
+    Lakes that share a database must not see each other's tables.
+    """
     if request.param == "sqlite":
         yield lambda name, data: ResolvedLake(f"sqlite:{tmp_path}/{name}.sqlite", None, str(data))
         return

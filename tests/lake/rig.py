@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from services.applier.model.task import Limits, SourceTable, Target, Task
 from services.applier.worker import worker_state
@@ -26,9 +28,6 @@ from shared.lake.postgres_connections import PostgresConnections
 
 MakeLake = Callable[[str, Path], ResolvedLake]
 """A new, empty place for a lake of that name with its data in that folder."""
-
-EVERY_CATALOG = pytest.mark.parametrize("make_lake", ["sqlite", "postgres", "postgres-schema"], indirect=True)
-"""For what reads a catalog's tables itself: lakes that share a database must not see each other's."""
 
 EITHER_PATH = pytest.mark.parametrize("commit", ["auto", "extension"])
 """Directly where that can be done, and by DuckLake's extension as it always is for seeds."""
@@ -55,6 +54,16 @@ def looking(lake: ResolvedLake) -> Iterator[duckdb.DuckDBPyConnection]:
         except BaseException:
             release(_looking.pop())
             raise
+
+
+def schema_of(lake: ResolvedLake) -> dict[str, str]:
+    """What a configuration says of ``lake`` beside its catalog where it shares a database."""
+    return {} if lake.metadata_schema is None else {"metadata_schema": lake.metadata_schema}
+
+
+def owners_connection(lake: ResolvedLake) -> psycopg.Connection[Any]:
+    """To a Postgres catalog; tables without a schema are this lake's own."""
+    return psycopg.connect(make_conninfo(lake.conninfo, options=f"-c search_path={lake.schema}"))
 
 
 def begin(lake: ResolvedLake) -> None:

@@ -33,7 +33,7 @@ from shared.lake.cursor import cursor_name
 from shared.lake.pool import LakePool, OpenLake
 from tests.fast.waiting import eventually
 from tests.lake.conftest import MakeRig
-from tests.lake.rig import EITHER_PATH, EVERY_CATALOG, ApplyRig
+from tests.lake.rig import EITHER_PATH, ApplyRig
 
 
 def outcomes(progress: list[Progress]) -> list[Outcome]:
@@ -46,7 +46,6 @@ def problem(progress: Progress) -> str:
     return progress.error.type
 
 
-@EVERY_CATALOG
 def test_a_seed_makes_lake_table_and_cursor_and_fills_them(rig: ApplyRig) -> None:
     assert [each.position for each in rig.run(ItemKind.PROBE)] == [-1, -1]
     assert outcomes(rig.seed()) == [Outcome.APPLIED] * 2
@@ -90,7 +89,6 @@ def test_every_commit_says_what_it_holds(rig: ApplyRig) -> None:
     assert seed["token"] != change["token"]
 
 
-@EVERY_CATALOG
 @EITHER_PATH
 def test_changes_end_equal_and_a_row_that_moves_leaves_its_old_tenant(rig: ApplyRig) -> None:
     rig.seed()
@@ -286,7 +284,6 @@ def test_a_later_life_replaces_the_rows_of_the_one_before(rig: ApplyRig) -> None
     assert rig.rows("a") == rig.expected("a")
 
 
-@EVERY_CATALOG
 def test_rows_of_others_are_refused_and_only_replaced_on_request(rig: ApplyRig) -> None:
     rig.write("a", "CREATE TABLE dst.main.t (id BIGINT, tenant VARCHAR, v VARCHAR)",
               "INSERT INTO dst.main.t VALUES (1, 'mine', 'precious')")  # fmt: skip
@@ -321,7 +318,6 @@ def test_a_table_of_other_columns_parks_its_destination_alone(make_rig: MakeRig,
     assert refused[1].outcome is Outcome.APPLIED
 
 
-@EVERY_CATALOG
 def test_an_added_column_arrives_with_the_next_changes_and_its_default_for_older_rows(rig: ApplyRig) -> None:
     rig.seed()
     before = rig.head
@@ -352,7 +348,6 @@ def test_a_second_row_for_a_key_is_noticed_even_where_the_range_only_inserted(ri
     assert answered[1].outcome is Outcome.APPLIED
 
 
-@EVERY_CATALOG
 def test_history_that_was_expired_parks_with_the_oldest_snapshot(rig: ApplyRig) -> None:
     rig.seed()
     seeded = rig.head
@@ -422,7 +417,6 @@ def test_two_appliers_on_one_range_apply_it_once(rig: ApplyRig) -> None:
     assert rig.rows("a") == rig.expected("a")
 
 
-@EVERY_CATALOG
 def test_a_lost_acknowledgement_is_resolved_by_the_token(rig: ApplyRig) -> None:
     rig.seed()
     before, commits = rig.head, rig.commits("a")
@@ -446,7 +440,6 @@ def test_a_commit_that_never_arrived_is_tried_again(rig: ApplyRig) -> None:
     assert rig.rows("a") == rig.expected("a")
 
 
-@EVERY_CATALOG
 def test_a_destination_whose_committed_files_are_gone_is_found_damaged(rig: ApplyRig) -> None:
     rig.seed()
     before = rig.head
@@ -709,7 +702,6 @@ def test_a_source_whose_catalog_goes_or_breaks_parks_nobody(
     assert (result.progress.outcome, problem(result.progress)) == (Outcome.FAILED, "source_unreachable")
 
 
-@EVERY_CATALOG
 def test_a_source_that_was_flushed_after_it_got_a_column_is_read_at_once(rig: ApplyRig) -> None:
     """H12: the flush drops a table that the lake, attached since before, still means to read."""
     rig.seed()
@@ -748,7 +740,6 @@ class TestAppendOnly:
         assert outcomes(rig.run_targets(ItemKind.CHANGES, [item])) == [Outcome.ALREADY_APPLIED]
         assert rig.rows("a") == rig.expected("a")
 
-    @EVERY_CATALOG
     def test_compaction_appends_nothing(self, make_rig: MakeRig) -> None:
         rig = self.rig(make_rig)
         before = rig.head
@@ -776,7 +767,6 @@ class TestAppendOnly:
         rig.sql("BEGIN", "INSERT INTO src.main.t SELECT i, 'a', 'v' FROM range(50, 55) r(i)", second, "COMMIT")
         assert problem(rig.changes(before, "a", pinned=True)[0]) == "update_in_append_only"
 
-    @EVERY_CATALOG
     def test_flushed_rows_that_were_deleted_later_are_none_of_that(self, make_rig: MakeRig) -> None:
         rig = self.rig(make_rig)
         before = rig.head

@@ -16,7 +16,7 @@ from services.control.operations.destination_past import Applied, Past, newest_a
 from shared.contracts.messages import ItemKind
 from shared.lake.stamp import StampRead
 from tests.fast.control.rig import ControlRig
-from tests.lake.rig import ApplyRig
+from tests.lake.rig import ApplyRig, schema_of
 
 EPOCH = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -94,18 +94,30 @@ class Site:
 
 
 @pytest.fixture
-def site(rig: ApplyRig, tmp_path: Path) -> Iterator[Site]:
-    rig.seed()
+def unseeded(rig: ApplyRig, tmp_path: Path) -> Iterator[Site]:
+    """The destination ``a`` is declared, and its lake is not there yet."""
     environ = {"LAKE_A": rig.lake("a").catalog}
     sections = {
-        "source": {"catalog": rig.source.catalog, "table": "t"},
+        "source": {"catalog": rig.source.catalog, "table": "t"} | schema_of(rig.source),
         "routing": {"field": "tenant", "key_columns": ["id"]},
         "server": {"port": 0, "allowed_variables": ["LAKE_*"]},
     }
     with closing(ControlRig(tmp_path, pipeline="p", sections=sections, environ=environ)) as control:
-        entry = {"routing_value": "a", "catalog_env": "LAKE_A", "table": "t"}
+        entry = {"routing_value": "a", "catalog_env": "LAKE_A", "table": "t"} | schema_of(rig.lake("a"))
         assert control.http.put("/v1/pipelines/p/destinations/a?check=false", entry).status_code == 201
         yield Site(rig, control)
+
+
+@pytest.fixture
+def site(unseeded: Site) -> Site:
+    unseeded.lakes.seed()
+    return unseeded
+
+
+def test_of_a_lake_that_is_not_there_yet_there_is_no_past(unseeded: Site) -> None:
+    assert "wait until it is seeded" in unseeded.at(409, position=1)["hint"]
+    answer = unseeded.control.http.get("/v1/pipelines/p/destinations/a/history")
+    assert (answer.status_code, answer.json()["items"]) == (200, [])
 
 
 def test_the_ready_statement_shows_what_the_source_had_then(site: Site) -> None:

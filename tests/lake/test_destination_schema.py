@@ -13,7 +13,7 @@ import pytest
 from shared.contracts.messages import ItemKind, Outcome
 from tests.fast.control.rig import ControlRig
 from tests.lake.conftest import MakeRig
-from tests.lake.rig import ApplyRig
+from tests.lake.rig import ApplyRig, schema_of
 
 T = "src.main.t"
 ALTERED = (
@@ -35,7 +35,8 @@ class Site:
         return answer.json()
 
     def put(self, **more: Any) -> None:
-        entry = {"routing_value": "a", "catalog_env": "LAKE_A", "table": "t", **more}
+        own = schema_of(self.lakes.lake("a"))
+        entry = {"routing_value": "a", "catalog_env": "LAKE_A", "table": "t", **own, **more}
         answer = self.control.http.put("/v1/pipelines/p/destinations/a?check=false", entry)
         assert answer.status_code in (200, 201), answer.text
 
@@ -50,7 +51,7 @@ def site(make_rig: MakeRig, tmp_path: Path) -> Iterator[Site]:
     lakes.add("a")
     environ = {"LAKE_A": lakes.lake("a").catalog, "SOURCE": lakes.source.catalog}
     sections = {
-        "source": {"catalog": lakes.source.catalog, "table": "t"},
+        "source": {"catalog": lakes.source.catalog, "table": "t"} | schema_of(lakes.source),
         "routing": {"field": "tenant", "key_columns": ["id"]},
         "server": {"port": 0, "allowed_variables": ["LAKE_*"]},
     }

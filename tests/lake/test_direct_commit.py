@@ -30,7 +30,7 @@ from shared.lake.sql import ident
 from tests.fast.waiting import eventually
 from tests.lake.batches import before_commit, lose_acknowledgements
 from tests.lake.conftest import MakeRig
-from tests.lake.rig import EITHER_PATH, EVERY_CATALOG, ApplyRig
+from tests.lake.rig import EITHER_PATH, ApplyRig
 from tests.lake.test_direct_twins import MAINTENANCE
 from tests.lake.test_upkeep import stock as read_by_stock
 
@@ -65,7 +65,6 @@ def orphans(rig: ApplyRig) -> list[tuple[Any, ...]]:
     return rig.look_writing("a", "CALL ducklake_delete_orphaned_files('dst', cleanup_all => true, dry_run => true)")
 
 
-@EVERY_CATALOG
 def test_a_change_is_committed_directly_and_its_stamp_says_so(rig: ApplyRig) -> None:
     progress = changed(rig)
     assert (progress.outcome, progress.commit) == (Outcome.APPLIED, CommitPath.DIRECT)
@@ -74,7 +73,6 @@ def test_a_change_is_committed_directly_and_its_stamp_says_so(rig: ApplyRig) -> 
     assert '"commit": "direct"' in said[0]
 
 
-@EVERY_CATALOG
 def test_a_commit_tells_what_a_compaction_would_replace(rig: ApplyRig) -> None:
     told = [
         changed(rig).wear,  # three of the ten rows move to a file of their own
@@ -90,7 +88,6 @@ def test_a_commit_tells_what_a_compaction_would_replace(rig: ApplyRig) -> None:
     ), "what upkeep merged, and the commit's own file"
 
 
-@EVERY_CATALOG
 def test_a_worker_prefers_destinations_to_which_it_has_committed_directly(rig: ApplyRig) -> None:
     """It remembers their files, and has attached none of their lakes."""
     worker_state.forget()
@@ -151,7 +148,6 @@ def probed(rig: ApplyRig, **item: Any) -> tuple[Progress, bool]:
     return answer, worker_state.worker(rig.limits).pool.has_open(rig.lake("a"))
 
 
-@EVERY_CATALOG
 def test_a_probe_attaches_a_postgres_lake_only_where_the_extension_committed_last(rig: ApplyRig) -> None:
     """Files of its commits can be lost (H7), so they are looked at before a position is told."""
     on_file = rig.lake("a").sqlite_file is not None

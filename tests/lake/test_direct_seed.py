@@ -21,7 +21,7 @@ from shared.lake.engine import connect
 from shared.lake.new_catalog import TABLES
 from tests.lake.batches import before_commit, lose_acknowledgements
 from tests.lake.conftest import MakeRig
-from tests.lake.rig import EVERY_CATALOG, ApplyRig, MakeLake
+from tests.lake.rig import ApplyRig, MakeLake
 from tests.lake.test_direct_twins import COLUMNS, VALUES
 
 MORE_COLUMNS = {
@@ -101,7 +101,6 @@ def lakes(make_lake: MakeLake, rig: ApplyRig, *statements: str) -> tuple[Resolve
     return both
 
 
-@EVERY_CATALOG
 @pytest.mark.parametrize(
     ("before", "schema", "table"),
     [
@@ -144,7 +143,6 @@ def follow(rig: ApplyRig) -> Progress:
     return done
 
 
-@EVERY_CATALOG
 def test_schemas_that_are_not_there_are_made_and_changes_follow_directly(
     narrow: ApplyRig,
 ) -> None:
@@ -338,7 +336,6 @@ def reseed(rig: ApplyRig, **changed: Any) -> Progress:
 REPLACES = pytest.mark.parametrize("replace", [True, False], ids=["reseed", "rewind"])
 
 
-@EVERY_CATALOG
 def test_a_reseed_puts_its_rows_in_the_place_of_what_is_there(narrow: ApplyRig) -> None:
     narrow.seed("d")
     follow(narrow)

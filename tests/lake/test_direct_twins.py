@@ -197,12 +197,9 @@ class Lake:
         for column in ("id", *VALUES):
             parts.append(f"count(*) FILTER ({column} IS NULL)")
             if column not in NESTED:
-                parts.append(
-                    f"(SELECT count(*) FROM dst.main.t WHERE {column} <= (SELECT max({column}) FROM dst.main.t))"
-                )
-                parts.append(
-                    f"(SELECT count(*) FROM dst.main.t WHERE {column} >= (SELECT min({column}) FROM dst.main.t))"
-                )
+                asked = f"FROM dst.main.t WHERE NOT contains(CAST({column} AS VARCHAR), chr(0))"  # H16
+                parts.append(f"(SELECT count(*) FROM dst.main.t WHERE {column} <= (SELECT max({column}) {asked}))")
+                parts.append(f"(SELECT count(*) FROM dst.main.t WHERE {column} >= (SELECT min({column}) {asked}))")
             parts.append(f"(SELECT count(*) FROM dst.main.t WHERE {column} IS NULL)")
         return self.bag(f"SELECT {', '.join(parts)} FROM dst.main.t")
 

@@ -17,8 +17,9 @@ from tests.lake.rig import ApplyRig
 
 def make_encrypted(lake: ResolvedLake) -> None:
     kind = f"sqlite:{lake.sqlite_file}" if lake.sqlite_file is not None else f"postgres:{lake.conninfo}"
+    within = "" if lake.metadata_schema is None else f", METADATA_SCHEMA '{lake.metadata_schema}'"
     with closing(connect()) as con:
-        con.execute(f"ATTACH 'ducklake:{kind}' AS l (DATA_PATH '{lake.data_path}', ENCRYPTED)")
+        con.execute(f"ATTACH 'ducklake:{kind}' AS l (DATA_PATH '{lake.data_path}', ENCRYPTED{within})")
         con.execute("CREATE TABLE l.main.owners_own (i INTEGER)")
 
 

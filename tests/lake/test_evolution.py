@@ -13,7 +13,7 @@ from shared.contracts.evolution import EvolutionPolicy
 from shared.contracts.messages import CommitPath, ItemKind, Outcome
 from shared.lake.catalog import CatalogReader
 from tests.lake.conftest import MakeRig
-from tests.lake.rig import EITHER_PATH, EVERY_CATALOG, ApplyRig
+from tests.lake.rig import EITHER_PATH, ApplyRig
 from tests.lake.test_identity import parked_for
 
 T = "src.main.t"
@@ -170,7 +170,6 @@ def alone(rig: ApplyRig) -> None:
     rig.sql("CREATE TABLE IF NOT EXISTS src.main.other (i INTEGER)", "INSERT INTO src.main.other VALUES (1)")
 
 
-@EVERY_CATALOG
 @pytest.mark.parametrize("what", CHANGES)
 def test_columns_are_followed_together_with_rows(shaped: ApplyRig, what: str) -> None:
     position = shaped.head

@@ -27,7 +27,7 @@ from shared.lake.cursor import Position
 from shared.lake.retention import snapshots_since
 from tests.fast.control.live_server import served
 from tests.fast.control.rig import ControlRig
-from tests.lake.rig import ApplyRig
+from tests.lake.rig import ApplyRig, schema_of
 from tests.servers.ports import free_port
 
 
@@ -71,7 +71,7 @@ def site(rig: ApplyRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
         monkeypatch.setenv(name, catalog)
     sections = {
         "server": {"port": 0, "allowed_variables": ["LAKE_*"]},
-        "source": {"catalog": rig.source.catalog, "table": "t"},
+        "source": {"catalog": rig.source.catalog, "table": "t"} | schema_of(rig.source),
         "routing": {"field": "tenant", "key_columns": ["id"]},
         "registry": {"url": f"sqlite:///{tmp_path}/registry.sqlite"},
     }
@@ -79,7 +79,12 @@ def site(rig: ApplyRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     rig.sql(*(f"INSERT INTO src.main.t VALUES ({100 + n}, 'a', 'x')" for n in range(6)))
     with closing(ControlRig(tmp_path, pipeline="p", sections=sections, environ=environ)) as control:
         for name in ("a", "b"):
-            entry = {"routing_value": name, "catalog_env": f"LAKE_{name.upper()}", "table": "t"}
+            entry = {
+                "routing_value": name,
+                "catalog_env": f"LAKE_{name.upper()}",
+                "table": "t",
+                **schema_of(rig.lake(name)),
+            }
             answer = control.http.put(f"/v1/pipelines/p/destinations/{name}?check=false", entry)
             assert answer.status_code == 201, answer.text
         with served(control) as url:

@@ -9,7 +9,6 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from services.cli.verify.comparison import Finding, Origin, Subject, compare_all
@@ -18,7 +17,7 @@ from shared.contracts.errors import DestinationError
 from shared.contracts.messages import ItemKind, Outcome, SeedMode
 from shared.lake.pool import LakePool
 from tests.lake.conftest import MakeRig
-from tests.lake.rig import ApplyRig
+from tests.lake.rig import ApplyRig, owners_connection
 from tests.servers.postgres import Postgres
 from tests.servers.s3 import S3
 
@@ -29,7 +28,7 @@ SQLITE = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute(sys.a
 def tamper(lake: ResolvedLake, statement: str) -> None:
     """As the tenant, in his own catalog. (In a process of its own: SQLite's locks know of no second library, H11.)"""
     if lake.sqlite_file is None:
-        with psycopg.connect(lake.conninfo) as con:
+        with owners_connection(lake) as con:
             con.execute(statement)
     else:
         subprocess.run([sys.executable, "-c", SQLITE, str(lake.sqlite_file), statement], check=True)

@@ -20,7 +20,7 @@ from shared.lake.health import HealthReader, TableHealth
 from shared.lake.sql import ident, path
 from shared.lake.statements import Postgres as Statements
 from shared.lake.statements import Row
-from tests.lake.rig import EVERY_CATALOG, ApplyRig, MakeLake
+from tests.lake.rig import ApplyRig, MakeLake
 
 SMALL = 16_000_000
 HOSTILE = [
@@ -52,7 +52,6 @@ def count(con: duckdb.DuckDBPyConnection, table: str = "src.main.t") -> int:
     return int(con.execute(f"SELECT count(*) FROM (SELECT * FROM {table})").fetchall()[0][0])
 
 
-@EVERY_CATALOG
 def test_the_figures_are_those_that_ducklake_shows(rig: ApplyRig, reader: HealthReader) -> None:
     rig.sql(
         "CALL src.set_option('data_inlining_row_limit', 0, table_name => 't')",
@@ -70,7 +69,6 @@ def test_the_figures_are_those_that_ducklake_shows(rig: ApplyRig, reader: Health
     assert found.format_version == "1.0"
 
 
-@EVERY_CATALOG
 def test_rows_and_deletions_that_the_catalog_holds_are_counted(rig: ApplyRig, reader: HealthReader) -> None:
     rig.sql(
         "INSERT INTO src.main.t SELECT i, 'a', 'w' FROM range(100, 200) r(i)",
@@ -84,7 +82,6 @@ def test_rows_and_deletions_that_the_catalog_holds_are_counted(rig: ApplyRig, re
     assert (found.inlined_rows, found.dead_rows) == (2, 2)
 
 
-@EVERY_CATALOG
 def test_a_small_file_is_one_up_to_the_given_size(rig: ApplyRig) -> None:
     rig.sql("INSERT INTO src.main.t SELECT i, 'a', random()::VARCHAR FROM range(1000, 5000) r(i)")
     sizes = sorted(size for size, _ in files_of(rig.con))
@@ -94,7 +91,6 @@ def test_a_small_file_is_one_up_to_the_given_size(rig: ApplyRig) -> None:
         assert look(reader, rig.source).small_files == 0
 
 
-@EVERY_CATALOG
 def test_files_that_only_older_snapshots_show_and_those_that_wait_for_cleanup(
     rig: ApplyRig, reader: HealthReader
 ) -> None:
@@ -117,7 +113,6 @@ def test_files_that_only_older_snapshots_show_and_those_that_wait_for_cleanup(
     assert look(reader, rig.source).cleanup_files == 0
 
 
-@EVERY_CATALOG
 def test_one_statement_serves_all_tables_of_a_lake(
     rig: ApplyRig, reader: HealthReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,7 +135,6 @@ def test_one_statement_serves_all_tables_of_a_lake(
     assert len(asked) <= 2
 
 
-@EVERY_CATALOG
 @pytest.mark.parametrize("name", HOSTILE)
 def test_names_of_an_owner_s_choosing_are_only_names(rig: ApplyRig, reader: HealthReader, name: str) -> None:
     there = path("src", name, name)
@@ -150,25 +144,21 @@ def test_names_of_an_owner_s_choosing_are_only_names(rig: ApplyRig, reader: Heal
     assert [each.rows for each in found] == [30, 20, 0]
 
 
-@EVERY_CATALOG
 def test_a_table_that_is_not_there_has_no_files_and_the_lake_s_own_figures(rig: ApplyRig, reader: HealthReader) -> None:
     found = look(reader, rig.source, "nowhere", "nothing")
     assert (found.files, found.rows, found.old_files) == (0, 0, 0)
     assert found.snapshots == rig.head + 1
 
 
-@EVERY_CATALOG
 def test_names_compare_as_ducklake_s_do(rig: ApplyRig, reader: HealthReader) -> None:
     assert look(reader, rig.source, "MAIN", "T").rows == 20
 
 
-@EVERY_CATALOG
 def test_a_destination_is_looked_at_beside_its_cursor_table(rig: ApplyRig, reader: HealthReader) -> None:
     rig.seed()
     assert [look(reader, rig.lake(name)).rows for name in ("a", "b")] == [10, 10]
 
 
-@EVERY_CATALOG
 def test_a_lake_that_is_not_there_is_told_and_the_next_one_is_looked_at(
     rig: ApplyRig, reader: HealthReader, make_lake: MakeLake, tmp_path: Path
 ) -> None:
@@ -179,7 +169,6 @@ def test_a_lake_that_is_not_there_is_told_and_the_next_one_is_looked_at(
     assert look(reader, rig.source).rows == 20
 
 
-@EVERY_CATALOG
 def test_a_lake_of_another_format_is_told(rig: ApplyRig, reader: HealthReader) -> None:
     rig.con.execute("UPDATE __ducklake_metadata_src.ducklake_metadata SET value = '9.9' WHERE key = 'version'")
     with pytest.raises(ViaduckError, match=r"format '9\.9'") as told:
@@ -187,7 +176,6 @@ def test_a_lake_of_another_format_is_told(rig: ApplyRig, reader: HealthReader) -
     assert told.value.type == "lake_incompatible"
 
 
-@EVERY_CATALOG
 @pytest.mark.parametrize(
     "damage",
     [
@@ -203,7 +191,6 @@ def test_figures_that_can_t_be_are_told_and_never_shown(rig: ApplyRig, reader: H
     assert told.value.type == "lake_incompatible"
 
 
-@EVERY_CATALOG
 def test_a_look_leaves_the_catalog_free_for_its_writer(rig: ApplyRig, reader: HealthReader) -> None:
     look(reader, rig.source)
     rig.sql("INSERT INTO src.main.t VALUES (999, 'a', 'after')")

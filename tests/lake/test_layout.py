@@ -19,7 +19,7 @@ from shared.contracts.messages import ItemKind, Outcome, Progress, SeedMode
 from shared.contracts.upkeep import StepOutcome, UpkeepOrder, UpkeepStep
 from shared.lake.failure import LakeAbsent
 from tests.lake.conftest import MakeRig
-from tests.lake.rig import EVERY_CATALOG, ApplyRig
+from tests.lake.rig import ApplyRig
 
 META = "__ducklake_metadata_dst"
 PARTS = f"""
@@ -72,7 +72,6 @@ def files(rig: ApplyRig) -> set[Path]:
     return set((rig.folder / "a-data").rglob("*.parquet"))
 
 
-@EVERY_CATALOG
 @pytest.mark.parametrize("layout", [BY_TIME, WHOLE], ids=["plain", "encrypted"])
 def test_a_table_of_ours_is_laid_out_from_its_first_file_on(rig: ApplyRig, layout: TableLayout) -> None:
     done = seeded(rig, layout=layout)
@@ -102,7 +101,6 @@ def test_a_table_of_ours_is_laid_out_from_its_first_file_on(rig: ApplyRig, layou
     assert verdict.finding is Finding.EQUAL, verdict
 
 
-@EVERY_CATALOG
 def test_the_same_layout_is_the_source_s_at_the_seed(rig: ApplyRig) -> None:
     rig.sql(
         'ALTER TABLE src.main.t SET PARTITIONED BY (tenant, year("T s"))',
@@ -198,7 +196,6 @@ def test_an_empty_table_of_an_owner_without_a_layout_gets_one(rig: ApplyRig) -> 
     assert rig.look("a", PARTS) == [("year", "T s"), ("month", "T s")]
 
 
-@EVERY_CATALOG
 def test_a_lake_that_was_made_plain_is_not_taken_for_an_encrypted_one(rig: ApplyRig) -> None:
     seeded(rig)
     rig.add("a", layout=TableLayout(encrypted=True), generation=2, replace=True)
@@ -208,7 +205,6 @@ def test_a_lake_that_was_made_plain_is_not_taken_for_an_encrypted_one(rig: Apply
     assert "without encryption" in done.error.message
 
 
-@EVERY_CATALOG
 @pytest.mark.parametrize("layout", [BY_TIME, WHOLE], ids=["plain", "encrypted"])
 def test_all_of_upkeep_goes_on_in_folders_of_partitions(rig: ApplyRig, layout: TableLayout) -> None:
     seeded(rig, layout=layout)

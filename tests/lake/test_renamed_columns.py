@@ -21,7 +21,7 @@ from shared.lake.source import look_at_lake
 from tests.fast.control.fakes import FakeTopic
 from tests.fast.control.files import config
 from tests.lake.conftest import MakeRig
-from tests.lake.rig import ApplyRig
+from tests.lake.rig import ApplyRig, schema_of
 from tests.lake.ten_rows import Rows, applied, seeded, slice_of
 from tests.lake.test_identity import parked_for
 
@@ -115,7 +115,7 @@ class ControlOf:
         return config(
             self.rig.folder,
             [{"id": "a", "routing_value": "a", "catalog": f"sqlite:{self.rig.folder}/a.sqlite", "table": "t"}],
-            source={"catalog": self.rig.source.catalog, "table": "t"},
+            source={"catalog": self.rig.source.catalog, "table": "t"} | schema_of(self.rig.source),
             routing={"field": routing.field, "key_columns": list(routing.key_columns)},
         )
 

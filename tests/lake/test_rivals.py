@@ -22,7 +22,7 @@ from shared.lake.attach import attach
 from shared.lake.engine import connect
 from tests.lake.batches import before_commit
 from tests.lake.conftest import MakeRig
-from tests.lake.rig import EVERY_CATALOG, ApplyRig
+from tests.lake.rig import ApplyRig
 from tests.world.replay import SOAK
 
 COMMITS = 200 if SOAK else 12
@@ -85,7 +85,6 @@ def applied_after(rig: ApplyRig, number: int) -> tuple[int, CommitPath | None]:
     raise AssertionError(f"the owner starves us: {progress}")
 
 
-@EVERY_CATALOG
 @pytest.mark.timeout(3_600)
 def test_what_an_owner_commits_between_our_look_and_our_commit_is_not_lost(
     rig: ApplyRig, monkeypatch: pytest.MonkeyPatch

@@ -19,7 +19,7 @@ from shared.lake.catalog_query import Question
 from shared.lake.engine import connect
 from shared.lake.sql import ident, path
 from shared.lake.statements import OwnSqlite, Postgres, Statements
-from tests.lake.rig import EVERY_CATALOG, MakeLake
+from tests.lake.rig import MakeLake
 from tests.servers.postgres import Postgres as Server
 
 HOSTILE = [
@@ -99,7 +99,6 @@ def tables_of(lake: ResolvedLake) -> set[str]:
         }
 
 
-@EVERY_CATALOG
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_schema_and_a_table_may_be_called_anything_and_are_found(lake: ResolvedLake, name: str) -> None:
     fill(lake, f"CREATE SCHEMA {path('l', name)}", f"CREATE TABLE {path('l', name, name)} (i INTEGER)",
@@ -144,7 +143,6 @@ def test_a_schema_that_looks_like_a_place_for_a_value_runs_no_program(postgres: 
     assert "pwned" not in tables_of(lake)
 
 
-@EVERY_CATALOG
 def test_a_question_is_one_statement_with_values_or_without(lake: ResolvedLake) -> None:
     statements: Statements = (
         Postgres(lake.conninfo) if lake.sqlite_file is None else OwnSqlite(connect(), lake.sqlite_file)
@@ -157,7 +155,6 @@ def test_a_question_is_one_statement_with_values_or_without(lake: ResolvedLake) 
     assert "pwned" not in tables_of(lake)
 
 
-@EVERY_CATALOG
 @pytest.mark.parametrize("name", SECOND_ORDER)
 def test_a_made_up_table_of_inlined_rows_is_refused_by_name_and_not_asked(lake: ResolvedLake, name: str) -> None:
     write(lake, "UPDATE {}ducklake_inlined_data_tables SET table_name = ?", name)
@@ -188,7 +185,6 @@ def test_a_column_s_type_is_one_of_ducklake_s_or_refused(tmp_path: Path, declare
         assert refused.value.type == "lake_incompatible"
 
 
-@EVERY_CATALOG
 def test_what_no_catalog_can_hold_is_refused_and_not_looked_for(lake: ResolvedLake) -> None:
     with closing(CatalogReader(lake)) as catalog:
         for name in ("nul\x00", "half a \ud83e character"):

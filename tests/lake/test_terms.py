@@ -13,7 +13,7 @@ from shared.contracts.evolution import EvolutionPolicy
 from shared.contracts.messages import CommitPath, ItemKind, Outcome, Progress
 from shared.lake.catalog import CatalogReader
 from tests.lake.conftest import MakeRig
-from tests.lake.rig import EITHER_PATH, EVERY_CATALOG, ApplyRig
+from tests.lake.rig import EITHER_PATH, ApplyRig
 
 T = "src.main.t"
 HOSTILE = """it's "{}"; DROP TABLE t; -- $$ \\ ä\n"""
@@ -68,7 +68,6 @@ def assert_exact(rig: ApplyRig, name: str = "a") -> None:
     assert terms(rig.lake(name)) == terms(rig.source)
 
 
-@EVERY_CATALOG
 def test_they_come_with_the_next_rows_and_commits_are_direct_again(rig: ApplyRig) -> None:
     rig.seed()
     position = rig.head

@@ -13,7 +13,6 @@ from contextlib import closing
 from pathlib import Path
 
 import duckdb
-import psycopg
 import pytest
 
 from services.applier.apply.lake_state import held_rows
@@ -27,7 +26,7 @@ from shared.lake.engine import connect
 from shared.lake.pool import LakePool
 from shared.lake.table import require_table
 from tests.lake.conftest import MakeRig
-from tests.lake.rig import ApplyRig
+from tests.lake.rig import ApplyRig, owners_connection
 from tests.lake.test_foreign_files import subject
 
 SQLITE = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute(sys.argv[2], sys.argv[3:]); c.commit()"
@@ -41,7 +40,7 @@ Attack = Callable[[ApplyRig, str], None]
 def tamper(lake: ResolvedLake, statement: str, *values: str) -> None:
     """As the tenant, in his own catalog; ``?`` for each value."""
     if lake.sqlite_file is None:
-        with psycopg.connect(lake.conninfo) as con:
+        with owners_connection(lake) as con:
             con.execute(statement.replace("?", "%s"), values)
     else:
         subprocess.run([sys.executable, "-c", SQLITE, str(lake.sqlite_file), statement, *values], check=True)

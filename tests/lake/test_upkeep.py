@@ -108,8 +108,10 @@ def stock(rig: ApplyRig, queries: list[str]) -> list[list[list[Any]]]:
     """What a DuckDB of somebody else's answers, in a process of its own and with none of our settings."""
     lake = rig.lake("a")
     kind = f"'{lake.conninfo}'" if lake.sqlite_file is None else f"'{lake.sqlite_file}'"
+    within = "" if lake.metadata_schema is None else f", METADATA_SCHEMA '{lake.metadata_schema}'"
     attach_ = (
-        f"ATTACH 'ducklake:{'postgres' if lake.sqlite_file is None else 'sqlite'}:{kind[1:-1]}' AS dst (READ_ONLY)"
+        f"ATTACH 'ducklake:{'postgres' if lake.sqlite_file is None else 'sqlite'}:{kind[1:-1]}' AS dst"
+        f" (READ_ONLY{within})"
     )
     files = [str(engine._bundled(name)) for name in engine.EXTENSIONS]
     asked = [sys.executable, "-c", STOCK, json.dumps(files), attach_, json.dumps(queries)]

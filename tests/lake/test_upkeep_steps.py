@@ -17,15 +17,17 @@ import pytest
 
 from services.applier.apply import content, fenced_expiry
 from services.applier.model.task import Target, UpkeepTask
+from services.cli.verify.comparison import Finding, Origin, Subject, compare_all
 from shared.config.upkeep_rules import Policy
-from shared.contracts.messages import ItemKind, Outcome, Progress
+from shared.contracts.layout import TableLayout
+from shared.contracts.messages import ItemKind, Outcome, Progress, SeedMode
 from shared.contracts.upkeep import StepOutcome, StepResult, UpkeepOrder, UpkeepStep
 from shared.lake.attach import attach
 from shared.lake.catalog import CatalogReader, Head
 from shared.lake.cursor import cursor_name
 from shared.lake.engine import connect, release
 from tests.lake.conftest import MakeRig
-from tests.lake.rig import EVERY_CATALOG, ApplyRig, MakeLake
+from tests.lake.rig import ApplyRig, MakeLake
 from tests.lake.test_upkeep import stock
 from tests.servers.s3 import S3
 
@@ -99,7 +101,6 @@ def files(rig: ApplyRig) -> set[Path]:
     return set((rig.folder / "a-data").rglob("*.parquet"))
 
 
-@EVERY_CATALOG
 def test_expiry_takes_old_snapshots_and_leaves_the_newest_stamp_and_the_head(rig: ApplyRig) -> None:
     before = snapshots(rig)
     answer, (step,) = run(rig, UpkeepStep.EXPIRE)
@@ -182,7 +183,6 @@ def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("services.applier.apply.content.require_unchanged", lambda *_: None)
 
 
-@EVERY_CATALOG
 @pytest.mark.usefixtures("nothing_kept")
 def test_a_transaction_from_before_an_expiry_is_refused(rig: ApplyRig) -> None:
     """H6: DuckLake finds conflicts by snapshots that expiry removes. The write to the cursor stays."""
@@ -316,9 +316,9 @@ def test_no_more_orphans_go_than_one_run_may_take_the_oldest_first(rig: ApplyRig
     assert [file.exists() for file in found] == [False, False, True, True, True]
 
 
-@EVERY_CATALOG
+@pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "encrypted"])
 def test_a_lake_on_s3_is_kept_small_too(
-    make_rig: MakeRig, make_lake: MakeLake, s3: S3, monkeypatch: pytest.MonkeyPatch
+    make_rig: MakeRig, make_lake: MakeLake, s3: S3, monkeypatch: pytest.MonkeyPatch, encrypted: bool
 ) -> None:
     made, bucket = make_rig(), f"upkeep-{uuid.uuid4().hex}"
     s3.create_bucket(bucket)
@@ -328,9 +328,11 @@ def test_a_lake_on_s3_is_kept_small_too(
     )
     catalog = make_lake("on_s3", Path("unused"))
     lake = replace(catalog, data_path=f"s3://{bucket}/a/", properties=s3.properties(s3.admin))
-    made.add("a", lake=lake)
+    made.add("a", lake=lake, layout=TableLayout(encrypted=encrypted))
     made.seed()
     change(made, APPLIES)
+    keys = made.look("a", "SELECT DISTINCT encryption_key IS NOT NULL FROM __ducklake_metadata_dst.ducklake_data_file")
+    assert keys == [(encrypted,)]
     store = f"s3://{bucket}/a/**"
     made.write("a", f"COPY (SELECT 1 AS nobodys) TO 's3://{bucket}/a/main/orphan.parquet'")
     before = {file for (file,) in made.look("a", f"SELECT file FROM glob('{store}')")}
@@ -343,7 +345,13 @@ def test_a_lake_on_s3_is_kept_small_too(
     assert steps[3].files_removed == 1
     assert not any("orphan" in file for file in left)
     assert len(left) < len(before)
+    (probed,) = made.run(ItemKind.PROBE, "a")
+    assert probed.error is None
+    change(made, 1)
     assert made.rows("a") == made.expected("a")
+    subject = Subject("p", "a", "a", made.lake("a"), "main", "t", SeedMode.SCAN)
+    (verdict,) = compare_all(Origin(made.source, "main", "t", made.routing), [subject])
+    assert verdict.finding is Finding.EQUAL, verdict
 
 
 def later(monkeypatch: pytest.MonkeyPatch, days: int) -> None:

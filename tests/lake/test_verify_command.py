@@ -11,7 +11,7 @@ import yaml
 
 from tests.fast.cli.fake_control import FakeControl, serving, status
 from tests.fast.cli.test_main import viaduck
-from tests.lake.rig import ApplyRig
+from tests.lake.rig import ApplyRig, schema_of
 
 pytestmark = pytest.mark.parametrize("make_lake", ["sqlite"], indirect=True)
 
@@ -36,7 +36,7 @@ def file_for(rig: ApplyRig, port: int) -> str:
     """A file without any destination."""
     document = {
         "pipeline": "p",
-        "source": {"catalog": rig.source.catalog, "table": "t"},
+        "source": {"catalog": rig.source.catalog, "table": "t"} | schema_of(rig.source),
         "routing": {"field": "tenant", "key_columns": ["id"]},
         "server": {"port": port},
     }
@@ -46,7 +46,7 @@ def file_for(rig: ApplyRig, port: int) -> str:
 
 
 def entry(rig: ApplyRig, name: str) -> dict[str, Any]:
-    return {"routing_value": name, "catalog": rig.lake(name).catalog, "table": "t"}
+    return {"routing_value": name, "catalog": rig.lake(name).catalog, "table": "t"} | schema_of(rig.lake(name))
 
 
 def test_destinations_that_came_over_rest_are_proven_and_those_that_can_not_be_are_counted(rig: ApplyRig) -> None:

@@ -9,7 +9,7 @@ from services.applier.apply import catalog_rows, transaction
 from shared.contracts.messages import CommitPath, Destination, ItemKind, Outcome
 from shared.lake.pool import OpenLake
 from tests.lake.conftest import MakeRig
-from tests.lake.rig import EITHER_PATH, EVERY_CATALOG, ApplyRig
+from tests.lake.rig import EITHER_PATH, ApplyRig
 from tests.lake.test_evolution import alone
 from tests.lake.test_layout import stock_count
 from tests.lake.test_upkeep import keep_up
@@ -65,7 +65,6 @@ def assert_found(rig: ApplyRig, first: int) -> None:
             assert stock_count(rig, condition, f"AT (VERSION => {snapshot})") == 1, (condition, snapshot)
 
 
-@EVERY_CATALOG
 @EITHER_PATH
 @pytest.mark.parametrize("with_rows", [True, False])
 def test_former_rows_are_found_whatever_is_inserted_after_that(rig: ApplyRig, commit: str, with_rows: bool) -> None:
@@ -76,7 +75,6 @@ def test_former_rows_are_found_whatever_is_inserted_after_that(rig: ApplyRig, co
     assert_found(rig, seeded)
 
 
-@EVERY_CATALOG
 def test_former_rows_are_found_after_upkeep(rig: ApplyRig) -> None:
     """Upkeep inserts the rows that are left of worn files."""
     for number in (20, 21):

@@ -35,6 +35,7 @@ from shared.lake.direct import structure
 from shared.lake.direct.lakes import DirectLake
 from shared.lake.direct.structure import Structure
 from shared.lake.evolution import Kind, Step
+from shared.lake.table_names import TableName, TableNames
 from tests.mutants.mistake import Mistake, put
 
 LAKE_SOURCE = "tests/fast/reader/source/test_lake_source.py"
@@ -162,6 +163,18 @@ def _names_of_anyone() -> None:
     put(catalog, "own_names", every)
 
 
+def _one_table_name() -> None:
+    def newest(reader: TableNames, table_id: int) -> tuple[TableName, ...]:
+        return tuple(TableName(name.schema, name.table, 0, None) for name in known(reader, table_id)[-1:])
+
+    known = TableNames.names_of
+    put(TableNames, "names_of", newest)
+
+
+def _former_table_names_mean_nothing() -> None:
+    put(TableNames, "called_otherwise", lambda *_: None)
+
+
 def _only_former_names() -> None:
     def without_later(versions: Versions, name: str, at: int) -> Field | None:
         return known([each for each in versions if each.begin <= at], name, at)
@@ -234,6 +247,10 @@ MISTAKES = (
             (RENAMED, "-k", "takes_the_new_names and after")),
     Mistake("names-of-anyone", "a name means the column that it ever meant", _names_of_anyone,
             (RENAMED, "-k", "exchange_their_names")),
+    Mistake("one-table-name", "a renamed table is looked for by its newest name at every snapshot", _one_table_name,
+            ("tests/lake/test_renamed_table.py", "-k", "name_of_then and sqlite")),
+    Mistake("former-table-names-mean-nothing", "a file that names a renamed table by its former name names none",
+            _former_table_names_mean_nothing, ("tests/lake/test_renamed_table.py", "-k", "one_range and sqlite")),
     Mistake("only-former-names", "a column has no name yet that it gets later", _only_former_names,
             (RENAMED, "-k", "before_it_are_read and new and sqlite")),
     Mistake("routed-by-anything", "an applier routes every life by its own file", _routed_by_anything,

@@ -111,7 +111,9 @@ class Generator:
 
     def step(self) -> Step:
         if self.replaces and not self.shape.append_only and self.terms.random() < RATE:
-            return random_terms(self.terms, self.model)
+            made = random_terms(self.terms, self.model, self.shape)
+            self.model = made.effect(self.model)
+            return made
         self.last = self._step()
         return self.last
 
@@ -166,7 +168,8 @@ class Generator:
         for _ in range(TRIES):
             made = self._propose()
             after = made.effect(self.model)
-            if self._keys_are_unique(after) and not _loses_rows(made) and not (self.sorts and _replaces(made)):
+            may_be = not _loses_rows(made) and not (self.sorts and _replaces(made))
+            if may_be and self._keys_are_unique(after) and not _breaks_a_constraint(made, self.model):
                 self.model, self.replaced = after, self.replaced or _replaces(made)
                 return made
         return Transaction((Delete(Where(((self.shape.keys[0], frozenset({"-1"})),))),))
@@ -512,6 +515,18 @@ class Generator:
         if self.shape.null_keys and self.rng.random() < 0.08:
             return None
         return str(self.rng.randrange(self.shape.spread))
+
+
+def _breaks_a_constraint(made: Transaction, model: Model) -> bool:
+    """Whether one of the statements leaves a NULL where there may be none."""
+    if not model.required:
+        return False
+    during = model.copy()
+    for statement in made.statements:
+        statement.apply(during)
+        if during.breaks_a_constraint:
+            return True
+    return False
 
 
 def _deletes(step: Step | None) -> bool:

@@ -36,6 +36,10 @@ class Model:
     next_id: int = 0
     added: int = 0
     """How many columns were ever added."""
+    required: frozenset[ColumnId] = frozenset()
+    """Columns that take no NULL."""
+    renamed: bool = False
+    """Whether the table has its other name."""
 
     def __post_init__(self) -> None:
         self.ids = self.ids or tuple((column.name, 0) for column in self.columns)
@@ -110,6 +114,14 @@ class Model:
     def matching(self, where: Where) -> list[int]:
         tests = [(self.index(column), values) for column, values in where.tests]
         return [number for number, row in self.rows.items() if all(row[at] in values for at, values in tests)]
+
+    def has_null(self, column: ColumnId) -> bool:
+        at = self.ids.index(column)
+        return any(row[at] is None for row in self.rows.values())
+
+    @property
+    def breaks_a_constraint(self) -> bool:
+        return any(self.has_null(column) for column in self.required if column in self.ids)
 
     def live(self) -> Iterator[Row]:
         return iter(self.rows.values())

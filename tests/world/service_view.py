@@ -30,7 +30,7 @@ PIPELINE = "events"
 LIMITS = Limits(max_open_lakes=5, stall_s=600.0)
 """Few lakes, so that they come and go; and all the patience that a busy machine asks for."""
 
-EAGER = Policy(expire_after_s=1.0, clean_after_s=1.0, keep_snapshots=2, whole_lake=True)
+EAGER = Policy(expire_after_s=1.0, clean_after_s=1.0, keep_snapshots=2, orphans_after_s=1.0, whole_lake=True)
 
 
 @dataclass

@@ -61,6 +61,10 @@ class Shape:
     layouts: tuple[str, ...] = ()
     """Layouts that the owner of the source, or of a destination, may give to the table at any time."""
 
+    def called(self, renamed: bool) -> str:
+        """What the table is called before and after its owner renames it."""
+        return f"{self.table} as renamed" if renamed else self.table
+
     def cells(self, column: str) -> tuple[Cell, ...]:
         """Values that a column that is neither a key nor routed by may hold."""
         cells = {"v": self.texts, "amount": AMOUNTS, "f": FLOATS, MOMENT: MOMENTS, "b": BLOBS}

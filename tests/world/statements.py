@@ -244,7 +244,34 @@ class CommentOn:
         pass
 
 
-Terms = SetDefault | CommentOn
+@dataclass(frozen=True)
+class SetNotNull:
+    column: str
+    required: bool
+
+    def sql(self, table: str, model: Model) -> str:
+        what = "SET" if self.required else "DROP"
+        return f"ALTER TABLE {table} ALTER COLUMN {name(model.called(self.column))} {what} NOT NULL"
+
+    def apply(self, model: Model) -> None:
+        known = {model.ids[model.index(self.column)]}
+        model.required = model.required | known if self.required else model.required - known
+
+
+@dataclass(frozen=True)
+class RenameTable:
+    """To its other name, or back."""
+
+    to: str
+
+    def sql(self, table: str, model: Model) -> str:
+        return f"ALTER TABLE {table} RENAME TO {name(self.to)}"
+
+    def apply(self, model: Model) -> None:
+        model.renamed = not model.renamed
+
+
+Terms = SetDefault | CommentOn | SetNotNull | RenameTable
 """What changes no row and no column, and is carried with the next rows."""
 
 ColumnChange = AddColumn | DropColumn | ReplaceColumn | RenameColumn | WidenColumn | FieldChange

@@ -1,4 +1,5 @@
-"""Defaults for rows to come and comments: statements that change no row, between the steps of a history."""
+"""Defaults for rows to come, comments, NOT NULL and the table's name: statements that change no row, between the steps
+of a history."""
 
 from __future__ import annotations
 
@@ -6,10 +7,15 @@ from random import Random
 
 from tests.world.kinds import Declared
 from tests.world.model import Model
-from tests.world.statements import CommentOn, SetDefault, Statement, Transaction
+from tests.world.shape import Shape
+from tests.world.statements import CommentOn, RenameTable, SetDefault, SetNotNull, Statement, Transaction
 
-RATE = 0.06
+RATE = 0.09
 """How often a step is one of these."""
+
+RENAMES = 0.2
+CONSTRAINS = 0.3
+"""Of them, those that rename the table, and those that set or drop NOT NULL."""
 
 DEFAULTS = {"INTEGER": "5", "BIGINT": "5", "DECIMAL(10,2)": "2.50", "DECIMAL(18,2)": "2.50", "VARCHAR": "it's"}
 
@@ -19,7 +25,25 @@ def terms_rng(rng: Random) -> Random:
     return Random(repr(rng.getstate()))
 
 
-def random_terms(rng: Random, model: Model) -> Transaction:
+def random_terms(rng: Random, model: Model, shape: Shape) -> Transaction:
+    kind = rng.random()
+    if kind < RENAMES:
+        return Transaction((RenameTable(shape.called(not model.renamed)),), bare=rng.random() < 0.5)
+    if kind < RENAMES + CONSTRAINS and (constraint := _constraint(rng, model)) is not None:
+        return Transaction((constraint,), bare=rng.random() < 0.5)
+    return _default_or_comment(rng, model)
+
+
+def _constraint(rng: Random, model: Model) -> SetNotNull | None:
+    """One that is dropped, or that a column without a NULL gets; DuckLake refuses it for one that came later."""
+    there = sorted(model.required & {*model.ids})
+    if there and rng.random() < 0.6:
+        return SetNotNull(rng.choice(there)[0], False)
+    free = [known for known in model.ids if known not in model.required and not known[1] and not model.has_null(known)]
+    return SetNotNull(rng.choice(free)[0], True) if free and model.rows else None
+
+
+def _default_or_comment(rng: Random, model: Model) -> Transaction:
     named = [(origin, column.type) for (origin, _), column in zip(model.ids, model.columns, strict=True)]
     origin, declared = rng.choice(named)
     default = None if isinstance(declared, Declared) else DEFAULTS.get(declared)

@@ -20,6 +20,7 @@ from tests.world.layouts import lay_out
 from tests.world.referee import Circumstances, Seen, complaints
 from tests.world.service_view import Receiver, Run, send
 from tests.world.source import SourceLake
+from tests.world.strays import Strays
 
 LOST = 0.1
 """Share of answers that the transport never hears of."""
@@ -29,7 +30,7 @@ NO_REPLAY = ("history_damaged",)
 """What a replay would only meet again: then an operator seeds by scan."""
 BEGINS_ANEW = {SeedMode.SCAN: SeedMode.SCAN, SeedMode.REPLAY: SeedMode.SCAN, SeedMode.LATEST: SeedMode.LATEST}
 
-EXPIRY = UpkeepOrder(steps=(UpkeepStep.COMPACT, UpkeepStep.EXPIRE, UpkeepStep.CLEAN))
+ORDER = UpkeepOrder(steps=tuple(UpkeepStep))
 
 Sent = tuple[Receiver, WorkItem]
 
@@ -134,7 +135,7 @@ class UnreliableTransport:
         return self._changes(receiver, believed.position, changed)
 
     def _ordered(self, receiver: Receiver) -> WorkItem:
-        return self._item(receiver, ItemKind.UPKEEP, 0, upkeep=EXPIRY)
+        return self._item(receiver, ItemKind.UPKEEP, 0, upkeep=ORDER)
 
     def keep_up(self) -> None:
         """Order upkeep of every destination, where this life has any."""
@@ -186,13 +187,25 @@ class UnreliableTransport:
         """One job, or several where one destination would be in it twice: a job has no order."""
         first = list({receiver.desired.destination: (receiver, item) for receiver, item in reversed(sent)}.values())
         behind = any(item.through > self.head for _, item in first)
-        for lake in {receiver.promised.lake for receiver, item in first if item.upkeep is not None}:
+        lakes = {receiver.promised.lake for receiver, item in first if item.upkeep is not None}
+        for lake in lakes:
             make_old(self.source.con, lake)
-        for (receiver, item), answer in zip(first, send(self.table, first, self.run), strict=True):
+        strays = [Strays(lake) for lake in lakes if lake.exists]
+        for (receiver, item), answer in zip(first, send(self._table(first), first, self.run), strict=True):
             self._hear(receiver, item, answer, behind=behind)
+            for each in strays:
+                each.hear(receiver.promised.lake, answer)
+        self.wrong += [complaint for each in strays for complaint in each.complaints()]
         rest = [given for given in sent if given not in first]
         if rest:
             self._job(kind, rest)
+
+    def _table(self, sent: Sequence[Sent]) -> SourceTable:
+        """The source as it is configured: by the name that its table has now, or by the first that it had, which still
+        means it. A source that was restored may be another lake."""
+        if not self.age and Random(sent[0][1].item).random() < 0.5:
+            return self.table
+        return replace(self.table, table=self.source.place.table)
 
     def _hear(self, receiver: Receiver, item: WorkItem, answer: Progress, *, behind: bool) -> None:
         where = f"{item.kind} {item.item} {item.range} over {item.expected}, g{item.generation}"

@@ -20,9 +20,6 @@ MOST_SEEDS = 200
 """Seeds in flight at once; at most half of them are retries. An applier answers for all seeds of a job together, and
 an item without an answer in time is sent again."""
 
-MOST_ADVANCES = 50
-"""Advances in flight at once: a column that is added makes one for each quiet destination, and changes go first."""
-
 Candidate = tuple[DestinationState, Draft]
 
 
@@ -122,7 +119,7 @@ class InFlightLimits:
         if room is Room.PROBES:
             return used.items < MOST_PROBES
         if room is Room.ADVANCES:
-            return used.items < MOST_ADVANCES
+            return used.items < self._rules.advances_at_once
         if room is Room.SEEDS and not _has_place_for_seed(used, tracked):
             return False
         charge, most = self.charge(tracked, draft), self._rules.max_rows_in_flight

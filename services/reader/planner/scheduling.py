@@ -73,12 +73,14 @@ class SourceState:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The section ``reader`` of the configuration."""
+    """What the configuration says of planning."""
 
     max_rows_in_flight: int = 2_000_000
     segment_rows: int = 500_000
     advance_after_s: float = 3600.0
     confirm_within_s: float = 120.0
+    advances_at_once: int = 50
+    """Of ``evolution``: a column that is added makes one for each quiet destination, and changes go first."""
     compaction: Compaction = field(default_factory=Compaction)
 
     @property

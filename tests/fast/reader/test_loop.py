@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from services.reader import loop
-from services.reader.loop import Loop, offers, sharing
+from services.reader.loop import Loop, offers, rules, sharing
 from services.reader.messaging import status_repetition, status_reporter
 from services.reader.messaging.message_decoder import (
     Answered,
@@ -507,3 +507,9 @@ def test_a_source_that_fails_for_too_long_makes_every_lag_unknown(
     eventually(lambda: 'dest_lag_seconds{destination="a"' not in reader.loop.exposition())
     reader.source.fails = None
     eventually(lambda: not reader.sender.frontiers[-1].overdue)
+
+
+def test_planning_follows_what_the_configuration_says(tmp_path: Path) -> None:
+    said = config(tmp_path, evolution={"at_once": 7}, reader={"segment_rows": 11, "max_rows_in_flight": 30})
+    followed = rules(said)
+    assert (followed.advances_at_once, followed.segment_rows, followed.max_rows_in_flight) == (7, 11, 30)

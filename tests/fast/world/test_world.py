@@ -10,11 +10,12 @@ import pytest
 import yaml
 
 from shared.config.loading import load
-from tests.world import history
+from tests.world import history, terms
 from tests.world.configured import destinations_of, source_of
 from tests.world.destination import Promise
 from tests.world.history import random_history, strange_history
 from tests.world.lake import Lake
+from tests.world.model import Model
 from tests.world.oracle import check_source
 from tests.world.statements import Terms, Transaction
 from tests.world.upkeep import Chore, Upkeep
@@ -35,7 +36,7 @@ def test_histories_hold_every_kind_of_step() -> None:
         "Insert", "Delete", "Truncate", "Update", "Touch", "Shift", "Merge",
         "AddColumn", "DropColumn", "ReplaceColumn", "RenameColumn", "WidenColumn",
         "AddField", "DropField", "ReplaceField", "RenameField", "WidenFields",
-        "SetDefault", "CommentOn",
+        "SetDefault", "CommentOn", "SetNotNull", "RenameTable",
     }  # fmt: skip
     assert {type(statement).__name__ for statement in made} == kinds
     assert {step.chore for step in steps if isinstance(step, Upkeep)} == set(Chore)
@@ -43,13 +44,27 @@ def test_histories_hold_every_kind_of_step() -> None:
     assert any(len(step.statements) > 2 for step in steps if isinstance(step, Transaction))
 
 
-def test_defaults_and_comments_disturb_no_other_step_of_a_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terms_that_constrain_no_row_disturb_no_other_step_of_a_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(terms, "CONSTRAINS", 0.0)
     mixed = [random_history(Random(seed), steps=20, replaces=True).steps for seed in range(5)]
     monkeypatch.setattr(history, "RATE", 0.0)
     for seed, steps in enumerate(mixed):
         others = [step for step in steps if not _is_terms(step)]
         assert [*random_history(Random(seed), steps=len(others), replaces=True).steps] == others
     assert any(_is_terms(step) for steps in mixed for step in steps)
+
+
+def test_no_step_leaves_a_null_where_there_may_be_none() -> None:
+    constrained = 0
+    for seed in range(40):
+        one = random_history(Random(seed), steps=40, replaces=True)
+        model = Model(one.shape.columns)
+        for step in one.steps:
+            if isinstance(step, Transaction):
+                model = step.effect(model)
+            constrained += bool(model.required & {*model.ids})
+            assert not model.breaks_a_constraint
+    assert constrained > 40
 
 
 def _is_terms(step: history.Step) -> bool:

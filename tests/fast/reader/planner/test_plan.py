@@ -14,7 +14,7 @@ import pytest
 
 from services.reader.planner import change_index
 from services.reader.planner.actions import Park, Send
-from services.reader.planner.in_flight_limits import MOST_ADVANCES, MOST_SEEDS
+from services.reader.planner.in_flight_limits import MOST_SEEDS
 from services.reader.planner.plan import MOST_A_TURN, SETTLES_WITHIN_S, Planner
 from services.reader.planner.scheduling import Draft, Rules, choose
 from shared.contracts.errors import MAX_ATTEMPTS
@@ -674,17 +674,17 @@ def test_a_quiet_destination_is_advanced_though_the_source_is_idle() -> None:
 
 def test_quiet_destinations_get_the_columns_that_changed_at_once_and_behind_changes() -> None:
     names = [f"d{number:03}" for number in range(200)]
-    reader = reader_at(5, *names)
+    reader = reader_at(5, *names, rules=Rules(advances_at_once=30))
     reader.saw(7, reshaped=[6])
     reader.count(5, 7, {"d150": 1})
     changes, *first = reader.plan()
     assert changes.destination == "d150"
-    assert [send.draft for send in first] == [Draft(ItemKind.ADVANCE, 5, 7, 7, 0)] * MOST_ADVANCES
+    assert [send.draft for send in first] == [Draft(ItemKind.ADVANCE, 5, 7, 7, 0)] * 30
     for send in first:
         reader.hear(send, Outcome.APPLIED, 7, through=7)
     others = set[str]()
     while sends := reader.plan():
-        assert len(sends) <= MOST_ADVANCES
+        assert len(sends) <= 30
         for send in sends:
             others.add(send.destination)
             reader.hear(send, Outcome.APPLIED, 7, through=7)
