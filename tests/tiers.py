@@ -121,6 +121,7 @@ WITHIN_THE_PROCESS = (
     "tests/fast/bench/test_report.py",
     "tests/fast/test_architecture.py",
     "tests/fast/test_code_blocks.py",
+    "tests/fast/test_shell_blocks.py",
     "tests/fast/test_documentation.py",
     "tests/fast/shared/lake/test_column_identity.py",
     "tests/fast/shared/lake/test_engine.py",
