@@ -1,4 +1,4 @@
-"""Reference pages that are made from the code: metrics, messages, log events and the command line.
+"""Reference pages that are made from the code: metrics, messages, log events, the command line and REST calls.
 
 ``python -m tests.reference`` makes the parts between marks of docs/reference anew. Meanings of messages' fields and of
 log events are written by hand in the pages and kept; ``tests/fast/test_reference.py`` fails where one is missing.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,10 @@ import typer.main
 from pydantic import BaseModel
 
 from services.cli.main import app
+from services.control.app import build
+from services.control.web.caller import Asked
+from services.control.web.context import Sources
+from services.control.web.guard import OPEN, Guard
 from shared.contracts import errors, layout, messages, reports, routed_by, upkeep
 from shared.runtime.lake_metrics import LakeMetrics
 from shared.runtime.metrics import Metrics
@@ -202,11 +207,38 @@ def _said(default: object) -> str:
     )
 
 
+# -- REST --------------------------------------------------------------------------------------------------------------
+
+
+@cache
+def calls() -> dict[tuple[str, str], dict[str, Any]]:
+    """What OpenAPI says of each call, by its path and method."""
+    paths: dict[str, dict[str, Any]] = build(Sources(dict, dict, str), Guard(loopback=True)).openapi()["paths"]
+    return {(path, method.upper()): call for path, methods in paths.items() for method, call in methods.items()}
+
+
+def rest(_: Meanings) -> str:
+    found = calls()
+    usual = set.intersection(*({*call["responses"]} for (path, _), call in found.items() if path.startswith("/v1/")))
+    rows = [_call(path, method, call, usual) for (path, method), call in sorted(found.items())]
+    said = f"Each call below `/v1` may also answer {', '.join(sorted(usual - {'200'}))} ([errors](errors.md)).\n\n"
+    return said + table(("call", "scope", "what it does", "parameters", "answers"), rows)
+
+
+def _call(path: str, method: str, call: dict[str, Any], usual: set[str]) -> tuple[str, ...]:
+    scope = "" if path in OPEN else f"`{Asked(method, re.sub(r'[{}]', '', path)).needs}`"
+    text = " ".join(call["description"].split()).replace("|", r"\|")
+    parameters = ", ".join(f"`{each['name']}`" for each in call.get("parameters", ()) if each["in"] != "path")
+    own = set(call["responses"]) - (usual if path.startswith("/v1/") else set())
+    return f"`{method} {path}`", scope, text, parameters, ", ".join(sorted(own))
+
+
 PAGES: dict[str, Callable[[Meanings], str]] = {
     "metrics.md": metrics,
     "topics.md": topics,
     "log-events.md": log_events,
     "cli.md": cli,
+    "rest-api.md": rest,
 }
 
 

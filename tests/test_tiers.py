@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.one_by_one import ONE_BY_ONE
 from tests.tiers import CATALOG, NIGHTLY, TIERS, Guard, Outside, Tier, tier_of, tiers_of
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -75,6 +76,15 @@ def test_of_tests_that_differ_in_their_setting_alone_one_is_usual_and_settings_t
     assert 10 <= len(newcomers) <= 40
     turns = Counter((tests[nodeid][CATALOG], tests[nodeid]["commit"]) for nodeid in usual)
     assert min(turns[each] for each in settings) >= 10
+
+
+def test_a_setting_that_is_in_check_stays_there_and_the_others_take_turns_without_it() -> None:
+    named = next(nodeid for nodeid in ONE_BY_ONE if nodeid.endswith("[sqlite]"))
+    name, _, own = named.removesuffix("]").partition("[")
+    tests = {f"{name}[{own}{more}]": {CATALOG: own + more} for more in ("", "-x", "-y", "-z")}
+    found = tiers_of({nodeid: {CATALOG: "postgres"} | parameters for nodeid, parameters in tests.items()})
+    assert found[named] is Tier.CHECK
+    assert sorted(found.values())[1:] in ([Tier.ALL, Tier.MATRIX, Tier.MATRIX], [Tier.MATRIX] * 3)
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 ===========  ===========================================================================================================
 check        no socket is connected or bound, no process is started (``Guard`` forbids both), and no test takes more
-             than ``QUICK_S`` of CPU unless it is marked ``slow``
+             than ``QUICK_S`` of CPU unless it is marked ``slow``; of tests on lakes those in ``ONE_BY_ONE``
 test         check, the other tests of ``tests/fast`` but the longest, every second of those on lakes in SQLite files
              that test-all has, 12 random histories, one `up --once`, one fault, the smallest models
 test-all     every test but the long ones of ``NIGHTLY``; where several differ in nothing but ``SETTINGS`` (the kind of
@@ -11,7 +11,8 @@ test-matrix  every test in every setting
 ===========  ===========================================================================================================
 
 A test's tier is that of the longest entry of ``TIERS`` that its id begins with, unless it differs from others by its
-setting alone: settings take turns by a checksum of the test's name, so that each has its share of all tests.
+setting alone: settings take turns by a checksum of the test's name, so that each has its share of all tests. What is
+in check with its setting stays there, whatever the turn.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from enum import IntEnum
 from typing import Any
 
 import pytest
+
+from tests.one_by_one import ONE_BY_ONE
 
 QUICK_S = 1.0
 """Seconds of CPU, since those on the clock tell as much of a busy machine as of a test."""
@@ -121,6 +124,8 @@ WITHIN_THE_PROCESS = (
     "tests/fast/bench/test_report.py",
     "tests/fast/test_architecture.py",
     "tests/fast/test_code_blocks.py",
+    "tests/fast/test_mutants.py",
+    "tests/fast/test_shell_blocks.py",
     "tests/fast/test_documentation.py",
     "tests/fast/shared/lake/test_column_identity.py",
     "tests/fast/shared/lake/test_engine.py",
@@ -268,7 +273,7 @@ TIERS: dict[str, Tier] = {
     "": Tier.ALL,
     "tests/fast/": Tier.TEST,
     "client/tests/": Tier.CHECK,
-    **dict.fromkeys(WITHIN_THE_PROCESS, Tier.CHECK),
+    **dict.fromkeys((*WITHIN_THE_PROCESS, *ONE_BY_ONE), Tier.CHECK),
     **dict.fromkeys((*BESIDE, *ONE_OF_EACH), Tier.TEST),
     **dict.fromkeys(LONGEST, Tier.ALL),
     **dict.fromkeys(NIGHTLY, Tier.MATRIX),
@@ -300,7 +305,7 @@ def tiers_of(tests: Mapping[str, Mapping[str, Any]]) -> dict[str, Tier]:
     for several in alike.values():
         rest, turn = divmod(zlib.crc32(several[0].encode()), len(several))
         chosen = several[turn]
-        found.update(dict.fromkeys(set(several) - {chosen}, Tier.MATRIX))
+        found.update({nodeid: Tier.MATRIX for nodeid in several if nodeid != chosen and found[nodeid] > Tier.CHECK})
         if tests[chosen].get(CATALOG) == "sqlite" and rest % 2 == 0:
             found[chosen] = min(found[chosen], Tier.TEST)
     return found

@@ -15,10 +15,13 @@ import pytest
 
 from tests.reference import ROOT, commands
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *(page for name in ("docs", "client", "tla") for page in (ROOT / name).rglob("*.md"))]
+)
 LANGUAGES = {"bash", "json", "mermaid", "nginx", "python", "sql", "text", "yaml"}
 """yaml is loaded by ``tests/fast/shared/config/test_documentation.py``, mermaid made by ``tests.layers``, and nginx run
-by ``tests/fast/control/web/test_proxy_nginx.py``."""
+by ``tests/fast/control/web/test_proxy_nginx.py``. What the lines of shell say beside ``viaduck``:
+``tests/fast/test_shell_blocks.py``."""
 
 FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 

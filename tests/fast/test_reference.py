@@ -11,7 +11,7 @@ import pytest
 from services.applier.apply.fence import Stamp
 from shared.contracts.messages import ItemKind, WorkItem
 from shared.kafka.topics import Topics
-from tests.reference import FOLDER, PAGES, ROOT, log_calls, made, meanings
+from tests.reference import BEGIN, FOLDER, PAGES, ROOT, calls, log_calls, made, meanings
 
 AGAIN = "run python -m tests.reference"
 
@@ -27,6 +27,19 @@ def test_every_field_and_event_has_a_meaning(name: str) -> None:
     known = meanings((FOLDER / name).read_text())
     assert known
     assert not [key for key, meaning in known.items() if not meaning]
+
+
+def test_every_call_is_listed_with_what_it_does_its_scope_and_what_it_answers() -> None:
+    rows = re.findall(
+        r"^\| `([A-Z]+) ([^`]+)` \| (.*) \| (.*) \| .* \| (.*) \|$", made("rest-api.md", BEGIN), re.MULTILINE
+    )
+    assert {(path, method) for method, path, *_ in rows} == set(calls())
+    assert all(text and "200" <= answers < "300" for *_, text, answers in rows)
+    scopes = {f"{method} {path}": scope for method, path, scope, *_ in rows}
+    assert scopes["GET /v1/pipelines/{pipeline}"] == "`read`"
+    assert scopes["PUT /v1/pipelines/{pipeline}/destinations/{destination}"] == "`write`"
+    assert {scopes["PUT /v1/pipelines/{pipeline}"], scopes["POST /v1/tokens"]} == {"`admin`"}
+    assert {call for call, scope in scopes.items() if not scope} == {"GET /healthz", "GET /readyz"}
 
 
 def test_a_meaning_that_is_written_by_hand_stays() -> None:

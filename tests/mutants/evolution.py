@@ -38,7 +38,6 @@ from shared.lake.evolution import Kind, Step
 from shared.lake.table_names import TableName, TableNames
 from tests.mutants.mistake import Mistake, put
 
-LAKE_SOURCE = "tests/fast/reader/source/test_lake_source.py"
 EVOLUTION = "tests/lake/test_evolution.py"
 RENAMED = "tests/lake/test_renamed_columns.py"
 TERMS = "tests/lake/test_terms.py"
@@ -216,7 +215,8 @@ def _counted_by_a_former_name() -> None:
 
 MISTAKES = (
     Mistake("counted-by-a-former-name", "a range is counted by the name that its routing column had when it was seen",
-            _counted_by_a_former_name, (LAKE_SOURCE, "-k", "though_another_one")),
+            _counted_by_a_former_name,
+            ("tests/fast/reader/source/test_lake_source.py::test_what_is_there_is_grouped_by_the_routing_column_though_another_one_has_its_name_by_now",)),
     Mistake("owners-columns-pass-directly", "a direct commit takes columns for what their names and types say",
             _owners_columns_pass_directly, (OWNERS, "-k", "went_with and last and added and sqlite and auto")),
     Mistake("owners-columns-pass", "so does a commit by the extension", _owners_columns_pass_by_extension,
@@ -230,13 +230,13 @@ MISTAKES = (
     Mistake("add-then-alter", "a struct is added, and a field of it altered then", _add_then_alter,
             (EVOLUTION, "-k", "after_that_are_direct and struct and added and sqlite")),
     Mistake("advance-forgets-columns", "an advance moves the position without the columns", _advance_forgets_columns,
-            (EVOLUTION, "-k", "without_any_row and renamed and sqlite")),
+            ("tests/lake/test_evolution.py::test_they_are_followed_without_any_row[sqlite-renamed]",)),
     Mistake("any-column-of-that-name", "rows are told by whichever column has the name", _any_column_of_that_name,
             (EVOLUTION, "-k", "parks_under_every_policy and sqlite")),
     Mistake("columns-by-name", "a column is its name and type", _columns_by_name,
-            (EVOLUTION, "-k", "together and dropped and sqlite")),
+            ("tests/lake/test_evolution.py::test_columns_are_followed_together_with_rows[dropped-sqlite]",)),
     Mistake("narrow-types-stay", "types that become wider are left out", _narrow_types_stay,
-            (EVOLUTION, "-k", "without_any_row and widened and sqlite")),
+            ("tests/lake/test_evolution.py::test_they_are_followed_without_any_row[sqlite-widened]",)),
     Mistake("defaults-stay", "a field is taken to keep its default", _defaults_stay,
             (EVOLUTION, "-k", "forgotten_its and sqlite")),
     Mistake("every-policy-follows", "a destination's policy is not asked", _every_policy_follows,
@@ -246,7 +246,7 @@ MISTAKES = (
     Mistake("lives-by-name", "a life is told by the name of its routing column", _lives_by_name,
             (RENAMED, "-k", "takes_the_new_names and after")),
     Mistake("names-of-anyone", "a name means the column that it ever meant", _names_of_anyone,
-            (RENAMED, "-k", "exchange_their_names")),
+            ("tests/lake/test_renamed_columns.py::test_two_columns_that_exchange_their_names_begin_another_life_once_the_file_follows[sqlite]",)),
     Mistake("one-table-name", "a renamed table is looked for by its newest name at every snapshot", _one_table_name,
             ("tests/lake/test_renamed_table.py", "-k", "name_of_then and sqlite")),
     Mistake("former-table-names-mean-nothing", "a file that names a renamed table by its former name names none",

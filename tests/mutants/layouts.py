@@ -45,7 +45,7 @@ MISTAKES = (
     Mistake("over-the-owner-s", "a seed sets its layout over the one that is there", _over_the_owner_s,
             (LAYOUT, "-k", "owner_is_left_alone")),
     Mistake("any-lake-is-encrypted", "a plain lake passes for an encrypted one", _any_lake_is_encrypted,
-            (LAYOUT, "-k", "made_plain and sqlite")),
+            ("tests/lake/test_layout.py::test_a_lake_that_was_made_plain_is_not_taken_for_an_encrypted_one[sqlite]",)),
     Mistake("any-transform", "functions pass for transforms of a partition", _any_transform,
             ("tests/fast/shared/config/test_table_layout.py",)),
     Mistake("layout-at-once", "a changed layout is told as one that holds", _a_change_holds_at_once,

@@ -28,7 +28,6 @@ from shared.lake.direct.lakes import DirectLake
 from tests.mutants.mistake import Mistake, put
 
 TOPICS = "tests/e2e/test_topics.py"
-DIRECT = "tests/lake/test_direct_topics.py"
 DECIDE = "tests/fast/applier/apply/test_decide.py"
 
 
@@ -162,23 +161,28 @@ MISTAKES = (
     Mistake("read-uncommitted", "records of aborted transactions become rows", _read_uncommitted,
             (TOPICS, "-k", "aborted")),
     Mistake("unheard-records", "records that are planned before a destination is known are no one's",
-            _forget_what_waits, ("tests/fast/reader/source/test_topic_source.py", "-k", "one_step")),
+            _forget_what_waits,
+            ("tests/fast/reader/source/test_topic_source.py::test_what_was_flushed_is_one_step_that_may_be_of_any_destination",)),
     Mistake("fence-by-sum", "the fence compares sums of offsets", _fence_by_sum,
-            ("tests/lake/test_spelled_cursors.py", "-k", "expects_another_vector and sqlite")),
+            ("tests/lake/test_spelled_cursors.py::test_no_item_that_expects_another_vector_moves_it[sqlite-expected0]",)),
     Mistake("direct-by-sum", "a direct commit begins wherever the sum of offsets is the item's", _commit_by_sum,
-            (DIRECT, "-k", "same_sum_is_a_gap and sqlite")),
+            ("tests/lake/test_direct_topics.py::test_an_item_of_another_vector_of_the_same_sum_is_a_gap_and_writes_nothing[sqlite]",)),
     Mistake("keys-from-elsewhere", "a table that is not where the item begins tells what left it",
-            _look_for_keys_anywhere, ("tests/lake/test_foreign_keys.py", "-k", "that_is_elsewhere and direct")),
+            _look_for_keys_anywhere,
+            ("tests/lake/test_foreign_keys.py::test_a_table_that_is_elsewhere_leaves_no_key_out[direct-begin0-end0-1]",)),
     Mistake("rejected-after-the-batch", "a direct commit comes before the records that were rejected beside it",
-            _deliver_after_the_batch, (DIRECT, "-k", "before_the_batch and sqlite")),
+            _deliver_after_the_batch,
+            ("tests/lake/test_direct_topics.py::test_rejected_records_are_delivered_once_and_before_the_batch[sqlite]",)),
     Mistake("skip-unstamped", "records are skipped, and no stamp says which", _skip_without_a_word,
             (TOPICS, "-k", "gone_are_skipped")),
     Mistake("skip-unasked", "records are skipped though the topic still has them", _skip_unasked,
             (TOPICS, "-k", "nothing_else_is_ever_skipped")),
     Mistake("moved-away-stays", "a row stays after the newest record of its key went to another destination",
-            _stay_after_a_move, ("tests/fast/applier/worker/test_topic_reader.py", "-k", "went_elsewhere")),
+            _stay_after_a_move,
+            ("tests/fast/applier/worker/test_topic_reader.py::test_a_destination_is_told_which_of_its_rows_went_elsewhere_and_stays_quiet_without_any",)),
     Mistake("quiet-once-all-moved-on", "records that came and moved on within a range leave no commit behind",
-            _quiet_once_all_moved_on, ("tests/fast/applier/worker/test_topic_reader.py", "-k", "of_its_beginnings")),
+            _quiet_once_all_moved_on,
+            ("tests/fast/applier/worker/test_topic_reader.py::test_a_destination_is_quiet_over_a_range_only_where_it_is_over_each_of_its_beginnings[2]",)),
     Mistake("rewind-in-place", "a rewind goes on in the generation that was there", _rewind_in_place,
-            ("tests/fast/control/operations/test_topic_rewind.py", "-k", "begins_a_life_at")),
+            ("tests/fast/control/operations/test_topic_rewind.py::test_a_rewind_begins_a_life_at_its_offsets_and_other_partitions_stay",)),
 )  # fmt: skip
