@@ -43,8 +43,8 @@ def test_of_tests_on_lakes_check_has_those_alone_that_notice_a_mistake() -> None
         ((WITHIN_THE_PROCESS[0], "-k", "anything"), True),
         ((ONE_BY_ONE[0],), True),
         (("tests/lake/test_apply.py", "-k", "sqlite"), False),
-        (("tests/fast/shared/lake/test_spill.py", "-k", "own_folder"), True),
-        (("tests/fast/shared/lake/test_spill.py", "-k", "own_folder or a_fork_has"), False),
+        (("tests/fast/shared/lake/connection/test_spill.py", "-k", "own_folder"), True),
+        (("tests/fast/shared/lake/connection/test_spill.py", "-k", "own_folder or a_fork_has"), False),
     ],
 )
 def test_a_mistake_counts_where_check_has_all_tests_that_may_be_meant(
