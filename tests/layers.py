@@ -13,15 +13,20 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs/explanation/architecture.md"
 
+BESIDE = "process"
+"""The modules beside the packages of a folder."""
+
 LAYERS = {
     "services/reader": ("planner", "source", "messaging"),
     "services/applier": ("records", "model", "apply", "worker"),
     "services/control": ("model", "store", "migrations", "view", "operations", "web", "api", "page"),
     "services/cli": ("runtime", "output", "up", "verify", "expire", "commands"),
+    "services/applier/apply": ("source", "cursor", "destination", "columns", "maintenance", "direct"),
     "shared": ("contracts", "config", "lake", "runtime", "kafka"),
+    "shared/lake": (BESIDE, "connection", "columns", "catalog", "checks", "attached", "upkeep", "direct"),
 }
 """From the lowest to the highest: a package imports only packages before it. The modules beside the packages are the
-process, which puts them together."""
+process, which puts them together, unless their place is told."""
 
 
 def sources(*folders: str) -> list[Path]:
@@ -48,9 +53,15 @@ def imports(file: Path) -> Iterator[str]:
 
 
 def package_of(folder: str, file: Path) -> str:
-    """The package within ``folder`` that a file is in; ``process`` for the modules beside the packages."""
+    """The package within ``folder`` that a file is in; ``BESIDE`` for the modules beside the packages."""
     parts = file.relative_to(ROOT / folder).parts
-    return parts[0] if len(parts) > 1 else "process"
+    return parts[0] if len(parts) > 1 else BESIDE
+
+
+def order(folder: str) -> tuple[str, ...]:
+    """The packages of a folder and the modules beside them, from the lowest to the highest."""
+    layers = LAYERS[folder]
+    return layers if BESIDE in layers else (*layers, BESIDE)
 
 
 def arrows(folder: str) -> set[tuple[str, str]]:
@@ -68,14 +79,14 @@ def arrows(folder: str) -> set[tuple[str, str]]:
 def picture(folder: str) -> str:
     """A Mermaid diagram. An arrow that follows from two others is left out."""
     direct = arrows(folder)
-    shown = sorted((a, c) for a, c in direct if not any((a, b) in direct and (b, c) in direct for b in LAYERS[folder]))
-    names = [name for name in ("process", *reversed(LAYERS[folder])) if any(name in arrow for arrow in direct)]
+    shown = sorted((a, c) for a, c in direct if not any((a, b) in direct and (b, c) in direct for b in order(folder)))
+    names = [name for name in reversed(order(folder)) if any(name in arrow for arrow in direct)]
     lines = [f"    {name}[{_label(folder, name)}]" for name in names]
     return "\n".join(["```mermaid", "flowchart TD", *lines, *(f"    {a} --> {b}" for a, b in shown), "```"])
 
 
 def _label(folder: str, name: str) -> str:
-    return f'"{folder}/{name}/"' if name != "process" else f'"{folder}/*.py"'
+    return f'"{folder}/{name}/"' if name != BESIDE else f'"{folder}/*.py"'
 
 
 def drawn(page: str) -> str:
