@@ -24,8 +24,8 @@ from bench.outcome import Size
 from bench.setting import Setting, prepared
 from bench.stand import standing
 from bench.workload import MANY, of_tenants, tenant_names
-from services.applier.apply.change import Applied, Change
-from services.applier.apply.direct_commit import DirectApplier
+from services.applier.apply.destination.change import Applied, Change
+from services.applier.apply.direct.commit import DirectApplier
 from services.applier.model.task import Limits
 from services.applier.worker import worker_state
 from shared.lake.direct.eligibility import Reason

@@ -35,8 +35,8 @@ from services.applier.spark_jobs import SparkJobs
 from services.applier.worker.task_run import Run
 from services.applier.worker.worker_state import Worker
 from shared.config.model import Config, Routing, Source, Spark
-from shared.lake import engine
-from shared.lake.engine import connect
+from shared.lake.connection import engine
+from shared.lake.connection.engine import connect
 from shared.runtime.spark import session
 from tests.servers.spark_cluster import SparkCluster
 

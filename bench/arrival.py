@@ -33,7 +33,7 @@ from bench.stand import open_lake, standing
 from bench.viaduck import PATIENCE_S, PIPELINE, entry, running_viaduck
 from bench.workload import SCHEMA, SOURCE, TABLE
 from services.cli.runtime.running import RunningViaduck
-from shared.lake.engine import connect
+from shared.lake.connection.engine import connect
 
 MEDIAN_S = 5.0
 ROWS, FIRST_ID = 100_000, 1_000_000_000

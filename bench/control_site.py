@@ -33,8 +33,8 @@ from shared.kafka.publisher import Publisher
 from shared.kafka.settings import BOOTSTRAP, KafkaSettings
 from shared.kafka.signing import KEY_FILE, Signing, own_key
 from shared.kafka.topics import Topics, ensure
-from shared.lake.attach import attach
-from shared.lake.engine import connect
+from shared.lake.connection.attach import attach
+from shared.lake.connection.engine import connect
 from shared.runtime.process import SUPERVISED
 
 PIPELINE = "bench"

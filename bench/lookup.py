@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from shared.config.catalogs import ResolvedLake
-from shared.lake.column_history import Field
+from shared.lake.columns.history import Field
 from shared.lake.direct.file_memory import FileMemory, LakeMemory
 from shared.lake.direct.positions import Key, OpenFile, Touched, find_positions
 from shared.lake.direct.state import DataFile

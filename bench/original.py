@@ -51,7 +51,7 @@ from bench.workload import (
 from services.cli.runtime.ports import free_port
 from services.cli.runtime.running import RunningViaduck
 from shared.contracts.errors import DependencyError
-from shared.lake.attach import attach
+from shared.lake.connection.attach import attach
 from shared.lake.sql import literal, path
 from tests.servers.postgres import Postgres
 

@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from services.applier.apply import direct_files, direct_look
-from services.applier.apply.direct_commit import DirectApplier
-from services.applier.apply.feed import Feed
+from services.applier.apply.direct import files as direct_files
+from services.applier.apply.direct import look as direct_look
+from services.applier.apply.direct.commit import DirectApplier
+from services.applier.apply.source.feed import Feed
 from services.applier.apply.transaction import Applier
-from shared.lake import pool
-from shared.lake.catalog import CatalogReader
+from shared.lake.attached import pool
+from shared.lake.catalog.reader import CatalogReader
 
 SOURCE, APPLY = "source", "destinations"
 REST = "the rest: threads, pool, answers"

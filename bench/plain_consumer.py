@@ -30,8 +30,8 @@ from pydantic_core import from_json, to_json
 from bench.processes import MEGABYTE
 from bench.records import FETCH, SCHEMA
 from shared.config.catalogs import ResolvedLake
-from shared.lake.attach import attach
-from shared.lake.engine import connect
+from shared.lake.connection.attach import attach
+from shared.lake.connection.engine import connect
 
 ALIAS, TABLE = "dst", "dst.main.records"
 GROUP = "plain-loop"

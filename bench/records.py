@@ -27,7 +27,7 @@ from rich.table import Table
 from services.applier.records.parse import parse
 from services.applier.records.record_batch import batch_of
 from services.applier.records.record_format import RecordFormat
-from shared.lake.engine import connect
+from shared.lake.connection.engine import connect
 
 FETCH = 8_192
 """Records of a plain loop's chunk."""

@@ -134,7 +134,7 @@ class SingleProcess:
         self._spare_lookups(alias)
 
     def _spare_lookups(self, alias: str) -> None:
-        """As Viaduck does (``services/applier/apply/table_options.py``).
+        """As Viaduck does (``services/applier/apply/destination/table_options.py``).
 
         DuckLake looks for these tables in every transaction.
         """

@@ -14,8 +14,8 @@ from bench.workload import KEY_COLUMN, ROUTING_FIELD, SCHEMA, SOURCE, TABLE, com
 from services.cli.verify.comparison import Finding, Origin, Subject, compare_all
 from shared.config.model import Routing
 from shared.contracts.messages import SeedMode
-from shared.lake.attach import attach
-from shared.lake.engine import connect
+from shared.lake.connection.attach import attach
+from shared.lake.connection.engine import connect
 
 
 class Stand:

@@ -25,8 +25,8 @@ from bench.setting import Setting
 from bench.viaduck import FILE, LOG, PATIENCE_S, PIPELINE
 from services.cli.runtime.ports import free_port
 from services.cli.runtime.running import RunningViaduck
-from shared.lake.attach import attach
-from shared.lake.engine import connect
+from shared.lake.connection.attach import attach
+from shared.lake.connection.engine import connect
 from tests.servers.kafka import Kafka
 
 TOPIC, PARTITIONS = "records", 8

@@ -1,7 +1,7 @@
 ------------------------------- MODULE Fence -------------------------------
 (***************************************************************************)
 (* The destination's side of the protocol: what a stored cursor says to an *)
-(* item, as services/applier/apply/decide.py and fence.py have it.  Viaduck.tla  *)
+(* item, as services/applier/apply/cursor/decide.py and fence.py have it.  Viaduck.tla  *)
 (* builds the whole system around these operators, Trace.tla holds logs of *)
 (* real runs against the same ones.                                        *)
 (***************************************************************************)

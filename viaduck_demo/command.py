@@ -16,7 +16,7 @@ from rich.console import Console
 from services.cli.runtime.interruptible import Interruption, interruptible
 from services.cli.runtime.ports import free_port
 from services.cli.runtime.running import RunningViaduck, run_to_end
-from shared.lake.engine import connect
+from shared.lake.connection.engine import connect
 from shared.lake.sql import literal
 from viaduck_demo.flights import Commit, FlightPlay, carriers, days
 from viaduck_demo.folder import PIPELINE, DemoFolder

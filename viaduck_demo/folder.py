@@ -13,9 +13,9 @@ import duckdb
 
 from services.cli.runtime.lock import StateLock
 from shared.contracts.errors import ConfigError
-from shared.lake.catalog_query import Question
-from shared.lake.engine import connect
-from shared.lake.statements import OwnSqlite
+from shared.lake.connection.engine import connect
+from shared.lake.connection.query import Question
+from shared.lake.connection.statements import OwnSqlite
 from viaduck_demo.flights import KEY_COLUMN, ROUTING_FIELD, TABLE
 
 MARKER = ".made-by-viaduck-demo"

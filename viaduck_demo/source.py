@@ -16,8 +16,8 @@ import structlog
 from shared.config.declared import Lakes
 from shared.config.model import Config
 from shared.contracts.errors import ConfigError, DependencyError, ViaduckError
-from shared.lake.attach import attach, detach
-from shared.lake.engine import connect
+from shared.lake.connection.attach import attach, detach
+from shared.lake.connection.engine import connect
 from shared.runtime import log as logging
 from shared.runtime.signals import Signals
 from viaduck_demo.flights import LAST_DAY, TABLE, Commit, FlightPlay, days

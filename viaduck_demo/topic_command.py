@@ -15,7 +15,7 @@ from services.cli.runtime.interruptible import Interruption, interruptible
 from services.cli.runtime.ports import free_port
 from services.cli.runtime.running import RunningViaduck, run_to_end
 from shared.contracts.errors import DependencyError
-from shared.lake.engine import connect
+from shared.lake.connection.engine import connect
 from viaduck_demo.flight_events import FlightTopic, events
 from viaduck_demo.folder import PIPELINE, DemoFolder
 

@@ -22,9 +22,9 @@ from services.cli.expire.lake import Expiry
 from services.reader.source.lake_source import LakeSource
 from shared.config.catalogs import ResolvedLake, resolve
 from shared.config.deployment import load_all
-from shared.lake.catalog import CatalogReader
-from shared.lake.retained import Snapshot
-from shared.lake.retention import freed_from, retained, snapshots_since
+from shared.lake.catalog.reader import CatalogReader
+from shared.lake.upkeep.retained import Snapshot
+from shared.lake.upkeep.retention import freed_from, retained, snapshots_since
 
 KEPT = 10
 SECONDS, SHARE = 120.0, 2.0

@@ -23,7 +23,7 @@ from services.applier.model.health_plan import TableWanted
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.errors import ViaduckError
 from shared.contracts.reports import LakeHealth, parse_progress
-from shared.lake.engine import connect
+from shared.lake.connection.engine import connect
 
 LAKES = 1_000
 FILES, ROWS = 50, 1_000

@@ -16,7 +16,7 @@ from bench.stand import Stand, beside, open_lake, require_equal, require_right, 
 from bench.viaduck import ASK_EVERY_S, PATIENCE_S, PIPELINE, entry, running_viaduck, wait_settled
 from bench.workload import DENSE, SCHEMA, SOURCE, TABLE, SourceWriter, tenant_names
 from services.cli.runtime.running import RunningViaduck
-from shared.lake.engine import connect
+from shared.lake.connection.engine import connect
 
 SHARE = 0.75
 EARLY = "early"

@@ -26,7 +26,7 @@ from bench.setting import Setting
 from bench.stand import Stand, open_lake, standing
 from bench.viaduck import PATIENCE_S, PIPELINE, Options, running_viaduck, wait_caught_up
 from bench.workload import SCHEMA, SOURCE, TABLE, committed
-from shared.lake.engine import connect
+from shared.lake.connection.engine import connect
 
 TENANTS, PER_S = 20, 5.0
 FILES, BYTES, SCAN, P99 = 3.0, 2.0, 1.3, 1.2

@@ -13,14 +13,14 @@ from typing import Protocol
 
 import structlog
 
-from services.applier.apply.maintenance import SMALL_BYTES
+from services.applier.apply.maintenance.compaction import SMALL_BYTES
 from services.applier.model.health_plan import Database, LakeKey, LakeWanted, TableWanted, by_lake, in_order
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.errors import DestinationError, ViaduckError
 from shared.contracts.projection import project
 from shared.contracts.reports import LakeFigures, LakeHealth
 from shared.kafka.sender import Sender
-from shared.lake.health import HealthReader, TableHealth
+from shared.lake.upkeep.health import HealthReader, TableHealth
 from shared.runtime.background import Background, Threaded
 
 log = structlog.get_logger(__name__)

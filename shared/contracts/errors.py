@@ -8,23 +8,23 @@
     ├── ViaduckError            carries type, message, hint, and where it happened
     │   ├── DestinationError    one destination can't go on; its ``type`` decides between retry and park
     │   │   ├── LakeAbsent      its catalog can be reached and holds no lake yet (lake.failure)
-    │   │   └── RowsLack        its rows don't have what an update left out (applier.apply.left_out)
+    │   │   └── RowsLack        its rows don't have what an update left out (applier.apply.columns.left_out)
     │   └── SourceError         the source can't be read or is not what it was
     ├── UnreadableMessage       a message is not of its topic's model; it becomes a dead letter
     ├── CatalogRefused          an entry names a catalog that can't be used (config.catalogs)
     ├── LayoutRefused           a text that is no layout of a table (config.table_layout)
-    ├── NotFollowed             columns can't become what they are at the source (lake.evolution)
+    ├── NotFollowed             columns can't become what they are at the source (lake.columns.evolution)
     ├── NotDelivered            the broker did not confirm a message; it is sent again (kafka.failure)
     ├── ClientLost              a Kafka client can't continue and is created again (kafka.failure)
     ├── NotCommitted            a direct commit brought nothing about (lake.direct.catalogs)
     │   └── RivalCommitted      what it rested on has changed; it looks again (lake.direct.catalogs)
     ├── KeysInUse               an instance holds other keys for these files (lake.direct.lakes)
-    ├── Declined                the extension has to commit instead (applier.apply.direct_look)
-    │   └── NoCatalog           a seed finds no lake, which may be created (applier.apply.direct_seed)
+    ├── Declined                the extension has to commit instead (applier.apply.direct.look)
+    │   └── NoCatalog           a seed finds no lake, which may be created (applier.apply.direct.seed)
     ├── Undecodable             bytes are no value of their schema (applier.records.decoder)
     ├── UnusableSchema          no value can be read by a schema (applier.records.decoder)
     ├── ColumnsChange           records that were let go have to be staged again (applier.records.parse)
-    ├── CursorMoved             the compare-and-set found another cursor; decide again (applier.apply.fence)
+    ├── CursorMoved             the compare-and-set found another cursor; decide again (applier.apply.cursor.fence)
     ├── TimeIsUp                a sample has taken as long as it may (applier.worker.topic_sample)
     ├── Expired                 a range begins before what the source retains (reader.source.source_reader)
     ├── Refused                 a destination's state does not allow the action (control.model.lifecycle)

@@ -13,8 +13,8 @@ from shared.kafka.broker import Broker
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.source_settings import topic_settings
 from shared.kafka.topic_log import TopicIdentity, TopicLog
-from shared.lake.catalog import Column, Head, TableInfo
-from shared.lake.source import SourceLook, look_at_lake, values_by_id
+from shared.lake.catalog.reader import Column, Head, TableInfo
+from shared.lake.checks.source import SourceLook, look_at_lake, values_by_id
 
 CLIENT_ID = "viaduck-look"
 

@@ -23,7 +23,7 @@ import psycopg
 import pytest
 import yaml
 
-from shared.lake.engine import connect
+from shared.lake.connection.engine import connect
 from shared.lake.sql import literal
 from tests.servers.kafka import Kafka
 from tests.servers.ports import free_ports

@@ -12,8 +12,8 @@ import yaml
 
 from services.cli.runtime.running import RunningViaduck
 from shared.config.catalogs import ResolvedLake
-from shared.lake.attach import attach
-from shared.lake.engine import connect
+from shared.lake.connection.attach import attach
+from shared.lake.connection.engine import connect
 from tests.servers.ports import free_port
 
 HOSTILE = "../x'; DROP TABLE events; --<script>\u202e{}%s\n"

@@ -14,8 +14,8 @@ import pytest
 
 from services.cli.runtime.running import RunningViaduck
 from shared.config.catalogs import ResolvedLake
-from shared.lake.catalog import CatalogReader
-from shared.lake.retention import snapshots_since
+from shared.lake.catalog.reader import CatalogReader
+from shared.lake.upkeep.retention import snapshots_since
 from tests.e2e.deployment import Deployment
 from tests.e2e.parts import Parts
 from tests.world.destination import Destination

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from shared.config.catalogs import ResolvedLake
-from shared.lake.catalog import CatalogReader
+from shared.lake.catalog.reader import CatalogReader
 from tests.e2e.deployment import Deployment, reached
 from tests.e2e.parts import Parts
 from tests.servers.kafka import Kafka

@@ -15,8 +15,8 @@ import psutil
 import pytest
 
 from shared.config.catalogs import ResolvedLake
-from shared.lake.attach import attach
-from shared.lake.engine import connect
+from shared.lake.connection.attach import attach
+from shared.lake.connection.engine import connect
 
 PLAY = """
 import sys

@@ -24,8 +24,8 @@ from shared.config.catalogs import ResolvedLake
 from shared.config.pipeline_files import PipelineFiles
 from shared.kafka.embedded import EmbeddedBroker
 from shared.kafka.settings import BOOTSTRAP
-from shared.lake.catalog import CatalogReader
-from shared.lake.engine import connect
+from shared.lake.catalog.reader import CatalogReader
+from shared.lake.connection.engine import connect
 from tests.e2e.test_up import Up, viaduck
 from tests.fast.asking import HTTP
 from tests.fast.waiting import eventually

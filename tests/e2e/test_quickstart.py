@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from shared.lake.engine import connect
+from shared.lake.connection.engine import connect
 from tests.servers.ports import free_port
 from tests.servers.postgres import Postgres
 from tests.servers.s3 import S3

@@ -8,8 +8,8 @@ import pytest
 
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.errors import DependencyError
-from shared.lake.attach import attach
-from shared.lake.engine import connect
+from shared.lake.connection.attach import attach
+from shared.lake.connection.engine import connect
 from tests.servers.kafka import Kafka
 from tests.servers.ports import free_port
 from viaduck_demo.folder import DemoFolder

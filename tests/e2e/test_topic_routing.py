@@ -17,8 +17,8 @@ import yaml
 
 from services.cli.runtime.running import RunningViaduck
 from shared.config.catalogs import ResolvedLake
-from shared.lake.attach import attach
-from shared.lake.engine import connect
+from shared.lake.connection.attach import attach
+from shared.lake.connection.engine import connect
 from tests.e2e.topics import Topic, read_all
 from tests.servers.kafka import Kafka
 from tests.servers.ports import free_port

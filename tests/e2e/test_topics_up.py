@@ -22,8 +22,8 @@ from shared.config.catalogs import ResolvedLake
 from shared.contracts.positions import Vector
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topic_log import TopicLog
-from shared.lake.attach import attach
-from shared.lake.engine import connect
+from shared.lake.connection.attach import attach
+from shared.lake.connection.engine import connect
 from tests.e2e.deployment import kill, kill_tree
 from tests.e2e.topics import Topic, committed_places
 from tests.servers.kafka import Kafka

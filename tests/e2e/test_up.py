@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from services.cli.up.process_specs import BROKER, CONTROL, READER, SERVICES
-from shared.lake.engine import connect
+from shared.lake.connection.engine import connect
 from tests.fast.waiting import eventually
 from tests.servers.ports import free_port
 

@@ -34,8 +34,8 @@ from shared.contracts.messages import (
 from shared.contracts.positions import Vector
 from shared.kafka.schema_registry import RegistrySettings
 from shared.kafka.settings import KafkaSettings
-from shared.lake.attach import attach
-from shared.lake.engine import connect
+from shared.lake.connection.attach import attach
+from shared.lake.connection.engine import connect
 from tests.servers.kafka import Kafka
 
 WITHIN_S = 30.0

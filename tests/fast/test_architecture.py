@@ -32,7 +32,7 @@ PURE = (
     "shared/contracts/errors.py",
     "shared/contracts/digest.py",
     "shared/contracts/latest.py",
-    "services/applier/apply/decide.py",
+    "services/applier/apply/cursor/decide.py",
     "services/applier/model/grouping.py",
     "services/applier/model/admission.py",
     "services/applier/model/immediate_answers.py",
@@ -128,7 +128,7 @@ def test_no_lake_is_opened_by_another_sqlite_library() -> None:
 def test_every_duckdb_instance_of_ours_comes_from_one_place() -> None:
     """H1 and the pinned extensions are dealt with there."""
     for file in sources("services", "shared", "viaduck_demo"):
-        if file != ROOT / "shared/lake/engine.py":
+        if file != ROOT / "shared/lake/connection/engine.py":
             assert "duckdb.connect(" not in file.read_text(), file
 
 

@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from services.applier.apply.fence import Stamp
+from services.applier.apply.cursor.fence import Stamp
 from shared.contracts.messages import ItemKind, WorkItem
 from shared.kafka.topics import Topics
 from tests.reference import FOLDER, PAGES, ROOT, log_calls, made, meanings

@@ -23,18 +23,18 @@ RENDERERS = {"ident", "path", "columns", "column_list"}
 """What ``shared/lake/sql.py`` makes of names: always quoted identifiers."""
 
 QUOTED = {
-    "shared/lake/attach.py": "ATTACH binds nothing",
-    "shared/lake/store_secrets.py": "CREATE SECRET binds nothing",
-    "shared/lake/statements.py": "ATTACH binds nothing",
+    "shared/lake/connection/attach.py": "ATTACH binds nothing",
+    "shared/lake/connection/store_secrets.py": "CREATE SECRET binds nothing",
+    "shared/lake/connection/statements.py": "ATTACH binds nothing",
     "shared/lake/direct/files.py": "COPY binds no name of a file, and this one is our own",
     "shared/lake/direct/positions.py": "read_parquet binds no schema, and a type is DuckDB's own spelling",
     "shared/lake/direct/lakes.py": "ATTACH binds nothing",
     "shared/lake/direct/store.py": "COPY binds no name of a file, and this one is our own",
-    "shared/lake/engine.py": "LOAD binds nothing; the path is that of our own installation",
-    "shared/lake/step_statements.py": "DEFAULT of a column binds nothing",
-    "services/applier/apply/maintenance.py": "COMMENT binds nothing",
-    "services/applier/apply/terms.py": "COMMENT and DEFAULT of a column bind nothing",
-    "shared/lake/column_mapping.py": "a column's default, in a list of columns of each run of a reading",
+    "shared/lake/connection/engine.py": "LOAD binds nothing; the path is that of our own installation",
+    "shared/lake/columns/step_statements.py": "DEFAULT of a column binds nothing",
+    "services/applier/apply/maintenance/compaction.py": "COMMENT binds nothing",
+    "services/applier/apply/columns/terms.py": "COMMENT and DEFAULT of a column bind nothing",
+    "shared/lake/columns/mapping.py": "a column's default, in a list of columns of each run of a reading",
     "services/cli/verify/expected_rows.py": "a routing value or a default, in queries that run elsewhere",
     "viaduck_demo/command.py": "ATTACH binds nothing; the paths are the demo's own",
 }
@@ -219,7 +219,11 @@ class Reader:
         if name == "map":
             return self.ok(file, node.args[0], inside)
         if name == "rendered":  # the one renderer of questions, whose texts are looked at where they are written
-            return file in ("shared/lake/statements.py", "shared/lake/direct/catalogs.py", "shared/lake/new_catalog.py")
+            return file in (
+                "shared/lake/connection/statements.py",
+                "shared/lake/direct/catalogs.py",
+                "shared/lake/connection/new_catalog.py",
+            )
         if name in ("items", "values", "keys") and isinstance(node.func, ast.Attribute):
             return self.ok(file, node.func.value, inside)
         if name in ("sorted", "list", "tuple", "next", "enumerate"):

@@ -13,7 +13,7 @@ from psycopg.sql import SQL, Identifier
 
 from services.applier.worker import worker_state
 from shared.config.catalogs import ResolvedLake
-from shared.lake.attach import attach, detach
+from shared.lake.connection.attach import attach, detach
 
 
 class Backup:

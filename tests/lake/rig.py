@@ -19,10 +19,10 @@ from services.applier.worker.task_run import run_task
 from shared.config.catalogs import ResolvedLake
 from shared.config.model import Routing
 from shared.contracts.messages import DesiredState, Destination, ItemKind, LakeRef, Progress, SeedMode, WorkItem
-from shared.lake.attach import attach, detach
-from shared.lake.engine import connect, release
-from shared.lake.new_catalog import create_catalog
-from shared.lake.postgres_connections import PostgresConnections
+from shared.lake.connection.attach import attach, detach
+from shared.lake.connection.engine import connect, release
+from shared.lake.connection.new_catalog import create_catalog
+from shared.lake.connection.postgres import PostgresConnections
 
 MakeLake = Callable[[str, Path], ResolvedLake]
 """A new, empty place for a lake of that name with its data in that folder."""

@@ -12,12 +12,12 @@ import psycopg
 import pytest
 
 from shared.config.catalogs import ResolvedLake
-from shared.lake.attach import attach
-from shared.lake.catalog_query import Question
+from shared.lake.connection.attach import attach
+from shared.lake.connection.engine import connect
+from shared.lake.connection.query import Question
 from shared.lake.direct import catalogs
 from shared.lake.direct.batch import Commit
 from shared.lake.direct.catalogs import PostgresCatalog, RivalCommitted, SqliteCatalog
-from shared.lake.engine import connect
 from tests.fast.waiting import eventually
 from tests.servers.postgres import Postgres
 

@@ -16,10 +16,10 @@ import duckdb
 import psycopg
 import pytest
 
-from services.applier.apply import carry
-from services.applier.apply.change import Applied, Change
-from services.applier.apply.feed import Feed
-from services.applier.apply.reading import Reading
+from services.applier.apply.destination.change import Applied, Change
+from services.applier.apply.source import carry
+from services.applier.apply.source.feed import Feed
+from services.applier.apply.source.reading import Reading
 from services.applier.apply.transaction import Applier
 from services.applier.model.task import Limits, SourceTable, Task
 from services.applier.worker import spark_task, worker_state
@@ -29,8 +29,8 @@ from shared.config.catalogs import ResolvedLake
 from shared.config.model import Routing
 from shared.contracts.errors import ViaduckError
 from shared.contracts.messages import ItemKind, Outcome, Progress
+from shared.lake.attached.pool import LakePool, OpenLake
 from shared.lake.cursor import cursor_name
-from shared.lake.pool import LakePool, OpenLake
 from tests.fast.waiting import eventually
 from tests.lake.conftest import MakeRig
 from tests.lake.rig import EITHER_PATH, EVERY_CATALOG, ApplyRig

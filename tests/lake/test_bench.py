@@ -14,7 +14,7 @@ from bench.lakes import SqliteLakes
 from bench.single_process import SingleProcess, SourceTable
 from bench.stand import open_lake
 from bench.workload import KEY_COLUMN, ROUTING_FIELD, SCHEMA, TABLE, SourceWriter, Workload, committed, tenant_names
-from shared.lake.engine import connect
+from shared.lake.connection.engine import connect
 
 TINY = Workload("tiny", tenants=4, seeded=400, commits=2, inserts=60, updates=30, deletes=10, touched_tenants=3)
 

@@ -31,8 +31,8 @@ import yaml
 from bench.single_process import SingleProcess, SourceTable
 from bench.workload import committed
 from shared.config.catalogs import ResolvedLake
-from shared.lake.attach import attach
-from shared.lake.engine import connect
+from shared.lake.connection.attach import attach
+from shared.lake.connection.engine import connect
 
 assert sys.argv[1:2] == ["--config"] and Path("viaduck").is_dir()
 document = yaml.safe_load(Path(sys.argv[2]).read_text())

@@ -8,10 +8,11 @@ from contextlib import closing
 import psycopg
 import pytest
 
-from services.applier.apply import catalog_rows, fence
+from services.applier.apply.cursor import fence
+from services.applier.apply.maintenance import catalog_rows
 from shared.contracts.messages import ItemKind, Outcome
-from shared.lake.catalog import CatalogReader
-from shared.lake.catalog_stamps import LOOKED_BACK
+from shared.lake.catalog.reader import CatalogReader
+from shared.lake.catalog.stamps import LOOKED_BACK
 from shared.lake.cursor import SCHEMA, cursor_name
 from tests.lake.conftest import MakeRig
 from tests.lake.rig import EITHER_PATH, ApplyRig

@@ -14,10 +14,10 @@ from services.cli.verify.comparison import Finding, Origin, Subject, Verdict, co
 from shared.config.catalogs import ResolvedLake
 from shared.config.model import Routing
 from shared.contracts.messages import SeedMode
-from shared.lake.attach import attach, detach
-from shared.lake.catalog import CatalogReader
+from shared.lake.catalog.reader import CatalogReader
+from shared.lake.connection.attach import attach, detach
+from shared.lake.connection.engine import connect
 from shared.lake.cursor import cursor_name, origin
-from shared.lake.engine import connect
 from tests.lake.backup import Backup
 
 CURSOR = f"d._viaduck.{cursor_name('p', 'x')}"

@@ -13,9 +13,9 @@ from services.applier.model.task import Target
 from services.applier.worker import worker_state
 from shared.config.model import CommitChoice
 from shared.contracts.messages import ItemKind, Outcome, Progress
-from shared.lake.attach import attach
-from shared.lake.catalog import CatalogReader
-from shared.lake.engine import connect
+from shared.lake.catalog.reader import CatalogReader
+from shared.lake.connection.attach import attach
+from shared.lake.connection.engine import connect
 from tests.lake.conftest import MakeRig
 from tests.lake.rig import ApplyRig
 from tests.servers.postgres import Postgres

@@ -11,8 +11,8 @@ import duckdb
 import pytest
 
 from shared.config.catalogs import ResolvedLake
-from shared.lake.attach import attach
-from shared.lake.engine import connect
+from shared.lake.connection.attach import attach
+from shared.lake.connection.engine import connect
 from viaduck_demo.flights import ACTUAL, COLUMNS, FlightPlay, carriers, days
 
 DAY = date(2013, 7, 1)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from services.applier.apply import direct_look
+from services.applier.apply.direct import look as direct_look
 from services.applier.worker import worker_state
 from shared.contracts.messages import CommitPath, ItemKind, Outcome, Progress
 from tests.lake.batches import before_commit, lose_acknowledgements

@@ -12,20 +12,20 @@ from typing import Any
 import psycopg
 import pytest
 
-from services.applier.apply.direct_commit import OPEN_TRIES
+from services.applier.apply.direct.commit import OPEN_TRIES
 from services.applier.model.task import Limits, SourceTable, Task
 from services.applier.worker import worker_state
 from services.applier.worker.spark_task import count_known
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.messages import CommitPath, ItemKind, Outcome, Progress
 from shared.contracts.upkeep import TableWear
-from shared.lake import postgres_connections
+from shared.lake.connection import postgres as postgres_connections
+from shared.lake.connection.engine import read_whole, release
+from shared.lake.connection.postgres import PostgresConnections
 from shared.lake.direct import catalogs
 from shared.lake.direct.batch import Commit
 from shared.lake.direct.catalogs import PostgresCatalog, SqliteCatalog
 from shared.lake.direct.lakes import Instance, KeysInUse
-from shared.lake.engine import read_whole, release
-from shared.lake.postgres_connections import PostgresConnections
 from shared.lake.sql import ident
 from tests.fast.waiting import eventually
 from tests.lake.batches import before_commit, lose_acknowledgements

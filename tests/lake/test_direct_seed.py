@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from services.applier.apply import direct_seed
+from services.applier.apply.direct import seed as direct_seed
 from services.applier.model.task import Limits, SourceTable, Task
 from services.applier.worker.task_run import run_task
 from shared.config.catalogs import ResolvedLake
 from shared.config.model import CommitChoice
 from shared.contracts.layout import TableLayout
 from shared.contracts.messages import CommitPath, ItemKind, Outcome, Progress
-from shared.lake.engine import connect
-from shared.lake.new_catalog import TABLES
+from shared.lake.connection.engine import connect
+from shared.lake.connection.new_catalog import TABLES
 from tests.lake.batches import before_commit, lose_acknowledgements
 from tests.lake.conftest import MakeRig
 from tests.lake.rig import EVERY_CATALOG, ApplyRig, MakeLake

@@ -10,7 +10,7 @@ import pytest
 from services.cli.verify.comparison import Finding, Origin, Subject, compare_all
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.messages import ItemKind, Outcome, SeedMode
-from shared.lake.engine import connect
+from shared.lake.connection.engine import connect
 from tests.lake.conftest import MakeRig
 from tests.lake.rig import ApplyRig
 

@@ -11,7 +11,7 @@ from services.applier.worker import worker_state
 from shared.config.model import Routing
 from shared.contracts.evolution import EvolutionPolicy
 from shared.contracts.messages import CommitPath, ItemKind, Outcome
-from shared.lake.catalog import CatalogReader
+from shared.lake.catalog.reader import CatalogReader
 from tests.lake.conftest import MakeRig
 from tests.lake.rig import EITHER_PATH, EVERY_CATALOG, ApplyRig
 from tests.lake.test_identity import parked_for

@@ -22,9 +22,9 @@ from services.cli.verify.registered_destinations import Life
 from shared.contracts.errors import ConfigError, DependencyError, ViaduckError
 from shared.contracts.messages import ItemKind, Outcome, Progress, SeedMode
 from shared.contracts.ranges import NOT_SEEDED
-from shared.lake.catalog import CatalogReader
+from shared.lake.catalog.reader import CatalogReader
 from shared.lake.cursor import Position
-from shared.lake.retention import snapshots_since
+from shared.lake.upkeep.retention import snapshots_since
 from tests.fast.control.live_server import served
 from tests.fast.control.rig import ControlRig
 from tests.lake.rig import ApplyRig

@@ -15,8 +15,8 @@ import duckdb
 import pytest
 
 from shared.config.catalogs import ResolvedLake
-from shared.lake.attach import attach
-from shared.lake.engine import connect, release
+from shared.lake.connection.attach import attach
+from shared.lake.connection.engine import connect, release
 from tests.servers.postgres import Postgres
 from tests.servers.proxy import Proxy
 from tests.servers.s3 import S3

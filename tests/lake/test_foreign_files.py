@@ -16,7 +16,7 @@ from services.cli.verify.comparison import Finding, Origin, Subject, compare_all
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.errors import DestinationError
 from shared.contracts.messages import ItemKind, Outcome, SeedMode
-from shared.lake.pool import LakePool
+from shared.lake.attached.pool import LakePool
 from tests.lake.conftest import MakeRig
 from tests.lake.rig import ApplyRig
 from tests.servers.postgres import Postgres

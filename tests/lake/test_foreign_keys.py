@@ -12,19 +12,19 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from services.applier.apply import fence
+from services.applier.apply.cursor import fence
+from services.applier.apply.cursor.fence import Move
 from services.applier.apply.cursor_answers import CursorAnswers
-from services.applier.apply.destination_lakes import DestinationLakes
-from services.applier.apply.direct_commit import DirectApplier
-from services.applier.apply.fence import Move
-from services.applier.apply.foreign_keys import KeysOfRange
+from services.applier.apply.destination.foreign_keys import KeysOfRange
+from services.applier.apply.destination.lakes import DestinationLakes
+from services.applier.apply.direct.commit import DirectApplier
 from services.applier.model.task import Limits, Target
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.messages import DesiredState, Destination, ItemKind, LakeRef, SeedMode, WorkItem
 from shared.contracts.positions import Vector
-from shared.lake.catalog import TableInfo
+from shared.lake.attached.pool import LakePool
+from shared.lake.catalog.reader import TableInfo
 from shared.lake.direct.lakes import DirectLakes
-from shared.lake.pool import LakePool
 from shared.lake.sql import path
 
 Run = Callable[[duckdb.DuckDBPyConnection, str], Any]

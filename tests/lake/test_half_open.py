@@ -18,14 +18,14 @@ from sqlalchemy import make_url, text
 from services.control.store.database import Database
 from shared.config.catalogs import ResolvedLake, parse_catalog
 from shared.contracts.errors import DependencyError
-from shared.lake import postgres_connections
-from shared.lake.attach import attach
-from shared.lake.bounded_connection import BoundedConnection
-from shared.lake.catalog_query import Question
-from shared.lake.engine import connect
-from shared.lake.postgres_connections import PostgresConnections
-from shared.lake.statements import Postgres as OwnStatements
-from shared.lake.statements import SharedPostgres
+from shared.lake.connection import postgres as postgres_connections
+from shared.lake.connection.attach import attach
+from shared.lake.connection.bounded import BoundedConnection
+from shared.lake.connection.engine import connect
+from shared.lake.connection.postgres import PostgresConnections
+from shared.lake.connection.query import Question
+from shared.lake.connection.statements import Postgres as OwnStatements
+from shared.lake.connection.statements import SharedPostgres
 from tests.servers.postgres import Postgres
 from tests.servers.proxy import Proxy
 

@@ -16,10 +16,10 @@ import pytest
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.errors import ViaduckError
 from shared.contracts.ranges import Range
-from shared.lake.attach import attach
-from shared.lake.catalog import CatalogReader
-from shared.lake.engine import SETTINGS, connect
-from shared.lake.runs import insertion_runs
+from shared.lake.catalog.reader import CatalogReader
+from shared.lake.catalog.runs import insertion_runs
+from shared.lake.connection.attach import attach
+from shared.lake.connection.engine import SETTINGS, connect
 from tests.servers.postgres import Postgres
 from tests.world.stock import WIDER_SINCE
 
@@ -194,7 +194,7 @@ def test_h12_letting_go_of_an_invalidated_instance_does_not_abort_the_process(
     lake = f"ATTACH 'ducklake:postgres:{postgres.dsn('h12')}' AS l (DATA_PATH '{tmp_path}'"
     program = f"""
 import duckdb
-from shared.lake.engine import connect, release
+from shared.lake.connection.engine import connect, release
 writer, reader = connect(), connect()
 writer.execute({lake!r} + ")")
 writer.execute("CREATE TABLE l.main.t (k INTEGER)")

@@ -13,13 +13,13 @@ import pytest
 
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.errors import ViaduckError
-from shared.lake.attach import attach, detach
-from shared.lake.catalog import CatalogReader
-from shared.lake.engine import connect
-from shared.lake.health import HealthReader, TableHealth
+from shared.lake.catalog.reader import CatalogReader
+from shared.lake.connection.attach import attach, detach
+from shared.lake.connection.engine import connect
+from shared.lake.connection.statements import Postgres as Statements
+from shared.lake.connection.statements import Row
 from shared.lake.sql import ident, path
-from shared.lake.statements import Postgres as Statements
-from shared.lake.statements import Row
+from shared.lake.upkeep.health import HealthReader, TableHealth
 from tests.lake.rig import EVERY_CATALOG, ApplyRig, MakeLake
 
 SMALL = 16_000_000

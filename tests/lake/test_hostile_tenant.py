@@ -16,7 +16,7 @@ import pytest
 
 from shared.config.model import Routing
 from shared.contracts.messages import ItemKind, Outcome, Progress
-from shared.lake.engine import connect
+from shared.lake.connection.engine import connect
 from tests.lake.conftest import MakeRig
 from tests.lake.rig import ApplyRig
 from tests.lake.test_strangers_catalogs import write

@@ -8,17 +8,17 @@ from typing import Any
 import duckdb
 import pytest
 
-from services.applier.apply.feed import Feed
-from services.applier.apply.reading import Reading
+from services.applier.apply.source.feed import Feed
+from services.applier.apply.source.reading import Reading
 from services.applier.model.task import SourceTable, Target, Task
 from services.applier.worker.task_run import run_task
 from services.cli.verify.comparison import Finding, Origin, Subject, Verdict, compare_all
 from shared.config.model import Routing
 from shared.contracts.errors import DestinationError
 from shared.contracts.messages import ItemKind, Outcome, Progress, SeedMode
-from shared.lake.catalog_looks import TableLook
+from shared.lake.attached.layouts import Layouts
+from shared.lake.catalog.looks import TableLook
 from shared.lake.cursor import kept, told
-from shared.lake.layouts import Layouts
 from shared.lake.pruning import PLAIN, UNBELIEVED, Layout, layout_of
 from tests.lake.conftest import MakeRig
 from tests.lake.rig import EITHER_PATH, ApplyRig

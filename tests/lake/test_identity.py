@@ -8,7 +8,7 @@ import pytest
 
 from shared.config.model import Routing
 from shared.contracts.messages import ItemKind, Outcome, Progress, Seen
-from shared.lake.catalog import CatalogReader
+from shared.lake.catalog.reader import CatalogReader
 from shared.lake.cursor import committed_at, cursor_name
 from tests.lake.backup import Backup
 from tests.lake.conftest import MakeRig

@@ -17,8 +17,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.errors import ViaduckError
-from shared.lake.attach import attach
-from shared.lake.engine import connect
+from shared.lake.connection.attach import attach
+from shared.lake.connection.engine import connect
 from shared.lake.failure import classify
 from tests.servers.postgres import Postgres
 
@@ -38,8 +38,8 @@ def lake(postgres: Postgres, tmp_path: Path) -> ResolvedLake:
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shared.lake.attach.READ_STATEMENT_S", 0.5)
-    monkeypatch.setattr("shared.lake.attach.WRITE_STATEMENT_S", 0.5)
+    monkeypatch.setattr("shared.lake.connection.attach.READ_STATEMENT_S", 0.5)
+    monkeypatch.setattr("shared.lake.connection.attach.WRITE_STATEMENT_S", 0.5)
 
 
 @contextmanager

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import duckdb
 import pytest
 
-from services.applier.apply.feed import Feed
-from services.applier.apply.reading import Reading
+from services.applier.apply.source.feed import Feed
+from services.applier.apply.source.reading import Reading
 from services.applier.model.task import Limits, SourceTable, Target, Task
 from services.applier.worker.task_run import run_task
 from shared.contracts.messages import ItemKind, Outcome

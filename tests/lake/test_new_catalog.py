@@ -13,11 +13,11 @@ import pytest
 
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.errors import ViaduckError
-from shared.lake.attach import attach
-from shared.lake.engine import connect
-from shared.lake.new_catalog import create_catalog
-from shared.lake.pool import LakePool
-from shared.lake.postgres_connections import PostgresConnections
+from shared.lake.attached.pool import LakePool
+from shared.lake.connection.attach import attach
+from shared.lake.connection.engine import connect
+from shared.lake.connection.new_catalog import create_catalog
+from shared.lake.connection.postgres import PostgresConnections
 from shared.lake.sql import ident
 from tests.servers.postgres import Postgres
 

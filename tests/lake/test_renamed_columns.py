@@ -17,7 +17,7 @@ from services.control.view.status_store import StatusStore
 from shared.config.model import Config, Routing
 from shared.contracts.errors import ConfigError
 from shared.contracts.messages import ItemKind, Outcome, Progress
-from shared.lake.source import look_at_lake
+from shared.lake.checks.source import look_at_lake
 from tests.fast.control.fakes import FakeTopic
 from tests.fast.control.files import config
 from tests.lake.conftest import MakeRig

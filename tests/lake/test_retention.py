@@ -6,8 +6,8 @@ import time
 from contextlib import closing
 from datetime import timedelta
 
-from shared.lake.catalog import CatalogReader
-from shared.lake.retention import freed_from, newest_but, retained, snapshot_at, snapshots_since
+from shared.lake.catalog.reader import CatalogReader
+from shared.lake.upkeep.retention import freed_from, newest_but, retained, snapshot_at, snapshots_since
 from tests.lake.rig import ApplyRig
 
 

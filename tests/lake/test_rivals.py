@@ -16,10 +16,10 @@ from statistics import median
 import duckdb
 import pytest
 
-from services.applier.apply.direct_commit import RIVAL_TRIES
+from services.applier.apply.direct.commit import RIVAL_TRIES
 from shared.contracts.messages import CommitPath, Outcome, Progress
-from shared.lake.attach import attach
-from shared.lake.engine import connect
+from shared.lake.connection.attach import attach
+from shared.lake.connection.engine import connect
 from tests.lake.batches import before_commit
 from tests.lake.conftest import MakeRig
 from tests.lake.rig import EVERY_CATALOG, ApplyRig

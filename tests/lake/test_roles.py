@@ -17,9 +17,9 @@ import pytest
 from services.applier.model.task import Limits
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.messages import CommitPath, Outcome, Progress
-from shared.lake import pool
-from shared.lake.attach import attach, scanners
-from shared.lake.engine import connect
+from shared.lake.attached import pool
+from shared.lake.connection.attach import attach, scanners
+from shared.lake.connection.engine import connect
 from tests.lake.conftest import MakeRig
 from tests.lake.rig import ApplyRig
 from tests.servers.blobs import Blobs

@@ -11,8 +11,8 @@ import pytest
 
 from shared.config.model import Routing
 from shared.contracts.messages import Outcome
-from shared.lake.catalog import CatalogReader
-from shared.lake.source import column_mistakes
+from shared.lake.catalog.reader import CatalogReader
+from shared.lake.checks.source import column_mistakes
 from tests.lake.conftest import MakeRig
 from tests.lake.test_identity import parked_for
 from tests.world.duck import name, quote

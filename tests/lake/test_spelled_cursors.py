@@ -10,15 +10,15 @@ from typing import Any
 import duckdb
 import pytest
 
-from services.applier.apply import fence
-from services.applier.apply.decide import Cursor
-from services.applier.apply.fence import CursorMoved, Move
+from services.applier.apply.cursor import fence
+from services.applier.apply.cursor.decide import Cursor
+from services.applier.apply.cursor.fence import CursorMoved, Move
 from shared.contracts.errors import DestinationError
 from shared.contracts.messages import ItemKind, WorkItem
 from shared.contracts.positions import Vector
-from shared.lake.catalog import TableInfo
+from shared.lake.attached.pool import LakePool
+from shared.lake.catalog.reader import TableInfo
 from shared.lake.cursor import SCHEMA, cursor_name
-from shared.lake.pool import LakePool
 from shared.lake.sql import path
 from tests.lake.rig import ApplyRig
 

@@ -10,12 +10,13 @@ from typing import Any
 import duckdb
 import pytest
 
-from services.applier.apply import carry, transaction
-from services.applier.apply.change import Applied, Change
+from services.applier.apply import transaction
+from services.applier.apply.destination.change import Applied, Change
+from services.applier.apply.source import carry
 from services.applier.model.task import Limits
 from services.applier.worker.in_flight import InFlight
 from shared.contracts.messages import ItemKind, Outcome
-from shared.lake.pool import OpenLake
+from shared.lake.attached.pool import OpenLake
 from tests.fast.waiting import eventually
 from tests.lake.conftest import MakeRig
 from tests.lake.rig import ApplyRig

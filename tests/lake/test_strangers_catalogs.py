@@ -13,12 +13,12 @@ import pytest
 
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.errors import ViaduckError
-from shared.lake.attach import attach
-from shared.lake.catalog import CatalogReader
-from shared.lake.catalog_query import Question
-from shared.lake.engine import connect
+from shared.lake.catalog.reader import CatalogReader
+from shared.lake.connection.attach import attach
+from shared.lake.connection.engine import connect
+from shared.lake.connection.query import Question
+from shared.lake.connection.statements import OwnSqlite, Postgres, Statements
 from shared.lake.sql import ident, path
-from shared.lake.statements import OwnSqlite, Postgres, Statements
 from tests.lake.rig import EVERY_CATALOG, MakeLake
 from tests.servers.postgres import Postgres as Server
 
@@ -216,7 +216,7 @@ def test_functions_of_the_database_s_own_are_not_called(postgres: Server, tmp_pa
 def test_a_catalog_that_is_locked_is_given_up_and_said_to_be_out_of_reach(
     postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shared.lake.statements.OWN_SETTINGS", b"SET statement_timeout = '200ms'")
+    monkeypatch.setattr("shared.lake.connection.statements.OWN_SETTINGS", b"SET statement_timeout = '200ms'")
     lake = database_of(postgres, "locked", None, tmp_path)
     fill(lake, "CREATE TABLE l.main.t (i INTEGER)")
     with psycopg.connect(lake.conninfo) as owner, closing(CatalogReader(lake)) as catalog:

@@ -11,7 +11,7 @@ import pytest
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.evolution import EvolutionPolicy
 from shared.contracts.messages import CommitPath, ItemKind, Outcome, Progress
-from shared.lake.catalog import CatalogReader
+from shared.lake.catalog.reader import CatalogReader
 from tests.lake.conftest import MakeRig
 from tests.lake.rig import EITHER_PATH, EVERY_CATALOG, ApplyRig
 

@@ -16,15 +16,15 @@ import duckdb
 import psycopg
 import pytest
 
-from services.applier.apply.lake_state import held_rows
+from services.applier.apply.destination.lake_state import held_rows
 from services.cli.verify.comparison import Finding, Origin, compare_all
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.errors import DestinationError
 from shared.contracts.messages import CommitPath, ItemKind, Outcome
-from shared.lake.attach import attach, confine
+from shared.lake.attached.pool import LakePool
+from shared.lake.connection.attach import attach, confine
+from shared.lake.connection.engine import connect
 from shared.lake.cursor import SCHEMA, cursor_name
-from shared.lake.engine import connect
-from shared.lake.pool import LakePool
 from shared.lake.table import require_table
 from tests.lake.conftest import MakeRig
 from tests.lake.rig import ApplyRig

@@ -16,10 +16,10 @@ from services.applier.model.task import Limits, SourceTable, Task
 from services.applier.worker import worker_state
 from services.applier.worker.task_run import run_task
 from shared.contracts.messages import ItemKind, Outcome, Progress
-from shared.lake import engine
-from shared.lake.attach import attach
-from shared.lake.catalog import CatalogReader
-from shared.lake.engine import connect, release
+from shared.lake.catalog.reader import CatalogReader
+from shared.lake.connection import engine
+from shared.lake.connection.attach import attach
+from shared.lake.connection.engine import connect, release
 from shared.lake.sql import literal
 from tests.lake.conftest import MakeRig
 from tests.lake.rig import ApplyRig

@@ -14,8 +14,8 @@ import pytest
 
 from shared.contracts.messages import Outcome, Progress
 from shared.contracts.upkeep import StepOutcome, StepResult, UpkeepStep
-from shared.lake.attach import attach
-from shared.lake.engine import connect
+from shared.lake.connection.attach import attach
+from shared.lake.connection.engine import connect
 from tests.lake.conftest import MakeRig
 from tests.lake.rig import ApplyRig
 from tests.lake.test_upkeep_steps import (

@@ -15,15 +15,15 @@ from typing import Any, Self
 import duckdb
 import pytest
 
-from services.applier.apply import content, fenced_expiry
+from services.applier.apply.maintenance import content, fenced_expiry
 from services.applier.model.task import Target, UpkeepTask
 from shared.config.upkeep_rules import Policy
 from shared.contracts.messages import ItemKind, Outcome, Progress
 from shared.contracts.upkeep import StepOutcome, StepResult, UpkeepOrder, UpkeepStep
-from shared.lake.attach import attach
-from shared.lake.catalog import CatalogReader, Head
+from shared.lake.catalog.reader import CatalogReader, Head
+from shared.lake.connection.attach import attach
+from shared.lake.connection.engine import connect, release
 from shared.lake.cursor import cursor_name
-from shared.lake.engine import connect, release
 from tests.lake.conftest import MakeRig
 from tests.lake.rig import EVERY_CATALOG, ApplyRig, MakeLake
 from tests.lake.test_upkeep import stock
@@ -178,8 +178,8 @@ def test_the_stamps_of_other_destinations_and_of_drops_in_the_lake_stay(make_rig
 @pytest.fixture
 def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Expiry takes the newest stamps, too, by which DuckLake would find the conflict."""
-    monkeypatch.setattr("shared.lake.upkeep.kept_stamps", lambda *_, **__: frozenset())
-    monkeypatch.setattr("services.applier.apply.content.require_unchanged", lambda *_: None)
+    monkeypatch.setattr("shared.lake.upkeep.facts.kept_stamps", lambda *_, **__: frozenset())
+    monkeypatch.setattr("services.applier.apply.maintenance.content.require_unchanged", lambda *_: None)
 
 
 @EVERY_CATALOG

@@ -5,9 +5,10 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from services.applier.apply import catalog_rows, transaction
+from services.applier.apply import transaction
+from services.applier.apply.maintenance import catalog_rows
 from shared.contracts.messages import CommitPath, Destination, ItemKind, Outcome
-from shared.lake.pool import OpenLake
+from shared.lake.attached.pool import OpenLake
 from tests.lake.conftest import MakeRig
 from tests.lake.rig import EITHER_PATH, EVERY_CATALOG, ApplyRig
 from tests.lake.test_evolution import alone

@@ -26,9 +26,9 @@ from shared.contracts.positions import Vector
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topic_log import TopicIdentity
 from shared.kafka.topic_records import Bounds, Reached
-from shared.lake.attach import attach, detach
+from shared.lake.connection.attach import attach, detach
+from shared.lake.connection.engine import connect
 from shared.lake.cursor import SCHEMA, cursor_name
-from shared.lake.engine import connect
 from shared.lake.sql import path
 from tests.lake.rig import MakeLake, looking
 

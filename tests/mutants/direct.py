@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from services.applier.apply import direct_files, direct_seed
 from services.applier.apply.cursor_answers import CursorAnswers
-from services.applier.apply.direct_commit import DirectApplier
-from shared.lake import new_catalog, postgres_connections
-from shared.lake.catalog import CatalogReader
-from shared.lake.catalog_query import Question
+from services.applier.apply.direct import files as direct_files
+from services.applier.apply.direct import seed as direct_seed
+from services.applier.apply.direct.commit import DirectApplier
+from shared.lake.catalog.reader import CatalogReader
+from shared.lake.connection import new_catalog
+from shared.lake.connection import postgres as postgres_connections
+from shared.lake.connection.query import Question
 from shared.lake.direct import batch, files, new_table, statistics, store
 from shared.lake.direct.catalogs import PostgresCatalog, RivalCommitted
 from shared.lake.direct.file_memory import NOBODY, Dead
@@ -30,7 +32,7 @@ def _commit_whatever_came() -> None:
         return replace(made(*given), condition=Question("SELECT 1 AS held", {}, {}))
 
     put(batch, "commit_of", commit_of)
-    from services.applier.apply import direct_commit
+    from services.applier.apply.direct import commit as direct_commit
 
     put(direct_commit, "commit_of", commit_of)
 

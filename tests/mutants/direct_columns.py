@@ -6,13 +6,13 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from shared.lake.catalog_query import Question
-from shared.lake.column_history import Field
+from shared.lake.columns.evolution import Step
+from shared.lake.columns.history import Field
+from shared.lake.connection.query import Question
 from shared.lake.direct import batch, columns, rows, statistics
 from shared.lake.direct.columns import Alteration
 from shared.lake.direct.new_table import flat
 from shared.lake.direct.state import ColumnStats
-from shared.lake.evolution import Step
 from tests.mutants.mistake import Mistake, put
 
 TESTS = "tests/lake/test_direct_columns.py"

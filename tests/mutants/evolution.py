@@ -6,35 +6,36 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from services.applier.apply import (
-    catalog_rows,
-    direct_columns,
-    direct_commit,
-    direct_look,
-    evolve,
-    feed,
-    source_columns,
-    transaction,
-)
-from services.applier.apply.change import Applied, Change
-from services.applier.apply.direct_columns import Following
-from services.applier.apply.direct_look import Look
-from services.applier.apply.table_schema import columns_there
+from services.applier.apply import transaction
+from services.applier.apply.columns import evolve
+from services.applier.apply.destination.change import Applied, Change
+from services.applier.apply.destination.table_schema import columns_there
+from services.applier.apply.direct import columns as direct_columns
+from services.applier.apply.direct import commit as direct_commit
+from services.applier.apply.direct import look as direct_look
+from services.applier.apply.direct.columns import Following
+from services.applier.apply.direct.look import Look
+from services.applier.apply.maintenance import catalog_rows
+from services.applier.apply.source import columns as source_columns
+from services.applier.apply.source import feed
 from services.applier.apply.transaction import Applier
 from services.applier.worker import task_run
 from services.control.operations import reconciler
 from services.reader.planner.reshapes import Reshapes
 from services.reader.source.lake_source import LakeSource
 from shared.contracts.messages import ItemKind
-from shared.lake import catalog, column_identity, evolution, followed_columns
-from shared.lake.catalog import TableInfo
-from shared.lake.column_history import Field, Versions
-from shared.lake.column_mapping import columns_as_of
-from shared.lake.column_terms import Carried
+from shared.lake.catalog import reader as catalog
+from shared.lake.catalog.reader import TableInfo
+from shared.lake.columns import evolution
+from shared.lake.columns import followed as followed_columns
+from shared.lake.columns import identity as column_identity
+from shared.lake.columns.evolution import Kind, Step
+from shared.lake.columns.history import Field, Versions
+from shared.lake.columns.mapping import columns_as_of
+from shared.lake.columns.terms import Carried
 from shared.lake.direct import structure
 from shared.lake.direct.lakes import DirectLake
 from shared.lake.direct.structure import Structure
-from shared.lake.evolution import Kind, Step
 from tests.mutants.mistake import Mistake, put
 
 LAKE_SOURCE = "tests/fast/reader/source/test_lake_source.py"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from services.applier.apply import first_file, transaction
+from services.applier.apply import transaction
+from services.applier.apply.destination import first_file
 from services.control.model import lifecycle
 from shared.config import table_layout
-from shared.lake.arrangement import UNARRANGED
+from shared.lake.catalog.arrangement import UNARRANGED
 from tests.mutants.mistake import Mistake, put
 
 LAYOUT = "tests/lake/test_layout.py"

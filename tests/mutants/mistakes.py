@@ -13,24 +13,17 @@ from typing import Any
 import duckdb
 
 from services.applier import health_sweep
-from services.applier.apply import (
-    carry,
-    catalog_rows,
-    cursor_answers,
-    decide,
-    feed,
-    fence,
-    in_doubt,
-    maintenance,
-    row_counts,
-    table_schema,
-    transaction,
-)
-from services.applier.apply import reading as readings
-from services.applier.apply.decide import Cursor, Decision
-from services.applier.apply.feed import FEED, Feed
-from services.applier.apply.fence import Move
-from services.applier.apply.reading import Reading
+from services.applier.apply import cursor_answers, transaction
+from services.applier.apply.cursor import decide, fence, in_doubt
+from services.applier.apply.cursor.decide import Cursor, Decision
+from services.applier.apply.cursor.fence import Move
+from services.applier.apply.destination import table_schema
+from services.applier.apply.maintenance import catalog_rows
+from services.applier.apply.maintenance import compaction as maintenance
+from services.applier.apply.source import carry, feed, row_counts
+from services.applier.apply.source import reading as readings
+from services.applier.apply.source.feed import FEED, Feed
+from services.applier.apply.source.reading import Reading
 from services.applier.model.offsets import OffsetLedger, Partition
 from services.applier.model.task import Target
 from services.applier.worker import answer_files
@@ -60,13 +53,15 @@ from shared.contracts.messages import Destination, WorkItem
 from shared.contracts.ranges import Range
 from shared.kafka import settings
 from shared.kafka.follower import Follower
-from shared.lake import catalog, engine, failure, pruning, spill, store_secrets
-from shared.lake.attached_state import AttachedState
-from shared.lake.catalog import CatalogReader
-from shared.lake.health import HealthReader, TableHealth
-from shared.lake.pool import OpenLake
+from shared.lake import failure, pruning
+from shared.lake.attached.pool import OpenLake
+from shared.lake.attached.state import AttachedState
+from shared.lake.catalog import reader as catalog
+from shared.lake.catalog.reader import CatalogReader
+from shared.lake.connection import engine, spill, store_secrets
 from shared.lake.pruning import Layout
 from shared.lake.sql import ident
+from shared.lake.upkeep.health import HealthReader, TableHealth
 from tests.mutants import (
     counting,
     direct,
@@ -548,9 +543,9 @@ MISTAKES = (
     Mistake("believe-buckets", "files left out by buckets that some of them don't have", _believe_buckets,
             (HOSTILE, "-k", "bucket and sqlite")),
     Mistake("one-folder", "all instances of a process spill into one folder", _one_folder,
-            ("tests/fast/shared/lake/test_spill.py", "-k", "side_by_side")),
+            ("tests/fast/shared/lake/connection/test_spill.py", "-k", "side_by_side")),
     Mistake("folder-unseen", "who has locked a folder has it, whatever was swept before that", _folder_unseen,
-            ("tests/fast/shared/lake/test_spill.py", "-k", "between_a_folder")),
+            ("tests/fast/shared/lake/connection/test_spill.py", "-k", "between_a_folder")),
     Mistake("two-zeros", "routing values counted by whatever text they have", _two_zeros,
             ("tests/fast/reader/source/test_lake_source.py", "-k", "both_zeros")),
     Mistake("carry-any-text", "rows with words that DuckLake replaces", _carry_any_text,
@@ -580,7 +575,7 @@ MISTAKES = (
     Mistake("no-generation-check", "no generation check in the fence", _no_generation_check,
             (APPLY, "-k", "test_an_item_of_an_older_life and sqlite")),
     Mistake("decide-without-generation", "no generation check when the cursor is read", _decide_without_generation,
-            ("tests/fast/applier/apply/test_decide.py",)),
+            ("tests/fast/applier/apply/cursor/test_decide.py",)),
     Mistake("trust-the-item", "positions trusted from Kafka", _trust_the_item,
             (APPLY, "-k", "test_a_second_delivery and sqlite")),
     Mistake("offsets-first", "offsets committed before progress", _offsets_first,
@@ -619,7 +614,7 @@ MISTAKES = (
     Mistake("commit-what-came", "rows that were lost on their way are not missed", _commit_what_came,
             (APPLY, "-k", "lost_on_its_way and sqlite and touched")),
     Mistake("load-side-by-side", "threads load a lake's schema side by side", _load_side_by_side,
-            ("tests/fast/shared/lake/test_pool.py", "-k", "one_thread_at_a_time")),
+            ("tests/fast/shared/lake/attached/test_pool.py", "-k", "one_thread_at_a_time")),
     Mistake("prove-as-made", "a proof reads no more files than DuckLake believes it has to", _prove_as_it_was_made,
             ("tests/lake/test_compare.py", "-k", "TestLayouts")),
     Mistake("prove-by-name", "a proof takes a column for its name", _prove_by_name,
@@ -640,7 +635,7 @@ MISTAKES = (
     Mistake("lend-identity", "the machine's role goes to a stranger's lake", _lend_identity,
             ("tests/fast/shared/config/test_strangers_identities.py", "-k", "no_stranger_uses")),
     Mistake("assume-by-any-chain", "a role is assumed by a chain that assumes none", _assume_by_any_chain,
-            ("tests/fast/shared/lake/test_store_secrets.py", "-k", "not_the_machine_itself")),
+            ("tests/fast/shared/lake/connection/test_store_secrets.py", "-k", "not_the_machine_itself")),
     Mistake("any-place", "two lakes' files in one place", _any_place,
             ("tests/fast/shared/config/test_overlap.py", "-k", "both_names")),
     Mistake("cut-anywhere", "a text is cut through a secret", _cut_anywhere,

@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 from services.applier import upkeep_planner
-from services.applier.apply import content, fenced_expiry, table_wear
+from services.applier.apply.maintenance import content, fenced_expiry, table_wear
 from services.applier.model.upkeep_exclusion import UpkeepExclusion
 from services.control.model import answers, lifecycle
 from services.control.operations import upkeep_service
 from services.reader.planner import compaction
-from shared.lake import upkeep
+from shared.lake.upkeep import facts as upkeep
 from tests.mutants.mistake import Mistake, put
 
 STEPS = "tests/lake/test_upkeep_steps.py"
@@ -97,5 +97,5 @@ MISTAKES = (
     Mistake("compact-again", "what a compaction left asks for another one at once", _compact_what_cannot_be,
             ("tests/fast/reader/planner/test_compaction.py",)),
     Mistake("wear-without-old-deletes", "rows that were deleted earlier do not ask for a compaction",
-            _old_deletes_are_no_wear, ("tests/fast/applier/apply/test_table_wear.py",)),
+            _old_deletes_are_no_wear, ("tests/fast/applier/apply/maintenance/test_table_wear.py",)),
 )  # fmt: skip

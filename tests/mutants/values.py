@@ -6,9 +6,11 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from services.applier.apply import source_identity, transaction
+from services.applier.apply import transaction
+from services.applier.apply.source import identity as source_identity
 from shared.config import catalogs, lake_rules, storage
-from shared.lake import catalog, failure
+from shared.lake import failure
+from shared.lake.catalog import reader as catalog
 from tests.mutants.mistake import Mistake, put
 
 IDENTITY = "tests/lake/test_identity.py"

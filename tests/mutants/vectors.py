@@ -9,11 +9,13 @@ from typing import Any
 
 import duckdb
 
-from services.applier.apply import direct_commit, direct_foreign_keys, fence
-from services.applier.apply.change import Applied, Change
-from services.applier.apply.decide import Cursor, Decision
-from services.applier.apply.direct_commit import DirectApplier
-from services.applier.apply.reading import Reading
+from services.applier.apply.cursor import fence
+from services.applier.apply.cursor.decide import Cursor, Decision
+from services.applier.apply.destination.change import Applied, Change
+from services.applier.apply.direct import commit as direct_commit
+from services.applier.apply.direct import foreign_keys as direct_foreign_keys
+from services.applier.apply.direct.commit import DirectApplier
+from services.applier.apply.source.reading import Reading
 from services.applier.records.routing import Routed, route
 from services.applier.worker import topic_reader
 from services.applier.worker.topic_ranges import TopicRanges
@@ -29,7 +31,7 @@ from tests.mutants.mistake import Mistake, put
 
 TOPICS = "tests/e2e/test_topics.py"
 DIRECT = "tests/lake/test_direct_topics.py"
-DECIDE = "tests/fast/applier/apply/test_decide.py"
+DECIDE = "tests/fast/applier/apply/cursor/test_decide.py"
 
 
 def _compare_sums() -> None:

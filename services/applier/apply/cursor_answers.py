@@ -8,27 +8,27 @@ from datetime import datetime
 import duckdb
 import pyarrow as pa
 
-from services.applier.apply.change import Applied
-from services.applier.apply.decide import Cursor, Decision, decide
-from services.applier.apply.destination_lakes import DestinationLakes
-from services.applier.apply.direct_commit import DirectApplier
-from services.applier.apply.foreign_keys import KeysOfRange, foreign_keys
-from services.applier.apply.in_doubt import committed_files, require_files
-from services.applier.apply.lake_state import TimeOf, dropped_generation_in, require_same, stored_cursor
-from services.applier.apply.table_options import is_settled, settle, tables_of
-from services.applier.apply.table_schema import columns_of, table_path
+from services.applier.apply.cursor.decide import Cursor, Decision, decide
+from services.applier.apply.cursor.in_doubt import committed_files, require_files
+from services.applier.apply.destination.change import Applied
+from services.applier.apply.destination.foreign_keys import KeysOfRange, foreign_keys
+from services.applier.apply.destination.lake_state import TimeOf, dropped_generation_in, require_same, stored_cursor
+from services.applier.apply.destination.lakes import DestinationLakes
+from services.applier.apply.destination.table_options import is_settled, settle, tables_of
+from services.applier.apply.destination.table_schema import columns_of, table_path
+from services.applier.apply.direct.commit import DirectApplier
 from services.applier.model.task import Target
 from shared.contracts.errors import DestinationError
 from shared.contracts.messages import CommitPath, Destination, ItemKind, Outcome, Skipped
 from shared.contracts.ranges import NOT_SEEDED
-from shared.lake.catalog import CatalogReader, Column, TableInfo
+from shared.lake.attached.pool import OpenLake
+from shared.lake.catalog.reader import CatalogReader, Column, TableInfo
+from shared.lake.checks.foreign_files import require_no_code, require_own_files
+from shared.lake.checks.table_mismatch import table_gone
+from shared.lake.connection.statements import SharedPostgres
 from shared.lake.failure import LakeAbsent
-from shared.lake.foreign_files import require_no_code, require_own_files
-from shared.lake.pool import OpenLake
 from shared.lake.stamp import StampRead, read_stamp
-from shared.lake.statements import SharedPostgres
 from shared.lake.table import require_table
-from shared.lake.table_mismatch import table_gone
 
 unknown: TimeOf = dict[int, datetime]().get
 

@@ -11,19 +11,20 @@ import uuid
 
 import duckdb
 
-from services.applier.apply import fence, table_schema
-from services.applier.apply.change import Applied
-from services.applier.apply.lake_state import held_rows
-from services.applier.apply.table_options import tables_of
+from services.applier.apply.cursor import fence
+from services.applier.apply.destination import table_schema
+from services.applier.apply.destination.change import Applied
+from services.applier.apply.destination.lake_state import held_rows
+from services.applier.apply.destination.table_options import tables_of
 from services.applier.apply.transaction import BUSY_TRIES, wait_for_rival
 from services.applier.model.task import Target
 from shared.contracts.errors import ViaduckError
 from shared.contracts.messages import ItemKind, Outcome
 from shared.contracts.ranges import NOT_SEEDED
+from shared.lake.attached.pool import LakePool, OpenLake
+from shared.lake.connection.engine import release
 from shared.lake.cursor import SCHEMA, cursor_name
-from shared.lake.engine import release
 from shared.lake.failure import LakeAbsent, classify
-from shared.lake.pool import LakePool, OpenLake
 
 GONE = Applied(Outcome.ALREADY_APPLIED, NOT_SEEDED)
 

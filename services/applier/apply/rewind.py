@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import duckdb
 
-from services.applier.apply import fence, table_schema
-from services.applier.apply.change import Applied, Change
+from services.applier.apply.cursor import fence
+from services.applier.apply.cursor.decide import Cursor, Decision, decide
 from services.applier.apply.cursor_answers import unknown
-from services.applier.apply.decide import Cursor, Decision, decide
-from services.applier.apply.lake_state import dropped_generation_in, require_same, stored_cursor
+from services.applier.apply.destination import table_schema
+from services.applier.apply.destination.change import Applied, Change
+from services.applier.apply.destination.lake_state import dropped_generation_in, require_same, stored_cursor
 from shared.contracts.errors import DestinationError
 from shared.contracts.messages import Destination, Outcome
 from shared.contracts.positions import Vector
-from shared.lake.pool import OpenLake
+from shared.lake.attached.pool import OpenLake
 from shared.lake.sql import ident
 from shared.lake.table import require_table
 

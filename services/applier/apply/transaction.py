@@ -12,39 +12,41 @@ from typing import TypeVar
 
 import duckdb
 
-from services.applier.apply import evolve, fence, left_out, table_schema, terms
 from services.applier.apply.attempts import Attempt, Attempts
-from services.applier.apply.carry import carry_touched, require_all, rows_of
-from services.applier.apply.catalog_rows import forget_bounds
-from services.applier.apply.change import Applied, Change
+from services.applier.apply.columns import evolve, left_out, terms
+from services.applier.apply.cursor import fence
+from services.applier.apply.cursor.decide import Decision, decide
+from services.applier.apply.cursor.in_doubt import committed_snapshot
 from services.applier.apply.cursor_answers import CursorAnswers
-from services.applier.apply.decide import Decision, decide
-from services.applier.apply.destination_lakes import DestinationLakes, roll_back
-from services.applier.apply.direct_commit import DirectApplier
-from services.applier.apply.first_file import insert_first, insert_others
-from services.applier.apply.in_doubt import committed_snapshot
-from services.applier.apply.lake_state import dropped_generation_in, held_rows, stored_cursor, table_look
-from services.applier.apply.lay_out import kept, lay_out, require_encrypted
-from services.applier.apply.reading import Reading, key_not_unique
+from services.applier.apply.destination import table_schema
+from services.applier.apply.destination.change import Applied, Change
+from services.applier.apply.destination.first_file import insert_first, insert_others
+from services.applier.apply.destination.lake_state import dropped_generation_in, held_rows, stored_cursor, table_look
+from services.applier.apply.destination.lakes import DestinationLakes, roll_back
+from services.applier.apply.destination.lay_out import kept, lay_out, require_encrypted
+from services.applier.apply.destination.table_options import is_settled, reload_options, settle
+from services.applier.apply.direct.commit import DirectApplier
+from services.applier.apply.maintenance.catalog_rows import forget_bounds
 from services.applier.apply.rewind import rewind
-from services.applier.apply.table_options import is_settled, reload_options, settle
-from services.applier.apply.unsupported_values import find_nul
+from services.applier.apply.source.carry import carry_touched, require_all, rows_of
+from services.applier.apply.source.reading import Reading, key_not_unique
+from services.applier.apply.source.unsupported_values import find_nul
 from services.applier.apply.upkeep import Upkeeper
 from services.applier.model.task import Limits, Target
 from shared.contracts.errors import DestinationError, ViaduckError
 from shared.contracts.layout import TableLayout
 from shared.contracts.messages import CommitPath, Destination, Outcome
 from shared.contracts.ranges import NOT_SEEDED
-from shared.lake.arrangement import UNARRANGED, Arrangement
-from shared.lake.catalog_looks import TableLook
-from shared.lake.column_terms import NOT_CARRIED
+from shared.lake.attached.pool import LakePool, OpenLake
+from shared.lake.catalog.arrangement import UNARRANGED, Arrangement
+from shared.lake.catalog.looks import TableLook
+from shared.lake.checks.layout_keys import Keys, keys_of
+from shared.lake.columns.owners import require_kept
+from shared.lake.columns.terms import NOT_CARRIED
+from shared.lake.connection.engine import release
 from shared.lake.direct.eligibility import ALWAYS_BY_EXTENSION, Reason
 from shared.lake.direct.lakes import DirectLakes
-from shared.lake.engine import release
 from shared.lake.failure import classify, loses_attachment, misses_file, was_refused
-from shared.lake.layout_keys import Keys, keys_of
-from shared.lake.owners_columns import require_kept
-from shared.lake.pool import LakePool, OpenLake
 from shared.lake.pruning import UNBELIEVED, Layout
 from shared.lake.sql import columns as column_list
 from shared.lake.table import require_table

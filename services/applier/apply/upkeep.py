@@ -11,15 +11,15 @@ from dataclasses import dataclass, replace
 
 import duckdb
 
-from services.applier.apply import content
-from services.applier.apply.change import Applied
+from services.applier.apply.cursor.decide import Cursor
 from services.applier.apply.cursor_answers import CursorAnswers
-from services.applier.apply.decide import Cursor
-from services.applier.apply.destination_lakes import DestinationLakes
-from services.applier.apply.fenced_expiry import clean, expire, sweep_orphans, whole_lake_refusal
-from services.applier.apply.lake_state import stored_cursor
-from services.applier.apply.maintenance import DEAD_SHARE, SMALL_BYTES, maintain
-from services.applier.apply.table_options import reload_options, tables_of
+from services.applier.apply.destination.change import Applied
+from services.applier.apply.destination.lake_state import stored_cursor
+from services.applier.apply.destination.lakes import DestinationLakes
+from services.applier.apply.destination.table_options import reload_options, tables_of
+from services.applier.apply.maintenance import content
+from services.applier.apply.maintenance.compaction import DEAD_SHARE, SMALL_BYTES, maintain
+from services.applier.apply.maintenance.fenced_expiry import clean, expire, sweep_orphans, whole_lake_refusal
 from services.applier.model.task import Limits, Target
 from shared.contracts.errors import ViaduckError
 from shared.contracts.messages import Outcome
@@ -32,10 +32,10 @@ from shared.contracts.upkeep import (
     UpkeepResult,
     UpkeepStep,
 )
+from shared.lake.attached.pool import OpenLake
+from shared.lake.checks.foreign_files import require_own_files
 from shared.lake.failure import classify
-from shared.lake.foreign_files import require_own_files
-from shared.lake.pool import OpenLake
-from shared.lake.upkeep import figures, small_files
+from shared.lake.upkeep.facts import figures, small_files
 
 DOING = {
     UpkeepStep.COMPACT: "merging the files",

@@ -14,7 +14,7 @@ import duckdb
 from services.applier.records.key_owners import keys_of
 from services.applier.records.memory import Memory
 from services.applier.records.staging import SHAPE, Target
-from shared.lake.catalog import Column
+from shared.lake.catalog.reader import Column
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from services.applier.records.rejection import Reason, Rejected, rejected
 from services.applier.records.staging import Staging, Target
 from services.applier.records.targets import targets_of
 from shared.contracts.errors import Error
-from shared.lake.catalog import Column
+from shared.lake.catalog.reader import Column
 from shared.lake.sql import ident
 
 WIDE = 30

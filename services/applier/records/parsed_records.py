@@ -9,7 +9,7 @@ import duckdb
 from services.applier.records.left_out import Asking
 from services.applier.records.memory import Memory
 from services.applier.records.rejection import Rejected
-from shared.lake.catalog import Column
+from shared.lake.catalog.reader import Column
 
 PLACE_COLUMN = "_viaduck_place"
 """Tells which rows of ``rows`` are incomplete; no column can have this name."""

@@ -16,7 +16,7 @@ from services.applier.records.record_format import (
 )
 from services.applier.records.staging import Target
 from shared.contracts.errors import DestinationError
-from shared.lake.catalog import Column
+from shared.lake.catalog.reader import Column
 
 VALUE = "value"
 """The column of values that are texts or bytes."""

@@ -13,7 +13,7 @@ from services.applier.worker.in_flight import Numbered
 from shared.contracts.errors import DestinationError, ViaduckError
 from shared.contracts.messages import ItemKind
 from shared.contracts.routed_by import RoutedBy
-from shared.lake.catalog import TableInfo
+from shared.lake.catalog.reader import TableInfo
 
 ROUTED = frozenset({ItemKind.SEED, ItemKind.CHANGES, ItemKind.ADVANCE})
 """Kinds of items that rest on which rows are whose."""

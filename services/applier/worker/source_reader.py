@@ -9,16 +9,16 @@ from typing import Protocol
 
 import duckdb
 
-from services.applier.apply.feed import Feed
-from services.applier.apply.reading import Reading
+from services.applier.apply.source.feed import Feed
+from services.applier.apply.source.reading import Reading
 from services.applier.model.task import SourceTable
 from services.applier.worker.in_flight import Numbered
 from services.applier.worker.wide_rows import Wide
 from shared.contracts.messages import ItemKind
 from shared.contracts.reports import UnroutedRecords
-from shared.lake.catalog import TableInfo
-from shared.lake.engine import release
-from shared.lake.pool import LakePool, OpenLake
+from shared.lake.attached.pool import LakePool, OpenLake
+from shared.lake.catalog.reader import TableInfo
+from shared.lake.connection.engine import release
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from services.applier.apply.change import Applied
-from services.applier.apply.reading import Counts, Reading
-from services.applier.apply.row_counts import matched_rows
+from services.applier.apply.destination.change import Applied
+from services.applier.apply.source.reading import Counts, Reading
+from services.applier.apply.source.row_counts import matched_rows
 from services.applier.model.immediate_answers import answer
 from services.applier.model.task import Target, TargetResult
 from shared.contracts.messages import Outcome

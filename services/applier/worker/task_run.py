@@ -14,12 +14,12 @@ from datetime import datetime
 
 import duckdb
 
-from services.applier.apply.change import Applied, Change
-from services.applier.apply.decide import Decision, decide
+from services.applier.apply.columns.left_out import RowsLack
+from services.applier.apply.cursor.decide import Decision, decide
+from services.applier.apply.destination.change import Applied, Change
 from services.applier.apply.drop import drop
-from services.applier.apply.left_out import RowsLack
-from services.applier.apply.reading import Counts, Reading
-from services.applier.apply.row_counts import came_and_went
+from services.applier.apply.source.reading import Counts, Reading
+from services.applier.apply.source.row_counts import came_and_went
 from services.applier.model.grouping import groups_of
 from services.applier.model.immediate_answers import failed
 from services.applier.model.task import SourceTopic, Tally, Target, TargetResult, Task, TaskResult, WorkerReport
@@ -35,7 +35,7 @@ from services.applier.worker.worker_state import Worker, worker
 from shared.contracts.errors import ViaduckError
 from shared.contracts.messages import ItemKind, Outcome
 from shared.contracts.reports import UnroutedRecords
-from shared.lake.catalog import TableInfo
+from shared.lake.catalog.reader import TableInfo
 
 OF_ONE = frozenset({"internal", "value_refused"})
 """The types of errors that a row or a routing value of a single destination may cause in a shared read."""

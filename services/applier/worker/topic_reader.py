@@ -12,9 +12,9 @@ import duckdb
 import pyarrow as pa
 
 from services.applier.apply.cursor_answers import CursorAnswers
-from services.applier.apply.foreign_keys import KeysOfRange
-from services.applier.apply.reading import Counts, LeftOut, Reading
-from services.applier.apply.row_counts import count_keys, count_rows
+from services.applier.apply.destination.foreign_keys import KeysOfRange
+from services.applier.apply.source.reading import Counts, LeftOut, Reading
+from services.applier.apply.source.row_counts import count_keys, count_rows
 from services.applier.model.task import RecordCounts, SourceTopic, Target
 from services.applier.records.column_names import RESCUED
 from services.applier.records.parse import ColumnsChange, RecordParser, parse
@@ -32,8 +32,8 @@ from shared.contracts.errors import DestinationError
 from shared.contracts.messages import ItemKind
 from shared.contracts.positions import Vector
 from shared.kafka.topic_log import TopicIdentity
-from shared.lake.catalog import Column, TableInfo
-from shared.lake.engine import release
+from shared.lake.catalog.reader import Column, TableInfo
+from shared.lake.connection.engine import release
 from shared.lake.routing_value import spelled
 from shared.lake.sql import ident
 

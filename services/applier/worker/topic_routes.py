@@ -17,7 +17,7 @@ from shared.config.topic_rules import column_that_routes
 from shared.contracts.errors import ConfigError
 from shared.kafka.schema_registry import SchemaRegistry
 from shared.kafka.source_settings import registry_settings
-from shared.lake.engine import connect, release
+from shared.lake.connection.engine import connect, release
 
 
 class TopicRoutes:

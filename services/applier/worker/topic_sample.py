@@ -24,7 +24,7 @@ from shared.kafka.schema_registry import SchemaRegistry
 from shared.kafka.source_settings import registry_settings, topic_settings
 from shared.kafka.topic_log import TopicLog
 from shared.kafka.topic_records import Bounds, TopicRecords
-from shared.lake.engine import connect, release
+from shared.lake.connection.engine import connect, release
 
 CLIENT_ID = "viaduck-sample"
 MOST = 100

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from services.applier.apply.reading import Reading
+from services.applier.apply.source.reading import Reading
 from services.applier.model.task import SourceTable
 from services.applier.worker.in_flight import Numbered
 

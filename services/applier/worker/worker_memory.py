@@ -7,7 +7,7 @@ import threading
 import duckdb
 import pyarrow as pa
 
-from shared.lake.engine import connect, is_lost, release
+from shared.lake.connection.engine import connect, is_lost, release
 
 
 class WorkerMemory:

@@ -18,8 +18,8 @@ from services.applier.worker.topic_clients import BrokerClients
 from services.applier.worker.wide_rows import Wide
 from services.applier.worker.worker_memory import WorkerMemory
 from shared.config.catalogs import ResolvedLake
-from shared.lake.engine import memory_of
-from shared.lake.pool import LakePool
+from shared.lake.attached.pool import LakePool
+from shared.lake.connection.engine import memory_of
 
 
 class Worker:

@@ -27,8 +27,8 @@ from shared.contracts.errors import ConfigError, DependencyError, SourceError, V
 from shared.kafka.broker import Broker
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.source_look import look
-from shared.lake.attach import is_beside
-from shared.lake.catalog import CatalogReader
+from shared.lake.catalog.reader import CatalogReader
+from shared.lake.connection.attach import is_beside
 from shared.lake.failure import LakeAbsent
 from shared.runtime.full_disk import full_disk
 

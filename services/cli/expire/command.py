@@ -23,9 +23,9 @@ from shared.config.declared import Lakes
 from shared.config.deployment import Deployment
 from shared.config.model import Config
 from shared.contracts.errors import ConfigError, DependencyError, ViaduckError
-from shared.lake.catalog import CatalogReader
-from shared.lake.retained import Retained
-from shared.lake.retention import Freed, freed_from, retained, snapshots_since
+from shared.lake.catalog.reader import CatalogReader
+from shared.lake.upkeep.retained import Retained
+from shared.lake.upkeep.retention import Freed, freed_from, retained, snapshots_since
 
 DONE, REFUSED = 0, 1
 

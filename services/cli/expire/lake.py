@@ -14,12 +14,12 @@ import duckdb
 from services.cli.expire.plan import Hold, batches
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.errors import ViaduckError
-from shared.lake.attach import attach, scanners
-from shared.lake.catalog import CatalogReader
-from shared.lake.engine import connect
+from shared.lake.catalog.reader import CatalogReader
+from shared.lake.connection.attach import attach, scanners
+from shared.lake.connection.engine import connect
 from shared.lake.failure import classify
-from shared.lake.retained import Retained, Snapshot
-from shared.lake.retention import newest_but, snapshot_at
+from shared.lake.upkeep.retained import Retained, Snapshot
+from shared.lake.upkeep.retention import newest_but, snapshot_at
 from shared.runtime.backoff import delay_s
 
 AT_ONCE = 1_000

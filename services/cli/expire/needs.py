@@ -20,13 +20,13 @@ from shared.config.model import Config, FileDestination
 from shared.contracts.errors import DependencyError, ViaduckError
 from shared.contracts.messages import SeedMode
 from shared.contracts.ranges import NOT_SEEDED
-from shared.lake.attach import attach, confine, scanners
-from shared.lake.catalog import CatalogReader
+from shared.lake.catalog.reader import CatalogReader
+from shared.lake.checks.foreign_files import require_no_code
+from shared.lake.connection.attach import attach, confine, scanners
+from shared.lake.connection.engine import connect
 from shared.lake.cursor import SCHEMA, Position, cursor_name, read_position
-from shared.lake.engine import connect
 from shared.lake.failure import LakeAbsent
-from shared.lake.foreign_files import require_no_code
-from shared.lake.retained import Retained
+from shared.lake.upkeep.retained import Retained
 
 ALIAS = "destination"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from shared.lake.retained import Retained, Snapshot
+from shared.lake.upkeep.retained import Retained, Snapshot
 
 
 @dataclass(frozen=True, order=True)

@@ -27,7 +27,7 @@ from shared.contracts.messages import now
 from shared.kafka.broker import Broker
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.source_look import look
-from shared.lake.catalog import CatalogReader
+from shared.lake.catalog.reader import CatalogReader
 from shared.runtime import log as logging
 from shared.runtime.java import java_home
 from shared.runtime.signals import Signals

@@ -30,7 +30,7 @@ from shared.config.deployment import Deployment
 from shared.config.model import Config, FileDestination
 from shared.contracts.errors import ConfigError, DependencyError, SourceError, ViaduckError
 from shared.contracts.messages import Problem
-from shared.lake.catalog import CatalogReader
+from shared.lake.catalog.reader import CatalogReader
 from shared.runtime.spark import session
 
 EQUAL, NOT_EQUAL, UNREACHABLE = 0, 1, 3

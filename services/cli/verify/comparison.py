@@ -18,12 +18,12 @@ from shared.config.catalogs import ResolvedLake
 from shared.config.model import Routing
 from shared.contracts.errors import DestinationError, SourceError, ViaduckError
 from shared.contracts.messages import Problem, SeedMode
-from shared.lake.attach import attach, confine, scanners
-from shared.lake.catalog import CatalogReader, Column, TableInfo
+from shared.lake.catalog.reader import CatalogReader, Column, TableInfo
+from shared.lake.checks.foreign_files import require_no_code, require_own_files
+from shared.lake.connection.attach import attach, confine, scanners
+from shared.lake.connection.engine import connect, read_whole
 from shared.lake.cursor import SCHEMA, Position, cursor_name, moved, read_position
-from shared.lake.engine import connect, read_whole
 from shared.lake.failure import LakeAbsent, classify
-from shared.lake.foreign_files import require_no_code, require_own_files
 from shared.lake.routing_value import spelled
 from shared.lake.sql import ident, path
 from shared.lake.stamp import read_stamp

@@ -8,7 +8,7 @@ from typing import Literal
 
 import duckdb
 
-from shared.lake.catalog import Column
+from shared.lake.catalog.reader import Column
 from shared.lake.sql import ident, path
 
 SHOWN = 5

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from shared.contracts.messages import ItemKind
 from shared.contracts.ranges import NOT_SEEDED, Range
-from shared.lake.catalog import CatalogReader
+from shared.lake.catalog.reader import CatalogReader
 from shared.lake.stamp import read_stamp
 
 PAGE = 5_000

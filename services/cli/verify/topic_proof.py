@@ -29,12 +29,12 @@ from shared.kafka.source_settings import topic_settings
 from shared.kafka.topic_log import TopicIdentity, TopicLog
 from shared.kafka.topic_records import Bounds, TopicRecords
 from shared.kafka.topics import Topics
-from shared.lake.attach import attach, confine, scanners
-from shared.lake.catalog import CatalogReader, Column
+from shared.lake.catalog.reader import CatalogReader, Column
+from shared.lake.checks.foreign_files import require_no_code, require_own_files
+from shared.lake.connection.attach import attach, confine, scanners
+from shared.lake.connection.engine import connect, read_whole
 from shared.lake.cursor import SCHEMA, Position, cursor_name, read_position
-from shared.lake.engine import connect, read_whole
 from shared.lake.failure import LakeAbsent, classify
-from shared.lake.foreign_files import require_no_code, require_own_files
 from shared.lake.sql import ident, path
 from shared.lake.stamp import StampRead, read_stamp
 from shared.lake.table import is_table

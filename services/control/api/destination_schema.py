@@ -15,7 +15,7 @@ from services.control.web.problems import declared
 from shared.contracts.evolution import EvolutionPolicy
 from shared.contracts.messages import Problem
 from shared.contracts.projection import project
-from shared.lake.column_history import Field
+from shared.lake.columns.history import Field
 
 router = APIRouter(prefix="/v1/pipelines/{pipeline}/destinations", tags=["destinations"])
 

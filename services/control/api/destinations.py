@@ -27,7 +27,7 @@ from services.control.web.context import CurrentDestinations, CurrentPipeline, P
 from services.control.web.paging import After, AskedPage, cut, page, read_number, write_number
 from services.control.web.problems import declared
 from shared.contracts.projection import project
-from shared.lake.catalog_stamps import Stamped
+from shared.lake.catalog.stamps import Stamped
 from shared.lake.stamp import read_stamp
 
 # What comes from memory is answered on the event loop: a thread that computes would wait for the interpreter longer

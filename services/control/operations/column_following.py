@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from shared.contracts.errors import DestinationError, ViaduckError
 from shared.contracts.messages import Destination, Problem
 from shared.contracts.ranges import NOT_SEEDED
-from shared.lake.arrangement import UNARRANGED, Arrangement
-from shared.lake.catalog import Column
-from shared.lake.column_history import Field, Versions, fields_at
-from shared.lake.column_identity import Identifying
-from shared.lake.column_terms import NO_COMMENTS, Comments, Described, to_carry
-from shared.lake.evolution import Kind, NotFollowed, Step, steps_between
-from shared.lake.followed_columns import Evolution, evolution, not_followed, terms_are_due, whose
-from shared.lake.owners_columns import Altered, require_kept
+from shared.lake.catalog.arrangement import UNARRANGED, Arrangement
+from shared.lake.catalog.reader import Column
+from shared.lake.checks.table_mismatch import differs, how_to_release, table_gone
+from shared.lake.columns.evolution import Kind, NotFollowed, Step, steps_between
+from shared.lake.columns.followed import Evolution, evolution, not_followed, terms_are_due, whose
+from shared.lake.columns.history import Field, Versions, fields_at
+from shared.lake.columns.identity import Identifying
+from shared.lake.columns.owners import Altered, require_kept
+from shared.lake.columns.terms import NO_COMMENTS, Comments, Described, to_carry
 from shared.lake.sql import ident
-from shared.lake.table_mismatch import differs, how_to_release, table_gone
 
 
 @dataclass(frozen=True)

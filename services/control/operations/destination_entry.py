@@ -34,8 +34,8 @@ from shared.contracts.errors import DependencyError
 from shared.contracts.evolution import EvolutionPolicy
 from shared.contracts.messages import Name, SeedMode
 from shared.contracts.upkeep import UpkeepOverride
-from shared.lake.catalog import CatalogReader
-from shared.lake.source import SourceLook, canonical_values
+from shared.lake.catalog.reader import CatalogReader
+from shared.lake.checks.source import SourceLook, canonical_values
 
 CATALOGS = ("catalog", "catalog_env", "postgres_uri_env")
 

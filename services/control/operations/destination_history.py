@@ -10,8 +10,8 @@ from services.control.operations.preflight import looking
 from shared.config.declared import Lakes
 from shared.config.model import Config
 from shared.contracts.errors import ViaduckError
-from shared.lake.catalog import CatalogReader
-from shared.lake.catalog_stamps import Stamped
+from shared.lake.catalog.reader import CatalogReader
+from shared.lake.catalog.stamps import Stamped
 from shared.lake.failure import LakeAbsent
 
 

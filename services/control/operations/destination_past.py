@@ -17,7 +17,7 @@ from shared.config.declared import Lakes
 from shared.config.model import Config
 from shared.contracts.errors import ViaduckError
 from shared.contracts.ranges import Range
-from shared.lake.catalog import CatalogReader, Column, TableInfo
+from shared.lake.catalog.reader import CatalogReader, Column, TableInfo
 from shared.lake.failure import LakeAbsent
 from shared.lake.sql import select_at
 from shared.lake.stamp import StampRead, read_stamp

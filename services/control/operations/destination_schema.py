@@ -16,11 +16,11 @@ from shared.config.declared import Lakes
 from shared.config.model import Config
 from shared.contracts.errors import DependencyError, SourceError, ViaduckError
 from shared.contracts.evolution import EvolutionPolicy
-from shared.lake.catalog import CatalogReader, TableInfo
-from shared.lake.catalog_stamps import stamped_for
-from shared.lake.column_history import Field, fields_at
-from shared.lake.column_identity import Identifying
-from shared.lake.column_terms import NO_COMMENTS
+from shared.lake.catalog.reader import CatalogReader, TableInfo
+from shared.lake.catalog.stamps import stamped_for
+from shared.lake.columns.history import Field, fields_at
+from shared.lake.columns.identity import Identifying
+from shared.lake.columns.terms import NO_COMMENTS
 from shared.lake.failure import LakeAbsent
 
 NOTHING_TO_DO = Following({})

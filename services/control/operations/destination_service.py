@@ -29,7 +29,7 @@ from services.control.store.tokens import Tokens
 from services.control.view.destination_status import View, seen_of
 from services.control.view.status_store import StatusStore
 from shared.contracts.positions import SpelledPosition
-from shared.lake.catalog_stamps import Stamped
+from shared.lake.catalog.stamps import Stamped
 
 Same = Callable[[Registered], bool]
 """Whether a destination is still at the version that the client has seen."""

@@ -23,7 +23,7 @@ from shared.config.model import Config
 from shared.config.template_rules import filled
 from shared.config.upkeep_rules import least_age_of
 from shared.contracts.errors import ConfigError, SourceError
-from shared.lake.source import SourceLook
+from shared.lake.checks.source import SourceLook
 
 Document = Mapping[str, Any]
 Look = Callable[[Config, Mapping[str, str]], SourceLook]

@@ -19,12 +19,12 @@ from shared.config.catalogs import ResolvedLake
 from shared.config.declared import Lakes
 from shared.config.model import Config
 from shared.contracts.errors import DependencyError, ViaduckError
-from shared.lake.attach import is_beside
-from shared.lake.catalog import CatalogReader, Column
+from shared.lake.catalog.reader import CatalogReader, Column
+from shared.lake.checks.layout_keys import keys_of
+from shared.lake.connection.attach import is_beside
+from shared.lake.connection.store_secrets import undeclared
 from shared.lake.cursor import SCHEMA, cursor_name
 from shared.lake.failure import LakeAbsent
-from shared.lake.layout_keys import keys_of
-from shared.lake.store_secrets import undeclared
 
 NAMES = ("catalog", "table", "data_path")
 

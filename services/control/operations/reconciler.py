@@ -24,7 +24,7 @@ from shared.contracts.errors import ConfigError, DependencyError
 from shared.contracts.messages import Outcome, Progress
 from shared.contracts.upkeep import UPKEEP_DAMAGED
 from shared.kafka.source_look import look
-from shared.lake.source import SourceLook
+from shared.lake.checks.source import SourceLook
 
 log = structlog.get_logger(__name__)
 

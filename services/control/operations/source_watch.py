@@ -18,9 +18,9 @@ from services.control.view.retention import earliest_seed, holds, near_expiry
 from services.control.view.status_store import StatusStore
 from shared.config.declared import Lakes
 from shared.contracts.errors import ViaduckError
-from shared.lake.catalog import CatalogReader
-from shared.lake.retained import Snapshot
-from shared.lake.retention import retained, snapshot_at, snapshots_since
+from shared.lake.catalog.reader import CatalogReader
+from shared.lake.upkeep.retained import Snapshot
+from shared.lake.upkeep.retention import retained, snapshot_at, snapshots_since
 from shared.runtime.background import Background, Threaded
 
 log = structlog.get_logger(__name__)

@@ -18,7 +18,7 @@ from shared.config.catalogs import PATIENCE
 from shared.config.model import Config
 from shared.config.secrets import shown_variable, told
 from shared.contracts.errors import ConfigError, DependencyError
-from shared.lake.bounded_connection import BoundedConnection
+from shared.lake.connection.bounded import BoundedConnection
 
 FILE = "registry.sqlite"
 BUSY_TIMEOUT_S = 10.0

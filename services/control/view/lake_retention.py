@@ -9,7 +9,7 @@ from datetime import datetime
 from services.control.view.destination_status import State, View
 from services.control.view.pipeline_retention import PipelineRetention
 from services.control.view.retention import Held, holds, needs
-from shared.lake.retained import Retained
+from shared.lake.upkeep.retained import Retained
 
 MOST_UNKNOWN = 100
 

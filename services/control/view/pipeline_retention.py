@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from shared.lake.retained import Retained, Snapshot
+from shared.lake.upkeep.retained import Retained, Snapshot
 
 MOST_NAMED = 3
 

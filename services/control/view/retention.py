@@ -27,7 +27,7 @@ from services.control.model.lifecycle import Registered
 from services.control.view.destination_status import MOVING, State, View, rows_through_of, seen_of
 from services.control.view.observed_state import CLOCKS_DIFFER, Seen
 from shared.contracts.messages import SeedMode
-from shared.lake.retained import Retained, Snapshot
+from shared.lake.upkeep.retained import Retained, Snapshot
 
 NEAR = 0.1
 """The share of the history below which a destination is warned of."""

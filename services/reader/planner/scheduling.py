@@ -14,7 +14,7 @@ from shared.contracts.messages import Destination, ItemKind, SeedMode
 from shared.contracts.positions import UNSPELLED, Vector
 from shared.contracts.ranges import NOT_SEEDED
 from shared.contracts.upkeep import Compaction
-from shared.lake.followed_columns import Break
+from shared.lake.columns.followed import Break
 
 NEAR_OLDEST = 0.1
 """A quiet position in the oldest tenth of what is retained is moved on before expiry reaches it."""

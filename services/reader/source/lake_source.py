@@ -20,13 +20,13 @@ from shared.contracts.errors import SourceError, ViaduckError
 from shared.contracts.positions import SpelledPosition
 from shared.contracts.ranges import NOT_SEEDED, Range
 from shared.contracts.reports import LONGEST_OFFERED, MOST_OFFERED, Offered
-from shared.lake.catalog import CatalogReader, Column, Head, TableInfo, Touch
-from shared.lake.column_history import reshapings
-from shared.lake.column_identity import Identifying, identified, replaced
-from shared.lake.followed_columns import Break, breaks
+from shared.lake.catalog.reader import CatalogReader, Column, Head, TableInfo, Touch
+from shared.lake.catalog.runs import insertion_runs
+from shared.lake.checks.source import AS_SOURCE
+from shared.lake.columns.followed import Break, breaks
+from shared.lake.columns.history import reshapings
+from shared.lake.columns.identity import Identifying, identified, replaced
 from shared.lake.routing_value import not_routed
-from shared.lake.runs import insertion_runs
-from shared.lake.source import AS_SOURCE
 
 T = TypeVar("T")
 

@@ -12,10 +12,10 @@ import duckdb
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.errors import ViaduckError
 from shared.contracts.ranges import Range
-from shared.lake.attach import attach, scanners
-from shared.lake.attached_state import AttachedState
-from shared.lake.catalog import CatalogReader, Column
-from shared.lake.engine import connect, read_whole, release
+from shared.lake.attached.state import AttachedState
+from shared.lake.catalog.reader import CatalogReader, Column
+from shared.lake.connection.attach import attach, scanners
+from shared.lake.connection.engine import connect, read_whole, release
 from shared.lake.failure import classify, loses_attachment
 from shared.lake.routing_value import spelled
 from shared.lake.sql import ident, path

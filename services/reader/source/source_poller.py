@@ -18,7 +18,7 @@ from services.reader.source.source_reader import Cut, Expired, SourceReader
 from services.reader.source.unrouted_values import UnroutedValues
 from shared.contracts.errors import ViaduckError
 from shared.contracts.messages import Problem
-from shared.lake.catalog import Head
+from shared.lake.catalog.reader import Head
 from shared.runtime.backoff import delay_s
 from shared.runtime.metrics import Metrics
 

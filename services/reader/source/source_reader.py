@@ -14,7 +14,7 @@ from shared.contracts.errors import Error
 from shared.contracts.positions import SpelledPosition
 from shared.contracts.ranges import Range
 from shared.contracts.reports import Offered
-from shared.lake.catalog import Head
+from shared.lake.catalog.reader import Head
 
 
 class Expired(Error):

@@ -23,7 +23,7 @@ from shared.contracts.positions import SpelledPosition, Vector
 from shared.contracts.ranges import NOT_SEEDED, Range
 from shared.contracts.reports import Offered
 from shared.kafka.topic_log import TopicIdentity
-from shared.lake.catalog import Head
+from shared.lake.catalog.reader import Head
 from shared.runtime.metrics import MOST_PARTITIONS, Metrics
 
 MOST_HEADS = 2_048

@@ -14,7 +14,7 @@ import psycopg
 from psycopg.types.numeric import Int8
 
 from shared.contracts.errors import Error
-from shared.lake.catalog_query import Question, Value
+from shared.lake.connection.query import Question, Value
 from shared.lake.direct.batch import Commit
 from shared.lake.direct.dialect import POSTGRES, SQLITE, Dialect
 from shared.lake.sql import ident

@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from shared.config.substituted_words import SUBSTITUTED_WORD
-from shared.lake.catalog_query import UNWRITABLE, Question, Value
-from shared.lake.column_history import NO_DEFAULT, NO_TERMS, Field, Terms
+from shared.lake.columns.evolution import Kind, Step
+from shared.lake.columns.history import NO_DEFAULT, NO_TERMS, Field, Terms
+from shared.lake.connection.query import UNWRITABLE, Question, Value
 from shared.lake.direct.new_table import flat
 from shared.lake.direct.rows import FLAG, PLAIN, Names, places_of, values_of
 from shared.lake.direct.statistics import NESTED, kind_of
 from shared.lake.direct.structure import Structure
-from shared.lake.evolution import Kind, Step
 
 NEW_COLUMN = (
     PLAIN, PLAIN, PLAIN, PLAIN, PLAIN, PLAIN, PLAIN, PLAIN, FLAG, PLAIN, PLAIN, "'duckdb'",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import duckdb
 
-from shared.lake.column_history import Field
+from shared.lake.columns.history import Field
 
 MOST_TEXTS = 1_000
 """Remembered; a source that has more defaults is asked about again."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from shared.lake.catalog_query import Value
+from shared.lake.connection.query import Value
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 
-from shared.lake.column_history import Field
+from shared.lake.columns.history import Field
 from shared.lake.direct.state import (
     CURSOR_COLUMNS,
     SPELLED_CURSOR_COLUMNS,

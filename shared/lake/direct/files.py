@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from shared.lake.column_history import Field
+from shared.lake.columns.history import Field
 from shared.lake.direct import store
 from shared.lake.direct.file_memory import Dead, LakeMemory
 from shared.lake.direct.positions import POSITION_ID, SNAPSHOT_COLUMN, SNAPSHOT_ID, Losing, OpenFile

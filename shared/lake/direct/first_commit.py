@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
-from shared.lake.catalog_query import Question
+from shared.lake.connection.query import Question
 from shared.lake.direct import rows as metadata_rows
 from shared.lake.direct.batch import Commit
 from shared.lake.direct.columns import new_columns

@@ -15,15 +15,15 @@ import duckdb
 
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.errors import Error
+from shared.lake.connection.engine import SQLITE, connect, is_lost, release
+from shared.lake.connection.new_catalog import create_catalog
+from shared.lake.connection.postgres import PostgresConnections
+from shared.lake.connection.store_secrets import RENEW_AFTER_S, expire, forget_keys, store_extensions, use_keys
 from shared.lake.direct.catalogs import Catalog, PostgresCatalog, SqliteCatalog
 from shared.lake.direct.default_texts import KeptTexts
 from shared.lake.direct.file_memory import FileMemory, LakeMemory
 from shared.lake.direct.structure import Structure
-from shared.lake.engine import SQLITE, connect, is_lost, release
-from shared.lake.new_catalog import create_catalog
-from shared.lake.postgres_connections import PostgresConnections
 from shared.lake.sql import ident, literal
-from shared.lake.store_secrets import RENEW_AFTER_S, expire, forget_keys, store_extensions, use_keys
 
 K = TypeVar("K")
 

@@ -9,10 +9,10 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from shared.lake.catalog_query import Question
-from shared.lake.catalog_tables import inlined_table
-from shared.lake.column_history import Field
-from shared.lake.column_terms import NO_COMMENTS, Comments, Described
+from shared.lake.catalog.tables import inlined_table
+from shared.lake.columns.history import Field
+from shared.lake.columns.terms import NO_COMMENTS, Comments, Described
+from shared.lake.connection.query import Question
 from shared.lake.direct.dialect import Dialect
 from shared.lake.direct.state import CURSOR_TYPES, Option, Snapshot
 from shared.lake.direct.structure import Structure, folder_of

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shared.lake.column_history import Field
+from shared.lake.columns.history import Field
 from shared.lake.direct.file_memory import NOBODY, Dead, KeyColumns, LakeMemory, Positions
 from shared.lake.direct.state import DataFile
 from shared.lake.pruning import PLAIN, TEXT, may_prune, unseen

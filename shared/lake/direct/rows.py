@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from shared.lake.catalog_query import Question, Value
+from shared.lake.connection.query import Question, Value
 from shared.lake.direct.dialect import Dialect, timestamptz
 from shared.lake.direct.state import (
     CURSOR_COLUMNS,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from shared.lake.catalog_query import Question, Value
+from shared.lake.connection.query import Question, Value
 from shared.lake.direct.dialect import Dialect
 from shared.lake.direct.structure import Structure
 from shared.lake.sql import ident

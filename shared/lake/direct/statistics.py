@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from shared.lake.column_history import Field
+from shared.lake.columns.history import Field
 from shared.lake.direct.state import ColumnStats
 from shared.lake.sql import ident
 

@@ -10,8 +10,8 @@ import duckdb
 from pyarrow import fs
 
 from shared.config.catalogs import ResolvedLake
+from shared.lake.connection.store_secrets import keys_of
 from shared.lake.sql import literal
-from shared.lake.store_secrets import keys_of
 
 FOOTER_MARK_BYTES = 8
 """At the end of a Parquet file: the length of its footer, and the format's name."""

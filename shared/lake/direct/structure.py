@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shared.contracts.errors import DestinationError
-from shared.lake.catalog_query import Question
-from shared.lake.catalog_tables import inlined_table
-from shared.lake.column_history import ColumnVersion, Field, fields_at, terms_of
-from shared.lake.column_terms import NO_COMMENTS, Comments
+from shared.lake.catalog.tables import inlined_table
+from shared.lake.columns.history import ColumnVersion, Field, fields_at, terms_of
+from shared.lake.columns.owners import LOOKS, NEWEST_LOOK, Altered, altered_since
+from shared.lake.columns.terms import NO_COMMENTS, Comments
+from shared.lake.connection.query import Question
 from shared.lake.direct.dialect import Dialect
-from shared.lake.owners_columns import LOOKS, NEWEST_LOOK, Altered, altered_since
 
 _LIVE = (
     " FROM {}ducklake_table t JOIN {}ducklake_schema s ON s.schema_id = t.schema_id"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from services.applier.apply.decide import Cursor, Decision, decide
+from services.applier.apply.cursor.decide import Cursor, Decision, decide
 from services.applier.destination_cache import DestinationCache
 from services.applier.model.grouping import Lane
 from services.applier.model.immediate_answers import answer

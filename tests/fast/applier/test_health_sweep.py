@@ -16,7 +16,7 @@ from shared.config.catalogs import ResolvedLake
 from shared.contracts.errors import DestinationError, ViaduckError
 from shared.contracts.reports import LakeHealth, parse_progress
 from shared.kafka.record import Record
-from shared.lake.health import TableHealth
+from shared.lake.upkeep.health import TableHealth
 from tests.fast.fake_sender import FakeSender
 
 FIGURES = TableHealth("1.0", 1, 2, 3, 4, 5, 6, 1, 8, 9, 10, 11, 0, datetime(2026, 1, 1, tzinfo=UTC), 60.0)

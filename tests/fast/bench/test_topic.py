@@ -18,8 +18,8 @@ from bench.plain_consumer import ALIAS, TABLE, PlainLoop, command, fastest_json,
 from bench.records import SCHEMA, record
 from bench.topic import RequestCounter, ages_of
 from shared.config.catalogs import ResolvedLake
-from shared.lake.attach import attach
-from shared.lake.engine import connect
+from shared.lake.connection.attach import attach
+from shared.lake.connection.engine import connect
 
 
 def messages(count: int) -> list[Message]:

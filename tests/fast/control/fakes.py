@@ -10,9 +10,9 @@ from shared.config.catalogs import ResolvedLake
 from shared.config.model import Config
 from shared.contracts.errors import SourceError
 from shared.contracts.messages import Destination
-from shared.lake.catalog import Column, Head, TableInfo
-from shared.lake.column_history import ColumnVersion
-from shared.lake.source import SourceLook
+from shared.lake.catalog.reader import Column, Head, TableInfo
+from shared.lake.checks.source import SourceLook
+from shared.lake.columns.history import ColumnVersion
 
 
 @dataclass

@@ -12,8 +12,8 @@ import yaml
 from shared.config.catalogs import ResolvedLake
 from shared.config.loading import load
 from shared.config.model import Config
-from shared.lake.attach import attach
-from shared.lake.engine import connect
+from shared.lake.connection.attach import attach
+from shared.lake.connection.engine import connect
 
 COLUMNS = 'event_id BIGINT, company VARCHAR, amount DECIMAL(10, 2), "Day" DATE'
 

@@ -17,8 +17,8 @@ from services.control.view.status_store import StatusStore
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.messages import ItemKind, Outcome, Problem, Progress
 from shared.contracts.reports import Frontier, Lagging
-from shared.lake.attach import attach
-from shared.lake.engine import connect
+from shared.lake.connection.attach import attach
+from shared.lake.connection.engine import connect
 from tests.fast.control.examples import PIPELINE, frontier
 from tests.fast.control.operations.test_work_items import TOPICS, FakeBroker, item, letter
 from tests.fast.control.rig import ControlRig, D, entry

@@ -6,7 +6,7 @@ import json
 from contextlib import closing
 from itertools import islice
 
-from shared.lake.engine import connect
+from shared.lake.connection.engine import connect
 from viaduck_demo.flight_events import events
 
 

@@ -15,7 +15,7 @@ from shared.contracts.messages import Progress, WorkItem
 from shared.contracts.positions import SpelledPosition
 from shared.contracts.ranges import Range
 from shared.contracts.reports import Frontier, Offer, Offered, Told, parse_progress
-from shared.lake.catalog import Head
+from shared.lake.catalog.reader import Head
 from shared.runtime.metrics import Metrics
 from tests.fast.fake_sender import FakeSender
 from tests.fast.reader.simulation import EPOCH, sight

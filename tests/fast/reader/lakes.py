@@ -7,8 +7,8 @@ from typing import Any
 
 from shared.config.catalogs import ResolvedLake
 from shared.config.model import Config
-from shared.lake.attach import attach
-from shared.lake.engine import connect
+from shared.lake.connection.attach import attach
+from shared.lake.connection.engine import connect
 
 COLUMNS = "id BIGINT, tenant VARCHAR, v VARCHAR"
 

@@ -18,7 +18,7 @@ from services.reader.planner.scheduling import Rules, SourceState
 from shared.contracts.messages import DesiredState, Destination, ItemKind, LakeRef, Outcome, Problem, Progress, SeedMode
 from shared.contracts.ranges import NOT_SEEDED, Range
 from shared.contracts.upkeep import Compaction
-from shared.lake.followed_columns import Break
+from shared.lake.columns.followed import Break
 
 RULES = Rules(max_rows_in_flight=30, segment_rows=10, confirm_within_s=20, compaction=Compaction(applies=2))
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)

@@ -99,8 +99,9 @@ def _at_offsets(_: Any, offsets: Any) -> None:
 
 
 def _plant() -> None:
-    from services.applier.apply import direct_look, fence
-    from services.applier.apply.direct_commit import DirectApplier
+    from services.applier.apply.cursor import fence
+    from services.applier.apply.direct import look as direct_look
+    from services.applier.apply.direct.commit import DirectApplier
     from services.applier.apply.transaction import Applier
     from services.applier.outbox import Outbox
     from services.applier.worker.source_reader import LakeReader

@@ -14,8 +14,8 @@ from shared.config.loading import load, public_lake
 from shared.config.model import Config
 from shared.contracts.errors import Action, DestinationError
 from shared.contracts.messages import DesiredState, Destination, SeedMode
-from shared.lake.attach import attach
-from shared.lake.engine import connect
+from shared.lake.connection.attach import attach
+from shared.lake.connection.engine import connect
 
 
 @pytest.fixture

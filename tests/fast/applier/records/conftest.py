@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
-from shared.lake.engine import connect
+from shared.lake.connection.engine import connect
 from tests.fast.applier.records.records import Table
 
 

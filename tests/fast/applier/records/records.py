@@ -16,7 +16,7 @@ from services.applier.records.parse import parse
 from services.applier.records.parsed_records import ParsedRecords
 from services.applier.records.record_batch import HEADERS, RecordBatch
 from services.applier.records.record_format import Metadata, RecordFormat
-from shared.lake.catalog import Column
+from shared.lake.catalog.reader import Column
 
 OFFSET = Metadata.OFFSET.column
 BARE = RecordFormat(metadata=(Metadata.OFFSET,))

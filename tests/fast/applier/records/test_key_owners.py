@@ -16,8 +16,8 @@ from services.applier.records.parse import parse
 from services.applier.records.record_batch import RecordBatch
 from services.applier.records.record_format import DeclaredColumn, KeyFormat, Metadata, RecordFormat
 from services.applier.records.routing import Routed, route
-from shared.lake.catalog import Column
-from shared.lake.engine import connect
+from shared.lake.catalog.reader import Column
+from shared.lake.connection.engine import connect
 from tests.fast.applier.records.records import NOW, batch_from
 
 TENANT, ID = DeclaredColumn("tenant", "$.tenant", "VARCHAR"), DeclaredColumn("id", "$.id", "BIGINT")

@@ -11,7 +11,7 @@ import pytest
 from services.applier.records.parse import WIDE, parse
 from services.applier.records.record_format import DeclaredColumn, Infer, Metadata, RecordFormat, ValueFormat
 from shared.contracts.errors import DestinationError
-from shared.lake.catalog import Column
+from shared.lake.catalog.reader import Column
 from tests.fast.applier.records.records import BARE, NOW, OFFSET, Table, batch_from
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -15,7 +15,7 @@ from services.applier.records.parse import ColumnsChange, RecordParser, parse
 from services.applier.records.parsed_records import ParsedRecords
 from services.applier.records.record_batch import RecordBatch
 from services.applier.records.record_format import DeclaredColumn, KeyFormat, Metadata, RecordFormat, ValueFormat
-from shared.lake.catalog import Column
+from shared.lake.catalog.reader import Column
 from tests.fast.applier.records.records import BARE, NOW, batch_from
 from tests.fast.applier.records.test_any_records import RECORDS, RELAXED
 

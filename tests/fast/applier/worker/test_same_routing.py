@@ -11,8 +11,8 @@ from services.applier.worker.in_flight import Numbered
 from services.applier.worker.same_routing import routed_otherwise
 from shared.contracts.errors import Action, DestinationError
 from shared.contracts.routed_by import RoutedBy
-from shared.lake.catalog import TableInfo
-from shared.lake.column_history import ColumnVersion
+from shared.lake.catalog.reader import TableInfo
+from shared.lake.columns.history import ColumnVersion
 from tests.fast.applier.worker.test_in_flight import target
 
 TENANT, ORG, REGION = (RoutedBy(field=each) for each in ("tenant", "org", "region"))

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Message
 
 from services.applier.apply.cursor_answers import CursorAnswers
-from services.applier.apply.foreign_keys import KeysOfRange
+from services.applier.apply.destination.foreign_keys import KeysOfRange
 from services.applier.model.task import SourceTopic, Target
 from services.applier.records.parse import RecordParser
 from services.applier.records.record_format import DeclaredColumn, Metadata, RecordFormat
@@ -28,7 +28,7 @@ from shared.contracts.positions import Vector
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topic_log import TopicIdentity
 from shared.kafka.topic_records import Bounds, Reached
-from shared.lake.catalog import Column
+from shared.lake.catalog.reader import Column
 
 SETTINGS = KafkaSettings("nowhere:1")
 FORM = RecordFormat(columns=(DeclaredColumn("tenant", "$.tenant", "VARCHAR"),), metadata=(Metadata.OFFSET,))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from services.applier.worker.worker_memory import WorkerMemory
-from shared.lake.engine import memory_of
+from shared.lake.connection.engine import memory_of
 
 LIMIT = "123MB"
 

@@ -15,8 +15,8 @@ from services.cli.runtime.writable import require_writable
 from shared.config.catalogs import ResolvedLake
 from shared.config.deployment import load_all
 from shared.contracts.errors import ConfigError
-from shared.lake.attach import attach
-from shared.lake.engine import connect
+from shared.lake.connection.attach import attach
+from shared.lake.connection.engine import connect
 
 FILE = """
 source: {catalog: "sqlite:source.sqlite", data_path: "data", table: "events"}

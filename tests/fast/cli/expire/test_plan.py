@@ -13,7 +13,7 @@ from services.cli.expire.plan import Hold, Plan, batches, first_hold
 from services.cli.main import app
 from services.cli.verify.comparison import Past
 from shared.contracts.upkeep import duration_s
-from shared.lake.retained import Retained, Snapshot
+from shared.lake.upkeep.retained import Retained, Snapshot
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SPAN = Retained("a lake", 120, START, 9_000, START + timedelta(days=2))

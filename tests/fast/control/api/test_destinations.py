@@ -25,7 +25,7 @@ from services.control.web.guard import Asked, Denied, Guard
 from services.control.web.paging import page
 from services.control.web.problems import ProblemDocument
 from shared.contracts.messages import Outcome
-from shared.lake.catalog_stamps import Stamped
+from shared.lake.catalog.stamps import Stamped
 from shared.lake.stamp import LONGEST
 from shared.runtime.background import Heartbeat
 from shared.runtime.loopback import is_loopback

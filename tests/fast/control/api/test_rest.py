@@ -20,8 +20,8 @@ from services.control.web.idempotency import NAME
 from services.control.web.json_bodies import FIRST_LOOK, members, strictly
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.layout import TableLayout
-from shared.lake.attach import attach
-from shared.lake.engine import connect
+from shared.lake.connection.attach import attach
+from shared.lake.connection.engine import connect
 from shared.runtime.version import REVISION, build_version, version
 from tests.fast.control.live_server import served
 from tests.fast.control.rig import V1, ControlRig, D, entry

@@ -6,9 +6,9 @@ import pytest
 
 from services.control.operations.column_following import Following, SourceColumns, Table, following
 from shared.contracts.evolution import EvolutionPolicy
-from shared.lake.arrangement import Arrangement
-from shared.lake.column_history import ColumnVersion, Field
-from shared.lake.column_identity import Identifying
+from shared.lake.catalog.arrangement import Arrangement
+from shared.lake.columns.history import ColumnVersion, Field
+from shared.lake.columns.identity import Identifying
 from tests.fast.reader.simulation import spec
 
 POSITION, HEAD = 5, 9

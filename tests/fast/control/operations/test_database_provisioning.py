@@ -11,8 +11,8 @@ import pytest
 from psycopg import sql
 
 from shared.config.catalogs import ResolvedLake, resolve
-from shared.lake.attach import attach
-from shared.lake.engine import connect
+from shared.lake.connection.attach import attach
+from shared.lake.connection.engine import connect
 from tests.fast.control.rig import V1, ControlRig, offered
 from tests.servers.postgres import Postgres
 

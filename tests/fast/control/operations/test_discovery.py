@@ -16,8 +16,8 @@ from shared.contracts.errors import DependencyError
 from shared.contracts.layout import TableLayout
 from shared.contracts.messages import LakeRef
 from shared.contracts.reports import Offer, Offered
-from shared.lake.attach import attach
-from shared.lake.engine import connect
+from shared.lake.connection.attach import attach
+from shared.lake.connection.engine import connect
 from shared.runtime.background import problems
 from tests.fast.control.examples import PIPELINE, START
 from tests.fast.control.files import config

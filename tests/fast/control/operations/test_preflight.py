@@ -11,8 +11,8 @@ from shared.config.loading import load
 from shared.config.model import Config
 from shared.contracts.errors import ConfigError, SourceError
 from shared.kafka.source_look import look
-from shared.lake.catalog import Column, TableInfo
-from shared.lake.source import canonical_values, column_mistakes
+from shared.lake.catalog.reader import Column, TableInfo
+from shared.lake.checks.source import canonical_values, column_mistakes
 from tests.fast.control.files import config, destination, make_source, with_lake, write
 
 

@@ -27,7 +27,7 @@ from shared.contracts.errors import DependencyError
 from shared.contracts.messages import Outcome, Progress
 from shared.contracts.reports import Share
 from shared.kafka.topics import Topics
-from shared.lake.column_history import ColumnVersion
+from shared.lake.columns.history import ColumnVersion
 from tests.fast.control.examples import PIPELINE, START, problem, progress
 from tests.fast.control.fakes import UNREACHABLE, FakeSource, FakeTopic
 from tests.fast.control.files import config, destination, write

@@ -18,7 +18,7 @@ from services.control.view.pipeline_retention import PipelineRetention, warning
 from services.control.view.status_store import StatusStore
 from shared.contracts.messages import ItemKind, Outcome, SeedMode
 from shared.contracts.reports import Lagging
-from shared.lake.retained import Retained, Snapshot
+from shared.lake.upkeep.retained import Retained, Snapshot
 from shared.runtime.metrics import together
 from tests.fast.control.examples import START, at, by_id, declared, frontier, problem, progress, registered
 from tests.fast.control.fakes import FakeSource

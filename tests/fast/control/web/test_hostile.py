@@ -17,7 +17,7 @@ from shared.config.libpq_words import ANYBODYS
 from shared.config.loading import load
 from shared.config.model import Config
 from shared.contracts.errors import ConfigError
-from shared.lake.catalog import CatalogReader
+from shared.lake.catalog.reader import CatalogReader
 from tests.fast.control.files import config, destination, make_source, write
 from tests.fast.control.rig import V1, ControlRig, D, entry, offered
 

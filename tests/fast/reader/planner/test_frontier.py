@@ -10,7 +10,7 @@ from shared.contracts.evolution import EvolutionPolicy
 from shared.contracts.messages import DesiredState, ItemKind, Outcome, Problem
 from shared.contracts.ranges import NOT_SEEDED
 from shared.contracts.reports import Lagging
-from shared.lake.followed_columns import Break
+from shared.lake.columns.followed import Break
 from tests.fast.reader.planner.test_plan import PROBLEM, Reader, reader_at
 from tests.fast.reader.simulation import EPOCH, sight, spec
 

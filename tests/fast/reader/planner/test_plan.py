@@ -22,7 +22,7 @@ from shared.contracts.messages import DesiredState, Destination, ItemKind, Outco
 from shared.contracts.ranges import NOT_SEEDED, Range
 from shared.contracts.routed_by import RoutedBy
 from shared.contracts.upkeep import UPKEEP_DAMAGED, Compaction, Damage
-from shared.lake.followed_columns import Break
+from shared.lake.columns.followed import Break
 from tests.fast.reader.simulation import answer, sight, spec, step
 
 PROBLEM = Problem(type="table_mismatch", message="other columns", hint="", retryable=False)

@@ -16,8 +16,8 @@ from pydantic.fields import FieldInfo
 from shared.config.coercion import keys_of
 from shared.config.model import Config, Section, TopicSource
 from shared.config.store_access import PROPERTIES
+from shared.lake.connection.store_secrets import IDENTITY_SETTINGS, KEY_SETTINGS, S3_SETTINGS
 from shared.lake.direct.eligibility import Reason
-from shared.lake.store_secrets import IDENTITY_SETTINGS, KEY_SETTINGS, S3_SETTINGS
 from tests.fast.shared.config.conftest import Load
 
 ROOT = Path(__file__).parents[4]

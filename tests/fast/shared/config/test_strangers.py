@@ -20,10 +20,10 @@ from shared.config.model import Config
 from shared.config.secrets import PASSWORD_WORDS
 from shared.contracts.errors import ConfigError, ViaduckError
 from shared.contracts.messages import DesiredState, Destination, LakeRef, SeedMode
-from shared.lake.attach import attach
-from shared.lake.catalog_query import Question
-from shared.lake.engine import connect
-from shared.lake.statements import Postgres
+from shared.lake.connection.attach import attach
+from shared.lake.connection.engine import connect
+from shared.lake.connection.query import Question
+from shared.lake.connection.statements import Postgres
 from tests.fast.shared.config.conftest import MINIMAL, Load
 from tests.servers.eavesdropper import Eavesdropper
 from tests.servers.s3 import S3

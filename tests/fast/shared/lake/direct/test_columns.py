@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.lake.column_history import Field, Terms
+from shared.lake.columns.evolution import NotFollowed, steps_between
+from shared.lake.columns.history import Field, Terms
 from shared.lake.direct.columns import Alteration, alter, altered, new_columns, structure_after, with_defaults
 from shared.lake.direct.new_table import flat
 from shared.lake.direct.structure import Structure
-from shared.lake.evolution import NotFollowed, steps_between
 
 LAST = 40
 """Ids that the destination's table has given, some of them to columns that are gone."""

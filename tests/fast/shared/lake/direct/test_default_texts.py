@@ -6,9 +6,9 @@ from contextlib import closing
 
 import duckdb
 
-from shared.lake.column_history import Field
+from shared.lake.columns.history import Field
+from shared.lake.connection.engine import connect
 from shared.lake.direct.default_texts import MOST_TEXTS, KeptTexts
-from shared.lake.engine import connect
 
 KEPT = {
     ("int32", "5"): True,

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.config.catalogs import ResolvedLake
-from shared.lake.column_history import Field
+from shared.lake.columns.history import Field
 from shared.lake.direct import positions
 from shared.lake.direct.file_memory import NOBODY, Dead, FileMemory, LakeMemory
 from shared.lake.direct.positions import Key, OpenFile, Touched, find_positions

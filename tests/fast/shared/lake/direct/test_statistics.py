@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.lake.column_history import Field
+from shared.lake.columns.history import Field
 from shared.lake.direct.state import ColumnStats
 from shared.lake.direct.statistics import ORDERS, FileColumn, are_comparable, file_columns, merged
 

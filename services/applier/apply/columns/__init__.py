@@ -1,0 +1,1 @@
+"""Columns of a destination's table follow the source's."""

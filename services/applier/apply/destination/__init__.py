@@ -1,0 +1,1 @@
+"""A destination's lake and its table: opened, made, laid out and looked at."""

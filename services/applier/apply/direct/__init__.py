@@ -1,0 +1,1 @@
+"""Commits by DuckLake's specification, past its extension."""

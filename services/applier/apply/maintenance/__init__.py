@@ -1,0 +1,1 @@
+"""What keeps a destination's table readable, and proof that its rows stay."""

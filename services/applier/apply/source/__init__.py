@@ -1,0 +1,1 @@
+"""A range of the source, read once and held for its destinations."""

@@ -1,0 +1,1 @@
+"""Lakes that stay attached, and what is remembered of them."""

@@ -1,0 +1,1 @@
+"""What a lake's catalog says, by plain SQL."""

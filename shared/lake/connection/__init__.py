@@ -1,0 +1,1 @@
+"""How a lake is reached: DuckDB instances, secrets, and the database of its catalog."""
