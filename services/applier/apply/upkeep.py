@@ -65,8 +65,8 @@ class Upkeeper:
     def keep_up(self, target: Target) -> Applied:
         """Do the target's steps if its item fits the cursor. ``Applied.upkeep`` tells what each came to.
 
-        Raises ``destination_damaged`` where an acknowledgement was lost, and the merged files with it (H7), and
-        ``upkeep_damaged`` where a retained snapshot shows other rows than before.
+        Raises ``destination_damaged`` where an acknowledgement was lost, and with it the files of rows that were
+        flushed or moved (H7), and ``upkeep_damaged`` where a retained snapshot shows other rows than before.
         """
         with self.lakes.use(target) as lake:
             answer = self.answers.of(lake, target)
