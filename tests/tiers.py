@@ -4,7 +4,7 @@
 check        no socket is connected or bound, no process is started (``Guard`` forbids both), and no test takes more
              than ``QUICK_S`` of CPU unless it is marked ``slow``; of tests on lakes those in ``ONE_BY_ONE``
 test         check, the other tests of ``tests/fast`` but the longest, every second of those on lakes in SQLite files
-             that test-all has, 12 random histories, one `up --once`, one fault, the smallest models
+             that test-all has, 20 random histories, one `up --once`, one fault, the smallest models
 test-all     every test but the long ones of ``NIGHTLY``; where several differ in nothing but ``SETTINGS`` (the kind of
              catalog, the way to commit), one of them; of a property that is tried in parts the first ``PARTS``
 test-matrix  every test in every setting

@@ -4,10 +4,10 @@
 (* adds, renames, drops and replaces them, with rows in the same           *)
 (* transaction or without, and a destination shows at every position the   *)
 (* columns and the values that the source had there.                       *)
-(* shared/lake/columns/evolution.py has the difference of two trees,               *)
-(* services/applier/apply/columns/evolve.py carries it out.  One generation; an    *)
-(* item is never taken away, and an applier may stand still between any    *)
-(* two steps while others go on.                                           *)
+(* shared/lake/columns/evolution.py has the difference of two trees,       *)
+(* services/applier/apply/columns/evolve.py carries it out.  One           *)
+(* generation; an item is never taken away, and an applier may stand still *)
+(* between any two steps while others go on.                               *)
 (***************************************************************************)
 EXTENDS Integers, Sequences
 

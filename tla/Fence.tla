@@ -1,9 +1,9 @@
 ------------------------------- MODULE Fence -------------------------------
 (***************************************************************************)
 (* The destination's side of the protocol: what a stored cursor says to an *)
-(* item, as services/applier/apply/cursor/decide.py and fence.py have it.  Viaduck.tla  *)
-(* builds the whole system around these operators, Trace.tla holds logs of *)
-(* real runs against the same ones.                                        *)
+(* item, as services/applier/apply/cursor/decide.py and fence.py have it.  *)
+(* Viaduck.tla builds the whole system around these operators, Trace.tla   *)
+(* holds logs of real runs against the same ones.                          *)
 (***************************************************************************)
 EXTENDS Integers
 

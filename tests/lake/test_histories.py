@@ -19,7 +19,7 @@ from tests.world.replay import SEED, SEEDS, again, histories, parts, seed_of
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("part", parts(20))
-@histories(6, soak=50)
+@histories(10, soak=50)
 @given(drawn=SEEDS)
 def test_every_destination_of_any_history_is_exact(world: duckdb.DuckDBPyConnection, part: int, drawn: int) -> None:
     seed = seed_of(part, drawn)
