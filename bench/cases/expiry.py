@@ -88,7 +88,7 @@ def _polled_while(source: LakeSource, lake: ResolvedLake) -> list[float]:
 def _poll_s(source: LakeSource, after_s: float = 0.0) -> float:
     time.sleep(after_s)
     began = time.perf_counter()
-    source.sight(source.head())
+    source.observe(source.head())
     return time.perf_counter() - began
 
 

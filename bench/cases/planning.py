@@ -79,7 +79,7 @@ class _Planning:
     def seconds_of(self, snapshots: Range, changes: int = 0) -> float:
         began = time.perf_counter()
         head = self._source.head()
-        self._source.sight(head)
+        self._source.observe(head)
         steps = [self._source.count(cut, tenant_names(SMALL)) for cut in self._source.cuts(snapshots)]
         seconds = time.perf_counter() - began
         counted = sum(step.total for step in steps)

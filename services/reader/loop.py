@@ -289,8 +289,8 @@ class Loop:
         if isinstance(event, Reached):  # of this reader or another one, or sent again
             self._sharing.heard(event.frontier, now_s)
         elif isinstance(event, Unrouted):
-            sight = self._planner.sight
-            self._tally.heard(event.found, None if sight is None else sight.table, now_s)
+            observed = self._planner.observed
+            self._tally.heard(event.found, None if observed is None else observed.table, now_s)
 
     def _counts_unrouted(self) -> bool:
         return self._sharing.counts(self._clock())

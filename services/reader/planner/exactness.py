@@ -36,21 +36,21 @@ class Exactness:
         self._behind: set[str] = set()
         self._catch_up = CatchUp()
         self.index: ChangeIndex | None = None
-        self.sight: SourceState | None = None
+        self.observed: SourceState | None = None
         self.gone: set[int] = set()
         """Snapshots that expired, at or above the oldest that the last look saw."""
 
     # -- events ------------------------------------------------------------------------------------------------------
 
-    def saw(self, sight: SourceState) -> bool:
+    def observe(self, observed: SourceState) -> bool:
         """A look at the source's metadata. Returns whether it shows another history than the look before."""
-        before, self.sight = self.sight, sight
-        is_undone = before is not None and (before.history != sight.history or sight.head < before.head)
-        self.gone = {snapshot for snapshot in self.gone if snapshot >= sight.oldest}
+        before, self.observed = self.observed, observed
+        is_undone = before is not None and (before.history != observed.history or observed.head < before.head)
+        self.gone = {snapshot for snapshot in self.gone if snapshot >= observed.oldest}
         if self.index is None:
-            self._count_from(self._first_line(sight))
-        elif is_undone or is_void(self.index, before, sight):
-            self._count_from(sight.head)
+            self._count_from(self._first_line(observed))
+        elif is_undone or is_void(self.index, before, observed):
+            self._count_from(observed.head)
         return is_undone
 
     def counted(self, step: Step) -> None:
@@ -77,8 +77,8 @@ class Exactness:
         self.gone.add(snapshot)
         self._dirty.update((tracked.name, None) for tracked in self._running() if tracked.exact == snapshot)
         self._catch_up.drop(snapshot)
-        if self.sight is not None and self.index is not None and self.index.line == snapshot:
-            self._count_from(self.sight.head)
+        if self.observed is not None and self.index is not None and self.index.line == snapshot:
+            self._count_from(self.observed.head)
 
     def forget(self, name: str) -> None:
         """The destination was removed."""
@@ -88,23 +88,23 @@ class Exactness:
 
     def above(self) -> Range | None:
         """The range between the line and the head that is still to be counted."""
-        if self.index is None or self.sight is None or self.sight.head <= self.index.line:
+        if self.index is None or self.observed is None or self.observed.head <= self.index.line:
             return None
-        return Range(self.index.line, self.sight.head)
+        return Range(self.index.line, self.observed.head)
 
     def below(self) -> Range | None:
         """The next range below the floor that has to be counted for some destination."""
-        if self.index is None or self.sight is None or not self._behind:
+        if self.index is None or self.observed is None or not self._behind:
             return None
         behind = {tracked.exact for tracked in self._running() if tracked.name in self._behind}
-        readable = (exact for exact in behind - self.gone if exact >= self.sight.oldest)
+        readable = (exact for exact in behind - self.gone if exact >= self.observed.oldest)
         return self._catch_up.next(readable, self.index.floor)
 
     # -- destinations ------------------------------------------------------------------------------------------------
 
     def settle(self, tracked: DestinationState) -> bool:
         """Move on for free over steps that do not touch the destination; whether one does."""
-        if self.index is None or not tracked.is_seeded or is_cut_off(tracked, self.sight):
+        if self.index is None or not tracked.is_seeded or is_cut_off(tracked, self.observed):
             return False
         if not self.index.knows(tracked.exact, tracked.value):
             self.index.forget()
@@ -123,7 +123,7 @@ class Exactness:
         """
         line, through, rows, of_any = step.range.after, step.range.through, step.rows, step.of_any > 0
         needed, floor, dirty, waiting = through, self._known_index().floor, self._dirty, self._waiting
-        born, reshaped = (0, 0) if self.sight is None else (self.sight.born, self.sight.reshaped)
+        born, reshaped = (0, 0) if self.observed is None else (self.observed.born, self.observed.reshaped)
         for name, each in self._tracked.items():
             if each.exact != line or each.position is None or each.parked is not None:
                 # A newer step changes nothing for those whose next step is known and which are in flight or in a queue.
@@ -153,19 +153,21 @@ class Exactness:
     def _lacks_columns(self, tracked: DestinationState) -> bool:
         """Whether a quiet destination has to be woken to follow the source's columns: the next look at an idle source
         may be a minute away."""
-        if self.sight is None or not tracked.is_running or tracked.in_flight is not None:
+        if self.observed is None or not tracked.is_running or tracked.in_flight is not None:
             return False
-        return tracked.name not in self._waiting and self.sight.reshapes.lacking(tracked) is not None
+        return tracked.name not in self._waiting and self.observed.reshapes.lacking(tracked) is not None
 
     def _running(self) -> Iterator[DestinationState]:
         return (tracked for tracked in self._tracked.values() if tracked.is_running and tracked.is_seeded)
 
     # -- the index ---------------------------------------------------------------------------------------------------
 
-    def _first_line(self, sight: SourceState) -> int:
+    def _first_line(self, observed: SourceState) -> int:
         """Where counting begins: where an earlier life stopped, if that is still there, else at the head."""
         line = self._remembered_line
-        return line if line is not None and max(sight.oldest, sight.born) <= line <= sight.head else sight.head
+        return (
+            line if line is not None and max(observed.oldest, observed.born) <= line <= observed.head else observed.head
+        )
 
     def _count_from(self, line: int) -> None:
         """Begin a new index; the old one speaks of what is no longer so, or can't be continued."""
@@ -191,7 +193,7 @@ class Exactness:
         return self.index
 
 
-def is_void(index: ChangeIndex, before: SourceState | None, sight: SourceState) -> bool:
+def is_void(index: ChangeIndex, before: SourceState | None, observed: SourceState) -> bool:
     """Whether the counts speak of another table, of a history that was undone, or end where nothing is retained."""
-    other_table = before is not None and (before.lake, before.table) != (sight.lake, sight.table)
-    return other_table or sight.head < index.line or index.line < sight.oldest
+    other_table = before is not None and (before.lake, before.table) != (observed.lake, observed.table)
+    return other_table or observed.head < index.line or index.line < observed.oldest

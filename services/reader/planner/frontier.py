@@ -87,7 +87,7 @@ def standing(planner: Planner, catalog: CatalogTime | None, *, readable: bool, o
         lagging=tuple(each.name for each in _not_at(planner, line) if _lags(each, line, reshapes)),
         settled=readable and is_settled(planner),
         revision=planner.revision,
-        notice=None if planner.sight is None else planner.sight.notice,
+        notice=None if planner.observed is None else planner.observed.notice,
         overdue=overdue,
     )
 
@@ -115,7 +115,7 @@ def is_settled(planner: Planner) -> bool:
 
 def reshapes_of(planner: Planner) -> Reshapes:
     """When the source's columns changed, as far as it was seen."""
-    return UNCHANGED if planner.sight is None else planner.sight.reshapes
+    return UNCHANGED if planner.observed is None else planner.observed.reshapes
 
 
 def _not_at(planner: Planner, line: int | None) -> Iterable[DestinationState]:

@@ -154,16 +154,16 @@ class Planner:
 
     # -- events of the source ----------------------------------------------------------------------------------------
 
-    def saw(self, sight: SourceState, now_s: float) -> None:
+    def observe(self, observed: SourceState, now_s: float) -> None:
         """A look at the source's metadata."""
-        before = self.sight
-        is_undone = self._exactness.saw(sight)
-        for tracked in self._tracked.values() if is_undone else self._worth_a_look(before, sight, now_s):
-            if tracked.is_running and (problem := contradiction(tracked, before, sight)) is not None:
+        before = self.observed
+        is_undone = self._exactness.observe(observed)
+        for tracked in self._tracked.values() if is_undone else self._worth_a_look(before, observed, now_s):
+            if tracked.is_running and (problem := contradiction(tracked, before, observed)) is not None:
                 self._park(tracked, problem)
             elif is_undone and tracked.is_running:
                 self._ask_anew(tracked)
-            self._look_at(tracked, sight, now_s)
+            self._look_at(tracked, observed, now_s)
 
     def counted(self, step: Step) -> None:
         """The range above the line was counted."""
@@ -202,12 +202,12 @@ class Planner:
     @property
     def wants_sizes(self) -> bool:
         """Whether seeds wait for ``sized``."""
-        return self.sight is not None and bool(self._unsized)
+        return self.observed is not None and bool(self._unsized)
 
     @property
-    def sight(self) -> SourceState | None:
+    def observed(self) -> SourceState | None:
         """What the last look at the source found."""
-        return self._exactness.sight
+        return self._exactness.observed
 
     @property
     def index(self) -> ChangeIndex | None:
@@ -271,14 +271,14 @@ class Planner:
         self._exactness.settle(tracked)
         if needs_size(tracked):
             self._unsized.add(name)
-        draft = choose(tracked, self.sight, self.index, self._rules, now_s)
+        draft = choose(tracked, self.observed, self.index, self._rules, now_s)
         return None if draft is None else (tracked, draft)
 
     def _send(self, candidate: Candidate, now_s: float) -> Send:
         tracked, draft = candidate
         if needs_upkeep(tracked, self._rules) and self._limits.upkeeps < MOST_UPKEEPS:
             draft = upkeep(tracked)
-        draft = with_spelling(draft, tracked, self.sight)
+        draft = with_spelling(draft, tracked, self.observed)
         item, until_s = self._new_id(), now_s + self._patience_s(tracked)
         tracked.in_flight = self._limits.take(item, tracked, draft, until_s)
         if draft.kind is ItemKind.UPKEEP:
@@ -297,13 +297,15 @@ class Planner:
 
     def _seen_for(self, draft: Draft) -> Seen | None:
         """What the item rests on beyond the cursor: that nothing changed between the position and where it begins."""
-        if self.sight is None or self.sight.log is not None or draft.after <= draft.expected:
+        if self.observed is None or self.observed.log is not None or draft.after <= draft.expected:
             return None
-        return Seen(snapshot=self.sight.head, at=self.sight.at)
+        return Seen(snapshot=self.observed.head, at=self.observed.at)
 
     # -- one destination ---------------------------------------------------------------------------------------------
 
-    def _worth_a_look(self, before: SourceState | None, sight: SourceState, now_s: float) -> Iterable[DestinationState]:
+    def _worth_a_look(
+        self, before: SourceState | None, observed: SourceState, now_s: float
+    ) -> Iterable[DestinationState]:
         """The destinations about which a look at the source may say something new.
 
         All others, at the line or behind it, or waiting for their seed, cost a comparison: there may be fifty thousand.
@@ -311,13 +313,13 @@ class Planner:
         if (
             before is None
             or self.index is None
-            or sight.log is not None
-            or not is_same_table(before, sight)
+            or observed.log is not None
+            or not is_same_table(before, observed)
             or self.index.line in self._exactness.gone
         ):
             return self._tracked.values()
-        lowest, old_s, gone = lowest_safe(sight), now_s - self._rules.advance_after_s, self._exactness.gone
-        waiting, head = self._waiting.names, sight.head
+        lowest, old_s, gone = lowest_safe(observed), now_s - self._rules.advance_after_s, self._exactness.gone
+        waiting, head = self._waiting.names, observed.head
         return [
             each
             for each in self._tracked.values()
@@ -331,18 +333,18 @@ class Planner:
             and (each.is_seeded or each.name not in waiting)
         ]
 
-    def _look_at(self, tracked: DestinationState, sight: SourceState, now_s: float) -> None:
+    def _look_at(self, tracked: DestinationState, observed: SourceState, now_s: float) -> None:
         """Wake destinations that have to be parked, may be seeded, or whose untouched position should move."""
         if not tracked.is_running or tracked.in_flight is not None:
             return
-        if judge(tracked, sight, self._exactness.gone) is not None:
+        if judge(tracked, observed, self._exactness.gone) is not None:
             self._dirty[tracked.name] = None
         elif not tracked.is_seeded:
             if tracked.name not in self._waiting:
                 self._dirty[tracked.name] = None
         elif tracked.position is not None and tracked.exact > tracked.position:
             is_old = now_s - tracked.since_s >= self._rules.advance_after_s
-            if is_old or may_strand(tracked, sight) or tracked.position < sight.reshaped:
+            if is_old or may_strand(tracked, observed) or tracked.position < observed.reshaped:
                 self._dirty[tracked.name] = None
 
     def _ask_anew(self, tracked: DestinationState) -> None:
@@ -379,10 +381,13 @@ class Planner:
 
     def _judge(self, tracked: DestinationState) -> None:
         """Park a destination that cannot continue, but probe its cursor first: a lost answer may have moved it."""
-        if self.sight is not None and (lost := cannot_begin(tracked, self.sight, self._exactness.gone)) is not None:
+        if (
+            self.observed is not None
+            and (lost := cannot_begin(tracked, self.observed, self._exactness.gone)) is not None
+        ):
             self._park(tracked, lost)
             return
-        problem = judge(tracked, self.sight, self._exactness.gone) if self.sight is not None else None
+        problem = judge(tracked, self.observed, self._exactness.gone) if self.observed is not None else None
         if problem is None:
             tracked.is_suspect = tracked.is_suspect and not tracked.is_seeded
         elif tracked.is_suspect:

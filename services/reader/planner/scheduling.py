@@ -111,7 +111,7 @@ class Draft:
 
 
 def choose(
-    tracked: DestinationState, sight: SourceState | None, index: ChangeIndex | None, rules: Rules, now_s: float
+    tracked: DestinationState, observed: SourceState | None, index: ChangeIndex | None, rules: Rules, now_s: float
 ) -> Draft | None:
     """The next item of ``tracked``; None where there is nothing to do, or not yet.
 
@@ -125,43 +125,43 @@ def choose(
         return None
     if tracked.position is None:
         return Draft(ItemKind.PROBE, through=index.line if index is not None else 0)
-    if sight is None or index is None:
+    if observed is None or index is None:
         return None
     if tracked.position == NOT_SEEDED:
-        return _seed(tracked, sight)
+        return _seed(tracked, observed)
     position = tracked.position
-    changes, advance = _changes(tracked, position, index), _advance(tracked, position, sight, index, rules, now_s)
-    return changes or advance if sight.log is None else advance or changes  # of a busy topic there is always more
+    changes, advance = _changes(tracked, position, index), _advance(tracked, position, observed, index, rules, now_s)
+    return changes or advance if observed.log is None else advance or changes  # of a busy topic there is always more
 
 
-def _seed(tracked: DestinationState, sight: SourceState) -> Draft | None:
+def _seed(tracked: DestinationState, observed: SourceState) -> Draft | None:
     if tracked.spec.seed_at is not None:
         return Draft(ItemKind.SEED, through=tracked.spec.seed_at, pinned=True)
     match tracked.spec.seed_mode:
         case SeedMode.REPLAY:
-            return Draft(ItemKind.SEED, through=sight.first, pinned=True)
+            return Draft(ItemKind.SEED, through=observed.first, pinned=True)
         case SeedMode.LATEST:
-            return Draft(ItemKind.SEED, through=sight.head, rows=0)
+            return Draft(ItemKind.SEED, through=observed.head, rows=0)
         case SeedMode.SCAN:
-            return Draft(ItemKind.SEED, through=sight.head, rows=tracked.seed_rows) if tracked.is_sized else None
+            return Draft(ItemKind.SEED, through=observed.head, rows=tracked.seed_rows) if tracked.is_sized else None
 
 
-def with_spelling(draft: Draft, tracked: DestinationState, sight: SourceState | None) -> Draft:
+def with_spelling(draft: Draft, tracked: DestinationState, observed: SourceState | None) -> Draft:
     """The draft with its ends as the source spells them. An item always ends where its vector does: its integer may be
     that of another vector too, which does not follow the destination's own. TLA: ``PlanRecords``."""
-    if sight is None or sight.log is None or draft.kind in (ItemKind.PROBE, ItemKind.DROP):
+    if observed is None or observed.log is None or draft.kind in (ItemKind.PROBE, ItemKind.DROP):
         return draft
     if draft.kind is ItemKind.SEED:
-        begin = _beginning(tracked.spec, draft, sight.log)
+        begin = _beginning(tracked.spec, draft, observed.log)
         keeps = tracked.spec.rewound_to is not None
         return replace(draft, through=begin.records, through_at=begin.text, keeps=keeps)
     begin = tracked.vector
     at = tracked.position_at if draft.expected != NOT_SEEDED else UNSPELLED
     if tracked.exact_at and draft.kind is not ItemKind.UPKEEP:
-        return _beyond(replace(draft, after=draft.expected, expected_at=at), tracked, sight.log)
-    if draft.kind is ItemKind.CHANGES and sight.log.skips and not begin.covers(sight.log.oldest):
-        return _skipping(replace(draft, expected_at=at), begin.joined(sight.log.oldest), sight.log)
-    end = begin if draft.kind is ItemKind.UPKEEP else sight.log.end(draft.through, begin)
+        return _beyond(replace(draft, after=draft.expected, expected_at=at), tracked, observed.log)
+    if draft.kind is ItemKind.CHANGES and observed.log.skips and not begin.covers(observed.log.oldest):
+        return _skipping(replace(draft, expected_at=at), begin.joined(observed.log.oldest), observed.log)
+    end = begin if draft.kind is ItemKind.UPKEEP else observed.log.end(draft.through, begin)
     return replace(draft, through=end.records, expected_at=at, through_at=end.text)
 
 
@@ -204,14 +204,14 @@ def _changes(tracked: DestinationState, position: int, index: ChangeIndex) -> Dr
 
 
 def _advance(
-    tracked: DestinationState, position: int, sight: SourceState, index: ChangeIndex, rules: Rules, now_s: float
+    tracked: DestinationState, position: int, observed: SourceState, index: ChangeIndex, rules: Rules, now_s: float
 ) -> Draft | None:
     exact = tracked.exact
     if exact <= position or exact < index.floor:
         return None
     quiet_s = now_s - tracked.since_s
-    strands = may_strand(tracked, sight) and quiet_s >= rules.advance_pause_s
-    has_old_columns = position < sight.reshaped <= exact
+    strands = may_strand(tracked, observed) and quiet_s >= rules.advance_pause_s
+    has_old_columns = position < observed.reshaped <= exact
     if quiet_s < rules.advance_after_s and not strands and not has_old_columns:
         return None
     return Draft(ItemKind.ADVANCE, position, exact, exact, 0)
@@ -229,16 +229,16 @@ def upkeep(tracked: DestinationState) -> Draft:
     return Draft(ItemKind.UPKEEP, position, position, position, 0)
 
 
-def is_near_oldest(position: int, sight: SourceState) -> bool:
+def is_near_oldest(position: int, observed: SourceState) -> bool:
     """Whether expiry may soon take the snapshot of ``position``. Where snapshot 0 is still there nothing expires."""
-    return sight.oldest > 0 and position - sight.oldest < NEAR_OLDEST * (sight.head - sight.oldest)
+    return observed.oldest > 0 and position - observed.oldest < NEAR_OLDEST * (observed.head - observed.oldest)
 
 
-def may_strand(tracked: DestinationState, sight: SourceState) -> bool:
+def may_strand(tracked: DestinationState, observed: SourceState) -> bool:
     """Whether expiry, or retention, may soon take what lies behind the destination's position."""
-    if sight.log is None:
-        return is_near_oldest(tracked.position or 0, sight)
-    oldest, head, mine = sight.log.oldest.by_partition, sight.log.head.by_partition, tracked.vector.by_partition
+    if observed.log is None:
+        return is_near_oldest(tracked.position or 0, observed)
+    oldest, head, mine = observed.log.oldest.by_partition, observed.log.head.by_partition, tracked.vector.by_partition
     return any(
         oldest.get(each, 0) > 0
         and mine.get(each, 0) < exact
@@ -247,8 +247,8 @@ def may_strand(tracked: DestinationState, sight: SourceState) -> bool:
     )
 
 
-def lowest_safe(sight: SourceState) -> float:
+def lowest_safe(observed: SourceState) -> float:
     """The lowest position of which neither expiry, nor a change of the table or its columns, makes anything necessary
     now."""
-    near = sight.oldest + NEAR_OLDEST * (sight.head - sight.oldest) if sight.oldest > 0 else 0
-    return max([near, sight.born, sight.reshaped, *(broken.last + 1 for broken in sight.breaks)])
+    near = observed.oldest + NEAR_OLDEST * (observed.head - observed.oldest) if observed.oldest > 0 else 0
+    return max([near, observed.born, observed.reshaped, *(broken.last + 1 for broken in observed.breaks)])

@@ -19,66 +19,70 @@ MOST_NAMED = 5
 RESEED = "reseed the destination; routing.on_gap: reseed does so by itself"
 
 
-def judge(tracked: DestinationState, sight: SourceState, gone: Set[int] = frozenset()) -> Problem | None:
+def judge(tracked: DestinationState, observed: SourceState, gone: Set[int] = frozenset()) -> Problem | None:
     """What is wrong with going on from where ``tracked`` is; None if nothing is. ``gone``: snapshots that expired.
 
     An item in flight may have moved it already, so its answer comes first. TLA: ``Judge``.
     """
     if tracked.position is None or not tracked.is_seeded or not tracked.is_running or tracked.in_flight is not None:
         return None
-    if tracked.position < sight.born:
-        return recreated(f"it was created at snapshot {sight.born}, after position {tracked.position}")
-    if tracked.exact < sight.oldest or tracked.exact in gone:
-        return expired(tracked.exact, sight.oldest)
-    if sight.log is not None and not sight.log.skips and (lost := behind(tracked.exact_vector, sight.log.oldest)):
+    if tracked.position < observed.born:
+        return recreated(f"it was created at snapshot {observed.born}, after position {tracked.position}")
+    if tracked.exact < observed.oldest or tracked.exact in gone:
+        return expired(tracked.exact, observed.oldest)
+    if (
+        observed.log is not None
+        and not observed.log.skips
+        and (lost := behind(tracked.exact_vector, observed.log.oldest))
+    ):
         return records_gone(lost)
-    for broken in sight.breaks:
+    for broken in observed.breaks:
         if broken.refuses(tracked.position, tracked.spec.policy):
             return broken.error(tracked.position).problem()
     return None
 
 
-def cannot_begin(tracked: DestinationState, sight: SourceState, gone: Set[int] = frozenset()) -> Problem | None:
+def cannot_begin(tracked: DestinationState, observed: SourceState, gone: Set[int] = frozenset()) -> Problem | None:
     """What is wrong with beginning where an operator wants a life to begin; None if nothing is."""
     start = tracked.spec.seed_at
     if start is None or tracked.position != NOT_SEEDED or not tracked.is_running or tracked.in_flight is not None:
         return None
-    if sight.log is not None:
+    if observed.log is not None:
         to = tracked.spec.rewound_to
-        lost = [] if to is None or sight.log.skips else behind(to, sight.log.oldest)
+        lost = [] if to is None or observed.log.skips else behind(to, observed.log.oldest)
         return records_gone(lost) if lost else None
-    if start < sight.born:
-        return recreated(f"it was created at snapshot {sight.born}, after {start}, to which this one is rewound")
-    if start < sight.oldest or start in gone:
-        return expired(start, sight.oldest)
+    if start < observed.born:
+        return recreated(f"it was created at snapshot {observed.born}, after {start}, to which this one is rewound")
+    if start < observed.oldest or start in gone:
+        return expired(start, observed.oldest)
     return None
 
 
-def is_cut_off(tracked: DestinationState, sight: SourceState | None) -> bool:
+def is_cut_off(tracked: DestinationState, observed: SourceState | None) -> bool:
     """Whether what is counted now tells nothing of the destination: it was filled from another table, from another
     history of it, or before its columns changed."""
     if tracked.parked is not None and tracked.parked.type in CUT_OFF:
         return True
-    return sight is not None and tracked.position is not None and tracked.position < sight.born
+    return observed is not None and tracked.position is not None and tracked.position < observed.born
 
 
-def contradiction(tracked: DestinationState, before: SourceState | None, sight: SourceState) -> Problem | None:
+def contradiction(tracked: DestinationState, before: SourceState | None, observed: SourceState) -> Problem | None:
     """What a fresh look at the source makes impossible; an older look than the destination's answer would not do."""
     if not tracked.is_seeded:
         return None
-    if sight.log is not None:
-        return _contradicts_log(tracked, before, sight, sight.log)
-    if before is not None and before.lake != sight.lake:
+    if observed.log is not None:
+        return _contradicts_log(tracked, before, observed, observed.log)
+    if before is not None and before.lake != observed.lake:
         return recreated("another lake is at its place")
-    if tracked.position is not None and tracked.position > sight.head:
-        return undone(f"its head is snapshot {sight.head}, and this destination is at {tracked.position} already")
+    if tracked.position is not None and tracked.position > observed.head:
+        return undone(f"its head is snapshot {observed.head}, and this destination is at {tracked.position} already")
     return None
 
 
 def _contradicts_log(
-    tracked: DestinationState, before: SourceState | None, sight: SourceState, log: LogState
+    tracked: DestinationState, before: SourceState | None, observed: SourceState, log: LogState
 ) -> Problem | None:
-    if before is not None and (before.lake, before.table) != (sight.lake, sight.table):
+    if before is not None and (before.lake, before.table) != (observed.lake, observed.table):
         return recreated("the topic was deleted and created again, or another cluster is at its place")
     ahead = behind(log.newest, tracked.exact_vector)
     if not ahead:
@@ -104,10 +108,10 @@ def records_gone(lost: Sequence[tuple[int, int, int]]) -> Problem:
     return SourceError("history_expired", message, hint).problem()
 
 
-def is_same_table(before: SourceState, sight: SourceState) -> bool:
+def is_same_table(before: SourceState, observed: SourceState) -> bool:
     """Whether two looks saw the same table, with the same columns."""
     known = before.lake, before.table, before.born, before.breaks
-    return known == (sight.lake, sight.table, sight.born, sight.breaks)
+    return known == (observed.lake, observed.table, observed.born, observed.breaks)
 
 
 def undone(why: str) -> Problem:

@@ -68,7 +68,7 @@ class LakeSource:
         with _as_source():
             return self._catalog.head()
 
-    def sight(self, head: Head) -> SourceState:
+    def observe(self, head: Head) -> SourceState:
         """What else metadata tells at the head. Raises ``source_gone`` where there is no such table."""
         with _as_source():
             self._table = table = self._found(self._catalog.source_table(self._schema, self._name, head.snapshot))

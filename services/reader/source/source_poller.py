@@ -178,13 +178,13 @@ class SourcePoller:
         self._head = head, now_s
         self._metrics.source_snapshot_id.set(head.snapshot)
         self._metrics.source_head_age_seconds.set(max(0.0, (head.catalog_now - head.time).total_seconds()))
-        before = self._planner.sight
+        before = self._planner.observed
         is_stale = now_s - self._sighted_s >= SIGHT_EVERY_S
         has_moved = before is None or (before.head, before.at) != (head.snapshot, head.time)
         if has_moved or is_stale or self.problem is not None or is_doubted(before, self._planner.tracked.values()):
-            sight = self._source.sight(head)
-            self._metrics.source_oldest_snapshot_id.set(sight.oldest)
-            self._planner.saw(sight, now_s)
+            observed = self._source.observe(head)
+            self._metrics.source_oldest_snapshot_id.set(observed.oldest)
+            self._planner.observe(observed, now_s)
             self._sighted_s = now_s
 
     def _count_above(self, cut: Cut) -> None:
@@ -278,8 +278,8 @@ class SourcePoller:
         self.problem, self._failures = None, 0
 
 
-def is_doubted(sight: SourceState | None, tracked: Iterable[DestinationState]) -> bool:
+def is_doubted(observed: SourceState | None, tracked: Iterable[DestinationState]) -> bool:
     """Whether an applier found a topic other than this look did, as where retention went on: no head tells that."""
-    if sight is None or sight.log is None:
+    if observed is None or observed.log is None:
         return False
     return any(each.trouble is not None and each.trouble.type == "source_behind" for each in tracked)

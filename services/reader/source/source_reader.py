@@ -43,7 +43,7 @@ class SourceReader(Protocol):
     def head(self) -> Head:
         """The newest position: the one request of an idle poll."""
 
-    def sight(self, head: Head) -> SourceState:
+    def observe(self, head: Head) -> SourceState:
         """What else metadata tells at the head."""
 
     def weigh(self, record_bytes: int) -> None:

@@ -88,7 +88,7 @@ class TopicSource:
         head = self._flushing.head or Vector()
         return Head(head.records, self._times[head.records], now)
 
-    def sight(self, head: Head) -> SourceState:
+    def observe(self, head: Head) -> SourceState:
         """Raises ``source_gone`` where there is no such topic."""
         identity = self._log.identity()
         if self._identity is not None and _is_another(self._identity, identity):

@@ -18,7 +18,7 @@ from shared.contracts.reports import Frontier, Offer, Offered, Told, parse_progr
 from shared.lake.catalog.reader import Head
 from shared.runtime.metrics import Metrics
 from tests.fast.fake_sender import FakeSender
-from tests.fast.reader.simulation import EPOCH, sight
+from tests.fast.reader.simulation import EPOCH, source_state
 
 UNREACHABLE = SourceError("source_unreachable", "nobody answers", "start it")
 
@@ -61,9 +61,9 @@ class FakeSource:
         self._called("head")
         return Head(len(self.history) - 1, self.committed, EPOCH + timedelta(seconds=100))
 
-    def sight(self, head: Head) -> SourceState:
-        self._called("sight")
-        return sight(head.snapshot, oldest=self.oldest, table=self.table, at=head.time)
+    def observe(self, head: Head) -> SourceState:
+        self._called("observe")
+        return source_state(head.snapshot, oldest=self.oldest, table=self.table, at=head.time)
 
     def cuts(self, range: Range) -> list[Cut]:
         self._called(f"cuts {range}")

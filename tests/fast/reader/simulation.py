@@ -54,7 +54,7 @@ def spec(
     )
 
 
-def sight(
+def source_state(
     head: int,
     *,
     oldest: int = 0,
@@ -185,7 +185,7 @@ class World:
 
     def poll(self) -> None:
         planner = self.planner
-        planner.saw(sight(self.head, oldest=self.oldest, reshaped=self.reshaped), self.now_s)
+        planner.observe(source_state(self.head, oldest=self.oldest, reshaped=self.reshaped), self.now_s)
         above = planner.above()
         for counted in self._counts(above) if above is not None else []:
             planner.counted(counted)
@@ -243,7 +243,7 @@ class World:
     @property
     def _seen_head(self) -> int:
         """No frontier speaks of more."""
-        return 0 if self.planner.sight is None else self.planner.sight.head
+        return 0 if self.planner.observed is None else self.planner.observed.head
 
     # -- the applier and the network ---------------------------------------------------------------------------------
 

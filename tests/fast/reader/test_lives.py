@@ -27,7 +27,7 @@ class Day:
         self.metrics, self.sender = Metrics("p"), ReaderSender(refuses=True)
         outlet = WorkPublisher(self.sender, Topics("v"), "p", "viaduck-0", Share(), lambda _: None)
         self.teller, self.repeater = StatusReporter(outlet, self.metrics, 1), StatusRepetition(outlet, 0.0)
-        self.reader.saw(1)
+        self.reader.observe(1)
         self.reader.probed(away=1)
         self.head = 1
 
@@ -38,7 +38,7 @@ class Day:
         self.metrics.errors_total.labels(type="gap", destination=name).inc()
         self.answer(name)
         self.head += 1
-        reader.saw(self.head)
+        reader.observe(self.head)
         reader.count(self.head - 1, self.head, {name: 1, "away": 1, "nobody": 1, f"nobody {name}": 1})
         self.answer(name, Outcome.FAILED)
         self.repeater.all(reader.planner.tracked)

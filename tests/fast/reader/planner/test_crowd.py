@@ -27,7 +27,7 @@ from shared.contracts.reports import Share
 from shared.kafka.topics import Topics
 from shared.runtime.metrics import Metrics
 from tests.fast.reader.fakes import ReaderSender
-from tests.fast.reader.simulation import EPOCH, answer, sight, spec, step
+from tests.fast.reader.simulation import EPOCH, answer, source_state, spec, step
 
 MANY = 50_000
 TURNS = 3
@@ -44,7 +44,7 @@ class Crowd:
         self.now_s, self.head, self.seeded, self.many = 0.0, 5, 0, many
         for number in range(many):
             self.planner.destination(spec(f"d{number:05d}"), 0.0)
-        self.planner.saw(sight(self.head), 0.0)
+        self.planner.observe(source_state(self.head), 0.0)
 
     def turn(self) -> None:
         self.now_s += 0.01
@@ -60,7 +60,7 @@ class Crowd:
     def look_and_count(self) -> None:
         """A commit with rows of three of them."""
         self.head += 1
-        self.planner.saw(sight(self.head), self.now_s)
+        self.planner.observe(source_state(self.head), self.now_s)
         self.planner.counted(step(self.head - 1, self.head, {"d00001": 1, "d00002": 3, "d00003": 2}))
         standing(self.planner, None, readable=True)
 
@@ -114,7 +114,7 @@ def test_each_turn_costs_little_while_all_fifty_thousand_lag() -> None:
 
     def look() -> None:
         crowd.head += 1
-        planner.saw(sight(crowd.head), crowd.now_s)
+        planner.observe(source_state(crowd.head), crowd.now_s)
 
     def count(rows: dict[str, int]) -> None:
         planner.counted(step(crowd.head - 1, crowd.head, rows))
@@ -158,7 +158,7 @@ def test_a_commit_of_all_fifty_thousand_costs_little_a_turn() -> None:
     everybody = {f"d{number:05d}": 1 for number in range(MANY)}
     for _ in range(TURNS):
         crowd.head += 1
-        crowd.planner.saw(sight(crowd.head), crowd.now_s)
+        crowd.planner.observe(source_state(crowd.head), crowd.now_s)
         counted = step(crowd.head - 1, crowd.head, everybody)
         assert lines_each(partial(crowd.planner.counted, counted)) <= 6.5
         assert lines_each(crowd.turn) <= 5

@@ -75,7 +75,7 @@ class FairWorld(World):
     def _waiting(self) -> Iterator[tuple[Place, int]]:
         planner = self.planner
         for tracked in planner.tracked.values():
-            draft = choose(tracked, planner.sight, planner.index, self.rules, self.now_s)
+            draft = choose(tracked, planner.observed, planner.index, self.rules, self.now_s)
             if draft is not None:
                 yield place_of(tracked, draft.kind), self.rules.segment_rows if draft.rows is None else draft.rows
 

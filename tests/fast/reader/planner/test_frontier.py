@@ -12,7 +12,7 @@ from shared.contracts.ranges import NOT_SEEDED
 from shared.contracts.reports import Lagging
 from shared.lake.columns.followed import Break
 from tests.fast.reader.planner.test_plan import PROBLEM, Reader, reader_at
-from tests.fast.reader.simulation import EPOCH, sight, spec
+from tests.fast.reader.simulation import EPOCH, source_state, spec
 
 NOON = CatalogTime(head=EPOCH, now=EPOCH + timedelta(hours=12))
 
@@ -40,14 +40,14 @@ def test_the_lag_is_the_age_of_the_oldest_unapplied_change_by_the_catalogs_clock
 
 def test_an_unprobed_destination_is_named_with_nothing_known() -> None:
     reader = Reader(spec("a"))
-    reader.saw(5)
+    reader.observe(5)
     assert told(reader)["a"] == Lagging(known_through=NOT_SEEDED)
 
 
 def test_after_a_restart_nobody_knows_how_far_a_destination_is_behind_until_its_cursor_tells() -> None:
     """The appliers are away: an hour of lag must not become none."""
     reader = Reader(spec("a"))
-    reader.saw(5)
+    reader.observe(5)
     assert told(reader, 3600.0)["a"].lag_seconds is None
 
 
@@ -66,7 +66,7 @@ def test_nobody_is_exact_before_the_source_was_seen() -> None:
 
 def test_a_destination_that_waits_for_its_seed_lags_since_that_was_known() -> None:
     reader = Reader(spec("a"))
-    reader.saw(5)
+    reader.observe(5)
     reader.probed(a=NOT_SEEDED)
     assert told(reader, 7.5)["a"].lag_seconds == 7.5
 
@@ -100,7 +100,7 @@ def test_a_destination_past_its_retries_holds_up_nobody() -> None:
 
 def test_a_quiet_destination_with_the_columns_that_were_is_not_exact_where_they_changed() -> None:
     reader = reader_at(5, "a", "b")
-    reader.saw(9, reshaped=[1, 7, 8])
+    reader.observe(9, reshaped=[1, 7, 8])
     reader.count(5, 9, {"b": 1})
     changes, advance = reader.plan()
     assert (changes.destination, advance.draft) == ("b", Draft(ItemKind.ADVANCE, 5, 9, 9, 0))
@@ -113,7 +113,7 @@ def test_a_quiet_destination_with_the_columns_that_were_is_not_exact_where_they_
 
 def test_columns_that_changed_hold_up_nobody_who_is_switched_off_parked_or_past_its_retries() -> None:
     reader = reader_at(5, "a", "b", "c")
-    reader.saw(7, reshaped=[1, 6], breaks=(Break(1, 5, "x was dropped", EvolutionPolicy.FREEZE, by_policy=True),))
+    reader.observe(7, reshaped=[1, 6], breaks=(Break(1, 5, "x was dropped", EvolutionPolicy.FREEZE, by_policy=True),))
     reader.planner.destination(spec("a", state=DesiredState.PAUSED, revision="2"), 0.0)
     reader.count(5, 7, {})
     while not reader.planner.tracked["b"].is_exhausted:
@@ -130,15 +130,15 @@ def test_columns_that_changed_hold_up_nobody_who_is_switched_off_parked_or_past_
 
 def test_of_columns_that_changed_in_an_expired_snapshot_nobody_knows_the_age() -> None:
     reader = reader_at(5, "a")
-    seen = sight(9, reshaped=[1, 7])
-    reader.planner.saw(replace(seen, reshapes=replace(seen.reshapes, times={})), 0.0)
+    seen = source_state(9, reshaped=[1, 7])
+    reader.planner.observe(replace(seen, reshapes=replace(seen.reshapes, times={})), 0.0)
     reader.count(5, 9, {})
     assert told(reader)["a"] == Lagging(known_through=6, rows_through=9, lag_seconds=None)
 
 
 def test_nothing_is_settled_while_the_head_is_still_to_be_counted() -> None:
     reader = reader_at(5, "a")
-    reader.saw(6)
+    reader.observe(6)
     assert not is_settled(reader.planner)
 
 
@@ -188,7 +188,7 @@ def test_a_parked_destination_goes_on_ageing() -> None:
 def test_a_destination_of_another_table_is_never_called_exact() -> None:
     """Nothing of its tenant in the new table does not mean that it equals the new table."""
     reader = Reader(spec("a"))
-    reader.saw(9, born=8)
+    reader.observe(9, born=8)
     (probe,) = reader.plan()
     reader.hear(probe, Outcome.ALREADY_APPLIED, 7)
     assert reader.planner.below() is None
@@ -199,7 +199,7 @@ def test_a_destination_of_another_table_is_never_called_exact() -> None:
 
 def test_a_destination_ahead_of_a_restored_history_is_never_called_exact() -> None:
     reader = reader_at(8, "a")
-    reader.saw(6)
+    reader.observe(6)
     assert "a" in reader.parks()
     found = standing(reader.planner, NOON, readable=True)
     assert (found.head, told(reader)["a"].known_through) == (6, 6)

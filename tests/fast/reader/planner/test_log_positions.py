@@ -48,7 +48,7 @@ class Log:
     def see(
         self, *spelled: Vector, oldest: Vector | None = None, newest: Vector | None = None, skips: bool = False
     ) -> None:
-        self.planner.saw(look(*spelled, oldest=oldest, newest=newest, skips=skips), self.now_s)
+        self.planner.observe(look(*spelled, oldest=oldest, newest=newest, skips=skips), self.now_s)
         if (above := self.planner.above()) is not None:
             self.planner.counted(step(above.after, above.through, {VALUE: above.through - above.after}, pinned=True))
         while (below := self.planner.below()) is not None:
@@ -152,7 +152,7 @@ def test_records_that_are_gone_before_they_were_planned_are_skipped_beyond_the_p
 
 def test_another_topic_is_never_skipped_over(log: Log) -> None:
     log.answer(log.sent(), Outcome.APPLIED, vector(4, 2))
-    log.planner.saw(look(vector(9, 9), oldest=vector(9, 9), topic="another", skips=True), log.now_s)
+    log.planner.observe(look(vector(9, 9), oldest=vector(9, 9), topic="another", skips=True), log.now_s)
     parked = log.next()
     assert isinstance(parked, Park)
     assert (parked.problem.type, parked.position_at) == ("source_recreated", '{"0":4,"1":2}')
@@ -169,7 +169,7 @@ def test_a_partition_that_ends_before_the_position_parks_it_though_the_others_gr
 
 def test_a_topic_that_was_created_again_parks_it(log: Log) -> None:
     log.answer(log.sent(), Outcome.APPLIED, vector(4, 2))
-    log.planner.saw(look(vector(9, 9), topic="another"), log.now_s)
+    log.planner.observe(look(vector(9, 9), topic="another"), log.now_s)
     parked = log.next()
     assert isinstance(parked, Park)
     assert parked.problem.type == "source_recreated"

@@ -23,7 +23,7 @@ from shared.contracts.ranges import NOT_SEEDED, Range
 from shared.contracts.routed_by import RoutedBy
 from shared.contracts.upkeep import UPKEEP_DAMAGED, Compaction, Damage
 from shared.lake.columns.followed import Break
-from tests.fast.reader.simulation import answer, sight, spec, step
+from tests.fast.reader.simulation import answer, source_state, spec, step
 
 PROBLEM = Problem(type="table_mismatch", message="other columns", hint="", retryable=False)
 
@@ -70,9 +70,9 @@ class Reader:
             assert send.draft.kind is ItemKind.PROBE
             self.hear(send, Outcome.ALREADY_APPLIED, positions[send.destination])
 
-    def saw(self, head: int, **more: Any) -> None:
-        """``more`` as ``world.sight`` takes it."""
-        self.planner.saw(sight(head, **more), self.now_s)
+    def observe(self, head: int, **more: Any) -> None:
+        """``more`` as ``source_state`` takes it."""
+        self.planner.observe(source_state(head, **more), self.now_s)
 
     def count(self, after: int, through: int, rows: dict[str, int], *, pinned: bool = False) -> None:
         self.planner.counted(step(after, through, rows, pinned=pinned))
@@ -81,7 +81,7 @@ class Reader:
 def reader_at(position: int, *names: str, rules: Rules | None = None) -> Reader:
     """Everybody named is exact at ``position``, which is the head."""
     reader = Reader(*(spec(name) for name in names), rules=rules)
-    reader.saw(position)
+    reader.observe(position)
     reader.probed(**dict.fromkeys(names, position))
     assert reader.plan() == []
     return reader
@@ -89,7 +89,7 @@ def reader_at(position: int, *names: str, rules: Rules | None = None) -> Reader:
 
 def test_only_the_touched_get_an_item() -> None:
     reader = reader_at(5, "a", "b", "c")
-    reader.saw(9)
+    reader.observe(9)
     reader.count(5, 9, {"a": 3, "nobody": 7})
     (send,) = reader.plan()
     assert (send.destination, send.draft) == ("a", Draft(ItemKind.CHANGES, 5, 5, 9, 3))
@@ -210,7 +210,7 @@ def test_a_cursor_that_went_back_is_believed_and_counted_from_there() -> None:
 
 def test_a_destination_whose_lake_is_gone_is_seeded_again() -> None:
     reader = Reader(spec("a", mode=SeedMode.LATEST))
-    reader.saw(5)
+    reader.observe(5)
     reader.probed(a=5)
     reader.count(5, 8, {"a": 1})
     (first,) = reader.plan()
@@ -472,7 +472,7 @@ def test_a_destination_that_was_resumed_after_the_counts_were_trimmed_is_counted
 
 def test_a_start_counts_once_for_everybody_who_stands_further_back() -> None:
     reader = Reader(*(spec(name) for name in "abc"))
-    reader.saw(20)
+    reader.observe(20)
     reader.probed(a=10, b=14, c=20)
     assert reader.planner.below() == Range(14, 20)
     reader.planner.counted_below(step(14, 20, {"c": 5}))
@@ -485,14 +485,14 @@ def test_a_start_counts_once_for_everybody_who_stands_further_back() -> None:
 def test_a_start_goes_on_counting_where_the_last_life_stopped_if_that_is_still_there() -> None:
     for line, oldest, begins in ((15, 3, 15), (15, 16, 20), (99, 3, 20)):
         reader = Reader(line=line)
-        reader.saw(20, oldest=oldest)
+        reader.observe(20, oldest=oldest)
         assert reader.planner.index is not None
         assert reader.planner.index.line == begins
 
 
 def test_seeds_wait_until_their_rows_are_counted() -> None:
     reader = Reader(spec("a"), spec("b"))
-    reader.saw(5)
+    reader.observe(5)
     reader.probed(a=NOT_SEEDED, b=NOT_SEEDED)
     assert reader.plan() == []
     wanted = [reader.planner.wants_sizes]
@@ -504,7 +504,7 @@ def test_seeds_wait_until_their_rows_are_counted() -> None:
 
 def test_whoever_stands_before_the_oldest_retained_snapshot_is_parked_with_the_reason() -> None:
     reader = Reader(spec("a"), spec("b"))
-    reader.saw(20, oldest=10)
+    reader.observe(20, oldest=10)
     for send in reader.plan():
         reader.hear(send, Outcome.ALREADY_APPLIED, {"a": 9, "b": 10}[send.destination])
     parks = reader.parks()
@@ -521,7 +521,7 @@ def test_a_cursor_is_asked_once_more_before_its_destination_is_parked() -> None:
     reader.count(5, 8, {"a": 1})
     (lost,) = reader.plan()
     reader.now_s = reader.planner.tracked["a"].in_flight.until_s  # type: ignore[union-attr]
-    reader.saw(8, oldest=7)
+    reader.observe(8, oldest=7)
     (probe,) = reader.plan()
     assert (lost.draft.kind, probe.draft.kind) == (ItemKind.CHANGES, ItemKind.PROBE)
     reader.hear(probe, Outcome.ALREADY_APPLIED, 8)
@@ -531,7 +531,7 @@ def test_a_cursor_is_asked_once_more_before_its_destination_is_parked() -> None:
 
 def test_a_boundary_that_is_gone_parks_those_who_stand_on_it_and_nobody_else() -> None:
     reader = Reader(spec("a"), spec("b"))
-    reader.saw(20)
+    reader.observe(20)
     reader.probed(a=9, b=11)
     reader.planner.below()
     reader.planner.expired(11)
@@ -543,13 +543,13 @@ def test_what_can_not_be_counted_is_not_asked_for_while_an_answer_is_awaited() -
     reader = reader_at(5, "a")
     reader.count(5, 8, {"a": 1})
     assert len(reader.plan()) == 1
-    reader.saw(12, oldest=9)
+    reader.observe(12, oldest=9)
     assert reader.planner.below() is None
 
 
 def test_a_line_that_expired_is_given_up() -> None:
     reader = reader_at(5, "a")
-    reader.saw(9)
+    reader.observe(9)
     reader.planner.expired(5)
     assert set(reader.parks()) == {"a"}
     assert reader.planner.above() is None
@@ -559,7 +559,7 @@ def test_an_item_in_flight_is_awaited_before_anybody_is_parked() -> None:
     reader = reader_at(5, "a")
     reader.count(5, 8, {"a": 1})
     (send,) = reader.plan()
-    reader.saw(8, oldest=7)
+    reader.observe(8, oldest=7)
     assert reader.parks() == {}
     reader.hear(send, Outcome.APPLIED, 8, through=8)
     assert reader.parks() == {}
@@ -567,7 +567,7 @@ def test_an_item_in_flight_is_awaited_before_anybody_is_parked() -> None:
 
 def test_a_table_that_was_created_again_parks_whoever_was_filled_from_the_old_one() -> None:
     reader = reader_at(5, "a", "b")
-    reader.saw(9, born=8, table="another")
+    reader.observe(9, born=8, table="another")
     parks = reader.parks()
     assert {name: problem.type for name, problem in parks.items()} == {"a": "source_recreated", "b": "source_recreated"}
     assert reader.planner.above() is None
@@ -575,21 +575,21 @@ def test_a_table_that_was_created_again_parks_whoever_was_filled_from_the_old_on
 
 def test_a_start_notices_that_the_table_is_younger_than_a_position() -> None:
     reader = Reader(spec("a"))
-    reader.saw(9, born=8)
+    reader.observe(9, born=8)
     reader.probed(a=7)
     assert reader.parks()["a"].type == "source_recreated"
 
 
 def test_another_lake_in_the_old_place_parks_everybody() -> None:
     reader = reader_at(5, "a")
-    reader.saw(50, lake="another")
+    reader.observe(50, lake="another")
     assert reader.parks()["a"].type == "source_recreated"
 
 
 def test_a_history_that_went_back_parks_whoever_is_ahead_of_it() -> None:
     """The source's catalog was restored from a backup: snapshot ids will come again with other content."""
     reader = reader_at(5, "a")
-    reader.saw(4)
+    reader.observe(4)
     assert reader.parks()["a"].type == "source_moved"
     assert reader.planner.above() is None
 
@@ -598,10 +598,10 @@ def test_a_history_that_went_back_parks_whoever_is_ahead_of_it() -> None:
 def test_what_was_concluded_in_a_history_that_was_undone_is_forgotten(more: dict[str, int]) -> None:
     """Whoever stands before the backup goes on from where its cursor is, and from nowhere further."""
     reader = reader_at(5, "a")
-    reader.saw(8)
+    reader.observe(8)
     reader.count(5, 8, {"b": 1})
     assert reader.planner.tracked["a"].exact == 8
-    reader.saw(**more)
+    reader.observe(**more)
     assert reader.planner.tracked["a"].exact == NOT_SEEDED
     reader.probed(a=5)
     assert reader.planner.tracked["a"].exact == 5
@@ -610,10 +610,10 @@ def test_what_was_concluded_in_a_history_that_was_undone_is_forgotten(more: dict
 
 def test_an_item_that_was_sent_in_a_history_that_was_undone_is_forgotten() -> None:
     reader = reader_at(5, "a")
-    reader.saw(6)
+    reader.observe(6)
     reader.count(5, 6, {"a": 1})
     (sent,) = reader.plan()
-    reader.saw(7, history=1)
+    reader.observe(7, history=1)
     reader.hear(sent, Outcome.EMPTY, through=6)
     assert reader.planner.tracked["a"].exact == NOT_SEEDED
     reader.probed(a=5)
@@ -622,15 +622,15 @@ def test_an_item_that_was_sent_in_a_history_that_was_undone_is_forgotten() -> No
 
 def test_an_item_that_begins_beyond_the_cursor_says_what_it_rests_on() -> None:
     reader = reader_at(5, "a")
-    reader.saw(8)
+    reader.observe(8)
     reader.count(5, 8, {"b": 1})
     at = datetime(2026, 5, 5, tzinfo=UTC)
-    reader.saw(9, at=at)
+    reader.observe(9, at=at)
     reader.count(8, 9, {"a": 1})
     (sent,) = reader.plan()
     assert (sent.draft.expected, sent.draft.after, sent.seen) == (5, 8, Seen(snapshot=9, at=at))
     reader.hear(sent, Outcome.APPLIED, 9, through=9)
-    reader.saw(10)
+    reader.observe(10)
     reader.count(9, 10, {"a": 1})
     (sent,) = reader.plan()
     assert (sent.draft.expected, sent.draft.after, sent.seen) == (9, 9, None)
@@ -638,10 +638,10 @@ def test_an_item_that_begins_beyond_the_cursor_says_what_it_rests_on() -> None:
 
 def test_columns_that_can_not_be_followed_park_whoever_stands_before_the_change() -> None:
     reader = reader_at(5, "a")
-    reader.saw(6, breaks=(Break(2, 4, "the column x was renamed to y"),))
+    reader.observe(6, breaks=(Break(2, 4, "the column x was renamed to y"),))
     reader.count(5, 6, {})
     assert reader.parks() == {}
-    reader.saw(7, breaks=(Break(2, 6, "the column v was dropped and another one of that name added"),))
+    reader.observe(7, breaks=(Break(2, 6, "the column v was dropped and another one of that name added"),))
     reader.count(6, 7, {})
     problem = reader.parks()["a"]
     assert problem.type == "schema_change"
@@ -655,7 +655,7 @@ def test_an_answer_from_beyond_the_head_that_was_seen_last_is_no_contradiction()
     (send,) = reader.plan()
     reader.hear(send, Outcome.APPLIED, 9, through=9)
     assert reader.parks() == {}
-    reader.saw(9)
+    reader.observe(9)
     assert reader.parks() == {}
 
 
@@ -663,19 +663,19 @@ def test_a_quiet_destination_is_advanced_though_the_source_is_idle() -> None:
     reader = reader_at(5, "a")
     reader.count(5, 9, {"b": 1})
     reader.now_s = 3600.0
-    reader.saw(9)
+    reader.observe(9)
     (send,) = reader.plan()
     assert send.draft == Draft(ItemKind.ADVANCE, 5, 9, 9, 0)
     reader.hear(send, Outcome.APPLIED, 9, through=9)
     reader.now_s = 9999.0
-    reader.saw(9)
+    reader.observe(9)
     assert reader.plan() == []
 
 
 def test_quiet_destinations_get_the_columns_that_changed_at_once_and_behind_changes() -> None:
     names = [f"d{number:03}" for number in range(200)]
     reader = reader_at(5, *names, rules=Rules(advances_at_once=30))
-    reader.saw(7, reshaped=[6])
+    reader.observe(7, reshaped=[6])
     reader.count(5, 7, {"d150": 1})
     changes, *first = reader.plan()
     assert changes.destination == "d150"
@@ -689,14 +689,14 @@ def test_quiet_destinations_get_the_columns_that_changed_at_once_and_behind_chan
             others.add(send.destination)
             reader.hear(send, Outcome.APPLIED, 7, through=7)
     assert others | {send.destination for send in first} == set(names) - {"d150"}
-    reader.saw(7, reshaped=[6])
+    reader.observe(7, reshaped=[6])
     assert reader.plan() == []
 
 
 def test_who_was_found_further_back_follows_columns_as_soon_as_it_is_counted_for() -> None:
     """After a restart, of an idle source: the next look is a minute away."""
     reader = Reader(spec("a"))
-    reader.saw(9, reshaped=[1, 7])
+    reader.observe(9, reshaped=[1, 7])
     reader.probed(a=5)
     assert reader.plan() == []
     reader.planner.counted_below(step(5, 9, {"b": 1}))
@@ -705,9 +705,9 @@ def test_who_was_found_further_back_follows_columns_as_soon_as_it_is_counted_for
 
 def test_columns_that_are_not_known_to_be_reached_hurry_nobody() -> None:
     reader = reader_at(5, "a")
-    reader.saw(9, reshaped=[8])
+    reader.observe(9, reshaped=[8])
     reader.count(5, 7, {"b": 1})
-    reader.saw(9, reshaped=[8])
+    reader.observe(9, reshaped=[8])
     assert reader.plan() == []
 
 
@@ -723,7 +723,7 @@ def test_a_step_that_does_not_fit_the_ledger_any_more_is_ignored() -> None:
 def test_ten_thousand_untouched_destinations_cost_no_item() -> None:
     names = [f"d{number}" for number in range(10_000)]
     reader = Reader(*(spec(name) for name in names))
-    reader.saw(5)
+    reader.observe(5)
     while sends := reader.plan():
         for send in sends:
             reader.hear(send, Outcome.ALREADY_APPLIED, 5)
@@ -747,7 +747,7 @@ def test_a_rewind_to_what_is_no_longer_there_parks_before_anything_is_written(
     oldest: int, born: int, type: str
 ) -> None:
     reader = Reader(spec("a", generation=2, seed_at=3))
-    reader.saw(9, oldest=oldest, born=born)
+    reader.observe(9, oldest=oldest, born=born)
     reader.probed(a=NOT_SEEDED)
     assert {name: each.type for name, each in reader.parks().items()} == {"a": type}
 
@@ -769,7 +769,7 @@ def test_data_that_is_to_go_is_dropped_once_and_tried_again_until_it_is() -> Non
 
 
 def seeding(reader: Reader) -> list[Send]:
-    reader.saw(5)
+    reader.observe(5)
     reader.probed(a=NOT_SEEDED)
     reader.plan()
     reader.planner.sized({"a": 2})
@@ -805,7 +805,7 @@ def test_a_drop_that_was_parked_is_tried_again_when_an_operator_asks_again() -> 
 
 def test_a_tenant_larger_than_the_bound_is_seeded_though_changes_never_end() -> None:
     reader = Reader(spec("busy"), spec("large"), rules=Rules(max_rows_in_flight=100, segment_rows=40))
-    reader.saw(5)
+    reader.observe(5)
     reader.probed(busy=5, large=NOT_SEEDED)
     reader.plan()
     reader.planner.sized({"large": 1_000})
@@ -824,7 +824,7 @@ def test_a_tenant_larger_than_the_bound_is_seeded_though_changes_never_end() -> 
 
 def test_changes_of_others_go_on_while_a_seed_larger_than_the_bound_is_under_way() -> None:
     reader = Reader(spec("busy"), spec("large"), rules=Rules(max_rows_in_flight=100, segment_rows=40))
-    reader.saw(5)
+    reader.observe(5)
     reader.probed(busy=5, large=NOT_SEEDED)
     reader.plan()
     reader.planner.sized({"large": 1_000})
@@ -842,7 +842,7 @@ def partitioned(sends: list[Send], seeds: list[Send]) -> tuple[list[Send], list[
 def test_whoever_waits_is_not_looked_at_in_every_turn() -> None:
     """Else a turn costs as much as there are who wait: fifty thousand seeds took six minutes."""
     reader = Reader(*(spec(f"d{number:04d}") for number in range(3_000)))
-    reader.saw(5)
+    reader.observe(5)
     while sends := [send for send in reader.plan() if send.draft.kind is ItemKind.PROBE]:
         for send in sends:
             reader.hear(send, Outcome.ALREADY_APPLIED, NOT_SEEDED)
@@ -853,7 +853,7 @@ def test_whoever_waits_is_not_looked_at_in_every_turn() -> None:
     def a_hundred_turns() -> None:
         for send in under_way[:100]:
             reader.hear(send, Outcome.APPLIED, 5, through=5)
-            reader.saw(5)
+            reader.observe(5)
             assert len(reader.plan()) == 1
 
     assert calls(choose.__name__, a_hundred_turns) < 500
@@ -876,7 +876,7 @@ def test_a_turn_goes_through_a_bounded_number_of_destinations_and_asks_for_the_n
 def test_who_comes_from_before_a_count_without_him_is_counted_for() -> None:
     """Values without a destination were too many to be kept, and his was one of them."""
     reader = reader_at(5, "away")
-    reader.saw(7)
+    reader.observe(7)
     reader.planner.counted(replace(step(5, 6, {"away": 1}), is_partial=True))
     reader.count(6, 7, {"away": 1, "comes": 1})
     reader.planner.destination(spec("comes"), reader.now_s)
@@ -895,7 +895,7 @@ def test_who_begins_anew_where_the_ledger_has_forgotten_his_changes_is_counted_f
     """One destination away holds the ledger open; of another, at the head, nothing old is kept, until it is rewound."""
     monkeypatch.setattr(change_index, "MOST_COUNTS", 3)
     reader = reader_at(5, "away", "well")
-    reader.saw(9)
+    reader.observe(9)
     for after in range(5, 9):
         reader.count(after, after + 1, {"away": 1, "well": 1})
         for send in reader.plan():

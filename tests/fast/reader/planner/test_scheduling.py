@@ -11,10 +11,10 @@ from services.reader.planner.destination_state import DestinationState, InFlight
 from services.reader.planner.scheduling import Draft, Rules, SourceState, choose
 from shared.contracts.messages import DesiredState, ItemKind, Problem, SeedMode
 from shared.contracts.ranges import NOT_SEEDED
-from tests.fast.reader.simulation import sight, spec, step
+from tests.fast.reader.simulation import source_state, spec, step
 
 RULES = Rules(advance_after_s=3600.0)
-HEAD = sight(20, oldest=3, born=5)
+HEAD = source_state(20, oldest=3, born=5)
 
 
 def ledger(*steps: Step) -> ChangeIndex:
@@ -72,7 +72,7 @@ def test_a_scan_seeds_at_the_head_with_the_rows_it_will_bring() -> None:
 
 def test_a_replay_seeds_at_the_oldest_retained_snapshot_that_has_the_table() -> None:
     for oldest, first in ((3, 5), (11, 11)):
-        seen = sight(20, oldest=oldest, born=5)
+        seen = source_state(20, oldest=oldest, born=5)
         draft = choose(at(NOT_SEEDED, mode=SeedMode.REPLAY), seen, ledger(), RULES, 0.0)
         assert draft == Draft(ItemKind.SEED, through=first, pinned=True)
 
@@ -95,10 +95,10 @@ def test_a_quiet_position_moves_on_after_an_hour() -> None:
 @pytest.mark.parametrize(
     ("position", "seen", "moves"),
     [
-        (110, sight(200, oldest=100), False),
-        (109, sight(200, oldest=100), True),
-        (90, sight(200, oldest=100), True),
-        (1, sight(200, oldest=0), False),
+        (110, source_state(200, oldest=100), False),
+        (109, source_state(200, oldest=100), True),
+        (90, source_state(200, oldest=100), True),
+        (1, source_state(200, oldest=0), False),
     ],
 )
 def test_a_quiet_position_moves_on_before_expiry_reaches_it(position: int, seen: SourceState, moves: bool) -> None:
@@ -107,6 +107,6 @@ def test_a_quiet_position_moves_on_before_expiry_reaches_it(position: int, seen:
 
 
 def test_a_source_that_keeps_nothing_makes_quiet_destinations_move_once_a_minute_at_most() -> None:
-    seen = sight(200, oldest=199)
+    seen = source_state(200, oldest=199)
     assert choose(at(150, 200), seen, ChangeIndex(200, 10), RULES, 59.0) is None
     assert choose(at(150, 200), seen, ChangeIndex(200, 10), RULES, 60.0) is not None

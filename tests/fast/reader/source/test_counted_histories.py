@@ -100,7 +100,7 @@ def test_whoever_a_range_touched_is_counted_whatever_came_since_it_was_seen(
     for _ in range(STEPS):
         history.step()
         if history.rng.random() < 0.4:
-            source.sight(source.head())
+            source.observe(source.head())
             seen = lake.head
             cuts = source.cuts(Range(counted, seen)) if seen > counted else []
             for cut in cuts:

@@ -42,7 +42,7 @@ def open_source(tmp_path: Path, lake: Lake) -> Iterator[MakeSource]:
 
 
 def counted(source: LakeSource, range: Range, routed: tuple[str, ...] = ()) -> list[Step]:
-    source.sight(source.head())
+    source.observe(source.head())
     return [source.count(cut, routed) for cut in source.cuts(range)]
 
 
@@ -64,7 +64,7 @@ def test_a_store_that_is_silent_is_not_waited_for_to_size_seeds_or_to_list_value
     with socket.create_server(("127.0.0.1", 0)) as silent:
         source = LakeSource(config(tmp_path), moved(tmp_path, silent.getsockname()[1]))
         try:
-            source.sight(source.head())
+            source.observe(source.head())
             for ask in (source.sizes, lambda: source.unknown([])):
                 began_s = time.monotonic()
                 with pytest.raises(SourceError):
@@ -199,23 +199,23 @@ def test_the_sight_tells_identity_birth_and_what_is_retained(lake: Lake, open_so
     lake.insert("a", 0, 20)
     lake.insert("a", 50, 20)
     head = lake.insert("a", 100, 20)
-    before = source.sight(source.head())
+    before = source.observe(source.head())
     assert (before.head, before.oldest, before.born, before.first) == (head, 0, born, born)
     lake.sql(f"CALL ducklake_expire_snapshots('lake', versions => [{', '.join(map(str, range(head - 1)))}])")
-    after = source.sight(source.head())
+    after = source.observe(source.head())
     assert (after.head, after.oldest, after.first) == (head, head - 1, head - 1)
     assert (after.lake, after.table) == (before.lake, before.table)
 
 
 def test_a_table_that_was_created_again_is_another_one(lake: Lake, open_source: MakeSource) -> None:
     source = open_source()
-    before = source.sight(source.head())
+    before = source.observe(source.head())
     lake.sql("DROP TABLE lake.t")
     with pytest.raises(SourceError, match=r"no table main\.t") as gone:
-        source.sight(source.head())
+        source.observe(source.head())
     assert gone.value.type == "source_gone"
     born = lake.sql(f"CREATE TABLE lake.t ({COLUMNS})")
-    after = source.sight(source.head())
+    after = source.observe(source.head())
     assert after.table != before.table
     assert (after.born, after.lake) == (born, before.lake)
 
@@ -227,16 +227,16 @@ def test_a_history_that_was_undone_is_told_also_where_it_has_grown_past_what_was
     lake.insert("a", 0, 20)
     backup = Backup(lake.con, "lake", lake.lake)
     lake.insert("a", 20, 20)
-    before = source.sight(source.head())
+    before = source.observe(source.head())
     backup.restore()
     lake.insert("b", 20, 20)
-    same = source.sight(source.head())
+    same = source.observe(source.head())
     assert (same.head, same.history) == (before.head, before.history + 1)
     assert same.at != before.at
     lake.insert("b", 40, 20)
-    assert source.sight(source.head()).history == same.history, "it was told once"
+    assert source.observe(source.head()).history == same.history, "it was told once"
     backup.restore()
-    assert source.sight(source.head()).history == same.history + 1
+    assert source.observe(source.head()).history == same.history + 1
 
 
 def test_a_history_that_was_undone_is_counted_as_it_is_now(lake: Lake, open_source: MakeSource) -> None:
@@ -255,24 +255,24 @@ def test_a_history_that_was_undone_is_counted_as_it_is_now(lake: Lake, open_sour
 
 def test_expiry_undoes_no_history(lake: Lake, open_source: MakeSource) -> None:
     source = open_source()
-    before = source.sight(source.head())
+    before = source.observe(source.head())
     for number in range(3):
         lake.insert("a", 100 * number, 20)
     lake.sql(f"CALL ducklake_expire_snapshots('lake', versions => {list(range(lake.head))})")
-    assert source.sight(source.head()).history == before.history
+    assert source.observe(source.head()).history == before.history
 
 
 def test_columns_that_a_policy_does_not_follow_are_told_by_position(lake: Lake, open_source: MakeSource) -> None:
     source = open_source()
     before = lake.sql("ALTER TABLE lake.t ADD COLUMN n INTEGER")
-    assert {broken.policy for broken in source.sight(source.head()).breaks} == {EvolutionPolicy.FREEZE}
+    assert {broken.policy for broken in source.observe(source.head()).breaks} == {EvolutionPolicy.FREEZE}
     lake.sql("ALTER TABLE lake.t DROP COLUMN n")
     head = lake.sql("ALTER TABLE lake.t ADD COLUMN n INTEGER")
-    additive = [each for each in source.sight(source.head()).breaks if each.policy is EvolutionPolicy.ADDITIVE]
+    additive = [each for each in source.observe(source.head()).breaks if each.policy is EvolutionPolicy.ADDITIVE]
     assert [(each.first, each.last) for each in additive] == [(before, head - 2)], "no other position has the first n"
     assert "drop n" in additive[0].why
     assert all(each.by_policy for each in additive)
-    assert source.sight(source.head()).breaks == source.sight(source.head()).breaks, "a poll tells nothing new"
+    assert source.observe(source.head()).breaks == source.observe(source.head()).breaks, "a poll tells nothing new"
 
 
 def test_the_snapshots_that_changed_the_columns_are_told_with_their_times(lake: Lake, open_source: MakeSource) -> None:
@@ -281,14 +281,14 @@ def test_the_snapshots_that_changed_the_columns_are_told_with_their_times(lake: 
     renamed = lake.sql("ALTER TABLE lake.t RENAME COLUMN v TO w")
     lake.insert("a", 0, 1)
     lake.sql("ALTER TABLE lake.t ALTER COLUMN w SET DEFAULT 'x'", "COMMENT ON COLUMN lake.t.w IS 'words'")
-    found = source.sight(source.head())
+    found = source.observe(source.head())
     assert (found.reshapes.snapshots, found.reshaped) == ((born, renamed), renamed)
     added = lake.sql("ALTER TABLE lake.t ADD COLUMN n INTEGER")
     head = source.head()
-    found = source.sight(head)
+    found = source.observe(head)
     assert (found.reshapes.snapshots, found.reshapes.times[added]) == ((born, renamed, added), head.time)
     assert found.reshapes.times[born] < found.reshapes.times[renamed] < head.time
-    assert source.sight(head).reshapes is found.reshapes, "their times are asked for once"
+    assert source.observe(head).reshapes is found.reshapes, "their times are asked for once"
 
 
 def test_a_routing_column_that_is_another_one_is_followed_under_no_policy(lake: Lake, open_source: MakeSource) -> None:
@@ -296,7 +296,7 @@ def test_a_routing_column_that_is_another_one_is_followed_under_no_policy(lake: 
     lake.sql("ALTER TABLE lake.t DROP COLUMN tenant")
     lake.sql("ALTER TABLE lake.t ADD COLUMN tenant VARCHAR")
     source = open_source()
-    broken = [each for each in source.sight(source.head()).breaks if each.first <= before <= each.last]
+    broken = [each for each in source.observe(source.head()).breaks if each.first <= before <= each.last]
     assert {each.policy for each in broken} == {*EvolutionPolicy}
     assert all("tenant was dropped and another one" in each.why for each in broken)
     assert not any(each.by_policy for each in broken)
@@ -311,7 +311,7 @@ def test_a_range_is_counted_by_its_routing_column_though_another_one_has_its_nam
     before = lake.sql("ALTER TABLE lake.t RENAME COLUMN tenant TO company")
     head = lake.sql("DELETE FROM lake.t WHERE id < 3")
     source = open_source()
-    source.sight(source.head())
+    source.observe(source.head())
     cuts = source.cuts(Range(before, head))
     lake.sql("ALTER TABLE lake.t RENAME COLUMN company TO firm")
     lake.sql("ALTER TABLE lake.t RENAME COLUMN v TO company")
@@ -327,7 +327,7 @@ def test_what_is_there_is_grouped_by_the_routing_column_though_another_one_has_i
     lake.insert("a", 0, 20)
     lake.sql("ALTER TABLE lake.t RENAME COLUMN tenant TO company")
     source = open_source()
-    source.sight(source.head())
+    source.observe(source.head())
     lake.sql("ALTER TABLE lake.t RENAME COLUMN company TO firm")
     lake.sql("ALTER TABLE lake.t RENAME COLUMN v TO company")
     assert source.sizes() == {"a": 20}
@@ -339,7 +339,7 @@ def test_what_is_there_is_asked_again_where_columns_changed_meanwhile(
 ) -> None:
     lake.insert("a", 0, 20)
     source = open_source()
-    source.sight(source.head())
+    source.observe(source.head())
     counter = source._counter
     state, unknown = counter.state, counter.unknown
 
@@ -364,7 +364,7 @@ def test_ranges_are_counted_by_the_name_that_the_routing_column_had(lake: Lake, 
     middle = lake.insert("a", 0, 3)
     lake.sql("ALTER TABLE lake.t RENAME COLUMN tenant TO customer")
     head = lake.sql("INSERT INTO lake.t (id, customer) VALUES (100, 'b')")
-    source.sight(source.head())
+    source.observe(source.head())
     assert [step.rows for step in counted(source, Range(before, middle))] == [{"a": 3}]
     assert [step.rows for step in counted(source, Range(middle, head))] == [{"b": 1}]
 
@@ -378,7 +378,7 @@ def test_columns_that_were_renamed_are_the_same_ones_and_told(
     lake.sql("ALTER TABLE lake.t RENAME COLUMN tenant TO customer")
     head = lake.sql("INSERT INTO lake.t (id, customer) VALUES (100, 'b')")
     source = open_source(routing={"field": configured, "key_columns": ["id"]})
-    assert source.sight(source.head()).notice == (
+    assert source.observe(source.head()).notice == (
         "the source's column tenant is called customer now, and is followed; give no other column the old name before"
         " the section routing has the new one"
         if configured == "tenant"
@@ -393,12 +393,12 @@ def test_a_table_that_was_renamed_is_the_same_one_and_told(
     lake: Lake, open_source: MakeSource, tmp_path: Path, configured: str
 ) -> None:
     source = open_source(source={"catalog": f"sqlite:{tmp_path}/source.sqlite", "table": configured})
-    before = source.sight(source.head()) if configured == "t" else None
+    before = source.observe(source.head()) if configured == "t" else None
     begin = lake.head
     middle = lake.insert("a", 0, 3)
     lake.sql("ALTER TABLE lake.t RENAME TO u")
     head = lake.sql("INSERT INTO lake.u (id, tenant) VALUES (100, 'b')")
-    after = source.sight(source.head())
+    after = source.observe(source.head())
     assert before is None or (after.table, after.born) == (before.table, before.born)
     assert after.notice == (
         "the source's table main.t is called main.u now, and is followed; give no other table the old name before"
@@ -415,21 +415,21 @@ def test_a_table_that_was_renamed_is_the_same_one_and_told(
 def test_a_source_that_is_read_whole_is_told_with_what_mends_it(lake: Lake, open_source: MakeSource) -> None:
     source = open_source()
     lake.insert("a", 0, 20)
-    assert source.sight(source.head()).notice is None
+    assert source.observe(source.head()).notice is None
     lake.sql("ALTER TABLE lake.t SET PARTITIONED BY (bucket(4, tenant))")
     lake.insert("a", 100, 20)
-    notice = source.sight(source.head()).notice
+    notice = source.observe(source.head()).notice
     assert notice is not None
     assert 'ALTER TABLE "main"."t" RESET PARTITIONED BY' in notice
     lake.sql("ALTER TABLE lake.t RESET PARTITIONED BY")
-    assert source.sight(source.head()).notice is None
+    assert source.observe(source.head()).notice is None
 
 
 def test_a_routing_column_that_is_gone_is_told_by_its_name(lake: Lake, open_source: MakeSource) -> None:
     lake.sql("ALTER TABLE lake.t DROP COLUMN tenant")
     source = open_source()
     with pytest.raises(SourceError, match="tenant"):
-        source.sight(source.head())
+        source.observe(source.head())
 
 
 REPLACED = {
@@ -444,17 +444,17 @@ def test_a_routing_or_key_column_that_was_dropped_and_added_is_told_while_anythi
 ) -> None:
     lake.insert("a", 0, 20)
     source = open_source(routing={"field": "tenant", "key_columns": ["id"]})
-    assert source.sight(source.head()).notice is None
+    assert source.observe(source.head()).notice is None
     before = lake.sql("ALTER TABLE lake.t ADD COLUMN w INTEGER")
     head = lake.sql(*REPLACED[column])
-    notice = source.sight(source.head()).notice
+    notice = source.observe(source.head()).notice
     assert notice is not None
     assert f"the column {column} was dropped and another one of that name added, after snapshot {before}" in notice
     lake.sql("INSERT INTO lake.t (tenant) VALUES ('a')")
-    assert source.sight(source.head()).notice == notice
+    assert source.observe(source.head()).notice == notice
     lake.sql(f"CALL ducklake_expire_snapshots('lake', versions => {list(range(head))})")
     lake.sql("INSERT INTO lake.t (tenant) VALUES ('a')")
-    assert source.sight(source.head()).notice is None
+    assert source.observe(source.head()).notice is None
 
 
 @pytest.mark.parametrize("declared", ["FLOAT", "DOUBLE"])
@@ -464,7 +464,7 @@ def test_both_zeros_of_a_routing_column_are_one_value(lake: Lake, open_source: M
     source = open_source(source={**SOURCE, "table": "r"})
     before = lake.sql("INSERT INTO lake.r VALUES (1, 0.0)")
     head = lake.sql("INSERT INTO lake.r VALUES (2, '-0.0'), (3, 1.5)", "UPDATE lake.r SET tenant = '-0.0' WHERE id = 1")
-    source.sight(source.head())
+    source.observe(source.head())
     (cut,) = source.cuts(Range(before, head))
     step = source.count(cut, ["0.0"])
     assert set(step.rows) == {"0.0", "1.5"}
@@ -480,10 +480,10 @@ def test_a_routing_column_whose_values_have_several_spellings_is_refused(
 ) -> None:
     """It may come later: a table that was created again, or a column."""
     source = open_source()
-    source.sight(source.head())
+    source.observe(source.head())
     lake.sql("DROP TABLE lake.t", f"CREATE TABLE lake.t (id BIGINT, tenant {declared}, v VARCHAR)")
     with pytest.raises(SourceError, match="routing column tenant is") as caught:
-        source.sight(source.head())
+        source.observe(source.head())
     assert caught.value.type == "schema_change"
 
 
@@ -492,7 +492,7 @@ def test_a_range_whose_beginning_expired_can_not_be_counted(lake: Lake, open_sou
     head = lake.insert("a", 100, 20)
     lake.sql(f"CALL ducklake_expire_snapshots('lake', versions => [{before}])")
     source = open_source()
-    source.sight(source.head())
+    source.observe(source.head())
     with pytest.raises(Expired) as expired:
         source.cuts(Range(before, head))
     assert expired.value.snapshot == before
@@ -512,7 +512,7 @@ def test_sizes_are_the_rows_that_are_there_now(lake: Lake, open_source: MakeSour
     lake.insert(None, 100, 20)
     lake.sql("DELETE FROM lake.t WHERE id < 4")
     source = open_source()
-    source.sight(source.head())
+    source.observe(source.head())
     assert source.sizes() == {"a": 16}
 
 
@@ -553,7 +553,7 @@ def test_a_range_that_was_maintained_before_it_was_counted_still_shows_its_delet
     before = lake.insert("a", 0, 20)
     source = open_source()
     head = lake.sql("DELETE FROM lake.t WHERE id < 3")
-    source.sight(source.head())
+    source.observe(source.head())
     (cut,) = source.cuts(Range(before, head))
     lake.sql("CALL ducklake_rewrite_data_files('lake', 't', delete_threshold => 0)")
     lake.sql("CALL ducklake_flush_inlined_data('lake')")

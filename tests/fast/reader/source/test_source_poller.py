@@ -76,7 +76,7 @@ def test_expiry_is_looked_for_now_and_then_though_the_head_stands_still() -> Non
     setup = Setup("a").at_head()
     setup.poll(SIGHT_EVERY_S - 1)
     setup.poll(SIGHT_EVERY_S)
-    assert setup.source.calls == ["head", "head", "sight"]
+    assert setup.source.calls == ["head", "head", "observe"]
 
 
 def test_a_moved_head_is_counted_once() -> None:
@@ -213,7 +213,7 @@ def test_a_head_of_the_same_number_and_another_time_is_looked_at() -> None:
     setup.source.calls.clear()
     setup.source.committed += timedelta(seconds=1)
     setup.poll(5.0)
-    assert setup.source.calls[:2] == ["head", "sight"]
+    assert setup.source.calls[:2] == ["head", "observe"]
 
 
 def test_a_line_that_expired_between_two_polls_parks_and_goes_on_at_the_head() -> None:

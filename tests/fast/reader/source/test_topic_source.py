@@ -96,7 +96,7 @@ def test_an_idle_poll_costs_one_request_whatever_the_number_of_partitions(tmp_pa
     log = FakeLog(*range(50))
     source = opened(tmp_path, log, clock)
     first = source.head()
-    source.sight(first)
+    source.observe(first)
     log.calls.clear()
     for _ in range(3):
         clock.s += 60
@@ -122,7 +122,7 @@ def test_a_look_tells_where_a_life_begins_and_which_vectors_the_heads_are(tmp_pa
     source = opened(tmp_path, log, clock)
     source.head()
     log.ends = vector(45, 40)
-    state = source.sight(source.head())
+    state = source.observe(source.head())
     assert (state.head, state.first, state.oldest, state.born) == (85, 6, 0, 0)
     assert (state.lake, state.table) == ("cluster", "topic id")
     assert state.log is not None
@@ -143,7 +143,7 @@ def test_a_life_begins_where_the_file_says(tmp_path: Path, clock: Clock, start: 
     log = FakeLog(9, 9)
     log.low, log.at = vector(2, 2), vector(6, 7)
     source = opened(tmp_path, log, clock, start=start)
-    state = source.sight(source.head())
+    state = source.observe(source.head())
     assert state.log is not None
     assert state.log.spelled[state.first] == begins
     assert [each for each in log.calls if each.startswith("since")] == ["since 1793491200000"] * ("timestamp" in start)
@@ -169,9 +169,9 @@ def test_what_was_flushed_is_one_step_that_may_be_of_any_destination(tmp_path: P
 def test_a_new_partition_is_counted_once_a_look_has_seen_it(tmp_path: Path, clock: Clock) -> None:
     log = FakeLog(3, 4)
     source = opened(tmp_path, log, clock)
-    source.sight(source.head())
+    source.observe(source.head())
     log.id, log.ends = TopicIdentity("cluster", "topic id", 3), vector(3, 4, 20)
-    source.sight(source.head())
+    source.observe(source.head())
     source.head()
     assert log.calls[-1] == "newest 3"
 
@@ -179,9 +179,9 @@ def test_a_new_partition_is_counted_once_a_look_has_seen_it(tmp_path: Path, cloc
 def test_a_topic_that_was_created_again_is_looked_at_anew(tmp_path: Path, clock: Clock) -> None:
     log = FakeLog(30, 40)
     source = opened(tmp_path, log, clock)
-    source.sight(source.head())
+    source.observe(source.head())
     log.id, log.ends = TopicIdentity("cluster", "another", 1), vector(2)
-    state = source.sight(source.head())
+    state = source.observe(source.head())
     assert (state.table, state.head) == ("another", 2)
     assert state.log is not None
     assert 70 not in state.log.spelled
