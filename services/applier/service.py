@@ -190,7 +190,7 @@ class Service:
     def _look(self, context: ApplierContext) -> None:
         """Take up pipelines that came over REST, and let go of those that went."""
         if self._deployment.may_grow and not is_supervised():  # under `viaduck up` control writes them, for all
-            self._copying.settle()
+            self._copying.refresh()
         if self._deployment.copies_changed():
             new = self._deployment.with_copies()
             if new.withheld:

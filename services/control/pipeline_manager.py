@@ -108,11 +108,11 @@ class PipelineManager:
         for pipeline in self._now():
             pipeline.worker.repeat()
 
-    def settle(self, pipeline: str) -> None:
+    def refresh(self, pipeline: str) -> None:
         """Read the registered state of a pipeline now and wait for that; with a limit, since a broker may be away."""
         self._woken.set()
         with self._turned:
-            self._turned.wait_for(lambda: self._is_settled(pipeline), SETTLED_WITHIN_S)
+            self._turned.wait_for(lambda: self._is_refreshed(pipeline), SETTLED_WITHIN_S)
 
     # -- what there is ------------------------------------------------------------------------------------------------
 
@@ -293,7 +293,7 @@ class PipelineManager:
         known = self._documents.all.get(name)
         return known is not None and known.state == "deleted"
 
-    def _is_settled(self, name: str) -> bool:
+    def _is_refreshed(self, name: str) -> bool:
         document = self._documents.find(name)
         if document is None:
             return name not in self._pipelines

@@ -225,7 +225,7 @@ class Loop:
         """In the turn after a count, whatever else is to be counted. A look, a count and a report each go through fifty
         thousand destinations, and answers are heard in between."""
         partitions = self._partitions()
-        self._placed = partitions is None or self._partitioner.settle(partitions, PLACED_A_TURN)
+        self._placed = partitions is None or self._partitioner.place_some(partitions, PLACED_A_TURN)
         if self._placed:
             self._publish(self._clock())
         self._tell(poller)

@@ -16,7 +16,7 @@ log = structlog.get_logger(__name__)
 
 
 class PipelineCache:
-    """``note`` hears each record of the topic, ``settle`` makes the copies so; each on a thread of its own."""
+    """``note`` hears each record of the topic, ``refresh`` makes the copies so; each on a thread of its own."""
 
     def __init__(self, copies: PipelineFiles, level: Callable[[], bool]) -> None:
         """``level``: whether the topic has been read up to what it held; before that its words may be long past."""
@@ -41,7 +41,7 @@ class PipelineCache:
         with self._lock:
             self._latest.clear()
 
-    def settle(self) -> None:
+    def refresh(self) -> None:
         """Make the copies what was said last. Where they can't be written now it is done the next time."""
         if not self._level():
             return

@@ -148,7 +148,7 @@ def test_a_seed_that_died_before_it_told_the_lake_is_made_good_by_its_repetition
     rig.add("b")
     seed = rig.target("b", ItemKind.SEED)
     with monkeypatch.context() as died:
-        died.setattr("services.applier.apply.transaction.settle", lambda *_: None)
+        died.setattr("services.applier.apply.transaction.set_options", lambda *_: None)
         rig.run_targets(ItemKind.SEED, [seed])
     (again,) = rig.run_targets(ItemKind.SEED, [seed])
     assert again.outcome is Outcome.ALREADY_APPLIED

@@ -14,7 +14,7 @@ from services.applier.apply.destination.change import Applied
 from services.applier.apply.destination.foreign_keys import KeysOfRange, foreign_keys
 from services.applier.apply.destination.lake_state import TimeOf, dropped_generation_in, require_same, stored_cursor
 from services.applier.apply.destination.lakes import DestinationLakes
-from services.applier.apply.destination.table_options import is_settled, settle, tables_of
+from services.applier.apply.destination.table_options import has_options, set_options, tables_of
 from services.applier.apply.destination.table_schema import columns_of, table_path
 from services.applier.apply.direct.commit import DirectApplier
 from services.applier.model.task import Target
@@ -78,7 +78,7 @@ class CursorAnswers:
             stamp = self._require_last_files(lake, target.destination, cursor)
             answer = _with_skipped(answer, stamp)
         if target.item.kind is ItemKind.SEED and answer.outcome is Outcome.ALREADY_APPLIED:
-            self._settle_again(lake, target)
+            self._set_options_again(lake, target)
         return answer
 
     def columns(self, target: Target) -> tuple[Column, ...]:
@@ -160,10 +160,10 @@ class CursorAnswers:
         require_no_code(catalog, target.lake, tables_of(target.destination))
         return cursor, stamp
 
-    def _settle_again(self, lake: OpenLake, target: Target) -> None:
+    def _set_options_again(self, lake: OpenLake, target: Target) -> None:
         """The process that seeded the table may have died before it set the options."""
-        if not is_settled(lake, target):
-            self._lakes.guarded(lake, "setting options", lambda con: settle(con, lake, target))
+        if not has_options(lake, target):
+            self._lakes.guarded(lake, "setting options", lambda con: set_options(con, lake, target))
 
     def _require_last_files(self, lake: OpenLake, destination: Destination, cursor: Cursor) -> StampRead | None:
         """Report no position before its files were seen: a commit without acknowledgement may have lost them (H7).

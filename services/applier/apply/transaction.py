@@ -24,7 +24,7 @@ from services.applier.apply.destination.first_file import insert_first, insert_o
 from services.applier.apply.destination.lake_state import dropped_generation_in, held_rows, stored_cursor, table_look
 from services.applier.apply.destination.lakes import DestinationLakes, roll_back
 from services.applier.apply.destination.lay_out import kept, lay_out, require_encrypted
-from services.applier.apply.destination.table_options import is_settled, reload_options, settle
+from services.applier.apply.destination.table_options import has_options, reload_options, set_options
 from services.applier.apply.direct.commit import DirectApplier
 from services.applier.apply.maintenance.catalog_rows import forget_bounds
 from services.applier.apply.rewind import rewind
@@ -162,7 +162,7 @@ class Applier:
         began = self._clock()
         try:
             if not change.is_seed:
-                if not is_settled(lake, change.target):
+                if not has_options(lake, change.target):
                     forget_bounds(con, lake, change.target.destination)
                 reload_options(con, lake, change.target, was_open=was_open)
             lake.begin(con)
@@ -179,7 +179,7 @@ class Applier:
             committing = True
             con.execute("COMMIT")
             if change.is_seed:
-                settle(con, lake, change.target)
+                set_options(con, lake, change.target)
             elif change.steps:
                 self._forget_columns(con, lake, change)
             elif change.pinned is not None and lake.users == 1:

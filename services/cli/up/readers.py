@@ -56,8 +56,8 @@ def main(deployment: Deployment, signals: Signals) -> int:
     server.start()
     signals.on_end(_nothing)
     try:
-        with hearing(deployment) as settle:
-            readers.run(signals, settle)
+        with hearing(deployment) as refresh:
+            readers.run(signals, refresh)
     finally:
         server.stop()
         readers.stop()
@@ -77,7 +77,7 @@ def hearing(deployment: Deployment) -> Iterator[Callable[[], None]]:
     follower.start(lambda record: _note(copying, record))
     renewal.start()
     try:
-        yield copying.settle
+        yield copying.refresh
     finally:
         renewal.stop()
         follower.stop(STOP_WITHIN_S)
@@ -117,13 +117,13 @@ class Readers:
     def supervisor(self) -> Supervisor:
         return self._supervisor
 
-    def run(self, signals: Signals, settle: Callable[[], None] = _nothing) -> None:
-        """Until a signal ends it; SIGHUP reads the files again. ``settle`` brings the copies up to date."""
+    def run(self, signals: Signals, refresh: Callable[[], None] = _nothing) -> None:
+        """Until a signal ends it; SIGHUP reads the files again. ``refresh`` brings the copies up to date."""
         while signals.ended_by is None:
             self._supervisor.tick()
             if signals.take_reload() or self._is_time_to_look():
                 self.reload()
-            settle()
+            refresh()
             self.look()
             signals.wait(TICK_S)
 

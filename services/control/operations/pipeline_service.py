@@ -33,7 +33,7 @@ class Running(Protocol):
     @property
     def deployment(self) -> Deployment: ...
     def neighbours(self, pipeline: str) -> Iterable[Neighbour]: ...
-    def settle(self, pipeline: str) -> None: ...
+    def refresh(self, pipeline: str) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class PipelineService:
             _require_same(pipeline, known, same)
 
         kept = self._documents.put(pipeline, content, author, require)
-        self._running.settle(pipeline)
+        self._running.refresh(pipeline)
         return Put(kept, created=before[-1] is None)
 
     def remove(self, pipeline: str, author: str | None, same: Same | None = None) -> None:
@@ -112,7 +112,7 @@ class PipelineService:
             _require_same(pipeline, known, same)
 
         self._documents.end(pipeline, "deleted", author, require)
-        self._running.settle(pipeline)
+        self._running.refresh(pipeline)
 
     def _require_room(self, pipeline: str) -> None:
         if self._is_of_a_file(pipeline):

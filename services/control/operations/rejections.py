@@ -188,7 +188,7 @@ class Rejections:
         """The caller gets the answer anyway: what is not settled counts as sent, and as not confirmed."""
         of = len(set(claimed))
         try:
-            self._marks.settle(done.confirmed, done.failed)
+            self._marks.conclude(done.confirmed, done.failed)
             if len(done.confirmed) < of:
                 self._trail.note(f"{DEED} in part", author, self._now(), {"sent": len(done.confirmed), "of": of})
         except DependencyError as error:

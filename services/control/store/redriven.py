@@ -68,7 +68,7 @@ class Redriven:
             note(con, self._pipeline, deed, author, at, told)
         return set(new)
 
-    def settle(self, confirmed: Sequence[str], failed: Sequence[str]) -> None:
+    def conclude(self, confirmed: Sequence[str], failed: Sequence[str]) -> None:
         """``failed``: those that did not arrive for certain, and may be claimed again."""
         with self._database.transaction() as con:
             for some in _portions(confirmed):

@@ -51,11 +51,11 @@ class Partitioner:
 
     def place(self, key: str, partitions: int) -> int:
         """The partition of ``key``. If the number of partitions has changed, all destinations are placed again."""
-        while not self.settle(partitions, len(self._unplaced)):
+        while not self.place_some(partitions, len(self._unplaced)):
             pass
         return self._places.get(key, self._first(key))
 
-    def settle(self, partitions: int, most: int) -> bool:
+    def place_some(self, partitions: int, most: int) -> bool:
         """Place at most so many of those that have no place yet. Returns whether all have one."""
         if partitions != len(self._load):
             self._unplaced |= self._places.keys()

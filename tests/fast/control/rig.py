@@ -74,7 +74,7 @@ class PipelineManager:
         own, upkeep = self.status_store.pipeline, self.deployment.common.upkeep
         return [Neighbour(own, each.declared, upkeep) for each in there if pipeline != own]
 
-    def settle(self, pipeline: str) -> None:
+    def refresh(self, pipeline: str) -> None:
         self.deployment = self.deployment.with_copies({})
 
 

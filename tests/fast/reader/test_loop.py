@@ -50,8 +50,8 @@ class Spread(Partitioner):
         self._sender = sender
         self.turns: list[tuple[int, int]] = []
 
-    def settle(self, partitions: int, most: int) -> bool:
-        done = super().settle(partitions, most)
+    def place_some(self, partitions: int, most: int) -> bool:
+        done = super().place_some(partitions, most)
         self.turns.append((len(self._places), len(self._sender.items)))
         return done
 

@@ -45,7 +45,7 @@ SELECT table_id FROM asked
 """
 
 
-def settle(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target) -> None:
+def set_options(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target) -> None:
     """Keep the cursor in the catalog and the data in files, and spare each apply what it would look for in vain.
 
     A Postgres catalog is told itself, in two round trips instead of forty. Its attached lake does not see that, and has
@@ -65,14 +65,14 @@ def reload_options(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Targe
 
     Otherwise it would keep rows in the catalog, and later the cursor in files, after another worker created the tables.
     """
-    if is_settled(lake, target):
+    if has_options(lake, target):
         return
     if was_open:
         _set_limits(con, lake, target)
     lake.settled.add(_life(target))
 
 
-def is_settled(lake: OpenLake, target: Target) -> bool:
+def has_options(lake: OpenLake, target: Target) -> bool:
     return _life(target) in lake.settled
 
 

@@ -234,18 +234,18 @@ def test_on_their_own_they_hear_of_pipelines_from_the_broker(
     write(folder, "good.yaml", kafka={"topic_prefix": settings.prefix})
     deployment = load_all([folder], {})
     topic = Topics(settings.prefix).pipelines
-    with hearing(deployment) as settle:
+    with hearing(deployment) as refresh:
         publisher.send(topic, "put", b"garbage")
         said = PipelineDocument(pipeline="put", version=1, document=document("put"))
         publisher.send(topic, said.pipeline, said.to_bytes())
         publisher.flush(10)
         if supervised:
-            settle()
+            refresh()
             assert not deployment.copies_changed()
             return
 
         def settled() -> bool:
-            settle()
+            refresh()
             return deployment.copies_changed()
 
         eventually(settled)

@@ -87,12 +87,12 @@ def test_where_there_are_thousands_a_partition_may_have_some_more_and_hardly_any
 
 def test_many_are_placed_a_part_at_a_time_where_they_would_be_at_once() -> None:
     at_once, in_parts, turns = spread_of(KEYS), spread_of(KEYS[::-1]), 1
-    while not in_parts.settle(12, 10):
+    while not in_parts.place_some(12, 10):
         turns += 1
     assert turns == len(KEYS) // 10
-    assert in_parts.settle(12, 0), "there is nothing left to do"
+    assert in_parts.place_some(12, 0), "there is nothing left to do"
     assert [in_parts.place(key, 12) for key in KEYS] == [at_once.place(key, 12) for key in KEYS]
-    assert not in_parts.settle(48, 10), "partitions were added"
+    assert not in_parts.place_some(48, 10), "partitions were added"
     assert [in_parts.place(key, 48) for key in KEYS] == [at_once.place(key, 48) for key in KEYS]
 
 

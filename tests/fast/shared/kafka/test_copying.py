@@ -55,10 +55,10 @@ def copying(copies: PipelineFiles, level: Level) -> PipelineCache:
 def test_the_last_word_of_each_is_copied_and_what_went_goes(copying: PipelineCache, copies: PipelineFiles) -> None:
     for record in (said("a", 1, {"n": 1}), said("a", 2, {"n": 2}), said("b", 3, {"n": 3}), said("c", 4)):
         copying.note(record)
-    copying.settle()
+    copying.refresh()
     assert {name: copies.read(name) for name in copies.names()} == {"a": Copy({"n": 2}, 2), "b": Copy({"n": 3}, 3)}
     copying.note(said("a", 5))
-    copying.settle()
+    copying.refresh()
     assert copies.names() == ["b"]
 
 
@@ -69,26 +69,26 @@ def test_words_that_may_be_long_past_wait_until_everything_was_read(
     level.is_level = False
     for record in (said("a", 1, {"n": 1}), said("a", 2)):
         copying.note(record)
-        copying.settle()
+        copying.refresh()
         assert copies.read("a") == Copy({"n": 3}, 3)
     copying.note(said("a", 3, {"n": 3}))
     level.is_level = True
     before = copies.fingerprint()
-    copying.settle()
+    copying.refresh()
     assert copies.fingerprint() == before
 
 
 def test_a_removal_from_before_the_copy_takes_nothing_away(copying: PipelineCache, copies: PipelineFiles) -> None:
     copies.write("a", {"n": 3}, 3)
     copying.note(said("a", 2))
-    copying.settle()
+    copying.refresh()
     assert copies.names() == ["a"]
 
 
 def test_a_topic_that_was_wiped_takes_nothing_away(copying: PipelineCache, copies: PipelineFiles) -> None:
     copies.write("a", {"n": 1}, 1)
     copying.note(Record(TOPIC, 0, 0, "a", None))
-    copying.settle()
+    copying.refresh()
     assert copies.names() == ["a"]
 
 
@@ -107,16 +107,16 @@ def test_what_is_no_such_message_is_unreadable_and_changes_nothing(
 ) -> None:
     with pytest.raises(UnreadableMessage):
         copying.note(Record(TOPIC, 0, 0, key, value))
-    copying.settle()
+    copying.refresh()
     assert copies.fingerprint() == ()
 
 
 def test_what_can_not_be_written_now_is_written_later(copying: PipelineCache, copies: PipelineFiles) -> None:
     copies.folder.write_text("in the way")
     copying.note(said("a", 1, {"n": 1}))
-    copying.settle()
+    copying.refresh()
     copies.folder.unlink()
-    copying.settle()
+    copying.refresh()
     assert copies.read("a") == Copy({"n": 1}, 1)
 
 
@@ -131,7 +131,7 @@ def following(settings: KafkaSettings, topics: Topics, copies: PipelineFiles) ->
 
 def test_over_the_broker(following: PipelineCache, topics: Topics, publisher: Publisher, copies: PipelineFiles) -> None:
     def settled(holds: object) -> bool:
-        following.settle()
+        following.refresh()
         return copies.read("a") == holds
 
     publisher.send(topics.pipelines, "a", said("a", 1, {"n": 1}).value)
