@@ -13,8 +13,9 @@ from hypothesis import given
 
 from tests.servers.postgres import Postgres
 from tests.world.places import Database
-from tests.world.play import play
+from tests.world.play import history_of, play
 from tests.world.replay import SEED, SEEDS, again, histories, parts, seed_of
+from tests.world.statements import RenameTable, SetNotNull, Statement, Transaction
 
 
 @pytest.mark.timeout(1800)
@@ -40,6 +41,31 @@ def test_so_is_every_destination_of_a_strange_one_or_it_parks_for_its_reason(
     assert not life.wrong, f"{life}\n{again(seed, 'tests/lake/test_histories.py -k strange')}"
 
 
+HOLDING = (94_012, 94_080)
+"""Histories in which the source's table is renamed. In the second a column gets NOT NULL and loses it again, and upkeep
+is ordered beside stray files."""
+
+
+@pytest.mark.parametrize("seed", HOLDING)
+def test_so_is_one_whose_table_is_renamed_or_whose_lakes_have_strays(
+    world: duckdb.DuckDBPyConnection, seed: int
+) -> None:
+    life = play(world, seed)
+    assert not life.wrong, life
+
+
+def test_these_hold_what_they_are_for() -> None:
+    renamed, all_of_it = (_statements(seed) for seed in HOLDING)
+    assert any(isinstance(each, RenameTable) for each in renamed)
+    assert any(isinstance(each, RenameTable) for each in all_of_it)
+    assert {each.required for each in all_of_it if isinstance(each, SetNotNull)} == {True, False}
+
+
+def _statements(seed: int) -> list[Statement]:
+    steps = history_of(seed).steps
+    return [statement for step in steps if isinstance(step, Transaction) for statement in step.statements]
+
+
 RESTORED = (70_004, 70_008, 70_012, 70_016)
 """Histories in which the source is restored at least once after a backup."""
 
@@ -49,6 +75,12 @@ def on_postgres(postgres: Postgres) -> Iterator[Database]:
     places = Database(postgres)
     yield places
     places.drop()
+
+
+@pytest.mark.parametrize("seed", HOLDING)
+def test_so_is_a_usual_one_on_postgres(world: duckdb.DuckDBPyConnection, on_postgres: Database, seed: int) -> None:
+    life = play(world, seed, places=on_postgres)
+    assert not life.wrong, life
 
 
 @pytest.mark.timeout(1800)

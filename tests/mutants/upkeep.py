@@ -5,16 +5,23 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import duckdb
+
 from services.applier import upkeep_planner
+from services.applier.apply import upkeep as applied_upkeep
 from services.applier.apply.maintenance import content, fenced_expiry, table_wear
 from services.applier.model.upkeep_exclusion import UpkeepExclusion
 from services.control.model import answers, lifecycle
 from services.control.operations import upkeep_service
 from services.reader.planner import compaction
+from shared.contracts.upkeep import StepOutcome, StepResult, UpkeepStep
+from shared.lake.attached.pool import OpenLake
 from shared.lake.upkeep import facts as upkeep
 from tests.mutants.mistake import Mistake, put
 
 STEPS = "tests/lake/test_upkeep_steps.py"
+HISTORIES = "tests/lake/test_histories.py"
+ANY_AGE = "CALL ducklake_delete_orphaned_files(?, older_than => now() + INTERVAL 1 DAY)"
 
 
 def _expire_bare() -> None:
@@ -33,6 +40,18 @@ def _by_time() -> None:
 
 def _ungated() -> None:
     put(upkeep_planner, "overlaps", lambda *_: False)
+
+
+def _orphans_of_any_age() -> None:
+    def sweep(con: duckdb.DuckDBPyConnection, lake: OpenLake, *_: Any) -> StepResult:
+        con.execute(ANY_AGE, [lake.alias]).fetchall()
+        return StepResult(step=UpkeepStep.ORPHANS, outcome=StepOutcome.DONE)
+
+    put(applied_upkeep, "sweep_orphans", sweep)
+
+
+def _no_orphan_goes() -> None:
+    put(applied_upkeep, "sweep_orphans", lambda *_: StepResult(step=UpkeepStep.ORPHANS, outcome=StepOutcome.DONE))
 
 
 def _any_stamp() -> None:
@@ -82,6 +101,10 @@ MISTAKES = (
             (STEPS, "-k", "own_date and sqlite")),
     Mistake("ungated-orphans", "orphans are looked for beside other lakes", _ungated,
             ("tests/fast/applier/test_upkeep_planner.py",)),
+    Mistake("orphans-of-any-age", "a file that no catalog names goes however young it is", _orphans_of_any_age,
+            (HISTORIES, "-k", "strays and 94080")),
+    Mistake("no-orphan-goes", "orphans are told as gone, and stay", _no_orphan_goes,
+            (HISTORIES, "-k", "strays and 94080")),
     Mistake("expire-any-stamp", "expiry takes stamps that others rest on", _any_stamp,
             (STEPS, "-k", "stamps_of_other and sqlite")),
     Mistake("upkeep-unproven", "what upkeep did to the rows is not looked at", _never_proven,

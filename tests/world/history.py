@@ -34,7 +34,7 @@ from tests.world.statements import (
     Update,
     WidenColumn,
 )
-from tests.world.terms import RATE, random_terms, terms_rng
+from tests.world.terms import RATE, random_terms, relief, terms_rng
 from tests.world.upkeep import Chore, Upkeep
 
 Step = Transaction | Upkeep | Recovery
@@ -110,12 +110,17 @@ class Generator:
         """Whether the table was ever sorted, or a column of it dropped: after both, DuckLake can't flush (H19)."""
 
     def step(self) -> Step:
-        if self.replaces and not self.shape.append_only and self.terms.random() < RATE:
-            made = random_terms(self.terms, self.model, self.shape)
+        if self.replaces and not self.shape.append_only and (made := self._terms()) is not None:
             self.model = made.effect(self.model)
             return made
         self.last = self._step()
         return self.last
+
+    def _terms(self) -> Transaction | None:
+        made = relief(self.terms, self.model)
+        if made is None and self.terms.random() < RATE:
+            return random_terms(self.terms, self.model, self.shape)
+        return made
 
     def _step(self) -> Step:
         if _deletes(self.last) and self.rng.random() < 0.25:

@@ -52,6 +52,22 @@ def play(
     ``places`` do not stay warm, nobody in another process may have its catalog attached then.
     """
     rng = Random(seed)
+    life = _drawn(rng, seed, places, strange=strange)
+    with tempfile.TemporaryDirectory(prefix="viaduck-life-") as folder:
+        try:
+            _live(con, Path(folder), rng, life, run, places, encrypts=strange)
+        finally:
+            forget_lakes()
+            places.clear()
+    return life
+
+
+def history_of(seed: int) -> History:
+    """What the usual life of a seed lives through."""
+    return _drawn(Random(seed), seed, FOLDERS, strange=False).history
+
+
+def _drawn(rng: Random, seed: int, places: Places, *, strange: bool) -> Life:
     append_only, expire = rng.random() < 0.2, rng.random() < 0.1
     steps = rng.randint(SHORTEST, LONGEST)
     if strange:
@@ -67,14 +83,7 @@ def play(
     else:
         history = random_history(rng, steps=steps, append_only=append_only, expire=expire, replaces=True)
     modes = [SeedMode.SCAN, SeedMode.SCAN, SeedMode.REPLAY] + ([] if append_only else [SeedMode.LATEST])
-    life = Life(seed, history, rng.choice(modes))
-    with tempfile.TemporaryDirectory(prefix="viaduck-life-") as folder:
-        try:
-            _live(con, Path(folder), rng, life, run, places, encrypts=strange)
-        finally:
-            forget_lakes()
-            places.clear()
-    return life
+    return Life(seed, history, rng.choice(modes))
 
 
 def _live(

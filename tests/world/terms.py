@@ -10,12 +10,15 @@ from tests.world.model import Model
 from tests.world.shape import Shape
 from tests.world.statements import CommentOn, RenameTable, SetDefault, SetNotNull, Statement, Transaction
 
-RATE = 0.09
+RATE = 0.15
 """How often a step is one of these."""
 
-RENAMES = 0.2
-CONSTRAINS = 0.3
+RENAMES = 0.3
+CONSTRAINS = 0.4
 """Of them, those that rename the table, and those that set or drop NOT NULL."""
+
+RELIEVES = 0.3
+"""How often a step drops NOT NULL where a column has it: soon, or a short history would end before."""
 
 DEFAULTS = {"INTEGER": "5", "BIGINT": "5", "DECIMAL(10,2)": "2.50", "DECIMAL(18,2)": "2.50", "VARCHAR": "it's"}
 
@@ -34,11 +37,16 @@ def random_terms(rng: Random, model: Model, shape: Shape) -> Transaction:
     return _default_or_comment(rng, model)
 
 
-def _constraint(rng: Random, model: Model) -> SetNotNull | None:
-    """One that is dropped, or that a column without a NULL gets; DuckLake refuses it for one that came later."""
+def relief(rng: Random, model: Model) -> Transaction | None:
+    """One that drops a constraint again, where there is one and its time has come."""
     there = sorted(model.required & {*model.ids})
-    if there and rng.random() < 0.6:
-        return SetNotNull(rng.choice(there)[0], False)
+    if not there or rng.random() >= RELIEVES:
+        return None
+    return Transaction((SetNotNull(rng.choice(there)[0], False),), bare=rng.random() < 0.5)
+
+
+def _constraint(rng: Random, model: Model) -> SetNotNull | None:
+    """One that a column without a NULL gets; DuckLake refuses it for one that came later."""
     free = [known for known in model.ids if known not in model.required and not known[1] and not model.has_null(known)]
     return SetNotNull(rng.choice(free)[0], True) if free and model.rows else None
 
