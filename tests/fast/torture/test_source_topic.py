@@ -12,6 +12,7 @@ import pytest
 
 from tests.torture.clicks import NOTHING, RECREATED, Clicks
 from tests.torture.faults import source_topic
+from tests.torture.faults.all import FAULTS
 from tests.torture.faults.processes import pass_point
 from tests.torture.points import Deed, Passed, Point
 from tests.world.topic_truth import TopicRecord, TopicTruth
@@ -43,12 +44,27 @@ def no_time_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_topic, "_write_for_a_while", lambda _: None)
 
 
-def test_every_deed_has_its_turn_and_the_topic_has_landed_after_each(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_deed_has_its_turn_and_every_point_and_the_topic_has_landed_after_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     names = [deed.__name__ for deed in source_topic.DEEDS]
     monkeypatch.setattr(source_topic, "DEEDS", tuple(lambda _, name=name: name for name in names))
+    killed: list[Point] = []
+    monkeypatch.setattr(source_topic, "pass_point", lambda _, point, *rest: killed.append(point))
     rig = rig_of()
-    assert source_topic.landed(rig, 2 * len(names)) == dict.fromkeys(names, 2)
-    assert rig.begun == ["exact"] * 2 * len(names)
+    a_round = len(names) + len(Point)
+    done = source_topic.landed(rig, 2 * a_round)
+    assert done == dict.fromkeys([*names, *(f"killed {point}" for point in Point)], 2)
+    assert killed[: len(Point)] == killed[len(Point) :]
+    assert rig.begun == ["exact"] * 2 * a_round
+
+
+def test_a_brief_run_has_a_kill_and_every_deed() -> None:
+    assert FAULTS["source-topic"].brief == 1 + len(source_topic.DEEDS)
+
+
+def test_a_full_run_has_fifty_kills_at_each_point() -> None:
+    assert FAULTS["source-topic"].full == 50 * (len(Point) + len(source_topic.DEEDS))
 
 
 def test_a_destination_that_moves_while_it_is_parked_is_a_finding() -> None:

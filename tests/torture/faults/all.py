@@ -61,7 +61,7 @@ FAULTS = {
               memory.lost, full=50, brief=1),
         Fault("source-topic",
               "a source topic written under kills and zombies, in open and aborted transactions, with more partitions;"
-              " deleted and made again; past its retention", source_topic.landed, full=300, brief=6),
+              " deleted and made again; past its retention", source_topic.landed, full=700, brief=6),
         Fault("clock", "the clock of one service jumps an hour", clocks.jumped, full=20, brief=3,
               shown=False),
     )

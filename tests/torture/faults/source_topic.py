@@ -6,7 +6,7 @@ import itertools
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from confluent_kafka import Producer
@@ -30,19 +30,28 @@ WRITE_EVERY_S = (0.02, 0.2)
 MOST_TRANSACTIONS = 6
 ABORTED = 0.4
 
+Play = Callable[[FaultRig], str]
+"""Returns what it did."""
+
 
 def landed(rig: FaultRig, count: int) -> Done:
-    """Each deed in turn, ``count`` in all, while the lake's source stands still: who passes a point lands records."""
+    """Each deed in turn, ``count`` in all, while the lake's source stands still: who passes a point lands records.
+
+    Between two rounds of deeds appliers are killed until each point has had its turn.
+    """
     done: Done = Counter()
-    for _, deed in zip(range(count), itertools.cycle(DEEDS), strict=False):
+    points = itertools.cycle(rig.rng.sample(list(Point), len(Point)))
+    kills: list[Play] = [partial(_killed, points=points)] * len(Point)
+    deeds = itertools.cycle([kills[0], *DEEDS, *kills[1:]])
+    for deed in itertools.islice(deeds, count):
         done[deed(rig)] += 1
         rig.wait_until_exact()
     return done
 
 
-def _killed(rig: FaultRig) -> str:
-    """SIGKILL at a point: the whole applier, or just the process there."""
-    point = rig.rng.choice(list(Point))
+def _killed(rig: FaultRig, points: Iterator[Point]) -> str:
+    """SIGKILL at the next point: the whole applier, or just the process there."""
+    point = next(points)
     pass_point(rig, point, rig.rng.choice([Deed.KILL_ALL, Deed.KILL_ONE]), partial(_write, rig))
     return f"killed {point}"
 
@@ -156,4 +165,4 @@ def _pause(rig: FaultRig) -> None:
     time.sleep(rig.rng.uniform(*WRITE_EVERY_S))
 
 
-DEEDS: tuple[Callable[[FaultRig], str], ...] = (_killed, _zombie, _in_transactions, _grown, _recreated, _outlived)
+DEEDS: tuple[Play, ...] = (_zombie, _in_transactions, _grown, _recreated, _outlived)
