@@ -1,6 +1,6 @@
-"""H7: what DuckLake deletes when nobody acknowledges its COMMIT on Postgres, and what would keep it from doing so.
+"""H7: what DuckLake deletes when nobody acknowledges its COMMIT on Postgres, and what keeps it from doing so.
 
-Viaduck does not use the latter (docs/explanation/hazards.md says why).
+``test_kept_files.py`` holds that Viaduck uses the latter.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def test_an_instance_without_its_file_system_deletes_none(stage: Stage, work: tu
 
 
 def test_it_says_the_same_of_a_commit_that_was_refused(stage: Stage) -> None:
-    """Which is why the outcome would have to be told by a token, also where it is a plain conflict."""
+    """Which is why a token has to tell the outcome, and another try the reason, also where it is a plain conflict."""
 
     def conflict() -> None:
         stage.query("DELETE FROM l.t WHERE i IN (3, 103, 203, 303)")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from services.applier.apply import transaction
-from services.applier.apply.destination import first_file
+from services.applier.apply.destination import first_file, seed_layout
 from services.control.model import lifecycle
 from shared.config import table_layout
 from shared.lake.catalog.arrangement import UNARRANGED
@@ -23,11 +23,11 @@ def _first_rows_twice() -> None:
 
 
 def _over_the_owner_s() -> None:
-    put(transaction, "_arrangement", lambda *_: UNARRANGED)
+    put(seed_layout, "arrangement", lambda *_: UNARRANGED)
 
 
 def _any_lake_is_encrypted() -> None:
-    put(transaction, "_is_encrypted", lambda *_: True)
+    put(transaction, "is_encrypted", lambda *_: True)
 
 
 def _any_transform() -> None:

@@ -15,6 +15,7 @@ from services.control.model import answers, lifecycle
 from services.control.operations import upkeep_service
 from services.reader.planner import compaction
 from shared.contracts.upkeep import StepOutcome, StepResult, UpkeepStep
+from shared.lake.attached import pool
 from shared.lake.attached.pool import OpenLake
 from shared.lake.upkeep import facts as upkeep
 from tests.mutants.mistake import Mistake, put
@@ -92,6 +93,10 @@ def _old_deletes_are_no_wear() -> None:
     put(table_wear, "wear_of", wear_of)
 
 
+def _files_go_with_an_answer() -> None:
+    put(pool, "keep_files", lambda *_: False)
+
+
 MISTAKES = (
     Mistake("bare-expiry", "expiry writes to no cursor", _expire_bare,
             (STEPS, "-k", "from_before_an_expiry and postgres")),
@@ -121,4 +126,6 @@ MISTAKES = (
             ("tests/fast/reader/planner/test_compaction.py",)),
     Mistake("wear-without-old-deletes", "rows that were deleted earlier do not ask for a compaction",
             _old_deletes_are_no_wear, ("tests/fast/applier/apply/maintenance/test_table_wear.py",)),
+    Mistake("files-go-with-an-answer", "DuckLake may delete what it has committed and not heard of",
+            _files_go_with_an_answer, ("tests/lake/test_kept_files.py", "-k", "lost_acknowledgement and disk")),
 )  # fmt: skip

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 import time
 import uuid
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import TypeVar
 
@@ -20,27 +20,25 @@ from services.applier.apply.cursor.in_doubt import committed_snapshot
 from services.applier.apply.cursor_answers import CursorAnswers
 from services.applier.apply.destination import table_schema
 from services.applier.apply.destination.change import Applied, Change
-from services.applier.apply.destination.first_file import insert_first, insert_others
+from services.applier.apply.destination.first_file import insert_others
 from services.applier.apply.destination.lake_state import dropped_generation_in, held_rows, stored_cursor, table_look
 from services.applier.apply.destination.lakes import DestinationLakes, roll_back
-from services.applier.apply.destination.lay_out import kept, lay_out, require_encrypted
+from services.applier.apply.destination.lay_out import require_encrypted
+from services.applier.apply.destination.seed_layout import is_encrypted, lay_out_seed, require_written
 from services.applier.apply.destination.table_options import has_options, reload_options, set_options
 from services.applier.apply.direct.commit import DirectApplier
 from services.applier.apply.maintenance.catalog_rows import forget_bounds
 from services.applier.apply.rewind import rewind
 from services.applier.apply.source.carry import carry_touched, require_all, rows_of
 from services.applier.apply.source.reading import Reading, key_not_unique
-from services.applier.apply.source.unsupported_values import find_nul
 from services.applier.apply.upkeep import Upkeeper
 from services.applier.model.task import Limits, Target
 from shared.contracts.errors import DestinationError, ViaduckError
-from shared.contracts.layout import TableLayout
-from shared.contracts.messages import CommitPath, Destination, Outcome
+from shared.contracts.messages import CommitPath, Outcome
 from shared.contracts.ranges import NOT_SEEDED
 from shared.lake.attached.pool import LakePool, OpenLake
-from shared.lake.catalog.arrangement import UNARRANGED, Arrangement
 from shared.lake.catalog.looks import TableLook
-from shared.lake.checks.layout_keys import Keys, keys_of
+from shared.lake.checks.layout_keys import keys_of
 from shared.lake.columns.owners import require_kept
 from shared.lake.columns.terms import NOT_CARRIED
 from shared.lake.connection.engine import release
@@ -123,20 +121,36 @@ class Applier:
         return done
 
     def _apply_by_extension(self, change: Change) -> Applied:
-        """A quicker writer only means another try, with a fresh look."""
+        """A quicker writer only means another try, with a fresh look.
+
+        The first try loses no file (H7), but can't tell why its COMMIT failed; the next one can.
+        """
         for attempt in range(1, BUSY_TRIES + 1):
-            was_open = self._pool.has_open(change.target.lake)
+            keeps_files = attempt == 1 and self._keeps_files(change)
             try:
-                creates = change.is_seed and not change.target.item.keeps
-                with self._destinations.use(change.target, create=creates) as lake:
+                with self._lake_of(change, keeps_files=keeps_files) as (lake, was_open):
                     one_writer = lake.writing if lake.lake.sqlite_file is not None else nullcontext()
                     with one_writer:
                         return self._try(lake, change, was_open=was_open)
             except ViaduckError as error:
-                if error.type != "destination_busy" or attempt == BUSY_TRIES:
+                is_busy = error.type == "destination_busy" or (keeps_files and error.type == "commit_unknown")
+                if not is_busy or attempt == BUSY_TRIES:
                     raise
                 wait_for_rival(attempt)
         raise AssertionError("unreachable")
+
+    def _keeps_files(self, change: Change) -> bool:
+        """Whether the change is worth an attach, lest files be lost: not where each change takes this path."""
+        return change.target.lake.sqlite_file is None and self._limits.commit != "extension"
+
+    @contextmanager
+    def _lake_of(self, change: Change, *, keeps_files: bool) -> Iterator[tuple[OpenLake, bool]]:
+        """The destination's lake, and whether it was open before."""
+        creates = change.is_seed and not change.target.item.keeps
+        was_open = not keeps_files and self._pool.has_open(change.target.lake)
+        lend = self._destinations.for_one_commit if keeps_files else self._destinations.use
+        with lend(change.target, create=creates) as lake:
+            yield lake, was_open
 
     def _try(self, lake: OpenLake, change: Change, *, was_open: bool) -> Applied:
         """One transaction, and what became of its COMMIT. TLA: ``CheckDeadline``, ``SendCommit``, ``Acknowledge``."""
@@ -177,6 +191,7 @@ class Applier:
                 )
             attempt.commits()
             committing = True
+            lake.keep_files(con)
             con.execute("COMMIT")
             if change.is_seed:
                 set_options(con, lake, change.target)
@@ -199,7 +214,7 @@ class Applier:
         """What this worker remembers of a table is of the columns that it had (H12), and so are bounds in its catalog,
         which come last: they may stay until the next apply."""
         self._direct.forget(change.target, refused=bool(change.left and change.counts.upserts))
-        self._pool.evict(lake)
+        self._pool.evict_of(change.target.lake, read_only=False)
         forget_bounds(con, lake, change.target.destination)
 
     # -- inside the transaction ---------------------------------------------------------------------------------------
@@ -251,13 +266,13 @@ class Applier:
         con.execute(NEVER_INLINED)
         if held is not None:
             _require_carried(change, _look(con, lake, change).layout)
-        require_encrypted(destination.layout, encrypted=_is_encrypted(lake, destination.layout))
+        require_encrypted(destination.layout, encrypted=is_encrypted(lake, destination.layout))
         keys = keys_of(destination.layout, reading.columns, reading.arrangement)
         columns = terms.columns_of_seed(change, reading)
         created = table_schema.prepare_seed(con, lake.alias, destination, columns, held, ours=seen is not None)
         carried = terms.of_seed(lake, change, is_new=created)
         said = terms.carry(con, lake.alias, destination, carried.before)
-        laid_out, first = _lay_out(con, lake, change, keys, created=created)
+        laid_out, first = lay_out_seed(con, lake, change, keys, created=created)
         deleted = held or 0
         inserted = self._insert(con, lake, change, reading, first)
         said += [*terms.carry(con, lake.alias, destination, carried.after), *carried.left]
@@ -372,43 +387,4 @@ def _look(con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change) -> Tab
 def _require_carried(change: Change, layout: Layout) -> None:
     """Raises ``value_not_carried`` for a text that a table so partitioned can't hold."""
     if change.reading is not None:
-        _require_written(change, change.reading, layout.partitioned)
-
-
-def _require_written(change: Change, reading: Reading, partitioned: frozenset[str]) -> None:
-    """The same of columns that it is, or is to be, partitioned by."""
-    if partitioned and change.counts.upserts:
-        refused = find_nul(reading, change.number, partitioned)
-        if refused is not None:
-            raise refused
-
-
-def _is_encrypted(lake: OpenLake, layout: TableLayout | None) -> bool:
-    return layout is not None and layout.encrypted and lake.catalog.is_encrypted()
-
-
-def _lay_out(
-    con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change, keys: Keys, *, created: bool
-) -> tuple[TableLayout | None, tuple[int, ...]]:
-    """Set the layout of the empty table, unless it was there and has one, which is its owner's or an older one.
-
-    Returns what the table then has, None where nothing is declared, and places of rows that it already holds.
-    """
-    destination, reading = change.target.destination, change.reading
-    there = UNARRANGED if created else _arrangement(lake, destination)
-    if destination.layout is not None and there != UNARRANGED:
-        return kept(destination.layout, keys, there), ()
-    table, first = table_schema.table_path(lake.alias, destination), tuple[int, ...]()
-    if keys[0] and reading is not None:
-        _require_written(change, reading, frozenset(part.column.lower() for part in keys[0]))
-        first = insert_first(con, table, reading, change.number)
-    lay_out(con, table, keys)
-    return destination.layout, first
-
-
-def _arrangement(lake: OpenLake, destination: Destination) -> Arrangement:
-    """How the table is laid out that was there before this transaction."""
-    if destination.layout is None:
-        return UNARRANGED
-    at = lake.catalog.head().snapshot
-    return lake.catalog.arrangement(destination.schema_name, destination.table, at)
+        require_written(change, change.reading, layout.partitioned)

@@ -65,8 +65,8 @@ class Upkeeper:
     def keep_up(self, target: Target) -> Applied:
         """Do the target's steps if its item fits the cursor. ``Applied.upkeep`` tells what each came to.
 
-        Raises ``destination_damaged`` where an acknowledgement was lost, and with it the files of rows that were
-        flushed or moved (H7), and ``upkeep_damaged`` where a retained snapshot shows other rows than before.
+        Raises ``destination_damaged`` where a file of the table is gone (H7), and ``upkeep_damaged`` where a retained
+        snapshot shows other rows than before.
         """
         with self.lakes.use(target) as lake:
             answer = self.answers.of(lake, target)
@@ -157,7 +157,7 @@ class Upkeeper:
             count = max(worn, small if small > 1 else 0)
             return StepResult(step=UpkeepStep.COMPACT, outcome=StepOutcome.DONE, files_removed=count)
         before = figures(lake.catalog, *names)
-        maintain(lake, target, self.limits.deadline_s)
+        maintain(self.lakes, lake, target, self.limits.deadline_s)
         after = figures(lake.catalog, *names)
         gone = before.files + before.delete_files - after.files - after.delete_files
         return StepResult(step=UpkeepStep.COMPACT, outcome=StepOutcome.DONE, files_removed=max(0, gone))

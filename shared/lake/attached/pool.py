@@ -20,6 +20,7 @@ from shared.lake.catalog.reader import CatalogReader
 from shared.lake.checks.foreign_files import require_no_code, require_own_files
 from shared.lake.connection.attach import attach, confine, renew_keys, scanners
 from shared.lake.connection.engine import AWS, connect, is_lost, release
+from shared.lake.connection.kept_files import keep_files
 from shared.lake.connection.new_catalog import create_catalog
 from shared.lake.connection.postgres import PostgresConnections
 from shared.lake.connection.statements import SharedPostgres
@@ -44,12 +45,14 @@ class OpenLake:
     affects no other lake. ``cursor`` is for one thread each. ``connections`` are the pool's, for a Postgres catalog.
     ``writing`` serialises our own transactions on a catalog that knows only one writer at a time (SQLite).
     ``loading`` lets one thread at a time load a version of the lake's schema.
+    ``for_one_commit``: the instance has no other user, and ends with that (``LakePool.for_one_commit``).
     ``settled`` tells whose options are known here: an attached lake never looks again for what others have set.
     """
 
     lake: ResolvedLake
     connections: PostgresConnections
     alias: str = ALIAS
+    for_one_commit: bool = False
     users: int = 0
     doomed: bool = False
     opening: threading.Lock = field(default_factory=threading.Lock)
@@ -85,6 +88,11 @@ class OpenLake:
         """The same for a statement that is a transaction of its own."""
         self.begin(con)
         con.execute("ROLLBACK")
+
+    def keep_files(self, con: duckdb.DuckDBPyConnection) -> bool:
+        """Have files that this transaction's COMMIT makes part of the lake stay, also if its acknowledgement is lost;
+        whether that is so. Then an error of the COMMIT says nothing of its outcome, nor of its cause."""
+        return self.for_one_commit and keep_files(con, self.lake.data_path or self.catalog.data_path())
 
     def open(self, memory_limit: str | None, *, read_only: bool, create: bool) -> None:
         """Attach it. Raises what ``attach`` raises; then nothing stays open."""
@@ -187,6 +195,19 @@ class LakePool:
             raise
         finally:
             self._give_back(key, entry)
+
+    @contextlib.contextmanager
+    def for_one_commit(self, lake: ResolvedLake, *, create: bool = False) -> Iterator[OpenLake]:
+        """Lend a lake that is attached for this block only, for one COMMIT of which no file may be lost
+        (``OpenLake.keep_files``). Raises what ``attach`` raises."""
+        entry = OpenLake(lake, self.connections, for_one_commit=True)
+        entry.open(self._memory_limit, read_only=False, create=create)
+        try:
+            yield entry
+        finally:
+            entry.close()
+            if lake.sqlite_file is None:
+                self.connections.close_idle(lake.conninfo)
 
     def evict_of(self, lake: ResolvedLake, *, read_only: bool) -> None:
         """Forget a lake, also if it is in use."""

@@ -98,6 +98,12 @@ class CurrentTables(CatalogConnection):
         )
         return tuple(self._inlined_name(row) for row in found)
 
+    def has_inlined(self, schema: str, table: str) -> bool:
+        """Whether rows of the table, living or dead, or deletes in its files are in the catalog."""
+        deletes = f"ducklake_inlined_delete_{self.table_id(schema, table)}"
+        names = (*self.inlined_into(schema, table), *((deletes,) if self._has_own_table(deletes) else ()))
+        return any(self._holds_rows(name) for name in names)
+
     def inlined_tables(self) -> frozenset[str]:
         """The catalog's own tables that hold inlined rows. An attached lake remembers them as it first saw them, though
         a flush may drop one without a new schema version (H12)."""
@@ -165,6 +171,9 @@ class CurrentTables(CatalogConnection):
     def _inlined_rows(self, name: str) -> int:
         sql = "SELECT count(*) AS n FROM {}{inlined} WHERE end_snapshot IS NULL"
         return int(self._one(sql, {"inlined": ident(name)})["n"])
+
+    def _holds_rows(self, name: str) -> bool:
+        return bool(self._all("SELECT 1 FROM {}{inlined} LIMIT 1", {"inlined": ident(name)}))
 
     def _deleted_in_catalog(self, table_id: int) -> int:
         """Rows of the table's files that a small change took away, which DuckLake notes in a table of its own."""

@@ -17,6 +17,8 @@ import threading
 import time
 from pathlib import Path
 
+import duckdb
+
 PREFIX, LOCK = "viaduck-spill-", "in-use"
 UNLOCKED_FOR_S = 60.0
 """A folder without a lock may be in creation."""
@@ -29,6 +31,11 @@ _root: tuple[int, Path] | None = None
 def folder() -> Path:
     """The name of a folder that no other instance has, on this machine. It is not there yet."""
     return root() / str(next(_numbers))
+
+
+def has_folder(con: duckdb.DuckDBPyConnection) -> bool:
+    """Whether an instance has made its folder."""
+    return Path(con.execute("SELECT current_setting('temp_directory')").fetchall()[0][0]).exists()
 
 
 def root() -> Path:

@@ -30,6 +30,13 @@ class DestinationLakes:
             lake.inspect(*tables_of(target.destination))
             yield lake
 
+    @contextlib.contextmanager
+    def for_one_commit(self, target: Target, *, create: bool = False) -> Iterator[OpenLake]:
+        """The same in an instance that ends with the block, for one COMMIT of which no file may be lost (H7)."""
+        with self.pool.for_one_commit(target.lake, create=create) as lake:
+            lake.inspect(*tables_of(target.destination))
+            yield lake
+
     def read(self, lake: OpenLake, doing: str, work: Callable[[duckdb.DuckDBPyConnection], T]) -> T:
         """Reads in one transaction, in which what is a table stays one."""
 

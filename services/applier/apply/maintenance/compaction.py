@@ -11,10 +11,14 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Callable
+from functools import partial
 
 import duckdb
 
 from services.applier.apply.cursor import fence
+from services.applier.apply.cursor.in_doubt import committed_snapshot
+from services.applier.apply.destination.lakes import DestinationLakes
 from services.applier.apply.destination.table_schema import columns_of, table_path
 from services.applier.apply.maintenance import catalog_rows
 from services.applier.model.task import Target
@@ -32,8 +36,11 @@ DEAD_SHARE = 0.04
 """A file that has lost more of its rows is rewritten without them: one row in twenty-five, so that the file of a small
 apply, which can't be merged while a row of it is dead, does not stay."""
 
+Work = Callable[[duckdb.DuckDBPyConnection], None]
+"""What is done in a transaction that is open on this connection."""
 
-def maintain(lake: OpenLake, target: Target, deadline_s: float) -> None:
+
+def maintain(lakes: DestinationLakes, lake: OpenLake, target: Target, deadline_s: float) -> None:
     """Write dead rows out of files, merge small ones, and forget old positions; what is done by then stays done.
 
     Inlined rows go to files first, also those of another writer: a flush that comes after shows deleted rows
@@ -44,9 +51,11 @@ def maintain(lake: OpenLake, target: Target, deadline_s: float) -> None:
     con = lake.cursor()
     try:
         catalog_rows.forget_bounds(con, lake, destination)
-        _flush(con, lake, target)
-        if _leave_dead_rows(con, lake, target, deadline_s):
-            _flush(con, lake, target)  # where inlining is allowed, few rows were inlined by this
+        _flush(lakes, lake, target)
+        worn = _worn_files(con, lake, destination)
+        if worn and not _hides_file_names(con, table_path(lake.alias, destination)):
+            _commit(lakes, lake, target, partial(_leave_dead_rows, lake.alias, target, worn, deadline_s))
+            _flush(lakes, lake, target)  # where inlining is allowed, few rows were inlined by this
         lake.load(con)
         con.execute(
             "CALL ducklake_merge_adjacent_files(?, ?, schema => ?, max_file_size => ?)",
@@ -57,28 +66,23 @@ def maintain(lake: OpenLake, target: Target, deadline_s: float) -> None:
         release(con)
 
 
-def _leave_dead_rows(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target, deadline_s: float) -> bool:
-    """Move the living rows of worn files to new ones; whether there were any such files."""
-    table = table_path(lake.alias, target.destination)
-    worn = _worn_files(con, lake, target.destination)
-    if not worn or _hides_file_names(con, table):
-        return False
+def _leave_dead_rows(
+    alias: str, target: Target, worn: list[str], deadline_s: float, con: duckdb.DuckDBPyConnection
+) -> None:
+    """Move the living rows of worn files to new ones."""
+    table = table_path(alias, target.destination)
     began = time.monotonic()
-    lake.begin(con)
     mine = "filename IN (SELECT unnest(?::VARCHAR[]))"
     inserted = con.execute(f"INSERT INTO {table} SELECT * FROM {table} WHERE {mine}", [worn]).fetchall()
     deleted = con.execute(f"DELETE FROM {table} WHERE {mine}", [worn]).fetchall()
     if inserted != deleted:
         raise duckdb.TransactionException(f"{deleted} rows of worn files were deleted, and {inserted} are their copies")
-    _stamp(con, lake, target)
     if time.monotonic() - began > deadline_s:
         raise DestinationError(
             "deadline_exceeded",
             f"upkeep of {target.destination.key} took longer than {deadline_s:g} s and was rolled back (H6)",
             "raise applier.deadline_seconds if the table is to be kept without dead rows",
         )
-    con.execute("COMMIT")
-    return True
 
 
 def _worn_files(con: duckdb.DuckDBPyConnection, lake: OpenLake, destination: Destination) -> list[str]:
@@ -98,27 +102,57 @@ def _hides_file_names(con: duckdb.DuckDBPyConnection, table: str) -> bool:
     return any(column.name.lower() == "filename" for column in columns_of(con, table) or ())
 
 
-def _stamp(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target) -> None:
-    item = target.item
-    fence.stamp(con, lake.alias, fence.Stamp(item, "maintenance", item.through, item.through, uuid.uuid4().hex, 0, 0))
+def _commit(lakes: DestinationLakes, lake: OpenLake, target: Target, work: Work) -> None:
+    """Do ``work`` in a stamped transaction.
+
+    On Postgres the first try loses no file (H7), but can't tell why its COMMIT failed; the next one can.
+    """
+    if lake.lake.sqlite_file is None:
+        with lakes.for_one_commit(target) as own:
+            if _is_done(own, lake, target, work):
+                return
+    _is_done(lake, lake, target, work)
 
 
-def _flush(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target) -> None:
-    """Write inlined rows and deletes to files; where there are none, no snapshot comes of it.
+def _is_done(own: OpenLake, lake: OpenLake, target: Target, work: Work) -> bool:
+    """Do it in ``own``; whether it is committed, of which ``lake`` tells where COMMIT says nothing."""
+    con, token, item = own.cursor(), uuid.uuid4().hex, target.item
+    try:
+        own.begin(con)
+        fence.stamp(con, own.alias, fence.Stamp(item, "maintenance", item.through, item.through, token, 0, 0))
+        work(con)
+        keeps_files = own.keep_files(con)
+        try:
+            con.execute("COMMIT")
+        except duckdb.Error:
+            if not keeps_files:
+                raise
+            return committed_snapshot(lake, token) is not None
+        return True
+    finally:
+        release(con)
+
+
+def _flush(lakes: DestinationLakes, lake: OpenLake, target: Target) -> None:
+    """Write inlined rows and deletes to files, where there are any.
 
     That drops the catalog's table for rows of the columns that were, which other workers remember (H12). So they are
     made to look again: a comment, even the present one, is a new version of the schema.
     """
     destination = target.destination
     names = (destination.schema_name, destination.table)
-    lake.begin(con)
-    _stamp(con, lake, target)
-    if len(lake.catalog.inlined_into(*names)) > 1:
-        con.execute(f"COMMENT ON TABLE {table_path(lake.alias, destination)} IS {_comment(con, lake, destination)}")
-    con.execute(
-        "CALL ducklake_flush_inlined_data(?, schema_name => ?, table_name => ?)", [lake.alias, *names]
-    ).fetchall()
-    con.execute("COMMIT")
+    tables = lake.catalog.inlined_into(*names)
+    if len(tables) < 2 and not lake.catalog.has_inlined(*names):
+        return
+
+    def flush(con: duckdb.DuckDBPyConnection) -> None:
+        if len(tables) > 1:
+            con.execute(f"COMMENT ON TABLE {table_path(lake.alias, destination)} IS {_comment(con, lake, destination)}")
+        con.execute(
+            "CALL ducklake_flush_inlined_data(?, schema_name => ?, table_name => ?)", [lake.alias, *names]
+        ).fetchall()
+
+    _commit(lakes, lake, target, flush)
 
 
 def _comment(con: duckdb.DuckDBPyConnection, lake: OpenLake, destination: Destination) -> str:
