@@ -102,7 +102,7 @@ def test_bounds_that_could_not_be_deleted_after_a_commit_go_with_the_next_apply(
     seeded, forgets = rig.commits("a"), catalog_rows.forget_bounds
 
     def refused(con: duckdb.DuckDBPyConnection, lake: OpenLake, destination: Destination) -> None:
-        if lake.catalog.bounds_of_widened(destination.schema_name, destination.table):
+        if lake.catalog.doubtful_bounds(destination.schema_name, destination.table):
             raise duckdb.IOException("the catalog's server went away")
         forgets(con, lake, destination)
 

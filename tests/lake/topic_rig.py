@@ -21,6 +21,7 @@ from services.applier.worker.topic_clients import BrokerClients
 from shared.config.catalogs import ResolvedLake
 from shared.config.model import CommitChoice
 from shared.contracts.errors import SourceError
+from shared.contracts.layout import TableLayout
 from shared.contracts.messages import DesiredState, Destination, ItemKind, LakeRef, Progress, SeedMode, WorkItem
 from shared.contracts.positions import Vector
 from shared.kafka.settings import KafkaSettings
@@ -117,6 +118,8 @@ class TopicRig:
         self.lakes: dict[str, ResolvedLake] = {}
         self.positions: dict[str, Vector] = {}
         self.generations: dict[str, int] = {}
+        self.layout: TableLayout | None = None
+        """Of all destinations."""
 
     def add(self, name: str, lake: ResolvedLake | None = None) -> None:
         """Declare a destination, and begin its first life with an empty table."""
@@ -132,6 +135,7 @@ class TopicRig:
         destination = Destination(
             pipeline="p", destination=name, generation=generation, routing_value="", state=DesiredState.RUNNING,
             lake=LakeRef(catalog="sqlite:elsewhere"), table="t", seed_mode=SeedMode.REPLAY, revision="1",
+            layout=self.layout,
         )  # fmt: skip
         known: dict[str, Any] = {
             "item": item or f"item-{next(_items)}", "kind": kind, "pipeline": "p", "destination": name,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from services.applier.apply import transaction
-from services.applier.apply.destination import first_file, seed_layout
+from services.applier.apply.destination import seed_layout
 from services.control.model import lifecycle
 from shared.config import table_layout
 from shared.lake.catalog.arrangement import UNARRANGED
@@ -12,14 +12,8 @@ from tests.mutants.mistake import Mistake, put
 LAYOUT = "tests/lake/test_layout.py"
 
 
-def _any_file_first() -> None:
-    put(transaction, "insert_first", lambda *_: ())
-
-
-def _first_rows_twice() -> None:
-    right = first_file.insert_others
-    put(transaction, "insert_others", lambda con, table, reading, number, _: right(con, table, reading, number, (-1,)))
-    put(transaction, "require_all", lambda *_: None)
+def _absent_bounds_stay() -> None:
+    put(transaction, "forget_bounds", lambda *_: None)
 
 
 def _over_the_owner_s() -> None:
@@ -39,10 +33,8 @@ def _a_change_holds_at_once() -> None:
 
 
 MISTAKES = (
-    Mistake("any-file-first", "a partitioned seed begins with any partition (H24)", _any_file_first,
+    Mistake("absent-bounds-stay", "bounds stay absent that one of a commit's files has not (H24)", _absent_bounds_stay,
             (LAYOUT, "-k", "stock_reader and sqlite")),
-    Mistake("first-rows-twice", "rows of a partitioned seed's first file are inserted again", _first_rows_twice,
-            (LAYOUT, "-k", "stock_reader and append and sqlite")),
     Mistake("over-the-owner-s", "a seed sets its layout over the one that is there", _over_the_owner_s,
             (LAYOUT, "-k", "owner_is_left_alone")),
     Mistake("any-lake-is-encrypted", "a plain lake passes for an encrypted one", _any_lake_is_encrypted,

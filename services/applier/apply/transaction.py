@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import TypeVar
@@ -20,7 +20,6 @@ from services.applier.apply.cursor.in_doubt import committed_snapshot
 from services.applier.apply.cursor_answers import CursorAnswers
 from services.applier.apply.destination import table_schema
 from services.applier.apply.destination.change import Applied, Change
-from services.applier.apply.destination.first_file import insert_others
 from services.applier.apply.destination.lake_state import dropped_generation_in, held_rows, stored_cursor, table_look
 from services.applier.apply.destination.lakes import DestinationLakes, roll_back
 from services.applier.apply.destination.lay_out import require_encrypted
@@ -189,16 +188,11 @@ class Applier:
                     f"the destination is slow; raise applier.{'seed_' if change.is_seed else ''}deadline_seconds if it"
                     " stays so. It is tried again",
                 )
+            lake.keep_files(con)
             attempt.commits()
             committing = True
-            lake.keep_files(con)
             con.execute("COMMIT")
-            if change.is_seed:
-                set_options(con, lake, change.target)
-            elif change.steps:
-                self._forget_columns(con, lake, change)
-            elif change.pinned is not None and lake.users == 1:
-                lake.layouts.committed(change.pinned + 1)
+            self._after_commit(con, lake, change)
             return applied
         except fence.CursorMoved:
             roll_back(con)
@@ -210,12 +204,21 @@ class Applier:
             roll_back(con)
             return self._failed(lake, change, token, error, applied if committing else None)
 
-    def _forget_columns(self, con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change) -> None:
-        """What this worker remembers of a table is of the columns that it had (H12), and so are bounds in its catalog,
-        which come last: they may stay until the next apply."""
-        self._direct.forget(change.target, refused=bool(change.left and change.counts.upserts))
-        self._pool.evict_of(change.target.lake, read_only=False)
-        forget_bounds(con, lake, change.target.destination)
+    def _after_commit(self, con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change) -> None:
+        """What this worker remembers of a table is of the columns that it had (H12). Bounds come last: where they can't
+        be deleted now, the next apply attaches the lake, and deletes them."""
+        if change.is_seed:
+            set_options(con, lake, change.target)
+        elif change.steps:
+            self._direct.forget(change.target, refused=bool(change.left and change.counts.upserts))
+            self._pool.evict_of(change.target.lake, read_only=False)
+        elif change.pinned is not None and lake.users == 1:
+            lake.layouts.committed(change.pinned + 1)
+        if change.steps or change.is_seed or change.is_partitioned:
+            try:
+                forget_bounds(con, lake, change.target.destination)
+            except (duckdb.Error, ViaduckError):
+                self._pool.evict_of(change.target.lake, read_only=False)
 
     # -- inside the transaction ---------------------------------------------------------------------------------------
 
@@ -229,7 +232,7 @@ class Applier:
         deleted, inserted, said = 0, 0, list[str]()
         if change.reading is not None:
             look = _look(con, lake, change)
-            layout = look.layout
+            layout, change.is_partitioned = look.layout, bool(look.layout.partitioned)
             _require_carried(change, layout)
             require_kept(destination, look.altered, change.evolution, change.table.fields)
             have = table_schema.columns_there(con, lake.alias, destination)
@@ -272,9 +275,9 @@ class Applier:
         created = table_schema.prepare_seed(con, lake.alias, destination, columns, held, ours=seen is not None)
         carried = terms.of_seed(lake, change, is_new=created)
         said = terms.carry(con, lake.alias, destination, carried.before)
-        laid_out, first = lay_out_seed(con, lake, change, keys, created=created)
+        laid_out = lay_out_seed(con, lake, change, keys, created=created)
         deleted = held or 0
-        inserted = self._insert(con, lake, change, reading, first)
+        inserted = self._insert(con, lake, change, reading)
         said += [*terms.carry(con, lake.alias, destination, carried.after), *carried.left]
         change.steps = [each for each in said if not created or each.startswith(NOT_CARRIED)]
         before = NOT_SEEDED if seen is None else seen.position
@@ -312,22 +315,11 @@ class Applier:
         found = con.execute(doubled).fetchall()
         raise key_not_unique(reading.keys, str(found[0][0]) if found else "?", 2, change.through)
 
-    def _insert(
-        self,
-        con: duckdb.DuckDBPyConnection,
-        lake: OpenLake,
-        change: Change,
-        reading: Reading,
-        first: Sequence[int] = (),
-    ) -> int:
-        """Insert the rows that are not among the ``first`` ones, which are there; returns how many are new in all."""
+    def _insert(self, con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change, reading: Reading) -> int:
+        """Insert the new rows; returns how many."""
         if not change.counts.upserts:
             return 0
         table = table_schema.table_path(lake.alias, change.target.destination)
-        if first:
-            inserted = len(first) + insert_others(con, table, reading, change.number, first)
-            require_all(inserted, change.counts.upserts, "rows")
-            return inserted
         names = column_list(tuple(column.name for column in reading.columns))
         with rows_of(con, reading, change.number, change.counts.upserts) as rows:
             query = left_out.completed(con, reading, rows)

@@ -127,13 +127,20 @@ class CurrentTables(CatalogConnection):
         inlined = frozenset(self._inlined_name(row) for row in found if row["table_name"] is not None)
         return Present(inlined, max(times), times)
 
-    def bounds_of_widened(self, schema: str, table: str) -> tuple[tuple[int, int], ...]:
-        """Ids of the table and of each of its columns that had another type before and of which bounds are kept."""
+    def doubtful_bounds(self, schema: str, table: str) -> tuple[tuple[int, int], ...]:
+        """Ids of the table and of each of its columns whose bounds an insert may make too narrow: it had another type
+        before (H27), or the table has no bounds of it where a file has (H24)."""
         found = self._all(
-            "SELECT k.table_id, k.column_id FROM {}ducklake_table_column_stats k WHERE k.table_id = :table"
-            " AND (SELECT count(DISTINCT c.column_type) FROM {}ducklake_column c"
-            " WHERE c.table_id = k.table_id AND c.column_id = k.column_id) > 1",
-            table=self.table_id(schema, table) or 0,
+            "SELECT k.table_id, k.column_id FROM {}ducklake_table_column_stats k"
+            " JOIN {}ducklake_table t ON t.table_id = k.table_id AND t.end_snapshot IS NULL"
+            " JOIN {}ducklake_schema s ON s.schema_id = t.schema_id AND s.end_snapshot IS NULL"
+            " WHERE lower(t.table_name) = lower(:table) AND lower(s.schema_name) = lower(:schema)"
+            " AND ((SELECT count(DISTINCT c.column_type) FROM {}ducklake_column c"
+            " WHERE c.table_id = k.table_id AND c.column_id = k.column_id) > 1"
+            " OR ((k.min_value IS NULL OR k.max_value IS NULL) AND EXISTS (SELECT 1 FROM {}ducklake_file_column_stats f"
+            " WHERE f.table_id = k.table_id AND f.column_id = k.column_id AND f.min_value IS NOT NULL)))",
+            schema=schema,
+            table=table,
         )
         return tuple((int(row["table_id"]), int(row["column_id"])) for row in found)
 

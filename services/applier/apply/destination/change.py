@@ -66,6 +66,8 @@ class Change:
     """The source's own spelling of ``through``."""
     pinned: int | None = None
     """The destination's snapshot that the transaction began with, once it was asked for."""
+    is_partitioned: bool = False
+    """Whether the destination's table was partitioned then."""
 
     @property
     def is_seed(self) -> bool:

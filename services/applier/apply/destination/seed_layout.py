@@ -5,7 +5,6 @@ from __future__ import annotations
 import duckdb
 
 from services.applier.apply.destination.change import Change
-from services.applier.apply.destination.first_file import insert_first
 from services.applier.apply.destination.lay_out import kept, lay_out
 from services.applier.apply.destination.table_schema import table_path
 from services.applier.apply.source.reading import Reading
@@ -19,21 +18,19 @@ from shared.lake.checks.layout_keys import Keys
 
 def lay_out_seed(
     con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change, keys: Keys, *, created: bool
-) -> tuple[TableLayout | None, tuple[int, ...]]:
+) -> TableLayout | None:
     """Set the layout of the empty table, unless it was there and has one, which is its owner's or an older one.
 
-    Returns what the table then has, None where nothing is declared, and places of rows that it already holds.
+    Returns what the table then has, None where nothing is declared.
     """
     destination, reading = change.target.destination, change.reading
     there = UNARRANGED if created else arrangement(lake, destination)
     if destination.layout is not None and there != UNARRANGED:
-        return kept(destination.layout, keys, there), ()
-    table, first = table_path(lake.alias, destination), tuple[int, ...]()
+        return kept(destination.layout, keys, there)
     if keys[0] and reading is not None:
         require_written(change, reading, frozenset(part.column.lower() for part in keys[0]))
-        first = insert_first(con, table, reading, change.number)
-    lay_out(con, table, keys)
-    return destination.layout, first
+    lay_out(con, table_path(lake.alias, destination), keys)
+    return destination.layout
 
 
 def arrangement(lake: OpenLake, destination: Destination) -> Arrangement:

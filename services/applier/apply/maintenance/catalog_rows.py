@@ -26,12 +26,14 @@ def forget_positions(con: duckdb.DuckDBPyConnection, lake: OpenLake, destination
 
 
 def forget_bounds(con: duckdb.DuckDBPyConnection, lake: OpenLake, destination: Destination) -> None:
-    """Delete the bounds of columns that have become wider, outside of any transaction (H27).
+    """Delete the bounds of columns that have become wider (H27), or have none though there are values (H24), outside of
+    any transaction.
 
-    An insert leaves such a column without bounds, and the next one writes its own alone: readers that believe them
-    miss all other rows. Of a column without a row of statistics no insert makes any again.
+    An insert leaves a wider column without bounds, as it does one of which the first of its files has no value; and the
+    next one writes its own alone: readers that believe them miss all other rows. Of a column without a row of
+    statistics no insert makes any again.
     """
-    for table, column in lake.catalog.bounds_of_widened(destination.schema_name, destination.table):
+    for table, column in lake.catalog.doubtful_bounds(destination.schema_name, destination.table):
         _delete(con, lake, "ducklake_table_column_stats", f"table_id = {table:d} AND column_id = {column:d}")
 
 

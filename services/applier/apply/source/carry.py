@@ -78,13 +78,6 @@ def rows_of(
         yield found
 
 
-@contextlib.contextmanager
-def rows_where(con: duckdb.DuckDBPyConnection, reading: Reading, number: int, condition: str) -> Iterator[str]:
-    """The same for those of a destination's rows for which ``condition``, SQL of ours, holds in the reading."""
-    with streamed(con, reading, f"{_query(reading, ROWS, number)} AND ({condition})") as found:
-        yield found
-
-
 def few_rows_of(reading: Reading, number: int, count: int) -> pa.Table | None:
     """The rows of a destination in memory, in the order in which ``rows_of`` has them; None where they are many."""
     return _in_memory(reading, ROWS, number, count)
