@@ -53,7 +53,6 @@ def check_all(
     truth: Truth,
     *,
     head: int | None = None,
-    may_lose_files: bool = False,
     compared: Counter[str] | None = None,
     seen: Counter[str] | None = None,
     pasts: Sequence[Past] = (),
@@ -62,7 +61,6 @@ def check_all(
 ) -> list[Finding]:
     """``check`` for each of them, those that share a lake together.
 
-    With ``may_lose_files`` a snapshot may lack files that DuckLake itself removed (H7), if a later seed replaced it.
     ``compared`` counts, by destination, the stamped snapshots whose rows were compared with the truth.
     ``seen`` has, by destination, the newest snapshot of an earlier look, and is brought up to date: the rows of those
     before it are not read again, while all that stamps say is judged as a whole.
@@ -79,7 +77,7 @@ def check_all(
             continue  # its tenants were parked before anything was made, and need not be anywhere
         with opened(con, lake) as alias:
             for one in mine:
-                checking = _Check(con, alias, one, truth, ours=True, may_lose_files=may_lose_files, pasts=pasts)
+                checking = _Check(con, alias, one, truth, ours=True, pasts=pasts)
                 checking.seen, checking.looks_back = 0 if seen is None else seen[one.id], looks_back
                 checking.most = most
                 findings += checking.run(head)
@@ -121,12 +119,9 @@ class _Check:
     destination: Destination
     truth: Truth
     ours: bool
-    may_lose_files: bool = False
     pasts: Sequence[Past] = ()
     age: int = 0
     """How many of the pasts had ended when the latest stamp was made."""
-    damaged_at: int | None = None
-    """A snapshot whose files are gone, and which no seed has replaced yet."""
     whole: bool = True
     """The lake still has its first snapshot, so the destination's whole life can be seen."""
     stamp: Stamp | None = None
@@ -177,8 +172,6 @@ class _Check:
             for commit in commits:
                 if commit.snapshot > 0:
                     self._commit(commit)
-        if self.damaged_at is not None:
-            self._find("damaged", self.damaged_at, "its files are gone, and nobody seeded it anew")
         if head is not None:
             self._arrival(head)
         return self.findings
@@ -267,7 +260,7 @@ class _Check:
     def _moved(self, commit: Commit, stamp: Stamp) -> None:
         snapshot, last, before = commit.snapshot, self.stamp, self.size
         self._enter(snapshot, last, stamp)
-        known_before = self.damaged_at is None and self.sized and (last is not None or self.whole)
+        known_before = self.sized and (last is not None or self.whole)
         if not self.truth.knows(stamp.through):
             self._find("range", snapshot, f"{stamp.range} ends at no snapshot of the source")
             return
@@ -362,13 +355,9 @@ class _Check:
         """Whether the rows could be read, and so the size is known."""
         try:
             have = rows_of(self.con, self._table(snapshot), self.columns)
-        except duckdb.IOException:
-            if not self.may_lose_files:
-                raise
-            self.damaged_at = snapshot
+        except duckdb.IOException as error:
+            self._find("damaged", snapshot, f"a file of it is gone (H7): {error}")
             return False
-        if stamp.kind == "seed":
-            self.damaged_at = None
         missing = minus(self.holdings.required(seed, stamp), have)
         extra = minus(have, self.holdings.allowed(seed, stamp))
         self.size, self.sized = have.total(), True
