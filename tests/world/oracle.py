@@ -21,6 +21,8 @@ from tests.world.holdings import Holdings
 from tests.world.identities import Identities, numbered_columns
 from tests.world.lake import Lake, metadata, opened
 from tests.world.layouts import OWNER
+from tests.world.owners import AUTHOR as OWNER_OF_COLUMNS
+from tests.world.owners import Act
 from tests.world.recovery import Past
 from tests.world.rows import Column, Row, columns_of, minus, rows_of
 from tests.world.stamps import BadStamp, Commit, Stamp, commits_of, parse
@@ -122,6 +124,8 @@ class _Check:
     pasts: Sequence[Past] = ()
     age: int = 0
     """How many of the pasts had ended when the latest stamp was made."""
+    altered: bool = False
+    """The table's owner has altered it so that rows have lost values, and no change or seed of ours has come since."""
     whole: bool = True
     """The lake still has its first snapshot, so the destination's whole life can be seen."""
     stamp: Stamp | None = None
@@ -202,6 +206,9 @@ class _Check:
         return [each.snapshot for each in commits if each.changes_columns or each.names(self.tables)]
 
     def _commit(self, commit: Commit) -> None:
+        if commit.author == OWNER_OF_COLUMNS:
+            self._alters(commit)
+            return
         stamp = self._stamp(commit) if commit.is_ours else None
         if not commit.is_ours and self.ours and not commit.is_bare_upkeep and not _is_layout(commit):
             self._find("unstamped", commit.snapshot, f"by {commit.author!r}: {commit.changes}")
@@ -215,6 +222,13 @@ class _Check:
             self._find("growth", commit.snapshot, f"{stamp.kind} says that it changed rows")
         if commit.changes_columns or commit.names(self.tables):
             self._holds(commit)
+
+    def _alters(self, commit: Commit) -> None:
+        """The owner of a table is about to alter it, or has: until then, and where values are lost, it holds nothing
+        that could be compared. What we commit to it afterwards has to be right, or must not be committed."""
+        if commit.names(self.tables):
+            self.columns = ()
+            self.altered |= Act(commit.message or "").loses
 
     def _dropped(self, commit: Commit, stamp: Stamp) -> None:
         """Table and cursor are gone; a life after this one begins anew, in a later generation."""
@@ -267,6 +281,7 @@ class _Check:
         if last is not None or self.whole:
             self._continues(snapshot, last, stamp)
         self.stamp = stamp
+        self.altered &= stamp.kind == "advance"
         self.identities = Identities() if stamp.kind == "seed" else self.identities
         self.seed = stamp if stamp.kind == "seed" or self.seed is None else self.seed
         could_be_read = self._holds(commit)
@@ -318,7 +333,7 @@ class _Check:
 
     def _holds(self, commit: Commit) -> bool:
         """Columns, rows and cursor are what the destination's last stamp says. False where no rows can be compared."""
-        if self.stamp is None or self.seed is None:
+        if self.stamp is None or self.seed is None or self.altered:
             return False
         if commit.snapshot < self.seen or (self.read is not None and commit.snapshot not in self.read):
             self.columns, self.sized = (), False
