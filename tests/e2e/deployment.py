@@ -101,9 +101,7 @@ class Deployment:
             SETTLED_WITHIN_S,
         )
 
-    def findings(
-        self, *, may_lose_files: bool = False, seen: Counter[str] | None = None, most: int | None = None
-    ) -> list[str]:
+    def findings(self, *, seen: Counter[str] | None = None, most: int | None = None) -> list[str]:
         """What the oracle finds wrong, at any snapshot of any destination, and at the source.
 
         ``seen`` by earlier looks (``check_all``), where it is not to be looked at again; of ``most`` snapshots of each.
@@ -111,7 +109,7 @@ class Deployment:
         head = self.source.head()
         self.compared = Counter()
         found = check_all(
-            self._con, self.destinations, self.source.truth, may_lose_files=may_lose_files, compared=self.compared,
+            self._con, self.destinations, self.source.truth, compared=self.compared,
             seen=seen, most=most,
         )  # fmt: skip
         found += check_source(self._con, self.source.lake, self.source.truth)

@@ -22,7 +22,8 @@ from tests.torture.rig import FaultRig, Servers
 from tests.torture.verdict import again
 from tests.torture.witness import trace
 
-SEED = 5
+SEED = 6
+"""With which the topic of the site is routed, and its records have keys (``tests/torture/site.py``)."""
 
 PACE_S = (0.1, 1.0)
 """Half as many steps as in the full matrix: each is work for every service, and snapshots for the oracle."""
@@ -67,7 +68,7 @@ def test_nothing_is_lost_or_doubled_under(name: str, rig: FaultRig) -> None:
         done = fault.play(rig, fault.brief)
         rig.wait_until_exact()
         assert done.total() >= fault.brief
-        assert rig.findings(may_lose_files=True, shown=fault.shown, new=True) == []
+        assert rig.findings(shown=fault.shown, new=True) == []
 
 
 class TestIncidents:
@@ -79,7 +80,7 @@ class TestIncidents:
         with repeatable("lost-commit"):
             FAULTS["lost-commit"].play(rig, 2)
             rig.wait_until_exact()
-            assert rig.findings(may_lose_files=True, new=True) == []
+            assert rig.findings(new=True) == []
             assert rig.site.files_referenced_twice() == []
 
     @pytest.mark.timeout(600)
@@ -91,14 +92,14 @@ class TestIncidents:
         """
         with repeatable("zombie"):
             frozen_at(rig, Point.BEFORE_COMMIT)
-            assert rig.findings(may_lose_files=True, new=True) == []
+            assert rig.findings(new=True) == []
 
     @pytest.mark.timeout(600)
     def test_a_commit_that_stands_half_way(self, rig: FaultRig) -> None:
         """Its server ends it, and its tenant goes on with another applier before the frozen one wakes up."""
         with repeatable("zombie"):
             assert frozen_at(rig, Point.WITHIN_BATCH) == set()
-            assert rig.findings(may_lose_files=True, new=True) == []
+            assert rig.findings(new=True) == []
 
     @pytest.mark.timeout(600)
     def test_two_coordinators_after_one_rebalance(self, rig: FaultRig) -> None:
@@ -107,7 +108,7 @@ class TestIncidents:
         with repeatable("scale"):
             coming_and_going(rig, FAULTS["scale"].brief, FEWER)
             rig.fleet.dismiss(second)
-            assert rig.findings(may_lose_files=True, new=True) == []
+            assert rig.findings(new=True) == []
 
     @pytest.mark.timeout(600)
     def test_silent_stall_after_the_cluster_was_recreated(self, rig: FaultRig) -> None:
@@ -115,13 +116,13 @@ class TestIncidents:
         while the broker said nothing."""
         with repeatable("freeze"):
             FAULTS["freeze"].play(rig, 1)
-            assert rig.findings(may_lose_files=True, new=True) == []
+            assert rig.findings(new=True) == []
 
 
 @pytest.mark.timeout(600)
 def test_snapshots_that_are_left_are_still_what_they_were(rig: FaultRig) -> None:
     """After each fault only the rows of new snapshots were read. The full matrix reads all of them again at the end."""
-    assert rig.findings(may_lose_files=True, shown=False, most=READ_AGAIN) == []
+    assert rig.findings(shown=False, most=READ_AGAIN) == []
 
 
 @pytest.mark.timeout(600)

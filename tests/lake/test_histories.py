@@ -13,7 +13,7 @@ from hypothesis import given
 
 from tests.servers.postgres import Postgres
 from tests.world.places import Database
-from tests.world.play import history_of, play
+from tests.world.play import Life, history_of, play
 from tests.world.replay import SEED, SEEDS, again, histories, parts, seed_of
 from tests.world.statements import RenameTable, SetNotNull, Statement, Transaction
 
@@ -39,6 +39,42 @@ def test_so_is_every_destination_of_a_strange_one_or_it_parks_for_its_reason(
     seed = seed_of(part, drawn)
     life = play(world, seed, strange=True)
     assert not life.wrong, f"{life}\n{again(seed, 'tests/lake/test_histories.py -k strange')}"
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("part", parts(4))
+@histories(2, soak=50)
+@given(drawn=SEEDS)
+def test_so_is_every_destination_whose_owner_alters_its_columns_or_it_parks(
+    world: duckdb.DuckDBPyConnection, part: int, drawn: int
+) -> None:
+    seed = seed_of(part, drawn)
+    life = play(world, seed, owned=True)
+    assert not life.wrong, f"{life}\n{again(seed, 'tests/lake/test_histories.py -k owner')}"
+
+
+OWNED = (98_006, 98_007)
+"""Histories in which an owner drops columns that the source has, and the next change parks."""
+
+
+@pytest.mark.parametrize("seed", OWNED)
+def test_what_an_owner_has_lost_parks(world: duckdb.DuckDBPyConnection, seed: int) -> None:
+    life = play(world, seed, owned=True)
+    assert not life.wrong, life
+    _lost_and_parked(life)
+
+
+@pytest.mark.parametrize("seed", OWNED)
+def test_so_it_does_on_postgres(world: duckdb.DuckDBPyConnection, on_postgres: Database, seed: int) -> None:
+    life = play(world, seed, owned=True, places=on_postgres)
+    assert not life.wrong, life
+    _lost_and_parked(life)
+
+
+def _lost_and_parked(life: Life) -> None:
+    assert life.owner is not None
+    assert any(act.loses for act in life.owner.done)
+    assert any(": parked" in line for line in life.log)
 
 
 HOLDING = (94_012, 94_080)

@@ -219,10 +219,9 @@ class Clicks:
         """An operator reseeds what is parked; ``settle`` does so, too."""
         self._operate()
 
-    def findings(self, *, may_lose_files: bool) -> list[str]:
+    def findings(self) -> list[str]:
         """What is wrong at any snapshot since the last call; the destination must hold all that the topic holds."""
         truth = self.remember()
-        self.oracle.may_lose_files = may_lose_files
         due = {topic: self._due(each) for topic, each in self._witness.truths.items()}
         found = list(map(str, self.oracle.look(self._con, due, arrived=self._due(truth))))
         return [*found, *self._lost_rejected(truth)]

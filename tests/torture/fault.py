@@ -30,5 +30,3 @@ class Fault:
     appliers: int = 2
     shown: bool = True
     """What is shown meanwhile must be true: of lags no service knows anything where its clock is wrong."""
-    may_lose_files: bool = False
-    """DuckLake itself removes files that it committed (H7): the destination must be found and seeded anew."""

@@ -180,14 +180,12 @@ class FaultRig:
         for member in self.fleet.members.values():
             member.ask(signal.SIGHUP)
 
-    def findings(
-        self, *, may_lose_files: bool, shown: bool = True, new: bool = False, most: int | None = None
-    ) -> list[str]:
+    def findings(self, *, shown: bool = True, new: bool = False, most: int | None = None) -> list[str]:
         """What the oracles find wrong in the lakes, and in what was ``shown`` since this was asked last.
 
         ``new``: the rows of snapshots since the last such look alone, each of which reads them for the first time;
         ``most``: of at most so many of each destination.
         """
         said = self.observer.lies()
-        found = self.site.findings(may_lose_files=may_lose_files, seen=self._seen if new else None, most=most)
-        return [*found, *self.clicks.findings(may_lose_files=may_lose_files), *(said if shown else ())]
+        found = self.site.findings(seen=self._seen if new else None, most=most)
+        return [*found, *self.clicks.findings(), *(said if shown else ())]

@@ -110,7 +110,7 @@ def _judge(verdict: Verdict, rig: FaultRig, folder: Path, fault: Fault) -> None:
     verdict.healed_s, verdict.worst_lag_s = rig.healed_s, rig.worst_lag_s
     with _noted(verdict, "the oracle", folder):
         verdict.source_snapshots = rig.site.source.head()
-        verdict.findings += rig.findings(may_lose_files=fault.may_lose_files, shown=fault.shown)
+        verdict.findings += rig.findings(shown=fault.shown)
         verdict.looks = rig.observer.looks
         verdict.snapshots = rig.site.compared.total() + rig.clicks.compared
     with _noted(verdict, "the trace", folder):

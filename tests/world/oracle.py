@@ -21,6 +21,8 @@ from tests.world.holdings import Holdings
 from tests.world.identities import Identities, numbered_columns
 from tests.world.lake import Lake, metadata, opened
 from tests.world.layouts import OWNER
+from tests.world.owners import AUTHOR as OWNER_OF_COLUMNS
+from tests.world.owners import Act
 from tests.world.recovery import Past
 from tests.world.rows import Column, Row, columns_of, minus, rows_of
 from tests.world.stamps import BadStamp, Commit, Stamp, commits_of, parse
@@ -53,7 +55,6 @@ def check_all(
     truth: Truth,
     *,
     head: int | None = None,
-    may_lose_files: bool = False,
     compared: Counter[str] | None = None,
     seen: Counter[str] | None = None,
     pasts: Sequence[Past] = (),
@@ -62,7 +63,6 @@ def check_all(
 ) -> list[Finding]:
     """``check`` for each of them, those that share a lake together.
 
-    With ``may_lose_files`` a snapshot may lack files that DuckLake itself removed (H7), if a later seed replaced it.
     ``compared`` counts, by destination, the stamped snapshots whose rows were compared with the truth.
     ``seen`` has, by destination, the newest snapshot of an earlier look, and is brought up to date: the rows of those
     before it are not read again, while all that stamps say is judged as a whole.
@@ -79,7 +79,7 @@ def check_all(
             continue  # its tenants were parked before anything was made, and need not be anywhere
         with opened(con, lake) as alias:
             for one in mine:
-                checking = _Check(con, alias, one, truth, ours=True, may_lose_files=may_lose_files, pasts=pasts)
+                checking = _Check(con, alias, one, truth, ours=True, pasts=pasts)
                 checking.seen, checking.looks_back = 0 if seen is None else seen[one.id], looks_back
                 checking.most = most
                 findings += checking.run(head)
@@ -121,12 +121,11 @@ class _Check:
     destination: Destination
     truth: Truth
     ours: bool
-    may_lose_files: bool = False
     pasts: Sequence[Past] = ()
     age: int = 0
     """How many of the pasts had ended when the latest stamp was made."""
-    damaged_at: int | None = None
-    """A snapshot whose files are gone, and which no seed has replaced yet."""
+    altered: bool = False
+    """The table's owner has altered it so that rows have lost values, and no change or seed of ours has come since."""
     whole: bool = True
     """The lake still has its first snapshot, so the destination's whole life can be seen."""
     stamp: Stamp | None = None
@@ -177,8 +176,6 @@ class _Check:
             for commit in commits:
                 if commit.snapshot > 0:
                     self._commit(commit)
-        if self.damaged_at is not None:
-            self._find("damaged", self.damaged_at, "its files are gone, and nobody seeded it anew")
         if head is not None:
             self._arrival(head)
         return self.findings
@@ -209,6 +206,9 @@ class _Check:
         return [each.snapshot for each in commits if each.changes_columns or each.names(self.tables)]
 
     def _commit(self, commit: Commit) -> None:
+        if commit.author == OWNER_OF_COLUMNS:
+            self._alters(commit)
+            return
         stamp = self._stamp(commit) if commit.is_ours else None
         if not commit.is_ours and self.ours and not commit.is_bare_upkeep and not _is_layout(commit):
             self._find("unstamped", commit.snapshot, f"by {commit.author!r}: {commit.changes}")
@@ -222,6 +222,13 @@ class _Check:
             self._find("growth", commit.snapshot, f"{stamp.kind} says that it changed rows")
         if commit.changes_columns or commit.names(self.tables):
             self._holds(commit)
+
+    def _alters(self, commit: Commit) -> None:
+        """The owner of a table is about to alter it, or has: until then, and where values are lost, it holds nothing
+        that could be compared. What we commit to it afterwards has to be right, or must not be committed."""
+        if commit.names(self.tables):
+            self.columns = ()
+            self.altered |= Act(commit.message or "").loses
 
     def _dropped(self, commit: Commit, stamp: Stamp) -> None:
         """Table and cursor are gone; a life after this one begins anew, in a later generation."""
@@ -267,13 +274,14 @@ class _Check:
     def _moved(self, commit: Commit, stamp: Stamp) -> None:
         snapshot, last, before = commit.snapshot, self.stamp, self.size
         self._enter(snapshot, last, stamp)
-        known_before = self.damaged_at is None and self.sized and (last is not None or self.whole)
+        known_before = self.sized and (last is not None or self.whole)
         if not self.truth.knows(stamp.through):
             self._find("range", snapshot, f"{stamp.range} ends at no snapshot of the source")
             return
         if last is not None or self.whole:
             self._continues(snapshot, last, stamp)
         self.stamp = stamp
+        self.altered &= stamp.kind == "advance"
         self.identities = Identities() if stamp.kind == "seed" else self.identities
         self.seed = stamp if stamp.kind == "seed" or self.seed is None else self.seed
         could_be_read = self._holds(commit)
@@ -325,7 +333,7 @@ class _Check:
 
     def _holds(self, commit: Commit) -> bool:
         """Columns, rows and cursor are what the destination's last stamp says. False where no rows can be compared."""
-        if self.stamp is None or self.seed is None:
+        if self.stamp is None or self.seed is None or self.altered:
             return False
         if commit.snapshot < self.seen or (self.read is not None and commit.snapshot not in self.read):
             self.columns, self.sized = (), False
@@ -362,13 +370,9 @@ class _Check:
         """Whether the rows could be read, and so the size is known."""
         try:
             have = rows_of(self.con, self._table(snapshot), self.columns)
-        except duckdb.IOException:
-            if not self.may_lose_files:
-                raise
-            self.damaged_at = snapshot
+        except duckdb.IOException as error:
+            self._find("damaged", snapshot, f"a file of it is gone (H7): {error}")
             return False
-        if stamp.kind == "seed":
-            self.damaged_at = None
         missing = minus(self.holdings.required(seed, stamp), have)
         extra = minus(have, self.holdings.allowed(seed, stamp))
         self.size, self.sized = have.total(), True

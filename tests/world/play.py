@@ -15,6 +15,7 @@ from tests.world.history import History, random_history, strange_history
 from tests.world.lake import Lake, attach, detach, metadata, opened
 from tests.world.layouts import declared_layout
 from tests.world.oracle import check_all, check_source
+from tests.world.owners import Owner
 from tests.world.places import Folders, Places
 from tests.world.recovery import Past, Recovery
 from tests.world.replay import SOAK
@@ -36,6 +37,8 @@ class Life:
     mode: SeedMode
     log: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
+    owner: Owner | None = None
+    """Who altered columns of destinations, if somebody did."""
     expired: int = 0
     """Snapshots of destinations that upkeep expired."""
 
@@ -44,15 +47,23 @@ class Life:
 
 
 def play(
-    con: duckdb.DuckDBPyConnection, seed: int, run: Run = run_here, *, strange: bool = False, places: Places = FOLDERS
+    con: duckdb.DuckDBPyConnection,
+    seed: int,
+    run: Run = run_here,
+    *,
+    strange: bool = False,
+    owned: bool = False,
+    places: Places = FOLDERS,
 ) -> Life:
     """Live through the history of ``seed``. ``run`` does a task; by default the applier's function in this process.
 
-    ``strange``: with layouts, hostile texts, giants, encrypted lakes, and a source that may be restored. Where
-    ``places`` do not stay warm, nobody in another process may have its catalog attached then.
+    ``owned``: owners of destinations alter their columns meanwhile. ``strange``: with layouts, hostile texts, giants,
+    encrypted lakes, and a source that may be restored. Where ``places`` do not stay warm, nobody in another process may
+    have its catalog attached then.
     """
     rng = Random(seed)
     life = _drawn(rng, seed, places, strange=strange)
+    life.owner = Owner(Random(f"owner {seed}")) if owned else None
     with tempfile.TemporaryDirectory(prefix="viaduck-life-") as folder:
         try:
             _live(con, Path(folder), rng, life, run, places, encrypts=strange)
@@ -108,13 +119,16 @@ def _live(
         transport = UnreliableTransport(rng, source, source_table(source.lake, source.shape), receivers, run, life.log)
         # Where a life's content depends on where it began, the oracle needs the seed's stamp, which expiry takes.
         tells = life.mode is not SeedMode.LATEST and not source.shape.append_only
-        transport.expires = tells and not encrypts and life.seed % 3 == 0
+        transport.owner = life.owner
+        # Nor can it be told what an owner lost once the stamp has gone of the last commit that looked.
+        transport.expires = tells and not encrypts and life.owner is None and life.seed % 3 == 0
         for step in life.history.steps:
             if isinstance(step, Recovery):
                 pasts += _recover(source, step, transport, stays_warm=places.stays_warm)
             else:
                 source.run(step)
             life.log.append(f"source {source.truth.head}: {step}")
+            transport.alter()
             if rng.random() < places.acts:
                 transport.act()
         transport.keep_up()

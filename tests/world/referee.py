@@ -28,7 +28,8 @@ class Circumstances:
     ``expired``: it no longer keeps the snapshot that the item reads from. ``must_refuse``, ``may_refuse``: it brings
     rows that can't be carried, or such rows that were there before. ``unplanned``: it was planned by a history of the
     source that is no more. ``behind``: an item of the same job ends beyond the source's head, ``ahead``: the cursor
-    stands there. ``ended``: the source no longer keeps the snapshot where an advance ends.
+    stands there. ``ended``: the source no longer keeps the snapshot where an advance ends. ``altered``: the owner of
+    the table has altered it so that rows have lost values.
     """
 
     expired: bool = False
@@ -38,6 +39,7 @@ class Circumstances:
     behind: bool = False
     ahead: bool = False
     ended: bool = False
+    altered: bool = False
 
 
 USUAL = Circumstances()
@@ -72,7 +74,8 @@ def _allowed(seen: Seen, item: WorkItem, at: Circumstances) -> frozenset[Outcome
     judged = _judge(seen, item)
     if seen.lost and judged is not Outcome.FENCED and item.kind is not ItemKind.UPKEEP:
         judged = Outcome.ALREADY_APPLIED if at.ahead and not seen.replaced else Outcome.PARKED
-    more = {Outcome.PARKED} if at.may_refuse else set()
+    is_refused = at.altered and judged is Outcome.APPLIED and item.kind in READING
+    more = {Outcome.PARKED} if at.may_refuse or is_refused else set()
     if item.kind is ItemKind.CHANGES:
         # Nor is the destination asked where the range holds nothing of it.
         more.add(Outcome.EMPTY)
@@ -123,6 +126,7 @@ def _reasons(seen: Seen, at: Circumstances) -> frozenset[str]:
     reasons = {
         "history_expired": at.expired,
         "value_not_carried": at.must_refuse or at.may_refuse,
+        "table_mismatch": at.altered,
     }
     return frozenset(reason for reason, holds in reasons.items() if holds) | (PARKS_FOR if seen.lost else frozenset())
 

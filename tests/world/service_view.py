@@ -43,6 +43,8 @@ class Receiver:
     holdings: Holdings
     cursor: Seen = field(default_factory=Seen)
     believed: Seen = field(default_factory=Seen)
+    altered: bool = False
+    """Its owner has altered its table so that rows have lost values, and no change or seed has come since."""
     held_up: bool = False
     """Parked for a row that can't be carried, when it was heard of last."""
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))

@@ -30,12 +30,13 @@ def main() -> int:
     parser.add_argument("--first", type=int, required=True)
     parser.add_argument("--count", type=int, required=True)
     parser.add_argument("--unusual", action="store_true")
+    parser.add_argument("--owned", action="store_true", help="owners of destinations alter their columns")
     parser.add_argument("--catalog", choices=("sqlite", "postgres"), default="sqlite")
     asked = parser.parse_args()
     began_s, bad = time.monotonic(), list[int]()
     with connect() as con, _places(asked.catalog) as places:
         for played, seed in enumerate(range(asked.first, asked.first + asked.count), 1):
-            fault = _fault(con, seed, places, unusual=asked.unusual)
+            fault = _fault(con, seed, places, unusual=asked.unusual, owned=asked.owned)
             if fault is not None:
                 bad.append(seed)
                 sys.stdout.write(f"{fault}\n")
@@ -54,10 +55,10 @@ def _places(catalog: str) -> Iterator[Places]:
         yield Database(server)
 
 
-def _fault(con: duckdb.DuckDBPyConnection, seed: int, places: Places, *, unusual: bool) -> str | None:
+def _fault(con: duckdb.DuckDBPyConnection, seed: int, places: Places, *, unusual: bool, owned: bool) -> str | None:
     """What is wrong with a history; None where every destination is exact."""
     try:
-        life = play(con, seed, strange=unusual, places=places)
+        life = play(con, seed, strange=unusual, owned=owned, places=places)
     except Exception:
         return f"seed {seed} failed:\n{traceback.format_exc()}"
     return str(life) if life.wrong else None

@@ -52,8 +52,6 @@ class TopicOracle:
     """
 
     destination: Destination
-    may_lose_files: bool = False
-    """A snapshot may lack files that DuckLake itself removed (H7), if a later seed replaced it."""
     seen: int = 0
     compared: int = 0
     """Stamped snapshots whose rows were compared with the truth."""
@@ -66,7 +64,6 @@ class TopicOracle:
     cursor: Cursor | None = None
     size: int | None = None
     """None where the rows could not be read."""
-    damaged_at: int | None = None
     tokens: dict[str, int] = field(default_factory=dict)
     cursors: set[str] = field(default_factory=set)
     """Tables in which its cursor may be."""
@@ -86,8 +83,6 @@ class TopicOracle:
                 if commit.snapshot > self.seen:
                     self._commit(con, alias, commit, truths)
                     self.seen = commit.snapshot
-        if self.damaged_at is not None:
-            self._find("damaged", self.damaged_at, "its files are gone, and no later seed replaced it")
         if arrived is not None:
             self._arrival(arrived)
         return self.findings
@@ -243,13 +238,9 @@ class TopicOracle:
         except duckdb.CatalogException:
             self._find("columns", snapshot, f"there is no table {self.destination.table} with partition and offset")
             return
-        except duckdb.IOException:
-            if not self.may_lose_files:
-                raise
-            self.damaged_at = snapshot
+        except duckdb.IOException as error:
+            self._find("damaged", snapshot, f"a file of it is gone (H7): {error}")
             return
-        if self.stamp.kind == "seed" and not self.stamp.rewound:
-            self.damaged_at = None
         self.size = len(have)
         self._compare(snapshot, have, truth.rows(self.start, self.stamp.through_at or {}, self.skipped))
 

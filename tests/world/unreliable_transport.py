@@ -17,6 +17,7 @@ from shared.contracts.messages import Seen as PlannedBy
 from shared.contracts.upkeep import UpkeepOrder, UpkeepStep
 from tests.world.lake import make_old
 from tests.world.layouts import lay_out
+from tests.world.owners import Owner
 from tests.world.referee import Circumstances, Seen, complaints
 from tests.world.service_view import Receiver, Run, send
 from tests.world.source import SourceLake
@@ -47,6 +48,8 @@ class UnreliableTransport:
     log: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     bag: list[Sent] = field(default_factory=list)
+    owner: Owner | None = None
+    """Whoever owns the destinations' lakes and alters their columns, if somebody does."""
     expires: bool = False
     """Upkeep is ordered, too: what the oracle then finds is what expiry has left."""
 
@@ -80,6 +83,17 @@ class UnreliableTransport:
         layout, there = self.rng.choice(self.source.shape.layouts), receiver.promised
         self.log.append(f"owner of {there.id}: {layout}")
         lay_out(self.source.con, there.lake, there.schema, there.table, layout)
+
+    def alter(self) -> None:
+        """The owner of a table may alter its columns."""
+        seeded = [receiver for receiver in self.receivers if receiver.cursor.generation]
+        if self.owner is None or not seeded or not self.owner.wants:
+            return
+        receiver = self.owner.rng.choice(seeded)
+        there = receiver.promised
+        act = self.owner.alter(self.source.con, there.lake, there.schema, there.table)
+        self.log.append(f"owner of {there.id}: {act}")
+        receiver.altered |= act is not None and act.loses
 
     def moved(self, kept: int) -> None:
         """The source was restored: of what it was, it is the same up to a snapshot, -1 for a lake that replaces it."""
@@ -216,6 +230,7 @@ class UnreliableTransport:
             self.wrong.append(f"{where}: {complaint}")
         if answer.outcome is Outcome.APPLIED and answer.position is not None:
             receiver.cursor = Seen(item.generation, answer.position)
+            receiver.altered &= item.kind is ItemKind.ADVANCE
         if answer.error is not None and answer.error.type in NO_REPLAY:
             receiver.desired = receiver.desired.model_copy(
                 update={"seed_mode": BEGINS_ANEW[receiver.desired.seed_mode]}
@@ -242,6 +257,7 @@ class UnreliableTransport:
             behind=behind,
             ahead=receiver.cursor.position > self.head,
             ended=item.through < self.source.oldest(),
+            altered=receiver.altered,
         )
 
     def _is_still_there(self, seen: PlannedBy) -> bool:

@@ -234,6 +234,14 @@ def test_rows_that_differ_are_found(case: Case, fault: str) -> None:
     assert case.rules() == {"exact"}
 
 
+def test_a_file_that_is_gone_is_found(case: Case, tmp_path: Path) -> None:
+    case.forge.seed(2)
+    case.forge.transact("CALL ducklake_flush_inlined_data('forged', table_name => 't')")
+    for file in tmp_path.rglob("*.parquet"):
+        file.unlink()
+    assert case.rules() == {"damaged"}
+
+
 def test_a_fault_that_the_next_snapshot_repairs_is_found(case: Case) -> None:
     case.forge.seed(2)
     case.forge.commit("changes", 2, 3, tamper=[f"UPDATE {case.forge.table} SET v = 'oops' WHERE k = 1"])

@@ -203,6 +203,14 @@ def test_what_a_snapshot_says_falsely_is_found(forge: Forge, faults: dict[str, A
     assert rule in forge.rules()
 
 
+def test_a_file_that_is_gone_is_found(forge: Forge, tmp_path: Path) -> None:
+    forge.seed()
+    forge.land({0: 2}, before=[f"CALL {name(ALIAS)}.set_option('data_inlining_row_limit', 0, table_name => 't')"])
+    for file in tmp_path.rglob("*.parquet"):
+        file.unlink()
+    assert forge.rules() == {"damaged"}
+
+
 def test_a_vector_of_a_greater_sum_that_goes_back_is_found(forge: Forge) -> None:
     forge.seed()
     forge.land({0: 2})
