@@ -42,7 +42,8 @@ class Log(Protocol):
 
 
 class TopicSource:
-    """One topic. An idle poll costs one request, whatever the number of partitions."""
+    """One topic. An idle poll costs one question for its ends, whatever the number of partitions; the poller has it
+    observed once a minute as well."""
 
     def __init__(
         self,
