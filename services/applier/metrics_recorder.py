@@ -11,10 +11,9 @@ import structlog
 from services.applier.model.admission import Admission
 from services.applier.model.grouping import Job
 from services.applier.model.task import RecordCounts, TargetResult, TaskResult, WorkerReport
-from shared.contracts.messages import ItemKind, Outcome, Progress
-from shared.contracts.positions import Vector
+from shared.contracts.messages import ItemKind, Outcome
 from shared.contracts.upkeep import UpkeepResult
-from shared.runtime.metrics import MOST_PARTITIONS, Metrics
+from shared.runtime.metrics import Metrics
 
 log = structlog.get_logger(__name__)
 
@@ -86,7 +85,7 @@ class MetricsRecorder:
         if result.upkeep is not None:
             self._upkeep(result.upkeep)
         if result.records is not None:
-            self._records(result.records, progress)
+            self._records(result.records)
         if not self._is_wanted(progress.key):
             return
         if progress.error is not None:
@@ -114,7 +113,7 @@ class MetricsRecorder:
             metrics.upkeep_bytes_freed_total.inc(each.bytes_freed)
             metrics.upkeep_snapshots_expired_total.inc(each.snapshots_expired)
 
-    def _records(self, records: RecordCounts, progress: Progress) -> None:
+    def _records(self, records: RecordCounts) -> None:
         metrics = self._metrics
         outcomes = {
             "landed": records.landed - records.tombstones,
@@ -127,9 +126,6 @@ class MetricsRecorder:
         metrics.topic_bytes_read_total.inc(records.bytes_read)
         metrics.values_rescued_total.inc(records.rescued)
         metrics.columns_added_total.inc(records.columns_added)
-        offsets = Vector.parse(progress.position_at).offsets if progress.position_at else ()
-        for partition, offset in offsets if len(offsets) <= MOST_PARTITIONS else ():
-            metrics.topic_position_offset.labels(partition=str(partition)).set(offset)
 
     def _phases(self, answered: Iterable[TargetResult]) -> None:
         """Readings are shared, so the longest of a phase is the job's; applies run side by side."""

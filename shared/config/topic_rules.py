@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from shared.config.coercion import fit_section
 from shared.config.config_errors import Mistakes, join, quoted
 from shared.config.document import Tree
+from shared.config.field_types import duckdb_spelling
 from shared.config.lake_rules import ConfigContext, check_variable, check_variables, section_of, text_of
 from shared.config.model import TopicSource
 from shared.contracts.messages import SeedMode
@@ -253,7 +254,7 @@ def size_in_bytes(text: str) -> int:
 def first_columns(topic: TopicSource) -> list[tuple[str, str]]:
     """Name and type of each column that a table has before its first record."""
     key_type = KEY_TYPES[topic.format.key]
-    columns = [(each.name, each.type.upper()) for each in topic.columns]
+    columns = [(each.name, duckdb_spelling(each.type)) for each in topic.columns]
     columns += [(f"_kafka_{name}", METADATA_TYPES.get(name, key_type)) for name in topic.metadata]
     if topic.format.value in VALUE_TYPES:
         columns.append(("value", VALUE_TYPES[topic.format.value]))

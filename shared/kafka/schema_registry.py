@@ -23,6 +23,9 @@ WITHIN_S = 10.0
 UNKNOWN = 40403
 """What the registry calls an id that it does not have, beside status 404."""
 
+FIRST = 1
+"""The id that a registry gives to its first schema."""
+
 PROTOBUF, SERIALIZED = "PROTOBUF", "?format=serialized"
 
 MOST_REFERENCES = 100
@@ -78,6 +81,11 @@ class SchemaRegistry:
                     found = self._fetched(path + SERIALIZED) or {}
                 self._known[number] = self._read(found)
             return self._known[number]
+
+    def ping(self) -> None:
+        """Ask for a schema, which it may have or not. Raises ``source_unreachable`` where it does not answer so."""
+        with self._lock:
+            self._fetched(f"/schemas/ids/{FIRST:d}", may_miss=True)
 
     def close(self) -> None:
         with self._lock:

@@ -18,9 +18,6 @@ from shared.lake.checks.source import SourceLook, look_at_lake, values_by_id
 
 CLIENT_ID = "viaduck-look"
 
-ALIASES = {"BOOL": "BOOLEAN", "INT": "INTEGER", "LONG": "BIGINT", "STRING": "VARCHAR", "TEXT": "VARCHAR"}
-"""Other names of types that a routing column may have."""
-
 BROKER_WITHIN_S = 5.0
 
 
@@ -69,6 +66,6 @@ def _look(config: Config, topic: TopicSource, identity: TopicIdentity, records: 
         routing = Column(EVERY_RECORD, "VARCHAR")
         values = {each.id: each.routing_value for each in config.destinations}
     else:
-        routing = Column(found.name, ALIASES.get(found.type, found.type))
+        routing = Column(found.name, found.type)
         values = values_by_id(config, routing)
     return SourceLook(None, Head(records, now, now), table, routing, keys, values, identity.partitions)

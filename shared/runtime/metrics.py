@@ -63,6 +63,27 @@ class Labelled(Generic[M]):
         self._metric.clear()
 
 
+class OffsetsByPartition:
+    """A gauge with a series for each partition of a topic, or with none where there are more than ``MOST_PARTITIONS``.
+
+    What is shown is what was said last: a series that stayed would tell an offset that is not looked at any more.
+    """
+
+    def __init__(self, metric: Labelled[Gauge]) -> None:
+        self._metric = metric
+        self._partitions = 0
+
+    def show(self, offsets: Mapping[int, int], partitions: int) -> None:
+        """``partitions``: how many there are; one without an offset is at 0."""
+        if partitions > MOST_PARTITIONS:
+            partitions = 0
+        if partitions < self._partitions:
+            self._metric.clear()
+        self._partitions = partitions
+        for partition in range(partitions):
+            self._metric.labels(partition=str(partition)).set(offsets.get(partition, 0))
+
+
 class Registered:
     """Metrics in a registry of their own."""
 
@@ -132,29 +153,37 @@ class Metrics(Registered):
 
     def _topics(self) -> None:
         """Of pipelines whose source is a topic; by partition only where there are few."""
-        self.topic_head_offset = self._gauge_by(
-            "topic_head_offset", "The offset behind the last stable record of a partition", "partition"
+        few = f"; of a topic of more than {MOST_PARTITIONS} partitions there is none"
+        self.topic_head_offset = self._offsets_by_partition(
+            "topic_head_offset", f"The offset behind the last stable record of a partition{few}"
         )
-        self.topic_position_offset = self._gauge_by(
+        self.topic_position_offset = self._offsets_by_partition(
             "topic_position_offset",
-            "The offset up to which the destination that committed last holds a partition's records",
-            "partition",
+            f"The offset up to which the destination furthest behind holds a partition's records{few}",
         )
-        self.topic_lag_records = self._gauge(
-            "topic_lag_records", "Records of the topic, at most, that the destination furthest behind does not hold yet"
+        self.topic_lag_records = self._gauge_by(
+            "topic_lag_records",
+            "Records of the topic, at most, that the destination furthest behind does not hold yet; before the first"
+            " seed, those from where it begins",
         )
-        self.topic_lag_seconds = self._gauge(
+        self.topic_lag_seconds = self._gauge_by(
             "topic_lag_seconds",
             "For how long the oldest record that the destination furthest behind does not hold may have waited",
         )
         self.topic_bytes_read_total = self._count("topic_bytes_read_total", "Bytes of values of records that were read")
         self.topic_records_total = self._by(
-            "topic_records_total", "Records of the topic that a commit took in, by what became of them", "outcome"
+            "topic_records_total",
+            "Records of the topic that a commit took in, by what became of them: `landed`, `tombstone`, `rejected`,"
+            " `skipped`",
+            "outcome",
         )
         self.values_rescued_total = self._count("values_rescued_total", "Values that went to the column _rescued")
         self.columns_added_total = self._count("columns_added_total", "Columns that records brought into the table")
         self.flushes_total = self._by(
-            "flushes_total", "Times that records of the topic were planned, by what made it time", "trigger"
+            "flushes_total",
+            "Times that records of the topic were planned, by what made it time: `rows`, `bytes`, `seconds`, or"
+            " `caught_up`, which takes all that is there",
+            "trigger",
         )
 
     def _routing(self) -> None:
@@ -237,6 +266,9 @@ class Metrics(Registered):
         return Labelled(
             Gauge(f"viaduck_{name}", meaning, ["pipeline", *labels], registry=self.registry), self._pipeline
         )
+
+    def _offsets_by_partition(self, name: str, meaning: str) -> OffsetsByPartition:
+        return OffsetsByPartition(self._gauge_by(name, meaning, "partition"))
 
     def _dest_count(self, name: str, meaning: str) -> Labelled[Counter]:
         return self._by(name, f"{meaning}, by destination", "destination")

@@ -118,6 +118,33 @@ def test_a_sample_is_read_with_the_schemas_of_the_registry(
     assert "registry" in capsys.readouterr().out
 
 
+def test_a_registry_is_asked_even_where_no_record_names_a_schema(
+    kafka: Kafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic = Topic(kafka, 1)
+    wait_until_led(topic, 1)
+    with running_registry() as registry:
+        file = deployment(tmp_path, topic, format={"value": "avro", "registry": {"url": registry.url}})
+        assert check.main(file) == check.DONE
+        registry.status = 503
+        assert check.main(file) != check.DONE
+    said = " ".join(capsys.readouterr().out.split())
+    assert "it answers 503" in said
+    assert "no record yet" in said
+
+
+def test_a_start_at_offsets_that_the_topic_does_not_have_is_a_mistake(kafka: Kafka, tmp_path: Path) -> None:
+    topic = Topic(kafka, 2)
+    topic.send({"id": 1}, {"id": 2})
+    offsets = {"0": 2, "1": 0}
+    assert check.main(deployment(tmp_path, topic, start={"offsets": offsets})) == check.DONE
+    with pytest.raises(ConfigError) as refused:
+        check.main(deployment(tmp_path, topic, start={"offsets": {"0": 3, "1": 1, "2": 0}}))
+    assert [line.partition(":")[0] for line in refused.value.mistakes] == [
+        f"source.start.offsets.{partition}" for partition in range(3)
+    ]
+
+
 def test_an_event_whose_row_has_no_key_is_told_with_its_place(
     kafka: Kafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

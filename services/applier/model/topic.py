@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from services.applier.model.task import SourceTopic
-from services.applier.records.conversions import duckdb_spelling
 from services.applier.records.record_format import DeclaredColumn, Infer, KeyFormat, Metadata, RecordFormat, ValueFormat
+from shared.config.field_types import duckdb_spelling
 from shared.config.model import Config, TopicSource
 from shared.config.topic_rules import column_that_routes, size_in_bytes
 from shared.contracts.errors import ConfigError

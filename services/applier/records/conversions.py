@@ -17,15 +17,6 @@ INTEGERS = frozenset(
 )
 TIMESTAMPS = frozenset({"TIMESTAMP", "TIMESTAMP WITH TIME ZONE"})
 OTHERS = frozenset({"BOOLEAN", "FLOAT", "DOUBLE", "VARCHAR", "JSON", "DATE", "TIME", "UUID", "BLOB"})
-ALIASES = {
-    "BOOL": "BOOLEAN",
-    "INT": "INTEGER",
-    "LONG": "BIGINT",
-    "REAL": "FLOAT",
-    "STRING": "VARCHAR",
-    "TEXT": "VARCHAR",
-    "TIMESTAMPTZ": "TIMESTAMP WITH TIME ZONE",
-}
 DECIMAL = re.compile(r"DECIMAL\((\d{1,2}),(\d{1,2})\)")
 
 WIDER = {
@@ -50,12 +41,6 @@ STRINGS = r'''"(?:[^"\\]|\\.)*"'''
 def is_supported(declared: str) -> bool:
     """Whether a field can be converted to this type, in DuckDB's own spelling."""
     return declared in INTEGERS | TIMESTAMPS | OTHERS or DECIMAL.fullmatch(declared) is not None
-
-
-def duckdb_spelling(declared: str) -> str:
-    """A type as DuckDB spells it, where the text is a common alias; else the text in capitals."""
-    upper = re.sub(r"\s*([(),])\s*", r"\1", " ".join(declared.upper().split()))
-    return ALIASES.get(upper, upper)
 
 
 def as_double(raw: str) -> str:

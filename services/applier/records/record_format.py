@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from services.applier.records.column_names import METADATA_PREFIX, may_be_column
-from services.applier.records.conversions import duckdb_spelling, is_supported
+from services.applier.records.conversions import is_supported
+from shared.config.field_types import duckdb_spelling
 
 
 class ValueFormat(StrEnum):

@@ -42,7 +42,8 @@ class Log(Protocol):
 
 
 class TopicSource:
-    """One topic. An idle poll costs one request, whatever the number of partitions."""
+    """One topic. An idle poll costs one question for its ends, whatever the number of partitions; the poller has it
+    observed once a minute as well."""
 
     def __init__(
         self,
@@ -114,17 +115,20 @@ class TopicSource:
         self._record_bytes = record_bytes
 
     def measure(self, reached: Iterable[SpelledPosition]) -> None:
-        """``reached``: up to where each destination has its records. What is measured is the one furthest behind."""
+        """``reached``: up to where each destination has its records. What is measured is the one furthest behind.
+
+        Before the first seed, records wait from where a life begins.
+        """
         vectors = [Vector.parse(each.spelled) for each in reached if each.number != NOT_SEEDED and each.spelled]
         at = reduce(Vector.met, vectors) if vectors else None
-        offsets = self._newest.offsets if len(self._newest.offsets) <= MOST_PARTITIONS else ()
-        for partition, offset in offsets:
-            self._metrics.topic_head_offset.labels(partition=str(partition)).set(offset)
         now_s = self._clock()
-        waits = self._waiting.look(self._newest, at, now_s)
+        behind = self._begin if at is None else at
+        waits = self._waiting.look(self._newest, behind, now_s)
         self._ends = TopicEnds(self._newest.text, longest(waits, MOST_PARTITIONS))
-        self._metrics.topic_lag_records.set(0 if at is None else max(0, self._newest.records - at.records))
-        self._metrics.topic_lag_seconds.set(max(waits.values(), default=0.0))
+        if behind is not None:
+            self._metrics.topic_lag_records.labels().set(max(0, self._newest.records - behind.records))
+            self._metrics.topic_lag_seconds.labels().set(max(waits.values(), default=0.0))
+        self._show_offsets(at)
         if self._offsets is not None and self._identity is not None and at is not None:
             self._offsets.tell([at.text], self._identity.partitions, now_s)
 
@@ -147,6 +151,14 @@ class TopicSource:
 
     def unknown(self, routed: Collection[str]) -> tuple[list[Offered], bool]:  # noqa: ARG002 - no record is read
         return [], False
+
+    def _show_offsets(self, at: Vector | None) -> None:
+        partitions = 0 if self._identity is None else self._identity.partitions
+        self._metrics.topic_head_offset.show(self._newest.by_partition, partitions)
+        if at is None:
+            self._metrics.topic_position_offset.show({}, 0)
+        else:
+            self._metrics.topic_position_offset.show(at.by_partition, partitions)
 
     def _newest_of(self, identity: TopicIdentity) -> Vector:
         try:

@@ -6,7 +6,7 @@ from services.applier.destination_cache import DestinationCache
 from services.applier.metrics_recorder import MetricsRecorder, OpenLakes
 from services.applier.model.admission import Admission
 from services.applier.model.grouping import Job
-from services.applier.model.task import TargetResult, TaskResult, WorkerReport
+from services.applier.model.task import RecordCounts, TargetResult, TaskResult, WorkerReport
 from shared.contracts.errors import DestinationError
 from shared.contracts.messages import Destination, ItemKind, Outcome, Progress
 from shared.kafka.record import Record
@@ -53,3 +53,24 @@ def test_items_that_are_finished_without_a_job_are_counted_by_reason() -> None:
         measure.screened(admission)
     assert 'viaduck_screened_items_total{pipeline="p",reason="passed"} 2.0' in metrics.exposition()
     assert 'viaduck_screened_items_total{pipeline="p",reason="fenced"} 1.0' in metrics.exposition()
+
+
+def test_what_became_of_a_topics_records_is_counted() -> None:
+    metrics = Metrics("p")
+    measure = MetricsRecorder(metrics, OpenLakes(local=False), lambda _: True)
+    found = RecordCounts(
+        landed=7, rejected=2, tombstones=3, rescued=4, columns_added=5, bytes_read=600, skipped=8
+    )  # fmt: skip
+    said = Progress(
+        pipeline="p", destination="d", item="i", kind=ItemKind.CHANGES, outcome=Outcome.APPLIED, generation=1,
+        position=9, position_at='{"0":9}',
+    )  # fmt: skip
+    for _ in range(2):
+        task = TaskResult((TargetResult(said, records=found),), WorkerReport(pid=1))
+        measure.job(Job("p", ItemKind.CHANGES, ()), [task], 0.1)
+    shown = metrics.exposition()
+    for outcome, count in {"landed": 8.0, "tombstone": 6.0, "rejected": 4.0, "skipped": 16.0}.items():
+        assert f'viaduck_topic_records_total{{outcome="{outcome}",pipeline="p"}} {count}' in shown
+    assert 'viaduck_topic_bytes_read_total{pipeline="p"} 1200.0' in shown
+    assert 'viaduck_values_rescued_total{pipeline="p"} 8.0' in shown
+    assert 'viaduck_columns_added_total{pipeline="p"} 10.0' in shown

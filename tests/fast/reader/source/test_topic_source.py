@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,9 +17,9 @@ from shared.config.loading import load
 from shared.config.model import Config
 from shared.contracts.errors import SourceError
 from shared.contracts.positions import SpelledPosition, Vector
-from shared.contracts.ranges import Range
+from shared.contracts.ranges import NOT_SEEDED, Range
 from shared.kafka.topic_log import TopicIdentity
-from shared.runtime.metrics import Metrics
+from shared.runtime.metrics import MOST_PARTITIONS, Metrics
 
 Answer = TypeVar("Answer")
 
@@ -238,3 +239,105 @@ def test_records_are_planned_by_the_size_that_appliers_found(tmp_path: Path, clo
     source.weigh(20_000_000)
     assert source.head().snapshot == 35
     assert 'viaduck_flushes_total{pipeline="clicks",trigger="bytes"} 1.0' in metrics.exposition()
+
+
+def series(metrics: Metrics, name: str) -> dict[str, float]:
+    """The values of a metric by the label that tells its series apart."""
+    sample = rf'^viaduck_{name}{{.*(?:partition|trigger)="(\w+)".*}} (.+)$'
+    shown = re.findall(sample, metrics.exposition(), re.MULTILINE)
+    return {label: float(value) for label, value in shown}
+
+
+class Measured:
+    """A source whose topic is looked at, and whose metrics are shown."""
+
+    def __init__(self, folder: Path, log: FakeLog, clock: Clock, **source: Any) -> None:
+        self.metrics, self.log = Metrics("clicks"), log
+        self.source = TopicSource(config(folder, source), log, clock, clock.now, self.metrics)
+        self._clock = clock
+
+    def look(self, *reached: Vector, after_s: float = 0.0) -> None:
+        """``reached``: where destinations are that have their tables; there is another one, which has none yet."""
+        self._clock.s += after_s
+        self.source.observe(self.source.head())
+        self.source.head()
+        known = [SpelledPosition(each.records, each.text) for each in reached]
+        self.source.measure([*known, SpelledPosition(NOT_SEEDED)])
+
+    def become(self, identity: str, *offsets: int) -> None:
+        self.log.id, self.log.ends = TopicIdentity("cluster", identity, len(offsets)), vector(*offsets)
+
+
+def test_each_partition_has_its_offsets_and_one_without_records_has_zeros(tmp_path: Path, clock: Clock) -> None:
+    measured = Measured(tmp_path, FakeLog(30, 0, 40), clock)
+    measured.look(vector(20, 0, 40), vector(30, 0, 10))
+    assert series(measured.metrics, "topic_head_offset") == {"0": 30, "1": 0, "2": 40}
+    assert series(measured.metrics, "topic_position_offset") == {"0": 20, "1": 0, "2": 10}
+
+
+def test_a_position_that_went_back_to_the_first_record_is_shown_there(tmp_path: Path, clock: Clock) -> None:
+    measured = Measured(tmp_path, FakeLog(30, 40), clock)
+    measured.look(vector(30, 40))
+    measured.look(vector(30, 0))
+    assert series(measured.metrics, "topic_position_offset") == {"0": 30, "1": 0}
+
+
+def test_partitions_have_series_of_their_own_up_to_64_and_more_have_none(tmp_path: Path, clock: Clock) -> None:
+    measured = Measured(tmp_path, FakeLog(*range(64)), clock)
+    measured.look(vector(*range(64)))
+    assert MOST_PARTITIONS == 64
+    assert len(series(measured.metrics, "topic_head_offset")) == 64
+    assert len(series(measured.metrics, "topic_position_offset")) == 64
+    measured.become("topic id", *range(65))
+    measured.look(vector(*range(64)))
+    assert series(measured.metrics, "topic_head_offset") == {}
+    assert series(measured.metrics, "topic_position_offset") == {}
+
+
+def test_a_topic_made_again_with_fewer_partitions_leaves_no_series_of_the_others(tmp_path: Path, clock: Clock) -> None:
+    measured = Measured(tmp_path, FakeLog(*range(1, 65)), clock)
+    measured.look(vector(*range(1, 65)))
+    measured.become("another", 5, 0)
+    measured.look(vector(3))
+    assert series(measured.metrics, "topic_head_offset") == {"0": 5, "1": 0}
+    assert series(measured.metrics, "topic_position_offset") == {"0": 3, "1": 0}
+
+
+def test_before_the_first_seed_all_records_wait_from_where_a_life_begins(tmp_path: Path, clock: Clock) -> None:
+    log = FakeLog(30, 40)
+    log.low = vector(5, 1)
+    measured = Measured(tmp_path, log, clock)
+    measured.look()
+    measured.look(after_s=7)
+    shown = measured.metrics.exposition()
+    assert 'viaduck_topic_lag_records{pipeline="clicks"} 64.0' in shown
+    assert 'viaduck_topic_lag_seconds{pipeline="clicks"} 7.0' in shown
+    assert series(measured.metrics, "topic_position_offset") == {}
+
+
+def test_without_a_destination_that_was_seeded_no_position_is_shown_any_more(tmp_path: Path, clock: Clock) -> None:
+    measured = Measured(tmp_path, FakeLog(30, 40), clock)
+    measured.look(vector(30, 40))
+    measured.look()
+    assert series(measured.metrics, "topic_position_offset") == {}
+
+
+def test_a_topic_that_was_never_looked_at_has_no_lag(tmp_path: Path, clock: Clock) -> None:
+    """Zero would say that nothing waits."""
+    measured = Measured(tmp_path, FakeLog(30), clock)
+    measured.source.measure([])
+    assert "viaduck_topic_lag_records{" not in measured.metrics.exposition()
+    assert "viaduck_topic_lag_seconds{" not in measured.metrics.exposition()
+
+
+def test_what_made_records_due_is_counted(tmp_path: Path, clock: Clock) -> None:
+    log = FakeLog(30)
+    measured = Measured(tmp_path, log, clock)
+    measured.look()
+    log.ends = vector(41)
+    measured.look()
+    log.ends = vector(42)
+    measured.look(after_s=1)
+    assert series(measured.metrics, "flushes_total") == {"caught_up": 1, "rows": 1}
+    measured.look(after_s=6)
+    assert series(measured.metrics, "flushes_total") == {"caught_up": 1, "rows": 1, "seconds": 1}

@@ -11,11 +11,16 @@ from services.applier.model.topic import form_of
 from services.applier.records.conversions import is_supported
 from services.applier.records.record_format import KEY_TYPES, METADATA_TYPES, KeyFormat, Metadata, ValueFormat
 from shared.config import topic_rules
-from shared.config.model import TopicFormat
-from shared.config.topic_rules import size_in_bytes
+from shared.config.field_types import duckdb_spelling
+from shared.config.model import TopicFormat, TopicSource
+from shared.config.table_layout import Partition
+from shared.config.topic_rules import first_columns, size_in_bytes
+from shared.contracts.layout import TableLayout
 from shared.contracts.messages import SeedMode
 from shared.kafka.schema_registry import RegistrySettings
 from shared.kafka.source_settings import registry_settings
+from shared.lake.catalog.reader import Column
+from shared.lake.checks.layout_keys import keys_of
 from tests.fast.shared.config.conftest import Load, Mistaken
 
 WHOLE = {
@@ -231,11 +236,35 @@ def test_sizes_are_read_as_they_are_written(size: str, found: int) -> None:
 
 def test_the_file_knows_the_types_that_records_are_converted_to() -> None:
     """Control can't import what appliers convert with, so both have a list."""
-    from services.applier.records.conversions import duckdb_spelling
-
     assert all(is_supported(duckdb_spelling(each)) for each in topic_rules.TYPES)
     assert is_supported(duckdb_spelling("decimal(10, 2)"))
     assert not is_supported("HUGEINT")
     known = {each.value: METADATA_TYPES[each] for each in METADATA_TYPES}
     assert {name: topic_rules.METADATA_TYPES[name] for name in known} == known
     assert {each.value: KEY_TYPES[each] for each in KeyFormat} == topic_rules.KEY_TYPES
+
+
+def topic_at(written: str) -> TopicSource:
+    """A topic with one column, declared of the type that is written."""
+    column = {"name": "at", "path": "$.at", "type": written}
+    return TopicSource.model_validate({"kind": "kafka", "topic": "clicks", "columns": [column], "metadata": []})
+
+
+@pytest.mark.parametrize(
+    ("written", "spelled"),
+    [
+        ("timestamptz", "TIMESTAMP WITH TIME ZONE"),
+        ("int", "INTEGER"),
+        ("text", "VARCHAR"),
+        ("decimal(10, 2)", "DECIMAL(10,2)"),
+    ],
+)
+def test_first_columns_have_the_types_that_the_table_will_tell(written: str, spelled: str) -> None:
+    """A layout is held against them before a destination is taken over REST."""
+    assert first_columns(topic_at(written)) == [("at", spelled)]
+
+
+@pytest.mark.parametrize("written", ["TIMESTAMPTZ", "TIMESTAMP", "DATE"])
+def test_a_table_may_be_partitioned_by_the_time_of_any_column_that_is_declared_as_a_moment(written: str) -> None:
+    columns = [Column(name, declared) for name, declared in first_columns(topic_at(written))]
+    assert keys_of(TableLayout(partitioned_by="year(at)"), columns, None)[0] == (Partition("year", "at"),)

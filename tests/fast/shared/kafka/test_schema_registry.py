@@ -44,6 +44,16 @@ def test_an_unknown_id_may_be_known_later(registry: Registry) -> None:
         assert schemas.schema(7) is not None
 
 
+def test_a_registry_answers_whether_or_not_it_has_a_schema(registry: Registry) -> None:
+    with closing(client(registry)) as schemas:
+        schemas.ping()
+        registry.add(1, "long")
+        schemas.ping()
+        registry.status = 503
+        with pytest.raises(SourceError, match="answers 503 "):
+            schemas.ping()
+
+
 def test_references_come_before_those_that_need_them(registry: Registry) -> None:
     def to(subject: str) -> dict[str, object]:
         return {"name": subject, "subject": subject, "version": 1}
