@@ -126,8 +126,8 @@ class TopicRecords:
         self._consumer.unassign()
 
     def _drop_ahead(self, late_s: float) -> None:
-        """A client keeps what it fetched ahead, some 25 MB, until it is asked again: it then finds that nobody wants it
-        any more. An answer that is on its way may still come within ``late_s``."""
+        """A client keeps what it fetched ahead, some 25 MB, until it is asked again, and then finds it unwanted.
+        An answer that is on its way may still come within ``late_s``."""
         self._consumer.consume(1, timeout=late_s)
 
     def _consume(self, most: int) -> list[Message]:

@@ -1,4 +1,4 @@
-"""What an applier's driver has in memory of what only its workers need, or nobody."""
+"""What an applier's driver has in memory of what only its workers need, or nothing of ours."""
 
 from __future__ import annotations
 
