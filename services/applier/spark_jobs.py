@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from services.applier.early_answers import Hear, heard, wait_for_the_end
 from services.applier.model.grouping import Job, Lane, split
 from services.applier.model.task import Limits, Source, SourceTopic, Task, TaskResult
-from services.applier.worker.spark_task import run_choices, touch
+from services.applier.worker.spark_calls import run_choices, touch
 from services.applier.worker.task_claim import Choice
 from shared.contracts.messages import ItemKind
 from shared.runtime.spark import is_local, tasks_of_a_job

@@ -18,18 +18,23 @@ from shared.kafka.topic_log import source_error
 BATCH = 8_192
 POLL_S = 0.5
 
+LATE_S = 0.02
+"""A client takes a moment to stop fetching. Only who has more to read than fits into one reading waits for that."""
+
 FETCH = {
     "auto.offset.reset": "error",
     "isolation.level": "read_committed",
     "enable.partition.eof": True,
     "queued.min.messages": 20_000,
-    "queued.max.messages.kbytes": 16_384,
+    "queued.max.messages.kbytes": 8_192,
+    "fetch.max.bytes": 8_388_608,
     "fetch.message.max.bytes": 4_194_304,
     "fetch.wait.max.ms": 100,
     "fetch.queue.backoff.ms": 10,
 }
-"""What is fetched ahead is bounded, and an offset that is gone is an error. A client that has fetched as much as it may
-looks again after the backoff, by default a second, in which all that was fetched is long taken."""
+"""What is fetched ahead is bounded, and an offset that is gone is an error. A broker's answer holds records of all
+partitions: it is bounded as a whole, or each of them would add 4 MB. A client that has fetched as much as it may looks
+again after the backoff, by default a second, in which all that was fetched is long taken."""
 
 Take = Callable[[Sequence[Message]], None]
 
@@ -105,6 +110,7 @@ class TopicRecords:
                 elif time.monotonic() - heard_s > within_s:
                     raise self._failed(KafkaError(KafkaError._TIMED_OUT))
                 self._take(messages, last, reached, take)
+        self._drop_ahead(LATE_S if reached.open else 0.0)
         return reached
 
     @contextmanager
@@ -118,6 +124,11 @@ class TopicRecords:
                 raise self._failed(error.args[0]) from None
             raise
         self._consumer.unassign()
+
+    def _drop_ahead(self, late_s: float) -> None:
+        """A client keeps what it fetched ahead, some 25 MB, until it is asked again, and then finds it unwanted.
+        An answer that is on its way may still come within ``late_s``."""
+        self._consumer.consume(1, timeout=late_s)
 
     def _consume(self, most: int) -> list[Message]:
         """Whatever is there once something is: a batch would be waited for in full."""

@@ -6,6 +6,7 @@ attached lakes, memory and backends.
 
 from __future__ import annotations
 
+import importlib
 import math
 import os
 import shlex
@@ -18,6 +19,8 @@ from array import array
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
+from typing import cast
 
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
@@ -49,6 +52,9 @@ LOCAL = {
 
 DAEMON = "spark.python.daemon.module"
 
+LOOKS, UNUSED = "pyspark.testing.utils", ("pandas", "pyarrow")
+"""The module of PySpark's that looks for packages, and those of which no job of ours hands anything to Spark."""
+
 
 def session(config: Config, app: str, pipelines: int = 1, daemon: str | None = None) -> SparkContext:
     """Start Spark, or return this process's session, for so many pipelines. Raises ``DependencyError``.
@@ -61,6 +67,7 @@ def session(config: Config, app: str, pipelines: int = 1, daemon: str | None = N
         with _signals_kept(), warnings.catch_warnings():
             # It looks for pandas and dislikes the newest; none of our jobs uses any.
             warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
+            _look_for_packages()
             conf = spark_conf(config, app, pipelines, daemon)
             with _submitted(conf):
                 context = SparkContext.getOrCreate(_shown(conf))
@@ -74,6 +81,20 @@ def session(config: Config, app: str, pipelines: int = 1, daemon: str | None = N
         if type(error).__module__.startswith("py4j"):  # py4j's errors of a JVM that refused or is gone
             raise _did_not_start(config.spark.master, error) from error
         raise
+
+
+def _look_for_packages() -> None:
+    """PySpark finds out with the first value for the JVM whether it could be one of pandas', by importing that: 70 MB
+    and a second of CPU. It remembers what it found, so it looks here, where none is to be found, and once."""
+    if LOOKS in sys.modules:
+        return
+    unseen = [name for name in UNUSED if name not in sys.modules]
+    try:
+        sys.modules.update(dict.fromkeys(unseen, cast(ModuleType, None)))
+        importlib.import_module(LOOKS)
+    finally:
+        for name in unseen:
+            del sys.modules[name]
 
 
 def spark_conf(config: Config, app: str, pipelines: int = 1, daemon: str | None = None) -> SparkConf:

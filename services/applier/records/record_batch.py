@@ -25,18 +25,18 @@ class Message(Protocol):
 
 @dataclass(frozen=True)
 class RecordBatch:
-    """Records in any order, each its partition and offset; all columns are of one length.
+    """Records in any order, each its partition and offset; all columns are of one length, and may be in chunks.
 
     ``partitions`` int32, ``offsets`` int64, ``timestamps`` timestamp[ms, UTC] or null, ``keys`` and ``values``
     large_binary or null, ``headers`` lists of pairs (name, bytes or null) or null.
     """
 
-    partitions: pa.Array
-    offsets: pa.Array
-    timestamps: pa.Array
-    keys: pa.Array
-    values: pa.Array
-    headers: pa.Array
+    partitions: pa.Array | pa.ChunkedArray
+    offsets: pa.Array | pa.ChunkedArray
+    timestamps: pa.Array | pa.ChunkedArray
+    keys: pa.Array | pa.ChunkedArray
+    values: pa.Array | pa.ChunkedArray
+    headers: pa.Array | pa.ChunkedArray
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -77,5 +77,18 @@ def together(batches: Sequence[RecordBatch]) -> RecordBatch:
         return batches[0]
     if not batches:
         return batch_of([])
+    return RecordBatch(**{name: pa.concat_arrays(found) for name, found in _chunks(batches).items()})
+
+
+def beside(batches: Sequence[RecordBatch]) -> RecordBatch:
+    """The same where nothing may be copied: its columns are in chunks. There is at least one."""
+    return RecordBatch(**{name: pa.chunked_array(found) for name, found in _chunks(batches).items()})
+
+
+def _chunks(batches: Sequence[RecordBatch]) -> dict[str, list[pa.Array]]:
     names = [each.name for each in fields(RecordBatch)]
-    return RecordBatch(**{name: pa.concat_arrays([getattr(batch, name) for batch in batches]) for name in names})
+    return {name: [chunk for batch in batches for chunk in _chunks_of(getattr(batch, name))] for name in names}
+
+
+def _chunks_of(column: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
+    return list(column.chunks) if isinstance(column, pa.ChunkedArray) else [column]

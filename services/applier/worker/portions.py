@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 
-from services.applier.records.record_batch import Message, RecordBatch, batch_of, together
+from services.applier.records.record_batch import Message, RecordBatch, batch_of, beside
 
 ROWS, BYTES = 32_000, 12_000_000
 """Of a portion, about: each costs a statement of 20 ms, and is in memory until it is done."""
@@ -46,7 +46,7 @@ class Portions:
         portion, self._next = self._next, []
         if portion:
             self._wait(WAITING)
-            self._begun.append(self._thread.submit(self._work, together(portion)))
+            self._begun.append(self._thread.submit(self._work, beside(portion)))
 
     def _wait(self, left: int) -> None:
         """Until so many are left."""

@@ -9,6 +9,10 @@ import pyarrow as pa
 
 from shared.lake.connection.engine import connect, is_lost, release
 
+UNCOMPRESSED = "SET checkpoint_threshold = '1TB'"
+"""Once so much was written to an instance in memory, by default 16 MB, DuckDB compresses all rows in it. Those of a
+reading are dropped a moment later, and to compress them takes a fifth of its CPU and almost as much memory again."""
+
 
 class WorkerMemory:
     """Made when it is first needed, and again where an error has cost it; thread-safe."""
@@ -26,6 +30,7 @@ class WorkerMemory:
                 self._con = None
             if self._con is None:
                 self._con = connect(memory_limit=self._memory_limit, catalogs=())
+                self._con.execute(UNCOMPRESSED)
             return self._con.cursor()
 
     def give_back(self) -> None:

@@ -28,6 +28,12 @@ from shared.lake.sql import ident, literal
 FILE_PATH_ID = 2147483646
 """Field id of a column of a delete file."""
 
+GROUP_ROWS, GROUP_BYTES = 122_880, 16_000_000
+"""Of a row group of a data file: DuckDB's own number of rows, and about the most bytes where that would be more."""
+
+VECTOR_ROWS = 2_048
+"""DuckDB writes row groups of whole vectors."""
+
 
 @dataclass(frozen=True)
 class TableFiles:
@@ -103,16 +109,26 @@ def _field(name: str, arrow_type: pa.DataType, field_id: int) -> pa.Field:
     return pa.field(name, arrow_type, metadata={"PARQUET:field_id": str(field_id)})
 
 
-def write_data(con: duckdb.DuckDBPyConnection, folder: str, rows: str, fields: Sequence[Field]) -> NewDataFile:
-    """A data file of what ``rows`` can be scanned for, in the table's columns."""
+def write_data(
+    con: duckdb.DuckDBPyConnection, folder: str, rows: str, fields: Sequence[Field], row_bytes: float = 0.0
+) -> NewDataFile:
+    """A data file of what ``rows`` can be scanned for, in the table's columns; a row has about ``row_bytes``."""
     name = f"ducklake-{uuid.uuid4()}.parquet"
     columns = ", ".join(f"CAST({ident(field.name)} AS {field.declared}) AS {ident(field.name)}" for field in fields)
     ids = ", ".join(f"{ident(field.name)}: {_field_ids(field)}" for field in fields)
     _, count, size, footer, told, _ = con.execute(
         f"COPY (SELECT {columns} FROM {rows}) TO {literal(folder + name)}"
-        f" (FORMAT parquet, RETURN_STATS, PRESERVE_ORDER true, FIELD_IDS {{{ids}}})"
+        f" (FORMAT parquet, RETURN_STATS, PRESERVE_ORDER true, ROW_GROUP_SIZE {group_rows(row_bytes):d},"
+        f" FIELD_IDS {{{ids}}})"
     ).fetchall()[0]
     return NewDataFile(name, int(count), int(size), int(footer), file_columns(fields, told))
+
+
+def group_rows(row_bytes: float) -> int:
+    """Rows of a row group, as many as DuckDB takes unless they are many bytes: a group is in memory until it is whole,
+    and then once more as it is written."""
+    fitting = int(GROUP_BYTES / max(1.0, row_bytes)) // VECTOR_ROWS * VECTOR_ROWS
+    return min(GROUP_ROWS, max(VECTOR_ROWS, fitting))
 
 
 def _field_ids(field: Field) -> str:

@@ -56,7 +56,7 @@ def write_rows(
         return None
     few = few_rows_of(reading, change.number, change.counts.upserts)
     with rows_of(lake.con, reading, change.number, change.counts.upserts, few) as rows:
-        data = files.write_data(lake.con, folder, rows, structure.fields)
+        data = files.write_data(lake.con, folder, rows, structure.fields, reading.row_bytes)
     try:
         require_all(data.records, change.counts.upserts, "rows")
         _require_values(change, reading, structure, data)

@@ -20,7 +20,7 @@ from shared.lake.direct.positions import Touched
 from shared.lake.sql import columns, path
 
 FEW_ROWS, FEW_BYTES = 2_000, 4_000_000
-"""So many are fetched at once; what is more is fetched and written side by side, in bites of about so many bytes."""
+"""So many are fetched at once; what is more is fetched as it is written, in bites of about so many bytes."""
 
 MOST_ROWS = 100_000
 """Of a bite."""
@@ -154,10 +154,14 @@ def _incoming(
 
 @contextlib.contextmanager
 def streamed(con: duckdb.DuckDBPyConnection, reading: Reading, query: str) -> Iterator[str]:
-    """What ``con`` can scan once for a query of ours in the reading's instance."""
+    """What ``con`` can scan once for a query of ours in the reading's instance.
+
+    It is scanned as a bare stream. A reader of PyArrow's would be handed to its scanner, which fetches up to a gigabyte
+    ahead of what is written.
+    """
     with (
         _asking(reading, query) as source,
-        _registered(con, reading, source.to_arrow_reader(_batch(reading))) as found,
+        _registered(con, reading, source.to_arrow_reader(_batch(reading)).__arrow_c_stream__()) as found,
     ):
         yield found
 
@@ -167,9 +171,7 @@ def _batch(reading: Reading) -> int:
 
 
 @contextlib.contextmanager
-def _registered(
-    con: duckdb.DuckDBPyConnection, reading: Reading, rows: pa.Table | pa.RecordBatchReader
-) -> Iterator[str]:
+def _registered(con: duckdb.DuckDBPyConnection, reading: Reading, rows: object) -> Iterator[str]:
     name = f"_viaduck_incoming_{reading.number}"
     con.register(name, rows)
     try:

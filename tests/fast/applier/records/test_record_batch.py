@@ -4,7 +4,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from services.applier.records.record_batch import batch_of
+import pyarrow as pa
+
+from services.applier.records.record_batch import batch_of, beside, together
 from services.applier.records.rejection import Reason, rejected
 
 
@@ -58,3 +60,21 @@ def test_a_rejected_record_is_told_as_it_was_read() -> None:
     assert [(each.key, each.value) for each in found] == [(None, b"\x00\xff"), (b"", None)]
     assert [each.headers for each in found] == [None, [("a", b"\xff"), ("a", None)]]
     assert [each.text for each in found] == ["the value is not JSON"] * 2
+
+
+def test_batches_that_stand_beside_each_other_are_not_copied() -> None:
+    batches = [batch_of(MESSAGES), batch_of(MESSAGES[:1])]
+    before = pa.total_allocated_bytes()
+    found = beside(batches)
+    assert pa.total_allocated_bytes() == before
+    assert found.offsets.to_pylist() == [5, 2**40, 5]
+    assert len(found) == 3
+    assert found.bytes == sum(each.bytes for each in batches)
+    assert found.taken([2]).keys.to_pylist() == [None]
+
+
+def test_batches_in_chunks_are_put_together_like_others() -> None:
+    one = batch_of(MESSAGES)
+    found = together([beside([one, one]), one])
+    assert found.values.to_pylist() == [b"\x00\xff", None] * 3
+    assert not isinstance(found.values, pa.ChunkedArray)

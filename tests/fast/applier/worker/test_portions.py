@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections.abc import Sequence
 
 import pytest
@@ -78,6 +79,21 @@ def test_reading_waits_for_the_work() -> None:
         may_go.set()
         reader.join(30)
     assert len(taken) == 5
+
+
+def test_a_portion_is_let_go_of_once_it_was_worked_on() -> None:
+    """Records would be in memory beside their rows."""
+    seen, there = list[weakref.ref[RecordBatch]](), list[int]()
+
+    def work(batch: RecordBatch) -> None:
+        seen.append(weakref.ref(batch))
+        there.append(sum(each() is not None for each in seen))
+
+    with Portions(work) as taking:
+        for first in range(0, 40, 4):
+            taking.take(messages(first, 4))
+    assert there == [1] * 10
+    assert not any(each() for each in seen)
 
 
 class Broken(Exception):

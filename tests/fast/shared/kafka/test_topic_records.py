@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from confluent_kafka import Consumer, Message, Producer
@@ -40,12 +40,17 @@ class Waiting(Consumer):
 
 
 @pytest.fixture
-def records(settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> Iterator[TopicRecords]:
+def topic(settings: KafkaSettings) -> str:
     topic = Topics(settings.prefix).work
     producer = Producer({"bootstrap.servers": settings.bootstrap, "log_level": 0})
     for number in range(EACH * PARTITIONS):
         producer.produce(topic, RECORD, partition=number % PARTITIONS)
     assert producer.flush(30) == 0
+    return topic
+
+
+@pytest.fixture
+def records(topic: str, settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> Iterator[TopicRecords]:
     monkeypatch.setattr(topic_records, "Consumer", Waiting)
     monkeypatch.setattr(topic_records, "FETCH", {**FETCH, **LITTLE})
     with closing(TopicRecords(settings, topic, "viaduck-test")) as found:
@@ -58,3 +63,31 @@ def test_a_backlog_is_read_without_pauses(records: TopicRecords) -> None:
     reached = records.read(Vector.of({}), END, Bounds(10**9, 10**9), 30.0, lambda _: time.sleep(TAKES_S))
     assert (reached.records, reached.vector) == (EACH * PARTITIONS, END)
     assert Waiting.waited <= 2, "half a second passed without a record, though all of them were there"
+
+
+class Noting(Consumer):
+    """Notes what it is asked for."""
+
+    asked: ClassVar[list[str]] = []
+
+    def consume(self, *args: Any, **named: Any) -> list[Message]:
+        Noting.asked.append("consume")
+        return list(super().consume(*args, **named))
+
+    def unassign(self) -> None:
+        Noting.asked.append("unassign")
+        super().unassign()
+
+
+@pytest.mark.parametrize("most", [1, 10**9])
+def test_what_was_fetched_ahead_is_let_go_of_as_a_reading_ends(
+    topic: str, settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """A client drops it as it is asked for more, and not before: it would keep 25 MB until its topic is read again."""
+    monkeypatch.setattr(topic_records, "Consumer", Noting)
+    with closing(TopicRecords(settings, topic, "viaduck-test")) as found:
+        for _ in range(2):
+            Noting.asked.clear()
+            reached = found.read(Vector.of({}), END, Bounds(most, 10**9), 30.0, lambda _: None)
+            assert reached.records == min(most, EACH * PARTITIONS)
+            assert Noting.asked[-2:] == ["unassign", "consume"]
