@@ -160,7 +160,7 @@ class TopicRecords:
                 f"the topic {self._topic} no longer has offset {at} of partition {partition}",
                 "reseed the destination; source.on_gap: reseed does so by itself",
             )
-        elif is_fatal(error) or not error.retriable():
+        elif self._watch.concerns(error) and (is_fatal(error) or not error.retriable()):
             raise self._failed(error)
 
     def _done(self, partition: int, at: int, reached: Reached) -> None:
