@@ -390,7 +390,7 @@ class Progress(Message):
     commit_reason: str | None = None
     """Why the extension committed, where Viaduck would have done so itself otherwise."""
     record_bytes: int | None = None
-    """The bytes of key and value of the records that were read, on average; absent for lakes."""
+    """The bytes of value, key and headers of the records that were read, on average; absent for lakes."""
     wear: TableWear | None = None
     """Of a direct commit: what of the table a compaction would replace."""
     skipped: Skipped | None = None

@@ -73,10 +73,15 @@ class Watch:
         """Why this client is dead; None while it lives."""
         return self._fatal
 
+    def concerns(self, error: KafkaError) -> bool:
+        """Whether it is this client's: librdkafka asks for the coordinator of the group even where the group is not
+        used, and hands out that it may not, to callbacks and among the messages."""
+        return self._is_member or error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED
+
     def __call__(self, error: KafkaError) -> None:
+        if not self.concerns(error):
+            return
         said = describe(error)
-        if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED and not self._is_member:
-            return  # librdkafka asks for the coordinator of its group, even if the group is not used
         if is_fatal(error):
             self._fatal = said
         if error.code() not in REFUSED | UNREACHABLE and not is_fatal(error):

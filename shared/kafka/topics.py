@@ -64,6 +64,11 @@ class Topics:
         }
 
 
+def group_of(prefix: str, pipeline: str) -> str:
+    """The consumer group without members that tells other tools how far a pipeline's topic is read."""
+    return f"{prefix}.{pipeline}"
+
+
 def ensure_rejected(settings: KafkaSettings, pipeline: str, timeout_s: float = 30.0) -> None:
     """Create the topic of a pipeline's rejected records where it is missing. Raises as ``ensure`` does."""
     kept = {"cleanup.policy": "delete", "retention.ms": str(4 * WEEK_MS)}

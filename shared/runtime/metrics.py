@@ -170,7 +170,9 @@ class Metrics(Registered):
             "topic_lag_seconds",
             "For how long the oldest record that the destination furthest behind does not hold may have waited",
         )
-        self.topic_bytes_read_total = self._count("topic_bytes_read_total", "Bytes of values of records that were read")
+        self.topic_bytes_read_total = self._count(
+            "topic_bytes_read_total", "Bytes of records that were read: values, keys and headers"
+        )
         self.topic_records_total = self._by(
             "topic_records_total",
             "Records of the topic that a commit took in, by what became of them: `landed`, `tombstone`, `rejected`,"

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -18,6 +15,7 @@ from shared.kafka.failure import NotDelivered
 from shared.kafka.publisher import Publisher
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topics import Topics, ensure
+from tests.e2e.apart import Apart
 from tests.e2e.deployment import Deployment, reached
 from tests.e2e.parts import Parts
 from tests.fast.waiting import eventually
@@ -26,8 +24,6 @@ from tests.servers.kafka_security import grant_service
 from tests.servers.ports import free_port
 from tests.signed import SIGNING
 
-WITHIN_S = 240.0
-
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Kafka]:
@@ -35,45 +31,23 @@ def broker() -> Iterator[Kafka]:
         yield kafka
 
 
-class Apart:
+class Deployed:
     """A deployment whose services run one by one, each with the rights of its own user."""
 
     def __init__(self, folder: Path, kafka: Kafka) -> None:
         assert kafka.security is not None
-        self._security, parts = kafka.security, Parts(kafka=kafka)
-        self.prefix = parts.sections["kafka"]["topic_prefix"]
+        parts = Parts(kafka=kafka)
+        prefix = parts.sections["kafka"]["topic_prefix"]
         properties = parts.sections["kafka"]["properties"]
         del properties["sasl.username"]
         properties["sasl.username_env"] = "KAFKA_USER"
         parts.sections |= {name: {"port": free_port()} for name in ("reader", "applier")}
         parts.environ["KAFKA_USER"] = "whoever"
         self.deployment = Deployment(folder, 41, parts=parts)
-        self.url = f"http://127.0.0.1:{self.deployment.port}"
-        self._control = Control(self.url, timeout_s=5.0)
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self.services = Apart(self.deployment.file, self.deployment.port, self.deployment.environ, kafka.security)
+        self._control = Control(self.services.url, timeout_s=5.0)
         for service in SERVICES:
-            grant_service(kafka._admin(), service, self.prefix)
-
-    def start(self, service: Service) -> None:
-        own = {"KAFKA_USER": service, "KAFKA_PASSWORD": self._security.password(service)}
-        command = [sys.executable, "-m", "services.cli.main", service, "-c", str(self.deployment.file)]
-        with (self.deployment.folder / f"{service}.log").open("ab") as log:
-            self._processes.append(
-                subprocess.Popen(command, env={**self.deployment.environ, **own}, stdout=log, stderr=log)
-            )
-
-    def wait(self, done: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + WITHIN_S
-        while not done():
-            assert time.monotonic() < deadline, "not done in time"
-            assert all(process.poll() is None for process in self._processes), "a service ended"
-            time.sleep(0.2)
-
-    def answers(self) -> bool:
-        try:
-            return httpx.get(f"{self.url}/healthz").status_code == 200
-        except httpx.HTTPError:
-            return False
+            grant_service(kafka._admin(), service, prefix)
 
     def is_exact(self) -> bool:
         wanted, head = {each.id for each in self.deployment.destinations}, self.deployment.source.head()
@@ -82,40 +56,33 @@ class Apart:
         except ClientError:
             return False
 
-    def end(self) -> None:
-        """The services."""
-        for process in self._processes:
-            process.terminate()
-        for process in self._processes:
-            process.wait(40)
-        self._processes.clear()
-
     def close(self) -> None:
-        self.end()
+        self.services.end()
         self._control.close()
         self.deployment.close()
 
 
 @pytest.mark.timeout(600)
 def test_changes_arrive_where_each_service_may_do_no_more_than_it_needs(broker: Kafka, tmp_path: Path) -> None:
-    apart = Apart(tmp_path, broker)
+    deployed = Deployed(tmp_path, broker)
+    services = deployed.services
     try:
-        apart.start("control")
-        apart.wait(apart.answers)
-        apart.start("reader")
-        apart.start("applier")
-        apart.wait(apart.is_exact)
+        services.start("control")
+        services.wait(services.answers)
+        services.start("reader")
+        services.start("applier")
+        services.wait(deployed.is_exact)
         for _ in range(3):
-            apart.deployment.step()
-        apart.wait(apart.is_exact)
-        sent = httpx.post(f"{apart.url}/v1/pipelines/events/work:replay", json={}, timeout=60.0).json()
+            deployed.deployment.step()
+        services.wait(deployed.is_exact)
+        sent = httpx.post(f"{services.url}/v1/pipelines/events/work:replay", json={}, timeout=60.0).json()
         assert sent["sent"] == sent["matched"] > 0
-        apart.end()
-        assert apart.deployment.findings() == []
+        services.end()
+        assert deployed.deployment.findings() == []
     finally:
-        apart.close()
+        deployed.close()
     for service in SERVICES:
-        assert "AUTHORIZATION_FAILED" not in (tmp_path / f"{service}.log").read_text()
+        assert "AUTHORIZATION_FAILED" not in services.said(service)
 
 
 def forbidden() -> list[tuple[Service, str]]:

@@ -79,11 +79,11 @@ class Topic:
         places = [TopicPartition(self.name, int(each[1:]), offset) for each, offset in offsets.items()]
         wait_for(self.admin.delete_records(places))
 
-    def send(self, *values: Any, partition: int = 0, key: str | bytes | None = None) -> None:
-        """Anything but bytes and None is sent as JSON."""
+    def send(self, *values: Any, partition: int = 0, key: str | bytes | None = None, at_ms: int = 0) -> None:
+        """Anything but bytes and None is sent as JSON. Without ``at_ms`` its time is now."""
         for value in values:
             raw = value if isinstance(value, bytes | None) else json.dumps(value).encode()
-            self._producer.produce(self.name, raw, key=key, partition=partition)
+            self._producer.produce(self.name, raw, key=key, partition=partition, timestamp=at_ms)
         assert self._producer.flush(WITHIN_S) == 0
 
 

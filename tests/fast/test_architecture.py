@@ -249,6 +249,8 @@ def used(file: Path) -> Iterator[str]:
 
 FOR_TESTS_AND_PROGRAMS = {
     "grants": "docs/how-to/connect-to-kafka.md offers it to programs",
+    "source_grants": "as grants",
+    "rejected_grants": "as grants",
 }
 """What no part of the product calls, and why it is there."""
 

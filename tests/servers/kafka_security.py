@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
-from shared.kafka.acls import SERVICES, Service, grants
+from shared.kafka.acls import SERVICES, Grant, Service, grants, rejected_grants, source_grants
 from tests.servers.certificates import Authority
 
 MECHANISM = "SCRAM-SHA-512"
@@ -91,15 +92,28 @@ def grant(admin: AdminClient, who: str) -> None:
 
 def grant_service(admin: AdminClient, service: Service, prefix: str) -> None:
     """The rights that docs/how-to/connect-to-kafka.md names of one service, and not one more."""
+    grant_all(admin, service, grants(service, prefix))
+
+
+def grant_topic(admin: AdminClient, service: Service, topic: str, pipeline: str, prefix: str) -> None:
+    """Those beyond it for a pipeline that lands a topic of this broker."""
+    wanted = (*source_grants(service, topic, pipeline, prefix), *rejected_grants(service, pipeline, prefix))
+    grant_all(admin, service, wanted)
+
+
+def grant_all(admin: AdminClient, who: str, wanted: Iterable[Grant]) -> None:
     kinds = {"topic": ResourceType.TOPIC, "group": ResourceType.GROUP}
-    patterns = {"topic": ResourcePatternType.LITERAL, "group": ResourcePatternType.PREFIXED}
+    patterns = {True: ResourcePatternType.PREFIXED, False: ResourcePatternType.LITERAL}
     _create(
         admin,
         [
-            _allow(service, kinds[each.kind], AclOperation[each.operation.upper()], each.name, patterns[each.kind])
-            for each in grants(service, prefix)
+            _allow(
+                who, kinds[each.kind], AclOperation[each.operation.upper()], each.name,
+                patterns[each.kind == "group" and each.name.endswith(".")],
+            )
+            for each in wanted
         ],
-    )
+    )  # fmt: skip
 
 
 def _create(admin: AdminClient, wanted: list[AclBinding]) -> None:

@@ -43,8 +43,10 @@ class RecordBatch:
 
     @property
     def bytes(self) -> int:
-        """Of keys and values."""
-        lengths = (pc.sum(pc.binary_length(each)).as_py() for each in (self.keys, self.values))
+        """Of keys, values and headers."""
+        headers = pc.list_flatten(self.headers)
+        parts = (self.keys, self.values, *(pc.struct_field(headers, [each]) for each in range(2)))
+        lengths = (pc.sum(pc.binary_length(each)).as_py() for each in parts)
         return sum(length or 0 for length in lengths)
 
     def taken(self, places: Sequence[int]) -> RecordBatch:

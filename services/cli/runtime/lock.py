@@ -15,6 +15,9 @@ from shared.runtime.full_disk import full_disk
 
 NAME = "up.lock"
 
+BROKER_ADDRESS = "broker.address"
+"""The file in which the embedded broker of a ``viaduck up`` leaves where it listens."""
+
 
 class StateLock:
     """Held from ``with`` to its end, however the process ends; the file tells others who holds it, and where it is."""
@@ -77,3 +80,13 @@ def told(state_dir: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def broker_address(state_dir: Path) -> str | None:
+    """Where the embedded broker of the holder listens; None without a holder, or where it has no such broker."""
+    if not told(state_dir):
+        return None
+    try:
+        return (state_dir / BROKER_ADDRESS).read_text()
+    except OSError:
+        return None

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import structlog
 
+from services.cli.runtime.lock import BROKER_ADDRESS
 from services.cli.runtime.ports import free_port
 from services.cli.up.supervisor import Spec, Supervisor
 from shared.config.deployment import ACCEPTED, COMMON, Deployment, same_but_destinations
@@ -48,7 +49,7 @@ class EmbeddedBroker:
     """The broker's process; each start of it has another address, which it leaves in a file."""
 
     def __init__(self, state_dir: Path) -> None:
-        self._file = state_dir / "broker.address"
+        self._file = state_dir / BROKER_ADDRESS
 
     def spec(self) -> Spec:
         return Spec(

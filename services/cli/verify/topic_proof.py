@@ -7,6 +7,7 @@ if it is routed to the destination, and no other one.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -16,17 +17,19 @@ import duckdb
 import pyarrow as pa
 from confluent_kafka import Message
 
+from services.cli.runtime.lock import broker_address
 from services.cli.verify.comparison import DESTINATION, Finding, Subject, Verdict
 from services.cli.verify.differences import Differences, Multisets
 from shared.config.model import Config
 from shared.config.topic_rules import column_that_routes
-from shared.contracts.errors import ConfigError, DestinationError, SourceError, ViaduckError
+from shared.contracts.errors import ConfigError, DependencyError, DestinationError, SourceError, ViaduckError
 from shared.contracts.positions import Vector, is_spelling_of
 from shared.kafka.rejected import told_apart
-from shared.kafka.settings import KafkaSettings
+from shared.kafka.settings import BOOTSTRAP, KafkaSettings
 from shared.kafka.source_look import look
 from shared.kafka.source_settings import topic_settings
 from shared.kafka.topic_log import TopicIdentity, TopicLog
+from shared.kafka.topic_part import TopicPart
 from shared.kafka.topic_records import Bounds, TopicRecords
 from shared.kafka.topics import Topics
 from shared.lake.catalog.reader import CatalogReader, Column
@@ -50,6 +53,7 @@ KEYS = "keys"
 """Of a topic that is routed and has keys: every record with its key and routing value."""
 
 KEYED = "rows were held against the topic's records; that each key's newest record won is not proven"
+UNASKED = "no record counts as rejected, since the embedded broker does not run"
 BY_COUNT = "rows were counted: without the metadata partition and offset, records can't be told apart"
 
 
@@ -60,7 +64,8 @@ class TopicProof:
     config: Config
     log: TopicLog
     settings: KafkaSettings
-    own: KafkaSettings
+    own: KafkaSettings | None
+    """Of the broker with the rejected records; None where it does not run."""
 
     def verdict(self, subject: Subject) -> Verdict:
         began = time.perf_counter()
@@ -104,12 +109,14 @@ class TopicProof:
         begin = start.joined(oldest)
         self._load(con, begin, end, subject.routing_value)
         differences, note = self._differences(con, subject, begin)
+        self._require_certain(differences)
         table = path(DESTINATION, subject.schema, subject.table)
         rows = int(con.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0])
         gone = "records that retention took since were not compared" if begin != start else ""
+        unasked = UNASKED if self.own is None else ""
         return Verdict(
             subject.destination, Finding.DIFFERENT if differences.total else Finding.EQUAL, cursor.position,
-            cursor.position, rows, differences, "; ".join(filter(None, (note, gone))),
+            cursor.position, rows, differences, "; ".join(filter(None, (note, gone, unasked))),
         )  # fmt: skip
 
     def _load(self, con: duckdb.DuckDBPyConnection, begin: Vector, end: Vector, value: str) -> None:
@@ -125,8 +132,7 @@ class TopicProof:
         if not reached.vector.covers(end):
             said = f"the topic {self.log.topic} ends before {end.text}, where the destination is"
             raise SourceError("source_moved", said, "the topic lost records: reseed the destination")
-        for batch in self._rejected():
-            _insert(con, REJECTED, batch)
+        _insert(con, REJECTED, self._rejected())
         if self._is_routed and self._is_keyed:
             _insert(con, PLACES, _newest(con, value))
 
@@ -153,19 +159,33 @@ class TopicProof:
             else:
                 yield lambda batch: _insert(con, PLACES, routes.places(batch, value))
 
-    def _rejected(self) -> Iterator[list[tuple[int, int]]]:
-        name = Topics(self.own.prefix).rejected(self.config.pipeline)
-        log, found = TopicLog(self.own, name, CLIENT_ID), list[tuple[int, int]]()
+    def _require_certain(self, differences: Differences) -> None:
+        """Raises ``SourceError`` where records that were rejected, and forgotten by the embedded broker, may be all the
+        difference."""
+        is_certain = self.own is not None and not self.own.embedded
+        has_others = differences.extra > 0 and not (self._is_routed and self._is_keyed)
+        if is_certain or has_others or not differences.total:
+            return
+        raise SourceError(
+            "source_unreachable",
+            f"{differences.missing} records have no row and {differences.extra} rows no record, which may be because"
+            " records were rejected: the embedded broker forgets those when it ends",
+            "verify while `viaduck up` runs, see how many records the stamps count as rejected, and let"
+            " kafka.bootstrap_servers name a broker that keeps them",
+        )
+
+    def _rejected(self) -> list[tuple[int, int]]:
+        found = list[tuple[int, int]]()
+        if self.own is None:
+            return found
+        name, part = Topics(self.own.prefix).rejected(self.config.pipeline), TopicPart(self.own, CLIENT_ID)
         try:
-            partitions = log.identity().partitions
-        except SourceError as error:
-            if error.type == "source_gone":
-                return
-            raise
-        with closing(TopicRecords(self.own, name, CLIENT_ID)) as records:
-            begin, end = log.oldest(partitions), log.newest(partitions)
-            records.read(begin, end, EVERYTHING, SILENCE_S, lambda batch: found.extend(self._named(batch)))
-        yield found
+            spans = part.spans(name)
+            part.read(name, spans or {}, EVERYTHING, lambda batch: found.extend(self._named(batch)))
+        except DependencyError as error:
+            said = f"the topic {name} of {self.own.bootstrap} can't be read: {error.message}"
+            raise SourceError("source_unreachable", said, error.hint) from None
+        return found
 
     def _named(self, messages: Sequence[Message]) -> Iterator[tuple[int, int]]:
         """The places that the headers of rejected records name; a record may have been sent twice."""
@@ -205,11 +225,19 @@ def proofs(config: Config, subjects: Sequence[Subject]) -> list[Verdict]:
     log = TopicLog(settings, config.topic.topic, CLIENT_ID)
     log.identity()
     values = look(config).routing_values
-    proof = TopicProof(config, log, settings, KafkaSettings.reaching(config))
+    proof = TopicProof(config, log, settings, _own_broker(config))
     return [
         proof.verdict(replace(each, routing_value=values.get(each.destination, each.routing_value)))
         for each in subjects
     ]
+
+
+def _own_broker(config: Config) -> KafkaSettings | None:
+    """The deployment's; where that is the embedded one, of the ``viaduck up`` that runs, and None where none does."""
+    if config.kafka.bootstrap_servers is not None or BOOTSTRAP in os.environ:
+        return KafkaSettings.reaching(config)
+    address = broker_address(config.state_dir)
+    return None if address is None else KafkaSettings.reaching(config, {**os.environ, BOOTSTRAP: address})
 
 
 def _temporary(table: str) -> str:

@@ -14,6 +14,7 @@ from shared.config.model import Config
 from shared.contracts.errors import ConfigError, ViaduckError
 from shared.kafka.source_settings import topic_settings
 from shared.kafka.topic_log import TopicLog
+from shared.kafka.topics import group_of
 from shared.runtime.metrics import Metrics
 
 
@@ -22,7 +23,7 @@ def open_source(config: Config, environ: Mapping[str, str], client_id: str, metr
     if config.topic is None:
         return LakeSource(config, _source_lake(config, environ))
     log = TopicLog(topic_settings(config, environ), config.topic.topic, f"{client_id}-source")
-    offsets = GroupOffsets(log, f"{config.kafka.topic_prefix}.{config.pipeline}")
+    offsets = GroupOffsets(log, group_of(config.kafka.topic_prefix, config.pipeline))
     return TopicSource(config, log, metrics=metrics, offsets=offsets)
 
 

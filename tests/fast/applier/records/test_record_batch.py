@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from services.applier.records.record_batch import batch_of, beside, together
 from services.applier.records.rejection import Reason, rejected
@@ -52,7 +53,24 @@ def test_messages_become_columns() -> None:
 
 
 def test_no_messages_are_no_records() -> None:
-    assert len(batch_of([])) == 0
+    assert len(batch_of([])) == batch_of([]).bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "headers", "size"),
+    [
+        (None, b"12345", None, 5),
+        (b"1234567", None, [], 7),
+        (None, None, [("name", b"123"), ("name", None), ("", b"")], 11),
+        (b"1", b"2", [("é", b"3")], 5),
+        (None, None, None, 0),
+    ],
+)
+def test_values_keys_and_headers_are_the_size_of_records(
+    key: bytes | None, value: bytes | None, headers: Any, size: int
+) -> None:
+    other = Message((0, 1, (1, 1), b"key", b"value", None))
+    assert batch_of([Message((0, 0, (1, 1), key, value, headers)), other]).bytes == size + 8
 
 
 def test_a_rejected_record_is_told_as_it_was_read() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from services.cli.runtime.lock import StateLock, told
+from services.cli.runtime.lock import BROKER_ADDRESS, StateLock, broker_address, told
 from shared.contracts.errors import ConfigError, DependencyError
 
 
@@ -17,6 +17,15 @@ def test_a_second_holder_is_refused_and_told_who_holds_it(tmp_path: Path) -> Non
             pytest.fail("two holders")
         assert told(tmp_path / "state") == {"pid": 4711, "url": "http://127.0.0.1:1"}
     assert told(tmp_path / "state") == {}
+
+
+def test_where_the_embedded_broker_listens_is_known_while_its_holder_runs(tmp_path: Path) -> None:
+    with StateLock(tmp_path) as lock:
+        lock.tell({"pid": 4711, "url": "http://127.0.0.1:1"})
+        assert broker_address(tmp_path) is None
+        (tmp_path / BROKER_ADDRESS).write_text("127.0.0.1:9")
+        assert broker_address(tmp_path) == "127.0.0.1:9"
+    assert broker_address(tmp_path) is None
 
 
 def test_a_killed_holder_leaves_nothing_locked(tmp_path: Path) -> None:

@@ -91,3 +91,16 @@ def test_what_was_fetched_ahead_is_let_go_of_as_a_reading_ends(
             reached = found.read(Vector.of({}), END, Bounds(most, 10**9), 30.0, lambda _: None)
             assert reached.records == min(most, EACH * PARTITIONS)
             assert Noting.asked[-2:] == ["unassign", "consume"]
+
+
+def test_keys_and_headers_count_as_bytes_that_were_read(settings: KafkaSettings) -> None:
+    """Else a topic of tombstones would never reach the most that a transaction may hold."""
+    topic = Topics(settings.prefix).work
+    producer = Producer({"bootstrap.servers": settings.bootstrap, "log_level": 0})
+    producer.produce(topic, b"value", partition=0)
+    producer.produce(topic, None, key=b"k" * 1_000, partition=0)
+    producer.produce(topic, None, headers=[("name", b"h" * 500), ("none", None), ("name", b"")], partition=0)
+    assert producer.flush(30) == 0
+    with closing(TopicRecords(settings, topic, "viaduck-test")) as records:
+        reached = records.read(Vector(), Vector.of({0: 3}), Bounds(10**9, 10**9), 30.0, lambda _: None)
+    assert (reached.records, reached.bytes) == (3, 5 + 1_000 + (4 + 500) + 4 + 4)
