@@ -16,7 +16,7 @@ from typing import TypeVar
 from services.applier.model.immediate_answers import REACHING, answer
 from shared.contracts.messages import Destination, ItemKind, Outcome, Progress, WorkItem
 from shared.contracts.positions import UNSPELLED, SpelledPosition
-from shared.kafka.work_consumer import Partition
+from shared.kafka.work_consumer import PartitionId
 
 V = TypeVar("V")
 
@@ -44,7 +44,7 @@ class Known:
     rows_applied: int | None
     seeded: bool
     """Whether a seed of this life was answered, so that its table's options were looked at, too."""
-    partition: Partition
+    partition: PartitionId
     noted: int
     position_at: str = UNSPELLED
 
@@ -79,7 +79,7 @@ class KnownPositions:
         with self._lock:
             return self._moment
 
-    def note(self, item: WorkItem, destination: Destination, progress: Progress, at: Partition, begun: int) -> None:
+    def note(self, item: WorkItem, destination: Destination, progress: Progress, at: PartitionId, begun: int) -> None:
         """Take over what an answer tells. ``at``: where the item came from; ``begun``: from ``begin``."""
         with self._lock:
             self._moment += 1
@@ -95,7 +95,7 @@ class KnownPositions:
                 self._raise_or_lower(item, destination, progress, at, begun)
 
     def _raise_or_lower(
-        self, item: WorkItem, destination: Destination, progress: Progress, at: Partition, begun: int
+        self, item: WorkItem, destination: Destination, progress: Progress, at: PartitionId, begun: int
     ) -> None:
         known, position = self._known.get(item.key), progress.position
         assert position is not None  # noqa: S101 - ``note`` has looked
@@ -171,7 +171,7 @@ class KnownPositions:
         with self._lock:
             return item.key in self._failing
 
-    def forget(self, partitions: Iterable[Partition] | None = None) -> None:
+    def forget(self, partitions: Iterable[PartitionId] | None = None) -> None:
         """Forget the destinations whose items came from ``partitions``, which others serve from now on; None: all."""
         gone = None if partitions is None else frozenset(partitions)
         with self._lock:

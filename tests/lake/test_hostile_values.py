@@ -19,7 +19,7 @@ from shared.contracts.messages import ItemKind, Outcome, Progress, SeedMode
 from shared.lake.attached.layouts import Layouts
 from shared.lake.catalog.looks import TableLook
 from shared.lake.cursor import kept, told
-from shared.lake.pruning import PLAIN, UNBELIEVED, Layout, layout_of
+from shared.lake.pruning import PLAIN, UNBELIEVED, FileLayout, layout_of
 from tests.lake.conftest import MakeRig
 from tests.lake.rig import EITHER_PATH, ApplyRig
 
@@ -438,7 +438,7 @@ def test_a_destination_that_its_owner_partitions_by_buckets_keeps_no_row_twice(
 def test_a_layout_is_asked_for_again_only_after_somebody_elses_commit() -> None:
     layouts, asked = Layouts(), list[int]()
 
-    def at(snapshot: int, found: Layout = PLAIN) -> Layout:
+    def at(snapshot: int, found: FileLayout = PLAIN) -> FileLayout:
         def ask() -> TableLook:
             asked.append(snapshot)
             return TableLook(found)

@@ -25,7 +25,7 @@ from shared.contracts.messages import DesiredState, Destination, ItemKind, LakeR
 from shared.contracts.positions import Vector
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topic_log import TopicIdentity
-from shared.kafka.topic_records import Bounds, Reached
+from shared.kafka.topic_records import Bounds, ReadingProgress
 from shared.lake.connection.attach import attach, detach
 from shared.lake.connection.engine import connect
 from shared.lake.cursor import SCHEMA, cursor_name
@@ -82,12 +82,12 @@ class FakeBroker:
 
     def read(
         self, begin: Vector, end: Vector, bounds: Bounds, silence_s: float, take: Callable[[Sequence[Any]], None]
-    ) -> Reached:
+    ) -> ReadingProgress:
         del bounds, silence_s
         first = begin.by_partition
         found = [self.sent[each][first.get(each, 0) : last] for each, last in end.offsets]
         take(list(itertools.chain(*found)))
-        return Reached({**first, **end.by_partition}, sum(map(len, found)), 100)
+        return ReadingProgress({**first, **end.by_partition}, sum(map(len, found)), 100)
 
     def deliver(self, topic: str, records: Sequence[Rejected]) -> None:
         assert topic == "clicks"

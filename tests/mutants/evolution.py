@@ -30,7 +30,7 @@ from shared.lake.catalog.table_names import TableName, TableNames
 from shared.lake.columns import evolution
 from shared.lake.columns import followed as followed_columns
 from shared.lake.columns import identity as column_identity
-from shared.lake.columns.evolution import Kind, Step
+from shared.lake.columns.evolution import ColumnStep, StepKind
 from shared.lake.columns.history import Field, Versions
 from shared.lake.columns.mapping import columns_as_of
 from shared.lake.columns.terms import Carried
@@ -64,17 +64,17 @@ def _add_then_alter() -> None:
     """A struct is added with another name of its first field, which is renamed in the same transaction."""
     right = evolution.steps_between
 
-    def in_two(then: Sequence[Field], now: Sequence[Field]) -> Iterator[Step]:
+    def in_two(then: Sequence[Field], now: Sequence[Field]) -> Iterator[ColumnStep]:
         added = {field.id: field for field in now}
         for step in right(then, now):
             whole = added.get(step.column)
-            if step.kind is not Kind.ADD or whole is None or whole.type != "struct":
+            if step.kind is not StepKind.ADD or whole is None or whole.type != "struct":
                 yield step
                 continue
             first, *others = whole.fields
             unfinished = replace(whole, fields=(replace(first, name="unfinished"), *others))
             yield replace(step, type=unfinished.declared)
-            yield Step(Kind.RENAME, (*step.path, "unfinished"), first.id, name=first.name)
+            yield ColumnStep(StepKind.RENAME, (*step.path, "unfinished"), first.id, name=first.name)
 
     for module in (evolve, direct_columns, followed_columns):
         put(module, "steps_between", lambda then, now: tuple(in_two(then, now)))

@@ -46,7 +46,7 @@ from services.reader.planner.scheduling import Draft
 from services.reader.source import row_counter
 from services.reader.source.source_poller import SourcePoller
 from shared.config import catalogs, libpq_words, secrets, store_access
-from shared.config.limits import Limits
+from shared.config.limits import LakeLimits
 from shared.config.path_overlap import Paths
 from shared.contracts.errors import ViaduckError
 from shared.contracts.messages import Destination, WorkItem
@@ -59,7 +59,7 @@ from shared.lake.attached.state import AttachedState
 from shared.lake.catalog import reader as catalog
 from shared.lake.catalog.reader import CatalogReader
 from shared.lake.connection import engine, spill, store_secrets
-from shared.lake.pruning import Layout
+from shared.lake.pruning import FileLayout
 from shared.lake.sql import ident
 from shared.lake.upkeep.health import HealthReader, TableHealth
 from tests.mutants import (
@@ -207,7 +207,7 @@ def _plainly_equal(reading: Reading, left: str, right: str, *_: object) -> str:
 def _believe_any_text() -> None:
     prunable = pruning.PRUNABLE.fullmatch
 
-    def may_prune(declared: str, layout: Layout = pruning.PLAIN, *, harmless: bool) -> bool:
+    def may_prune(declared: str, layout: FileLayout = pruning.PLAIN, *, harmless: bool) -> bool:
         return not layout.misleads and (declared == pruning.TEXT or prunable(declared) is not None)
 
     for module in (feed, readings):
@@ -474,7 +474,7 @@ def _streams_outlive_tokens() -> None:
 
 def _any_variable() -> None:
     """Look up whatever variable a lake names."""
-    _put(Limits, "_refused", lambda *_: None)
+    _put(LakeLimits, "_refused", lambda *_: None)
 
 
 def _any_word() -> None:

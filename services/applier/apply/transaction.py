@@ -42,10 +42,10 @@ from shared.lake.checks.layout_keys import keys_of
 from shared.lake.columns.owners import require_kept
 from shared.lake.columns.terms import NOT_CARRIED
 from shared.lake.connection.engine import release
-from shared.lake.direct.eligibility import ALWAYS_BY_EXTENSION, Reason
+from shared.lake.direct.eligibility import ALWAYS_BY_EXTENSION, ExtensionReason
 from shared.lake.direct.lakes import DirectLakes
 from shared.lake.failure import classify, loses_attachment, misses_file, was_refused
-from shared.lake.pruning import UNBELIEVED, Layout
+from shared.lake.pruning import UNBELIEVED, FileLayout
 from shared.lake.sql import columns as column_list
 from shared.lake.table import require_table
 
@@ -102,16 +102,16 @@ class Applier:
         by_extension = CommitPath.EXTENSION if applied.outcome is Outcome.APPLIED else None
         return replace(applied, commit=by_extension, reason=direct)
 
-    def _apply_directly(self, change: Change) -> Applied | Reason | None:
+    def _apply_directly(self, change: Change) -> Applied | ExtensionReason | None:
         """Raises ``not_direct`` where the extension would have to commit changes, and was told not to."""
         if self._limits.commit == "extension":
             return None
         if change.target.is_spelled and change.is_seed:
-            return Reason.TOPIC_SEED
+            return ExtensionReason.TOPIC_SEED
         done = self._direct.apply(change)
         if change.is_seed:
             return done
-        if isinstance(done, Reason) and done not in ALWAYS_BY_EXTENSION and self._limits.commit == "direct":
+        if isinstance(done, ExtensionReason) and done not in ALWAYS_BY_EXTENSION and self._limits.commit == "direct":
             raise DestinationError(
                 "not_direct",
                 f"the lake of {change.target.destination.key} can't be committed to directly: {done.value}",
@@ -282,7 +282,7 @@ class Applier:
         return replace(_applied(change, deleted, inserted), rows_applied=rows, layout=laid_out)
 
     def _delete(
-        self, con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change, reading: Reading, layout: Layout
+        self, con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change, reading: Reading, layout: FileLayout
     ) -> int:
         """Delete the touched keys that exist. It costs less, and leaves fewer files, than a MERGE."""
         if not reading.keys or not change.counts.touched:
@@ -384,7 +384,7 @@ def _look(con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change) -> Tab
     return look
 
 
-def _require_carried(change: Change, layout: Layout) -> None:
+def _require_carried(change: Change, layout: FileLayout) -> None:
     """Raises ``value_not_carried`` for a text that a table so partitioned can't hold."""
     if change.reading is not None:
         require_written(change, change.reading, layout.partitioned)

@@ -27,7 +27,7 @@ from services.applier.records.record_format import (
     ValueFormat,
 )
 from services.applier.records.rejection import Reason
-from shared.kafka.schema_registry import Schema
+from shared.kafka.schema_registry import RegisteredSchema
 
 MAGIC, HEADER = 0, 5
 CHUNK = 4_096
@@ -41,7 +41,7 @@ Refusal = tuple[Reason, str]
 
 
 class Schemas(Protocol):
-    def schema(self, number: int) -> Schema | None:
+    def schema(self, number: int) -> RegisteredSchema | None:
         """None where there is none of this id. Raises ``source_unreachable``."""
 
 
@@ -70,10 +70,10 @@ def decode(batch: RecordBatch, form: RecordFormat, schemas: Schemas | None) -> D
     return decoded
 
 
-Find = Callable[[Schema], Decoder]
+Find = Callable[[RegisteredSchema], Decoder]
 
 
-def _avro_of_connect(schema: Schema) -> Decoder:
+def _avro_of_connect(schema: RegisteredSchema) -> Decoder:
     """Spelled as the rows of the events are, or a tombstone would name another row."""
     return avro_decoder(schema, connect_type)
 

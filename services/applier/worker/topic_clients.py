@@ -17,7 +17,7 @@ from services.applier.records.rejection import Rejected
 from shared.contracts.errors import DestinationError, SourceError
 from shared.kafka.exact_producer import ExactProducer
 from shared.kafka.failure import describe
-from shared.kafka.rejected import Origin, reason_headers
+from shared.kafka.rejected import RejectedOrigin, reason_headers
 from shared.kafka.schema_registry import RegistrySettings, SchemaRegistry
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topic_log import TopicLog
@@ -152,9 +152,9 @@ class RejectedRecords:
         )
 
 
-def _origin(source_topic: str, record: Rejected) -> Origin:
+def _origin(source_topic: str, record: Rejected) -> RejectedOrigin:
     timestamp = "" if record.timestamp is None else record.timestamp.isoformat()
-    return Origin(record.reason.value, record.text, source_topic, record.partition, record.offset, timestamp)
+    return RejectedOrigin(record.reason.value, record.text, source_topic, record.partition, record.offset, timestamp)
 
 
 def _key(settings: KafkaSettings, topic: str) -> str:

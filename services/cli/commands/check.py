@@ -21,7 +21,7 @@ from services.cli.verify.registered_destinations import registry_url
 from shared.config.declared import Lakes
 from shared.config.deployment import Deployment
 from shared.config.model import Config, FileDestination
-from shared.config.path_overlap import Claim, Paths, claim_of
+from shared.config.path_overlap import PathClaim, Paths, claim_of
 from shared.config.secrets import told
 from shared.contracts.errors import ConfigError, DependencyError, SourceError, ViaduckError
 from shared.kafka.broker import Broker
@@ -89,7 +89,7 @@ class _Looked:
     """A destination, and where its lake's files are if its own catalog alone says so."""
 
     finding: Finding
-    claim: Claim | None = None
+    claim: PathClaim | None = None
     told: str | None = None
 
 

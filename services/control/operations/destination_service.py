@@ -29,7 +29,7 @@ from services.control.store.tokens import Tokens
 from services.control.view.destination_status import View, seen_of
 from services.control.view.status_store import StatusStore
 from shared.contracts.positions import SpelledPosition
-from shared.lake.catalog.stamps import Stamped
+from shared.lake.catalog.stamps import StampedCommit
 
 Same = Callable[[Registered], bool]
 """Whether a destination is still at the version that the client has seen."""
@@ -328,7 +328,7 @@ class DestinationService:
 
     # -- what lakes say -----------------------------------------------------------------------------------------------
 
-    def history(self, destination: str, limit: int, before: int | None) -> list[Stamped]:
+    def history(self, destination: str, limit: int, before: int | None) -> list[StampedCommit]:
         """The destination's own commits, the newest first, from its lake."""
         held = _existing(self._view.destinations, destination)
         return commits(self._reconciler.config, self._environ, held, limit, before)

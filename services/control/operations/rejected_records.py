@@ -13,7 +13,7 @@ from typing import Protocol
 from confluent_kafka import Message
 
 from services.control.store.redriven import Claim
-from shared.kafka.rejected import Header, Origin, told_apart
+from shared.kafka.rejected import Header, RejectedOrigin, told_apart
 from shared.kafka.scan import Spans
 from shared.kafka.topic_records import Bounds, Take
 
@@ -48,7 +48,7 @@ class RejectedRecord:
     key: Content | None
     value: Content | None
     headers: list[Header] = field(repr=False)
-    origin: Origin | None
+    origin: RejectedOrigin | None
 
     @property
     def place(self) -> str:

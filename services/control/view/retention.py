@@ -27,7 +27,7 @@ from services.control.model.lifecycle import Registered
 from services.control.view.destination_status import MOVING, State, View, rows_through_of, seen_of
 from services.control.view.observed_state import CLOCKS_DIFFER, Seen
 from shared.contracts.messages import SeedMode
-from shared.lake.upkeep.retained import Retained, Snapshot
+from shared.lake.upkeep.retained import LakeSnapshot, Retained
 
 NEAR = 0.1
 """The share of the history below which a destination is warned of."""
@@ -88,7 +88,7 @@ def earliest_seed(view: View) -> datetime | None:
     return min((each.since for each in needs(view) if each.since is not None), default=None)
 
 
-def holds(view: View, retained: Retained, begun: Snapshot | None) -> list[Held]:
+def holds(view: View, retained: Retained, begun: LakeSnapshot | None) -> list[Held]:
     """What each destination keeps from being expired, as far as that is known; the lowest first.
 
     ``begun``: the snapshot that was the head at ``earliest_seed``, as control's look found it.
@@ -102,7 +102,7 @@ def holds(view: View, retained: Retained, begun: Snapshot | None) -> list[Held]:
     return sorted(held, key=lambda each: (each.snapshot, each.destination))
 
 
-def _snapshot(view: View, need: Need, retained: Retained, begun: Snapshot | None) -> int | None:
+def _snapshot(view: View, need: Need, retained: Retained, begun: LakeSnapshot | None) -> int | None:
     if need.oldest:
         return retained.oldest
     if need.since is not None:

@@ -25,7 +25,7 @@ from shared.lake.columns.terms import (
     Carried,
     Clause,
     Described,
-    Kind,
+    TermKind,
     created,
     not_carried,
     to_carry,
@@ -109,8 +109,10 @@ def _of_rows(change: Change, reading: Reading, have: Sequence[Column], wanted: D
     both = list(zip(wanted.fields, have, strict=False))
     hard = [field.name for field, own in both if own.not_null and not field.terms.required]
     counts = reading.nulls(change.number, hard)
-    yield from (Clause(Kind.LOOSEN, name) for name, count in zip(hard, counts, strict=True) if count)
-    yield from (Clause(Kind.REQUIRE, field.name) for field, own in both if field.terms.required and not own.not_null)
+    yield from (Clause(TermKind.LOOSEN, name) for name, count in zip(hard, counts, strict=True) if count)
+    yield from (
+        Clause(TermKind.REQUIRE, field.name) for field, own in both if field.terms.required and not own.not_null
+    )
 
 
 def _described(lake: OpenLake, destination: Destination, at: int) -> Described:
@@ -127,11 +129,11 @@ def _statement(clause: Clause, table: str) -> str:
         return f"COMMENT ON TABLE {table} IS {value}"
     column = f"ALTER TABLE {table} ALTER COLUMN {ident(clause.column)}"
     match clause.kind:
-        case Kind.LOOSEN:
+        case TermKind.LOOSEN:
             return f"{column} DROP NOT NULL"
-        case Kind.REQUIRE:
+        case TermKind.REQUIRE:
             return f"{column} SET NOT NULL"
-        case Kind.DEFAULT:
+        case TermKind.DEFAULT:
             return f"{column} DROP DEFAULT" if clause.value is None else f"{column} SET DEFAULT {value}"
-        case Kind.COMMENT:
+        case TermKind.COMMENT:
             return f"COMMENT ON COLUMN {table}.{path(clause.column)} IS {value}"

@@ -14,9 +14,9 @@ from shared.contracts.messages import CommitPath, ItemKind, Outcome, Skipped
 from shared.contracts.positions import UNSPELLED
 from shared.contracts.upkeep import TableWear, UpkeepResult
 from shared.lake.catalog.reader import TableInfo
-from shared.lake.columns.followed import Evolution
+from shared.lake.columns.followed import ColumnEvolution
 from shared.lake.columns.terms import NO_COMMENTS, NOT_CARRIED, Comments, Described
-from shared.lake.direct.eligibility import Reason
+from shared.lake.direct.eligibility import ExtensionReason
 from shared.lake.stamp import short_list
 
 
@@ -36,7 +36,7 @@ class Applied:
     through_at: str = UNSPELLED
     """And of ``through``, where nothing was committed."""
     commit: CommitPath | None = None
-    reason: Reason | None = None
+    reason: ExtensionReason | None = None
     layout: TableLayout | None = None
     """What the table has after a seed; None where nothing is declared of it."""
     left: tuple[str, ...] | None = None
@@ -58,7 +58,7 @@ class Change:
     number: int = 0
     reading: Reading | None = None
     counts: Counts = field(default_factory=Counts)
-    evolution: Evolution | None = None
+    evolution: ColumnEvolution | None = None
     """What has become of the source's columns since the position."""
     steps: Sequence[str] = ()
     """What the transaction has done to the destination's columns, in words; renames over a spare name say nothing."""

@@ -44,13 +44,13 @@ from shared.lake.columns.owners import require_kept
 from shared.lake.connection.query import Question
 from shared.lake.cursor import committed_at
 from shared.lake.direct import files, store
-from shared.lake.direct.batch import Commit, commit_of
+from shared.lake.direct.batch import CommitBatch, commit_of
 from shared.lake.direct.catalogs import ALONE_S, NotCommitted, RivalCommitted
 from shared.lake.direct.columns import Alteration
-from shared.lake.direct.eligibility import Reason
+from shared.lake.direct.eligibility import ExtensionReason
 from shared.lake.direct.first_commit import FirstCommit
 from shared.lake.direct.lakes import DirectLake, DirectLakes, KeysInUse, TableKey
-from shared.lake.direct.rows import Stamp
+from shared.lake.direct.rows import CommitMessage
 from shared.lake.direct.structure import Structure
 from shared.lake.direct.written import Written
 from shared.lake.failure import classify, invalidates_instance, misses_file
@@ -81,7 +81,7 @@ class DirectApplier:
         self._refusing = set[TableKey]()
         """Tables to which DuckLake has refused the source's NOT NULL: it is not tried with each apply."""
 
-    def apply(self, change: Change) -> Applied | Reason | None:
+    def apply(self, change: Change) -> Applied | ExtensionReason | None:
         """Bring one change about; or say why the extension has to, or None where there is nothing to commit.
 
         Raises a ``ViaduckError`` with the reason when the destination can't go on.
@@ -89,7 +89,7 @@ class DirectApplier:
         if (refused := _refusal(change)) is not None:
             return refused
         if self._distrusted and str(change.target.lake) in self._distrusted:
-            return Reason.DAMAGED_FILE
+            return ExtensionReason.DAMAGED_FILE
         alone = False
         for attempt in range(1, RIVAL_TRIES + 1):
             began_s = self._clock()
@@ -103,7 +103,7 @@ class DirectApplier:
             except RivalCommitted:
                 alone = attempt >= OPEN_TRIES and self._clock() - began_s < ALONE_S / 2
                 time.sleep(RIVAL_WAIT_S * attempt * (1 + random.random()))  # noqa: S311 - spreads rivals, guards nothing
-        return Reason.RIVALS
+        return ExtensionReason.RIVALS
 
     def cursor(self, target: Target) -> Cursor | None:
         """The stored cursor, in one round trip; None where the extension has to be asked for it."""
@@ -169,12 +169,12 @@ class DirectApplier:
                 raise
             raise classify(refused.__cause__ or refused, where) from None
         except FileNotFoundError:
-            raise Declined(Reason.FIRST_COMMIT) from None
+            raise Declined(ExtensionReason.FIRST_COMMIT) from None
         except KeysInUse:
-            raise Declined(Reason.OTHER_KEYS) from None
+            raise Declined(ExtensionReason.OTHER_KEYS) from None
         except (duckdb.Error, psycopg.Error, OSError) as error:
             if self._is_of_a_file(change.target.lake, error):
-                raise Declined(Reason.DAMAGED_FILE) from None
+                raise Declined(ExtensionReason.DAMAGED_FILE) from None
             raise classify(error, where) from None
 
     # -- look ---------------------------------------------------------------------------------------------------------
@@ -184,9 +184,9 @@ class DirectApplier:
             look = direct_look.look_at(self._lakes, lake, change.target, change)
             cursor = cursor_of(look.state, change.target)
         except NEVER_WRITTEN:
-            raise Declined(Reason.UNREADABLE_CATALOG) from None
+            raise Declined(ExtensionReason.UNREADABLE_CATALOG) from None
         if self._lacks(change, look.structure):
-            raise Declined(Reason.SCHEMA_CHANGE)
+            raise Declined(ExtensionReason.SCHEMA_CHANGE)
         if not _stands(cursor, change):
             raise Declined(None)  # the extension's path says what such a cursor means for the item
         require_kept(change.target.destination, look.structure.altered, change.evolution, change.table.fields)
@@ -214,7 +214,7 @@ class DirectApplier:
         try:
             found = direct_seed.site_of(lake, change, reading) or self._life_before(lake, change)
         except NEVER_WRITTEN:
-            raise Declined(Reason.UNREADABLE_CATALOG) from None
+            raise Declined(ExtensionReason.UNREADABLE_CATALOG) from None
         if isinstance(found, Site):
             done = self._seed_first(lake, change, reading, found)
         else:
@@ -225,8 +225,10 @@ class DirectApplier:
         try:
             look = direct_look.look_at(self._lakes, lake, change.target, change)
         except Declined as declined:
-            absent = declined.reason is Reason.FIRST_COMMIT  # one of the two tables, or what has the name is none
-            raise Declined(Reason.TABLE_EXISTS if absent else declined.reason) from None
+            absent = (
+                declined.reason is ExtensionReason.FIRST_COMMIT
+            )  # one of the two tables, or what has the name is none
+            raise Declined(ExtensionReason.TABLE_EXISTS if absent else declined.reason) from None
         direct_seed.require_limit(look.state.options)
         change.steps = direct_seed.require_terms(change, look.structure)
         return look, cursor_of(look.state, change.target)
@@ -307,7 +309,7 @@ class DirectApplier:
         counted = None if told is None else told + net
         return replace(_applied(change, written), rows_applied=counted, wear=wear_of(look.state.files, written))
 
-    def _bring_about(self, lake: DirectLake, folder: str, commit: Commit, token: str, written: Written) -> None:
+    def _bring_about(self, lake: DirectLake, folder: str, commit: CommitBatch, token: str, written: Written) -> None:
         """Raises ``NotCommitted``, and takes the files away, where it is not brought about."""
         try:
             lake.catalog.commit(commit)
@@ -318,7 +320,7 @@ class DirectApplier:
             self._resolve(lake, folder, commit, token, written, error)
 
     def _resolve(
-        self, lake: DirectLake, folder: str, commit: Commit, token: str, written: Written, error: Exception
+        self, lake: DirectLake, folder: str, commit: CommitBatch, token: str, written: Written, error: Exception
     ) -> None:
         """Find out what became of a batch whose acknowledgement is lost. Returns where it was brought about.
 
@@ -338,9 +340,9 @@ class DirectApplier:
         raise RivalCommitted("another commit has the number of the snapshot") from None
 
 
-def _refusal(change: Change) -> Reason | None:
+def _refusal(change: Change) -> ExtensionReason | None:
     """Why the extension has to bring a change about, whatever its table is."""
-    return Reason.LEFT_OUT if change.reading is not None and change.reading.left_out is not None else None
+    return ExtensionReason.LEFT_OUT if change.reading is not None and change.reading.left_out is not None else None
 
 
 def _deliver(lake: DirectLake, change: Change, folder: str, written: Written) -> None:
@@ -354,10 +356,10 @@ def _deliver(lake: DirectLake, change: Change, folder: str, written: Written) ->
         raise
 
 
-def _stamp(change: Change, token: str, after: int, written: Written) -> Stamp:
+def _stamp(change: Change, token: str, after: int, written: Written) -> CommitMessage:
     inserted = 0 if written.data is None else written.data.records
     said = change.stamp(after, token, written.deleted_rows, inserted, CommitPath.DIRECT)
-    return Stamp("viaduck", said.message(), said.extra_info())
+    return CommitMessage("viaduck", said.message(), said.extra_info())
 
 
 def _applied(change: Change, written: Written) -> Applied:

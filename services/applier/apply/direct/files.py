@@ -11,7 +11,7 @@ from services.applier.apply.direct.look import Declined, Look, decline, keys_of
 from services.applier.apply.source.carry import few_rows_of, require_all, rows_of, touched_of
 from services.applier.apply.source.reading import Reading
 from shared.lake.direct import files, positions, store
-from shared.lake.direct.eligibility import Reason
+from shared.lake.direct.eligibility import ExtensionReason
 from shared.lake.direct.lakes import DirectLake
 from shared.lake.direct.structure import Structure
 from shared.lake.direct.written import NewDataFile, Written
@@ -73,7 +73,7 @@ def _require_values(change: Change, reading: Reading, structure: Structure, data
     first. Of some types the file's statistics don't tell."""
     nulls = {column.column_id: column.nulls for column in data.columns}
     unsure = [field.name for field in structure.fields if field.terms.required and nulls.get(field.id) != 0]
-    decline(Reason.NOT_NULL if any(reading.nulls(change.number, unsure)) else None)
+    decline(ExtensionReason.NOT_NULL if any(reading.nulls(change.number, unsure)) else None)
 
 
 def _write_deletes(lake: DirectLake, change: Change, reading: Reading, look: Look) -> Written:
@@ -83,7 +83,7 @@ def _write_deletes(lake: DirectLake, change: Change, reading: Reading, look: Loo
     with touched_of(lake.con, reading, change.number, change.counts.touched) as touched:
         found = positions.find_positions(look.files, touched, keys, lake.known, nulls=reading.null_keys)
     if found and reading.only_inserts:
-        raise Declined(Reason.DOUBLED_KEY)
+        raise Declined(ExtensionReason.DOUBLED_KEY)
     where = files.TableFiles(look.folder, look.data_path)
     return files.write_deletes(lake.con, where, look.files, found, look.state.snapshot.id + 1, lake.known)
 

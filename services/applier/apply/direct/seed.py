@@ -12,10 +12,10 @@ from services.applier.apply.source.reading import Reading
 from shared.lake.checks.layout_keys import keys_of
 from shared.lake.columns.terms import Described, of_new, to_carry, without_terms
 from shared.lake.direct import files, paths
-from shared.lake.direct.eligibility import Reason, lake_refusal, structure_refusal
+from shared.lake.direct.eligibility import ExtensionReason, lake_refusal, structure_refusal
 from shared.lake.direct.lakes import DirectLake
 from shared.lake.direct.new_table import NewTables, new_tables, parse_place, place_question
-from shared.lake.direct.state import Option, Snapshot
+from shared.lake.direct.state import NewestSnapshot, Option
 from shared.lake.direct.structure import Structure
 
 INLINING_LIMIT = "data_inlining_row_limit"
@@ -28,14 +28,14 @@ class NoCatalog(Declined):
     """The lake's database, or its file, holds no catalog."""
 
     def __init__(self) -> None:
-        super().__init__(Reason.FIRST_COMMIT)
+        super().__init__(ExtensionReason.FIRST_COMMIT)
 
 
 @dataclass(frozen=True)
 class Site:
     """Where a seed makes its tables. ``seen`` is the lake's newest snapshot."""
 
-    seen: Snapshot
+    seen: NewestSnapshot
     tables: NewTables
     data_path: str
     folder: str
@@ -47,10 +47,10 @@ def require_plain(change: Change, reading: Reading) -> None:
     """Raises ``Declined`` for what the extension has to write, whatever the lake is."""
     require_names(change.target.destination)
     by, order = keys_of(change.target.destination.layout, reading.columns, reading.arrangement)
-    decline(Reason.PARTITIONED if by else None)
-    decline(Reason.SORTED if order else None)
-    decline(Reason.ENCRYPTED if change.target.lake.encrypted else None)
-    decline(Reason.LARGE_SEED if change.counts.upserts > MOST_ROWS else None)
+    decline(ExtensionReason.PARTITIONED if by else None)
+    decline(ExtensionReason.SORTED if order else None)
+    decline(ExtensionReason.ENCRYPTED if change.target.lake.encrypted else None)
+    decline(ExtensionReason.LARGE_SEED if change.counts.upserts > MOST_ROWS else None)
 
 
 def site_of(lake: DirectLake, change: Change, reading: Reading) -> Site | None:
@@ -63,7 +63,7 @@ def site_of(lake: DirectLake, change: Change, reading: Reading) -> Site | None:
     place = parse_place(said)
     if place.taken:
         return None
-    decline(None if place.whole else Reason.TABLE_EXISTS)
+    decline(None if place.whole else ExtensionReason.TABLE_EXISTS)
     decline(lake_refusal(place.options))
     described, left = _of_new(change, reading)
     made = new_tables(lake.catalog.dialect, place, table, cursor, described)
@@ -71,7 +71,7 @@ def site_of(lake: DirectLake, change: Change, reading: Reading) -> Site | None:
     decline(structure_refusal(structure, [(column.name, column.type) for column in reading.columns]))
     data_path = data_path_of(lake.lake, place.options)
     folder = paths.table_folder(data_path, structure.folder)
-    decline(Reason.FOREIGN_FILES if folder is None else None)
+    decline(ExtensionReason.FOREIGN_FILES if folder is None else None)
     assert folder is not None  # noqa: S101 - declined
     return Site(place.snapshot, replace(made, structure=structure), data_path, folder, left)
 
@@ -83,14 +83,14 @@ def require_terms(change: Change, structure: Structure) -> tuple[str, ...]:
     if wanted is None:
         return ()
     carried = to_carry(Described(structure.fields, structure.comments), wanted.fields, wanted)
-    decline(Reason.SCHEMA_CHANGE if carried.clauses else None)
+    decline(ExtensionReason.SCHEMA_CHANGE if carried.clauses else None)
     return carried.left
 
 
 def require_limit(options: Sequence[Option]) -> None:
     """Raises ``Declined`` where DuckLake may keep rows of the table in the catalog, which a seed of the extension
     ends."""
-    decline(None if never_inlines(options) else Reason.OPTION)
+    decline(None if never_inlines(options) else ExtensionReason.OPTION)
 
 
 def never_inlines(options: Sequence[Option]) -> bool:

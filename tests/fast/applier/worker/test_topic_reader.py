@@ -27,7 +27,7 @@ from shared.contracts.messages import DesiredState, Destination, ItemKind, LakeR
 from shared.contracts.positions import Vector
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topic_log import TopicIdentity
-from shared.kafka.topic_records import Bounds, Reached
+from shared.kafka.topic_records import Bounds, ReadingProgress
 from shared.lake.catalog.reader import Column
 
 SETTINGS = KafkaSettings("nowhere:1")
@@ -78,12 +78,12 @@ class FakeClients:
 
     def read(
         self, begin: Vector, end: Vector, bounds: Bounds, silence_s: float, take: Callable[[Sequence[Any]], None]
-    ) -> Reached:
+    ) -> ReadingProgress:
         first, last = begin.by_partition.get(0, 0), end.by_partition[0]
         self.reads.append(f"{first}-{last}")
         found = [message(each, self.texts[each]) for each in range(first, last)]
         take(found)
-        return Reached(end.by_partition, len(found), 100)
+        return ReadingProgress(end.by_partition, len(found), 100)
 
     def deliver_once(self, topic_id: str, topic: str, records: Sequence[Rejected]) -> None:
         assert (topic_id, topic) == ("topic id", "events")

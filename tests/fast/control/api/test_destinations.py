@@ -25,7 +25,7 @@ from services.control.web.guard import Asked, Denied, Guard
 from services.control.web.paging import page
 from services.control.web.problems import ProblemDocument
 from shared.contracts.messages import Outcome
-from shared.lake.catalog.stamps import Stamped
+from shared.lake.catalog.stamps import StampedCommit
 from shared.lake.stamp import LONGEST
 from shared.runtime.background import Heartbeat
 from shared.runtime.loopback import is_loopback
@@ -416,6 +416,6 @@ STAMP = {"pipeline": PIPELINE, "destination": "a", "kind": "changes", "generatio
 )  # fmt: skip
 def test_a_stamp_that_the_lakes_owner_wrote_breaks_no_page(said: str) -> None:
     """It was a 500 of the destination's page, and of its history."""
-    good = Stamped(1, START, "m" * 5_000, json.dumps(STAMP))
-    found = _commits([Stamped(2, START, "m", said), good], StatusStore(PIPELINE).view(), "a")
+    good = StampedCommit(1, START, "m" * 5_000, json.dumps(STAMP))
+    found = _commits([StampedCommit(2, START, "m", said), good], StatusStore(PIPELINE).view(), "a")
     assert [(each.snapshot, len(each.message)) for each in found] == [(1, LONGEST_MESSAGE)]

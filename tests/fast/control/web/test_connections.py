@@ -18,12 +18,12 @@ from starlette.types import Receive, Scope, Send
 from services.control.web.problems import Problem
 from services.control.web.streams import MOST, MOST_OF_ONE, Streams
 from services.control.web.ttl_cache import SHARE, TtlCache
-from shared.runtime.http_connections import BoundedConnection
+from shared.runtime.http_connections import BoundedHttpConnection
 from tests.fast.control.live_server import served, serving
 from tests.fast.control.rig import ControlRig
 
 
-class Impatient(BoundedConnection):
+class Impatient(BoundedHttpConnection):
     head_within_s, body_within_s, take_within_s = 0.5, 0.5, 0.5
     most = 8
 
