@@ -36,7 +36,7 @@ FAILED = frozenset({Outcome.FAILED, Outcome.PARKED})
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownPosition:
     """A position, the life of which it was told, and the moment of the note."""
 
     destination: Destination
@@ -65,7 +65,7 @@ class KnownPositions:
         self._most = most
         self._most_answered = most_answered
         self._lock = threading.Lock()
-        self._known: OrderedDict[str, Known] = OrderedDict()
+        self._known: OrderedDict[str, KnownPosition] = OrderedDict()
         self._answered: OrderedDict[str, None] = OrderedDict()
         self._failing: OrderedDict[str, None] = OrderedDict()
         self._newest: OrderedDict[str, datetime] = OrderedDict()
@@ -108,7 +108,7 @@ class KnownPositions:
         kept = progress.rows_applied
         if kept is None and known is not None and known.position == position:
             kept = known.rows_applied
-        noted = Known(destination, position, kept, seeded, at, self._moment, progress.reached.spelled)
+        noted = KnownPosition(destination, position, kept, seeded, at, self._moment, progress.reached.spelled)
         _put(self._known, item.key, noted, self._most)
 
     def answer(self, item: WorkItem, destination: Destination, applier: str) -> Progress | None:
@@ -180,7 +180,7 @@ class KnownPositions:
             for key in [key for key, known in self._known.items() if gone is None or known.partition in gone]:
                 del self._known[key]
 
-    def _of(self, item: WorkItem, destination: Destination) -> Known | None:
+    def _of(self, item: WorkItem, destination: Destination) -> KnownPosition | None:
         """What is known of the life that both the item and ``destination`` are of."""
         with self._lock:
             known = self._known.get(item.key)
@@ -192,7 +192,7 @@ class KnownPositions:
         return len(self._known)
 
 
-def has_passed(known: Known, item: WorkItem) -> bool:
+def has_passed(known: KnownPosition, item: WorkItem) -> bool:
     """Whether ``decide`` would find nothing left to do for ``item``. Upkeep at exactly this position is
     still to be done; an upkeep from before it is obsolete, unless it was ordered: that has no position."""
     match item.kind:

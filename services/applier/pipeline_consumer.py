@@ -14,7 +14,7 @@ from functools import partial
 import structlog
 from pyspark import SparkContext
 
-from services.applier.backlog import Waiting, repeats
+from services.applier.backlog import WaitingItem, repeats
 from services.applier.destination_cache import DestinationCache
 from services.applier.known_positions import KnownPositions
 from services.applier.lane import LaneThread
@@ -210,7 +210,7 @@ class PipelineConsumer(Threaded):
 
     def _receive(self, records: list[Record]) -> None:
         """Sort what came into the lanes, without what needs none: a backlog of repeated items is gone at once."""
-        arrived: dict[Lane, list[Waiting]] = {}
+        arrived: dict[Lane, list[WaitingItem]] = {}
         for record in records:
             self._ledger.received((record.topic, record.partition), record.offset)
             place = (PartitionId(record.topic, record.partition), record.offset)
@@ -222,7 +222,7 @@ class PipelineConsumer(Threaded):
             if verdict.is_final:
                 self._screen.finish(item, place, verdict)
             else:
-                arrived.setdefault(self._lane_of(item), []).append(Waiting(item, place, time.monotonic()))
+                arrived.setdefault(self._lane_of(item), []).append(WaitingItem(item, place, time.monotonic()))
         self._merge(arrived.get(Lane.RETRIES, []))
         for lane, waiting in arrived.items():
             self._lanes[lane].offer(waiting)
@@ -232,9 +232,9 @@ class PipelineConsumer(Threaded):
         lane = lane_of(item)
         return Lane.RETRIES if lane is Lane.CHANGES and self._known.is_failing(item) else lane
 
-    def _merge(self, retries: list[Waiting]) -> None:
+    def _merge(self, retries: list[WaitingItem]) -> None:
         """Take out of ``retries`` what repeats items that some lane has in hand."""
-        again: dict[str, Waiting] = {}
+        again: dict[str, WaitingItem] = {}
         for waiting in list(retries):
             earlier = again.get(waiting.item.key)
             if earlier is not None and repeats(waiting.item, earlier.item):

@@ -14,7 +14,7 @@ from confluent_kafka import Message
 
 from services.applier.model.task import Limits, SourceTopic, Target, Task
 from services.applier.records.record_format import DeclaredColumn, KeyFormat, Metadata, RecordFormat, ValueFormat
-from services.applier.records.rejection import Rejected
+from services.applier.records.rejection import Rejection
 from services.applier.worker import worker_state
 from services.applier.worker.task_run import run_task
 from services.applier.worker.topic_clients import BrokerClients
@@ -89,7 +89,7 @@ class FakeBroker:
         take(list(itertools.chain(*found)))
         return ReadingProgress({**first, **end.by_partition}, sum(map(len, found)), 100)
 
-    def deliver(self, topic: str, records: Sequence[Rejected]) -> None:
+    def deliver(self, topic: str, records: Sequence[Rejection]) -> None:
         assert topic == "clicks"
         if self.is_away:
             raise SourceError("source_unreachable", "no broker", "wait")

@@ -8,17 +8,17 @@ from typing import Any
 
 from services.applier.apply import transaction
 from services.applier.apply.columns import evolve
-from services.applier.apply.destination.change import Applied, Change
+from services.applier.apply.destination.change import Applied, DestinationChange
 from services.applier.apply.destination.table_schema import columns_there
 from services.applier.apply.direct import columns as direct_columns
 from services.applier.apply.direct import commit as direct_commit
 from services.applier.apply.direct import look as direct_look
-from services.applier.apply.direct.columns import Following
-from services.applier.apply.direct.look import Look
+from services.applier.apply.direct.columns import FollowedStructure
+from services.applier.apply.direct.look import CommitBasis
 from services.applier.apply.maintenance import catalog_rows
 from services.applier.apply.source import columns as source_columns
 from services.applier.apply.source import feed
-from services.applier.apply.transaction import Applier
+from services.applier.apply.transaction import DestinationApplier
 from services.applier.worker import task_run
 from services.control.operations import reconciler
 from services.reader.planner.reshapes import Reshapes
@@ -47,7 +47,7 @@ WIDENED = "tests/lake/test_widened_columns.py"
 
 
 def _columns_first() -> None:
-    delete, changed = Applier._delete, evolve.evolve
+    delete, changed = DestinationApplier._delete, evolve.evolve
 
     def columns_then_delete(self: Any, con: Any, lake: Any, change: Any, *rest: Any) -> int:
         destination = change.target.destination
@@ -56,7 +56,7 @@ def _columns_first() -> None:
         changed(con, lake.alias, destination, steps)
         return delete(self, con, lake, change, *rest)
 
-    put(Applier, "_delete", columns_then_delete)
+    put(DestinationApplier, "_delete", columns_then_delete)
     put(evolve, "evolve", lambda *_: None)
 
 
@@ -82,19 +82,19 @@ def _add_then_alter() -> None:
 
 def _advance_forgets_columns() -> None:
     """Only the position moves."""
-    followed, moved = direct_columns.follow, Applier._move
+    followed, moved = direct_columns.follow, DestinationApplier._move
 
-    def follow(lake: DirectLake, change: Change, look: Look) -> Following:
+    def follow(lake: DirectLake, change: DestinationChange, look: CommitBasis) -> FollowedStructure:
         is_advance = change.target.item.kind is ItemKind.ADVANCE
-        return Following(look.structure) if is_advance else followed(lake, change, look)
+        return FollowedStructure(look.structure) if is_advance else followed(lake, change, look)
 
-    def move(self: Applier, con: Any, lake: Any, change: Change, token: str) -> Applied:
+    def move(self: DestinationApplier, con: Any, lake: Any, change: DestinationChange, token: str) -> Applied:
         if change.target.item.kind is ItemKind.ADVANCE:
             change.reading = None
         return moved(self, con, lake, change, token)
 
     put(direct_columns, "follow", follow)
-    put(Applier, "_move", move)
+    put(DestinationApplier, "_move", move)
 
 
 def _any_column_of_that_name() -> None:
@@ -148,7 +148,7 @@ def _nulls_after_rows() -> None:
 
 
 def _past_its_terms() -> None:
-    put(Change, "carries", property(lambda _: False))
+    put(DestinationChange, "carries", property(lambda _: False))
 
 
 def _lives_by_name() -> None:

@@ -28,7 +28,7 @@ from services.applier.model.offsets import OffsetLedger, Partition
 from services.applier.model.task import Target
 from services.applier.worker import answer_files
 from services.applier.worker.in_flight import Numbered
-from services.applier.worker.task_run import Run
+from services.applier.worker.task_run import TaskRun
 from services.cli.verify import comparison, expected_rows, registered_destinations
 from services.control.operations.destination_service import DestinationService
 from services.control.page import entry_form, live
@@ -237,10 +237,10 @@ def _carry_any_text() -> None:
 
 
 def _fail_together() -> None:
-    def part(self: Run, group: Sequence[Numbered], error: ViaduckError, *, sparing: bool) -> None:
+    def part(self: TaskRun, group: Sequence[Numbered], error: ViaduckError, *, sparing: bool) -> None:
         self._fail(group, error)
 
-    _put(Run, "_part", part)
+    _put(TaskRun, "_part", part)
 
 
 def _skip_deletions() -> None:
@@ -306,7 +306,7 @@ def _commit_error_means_failed() -> None:
     def resolve_unknown(self: Any, change: Any, token: str, applied: Any, error: Exception) -> Any:
         raise error
 
-    _put(transaction.Applier, "_resolve_unknown", resolve_unknown)
+    _put(transaction.DestinationApplier, "_resolve_unknown", resolve_unknown)
 
 
 def _files_are_there() -> None:
@@ -318,12 +318,12 @@ def _believe_addresses() -> None:
 
 
 def _no_deadline() -> None:
-    made: Any = transaction.Applier.__init__
+    made: Any = transaction.DestinationApplier.__init__
 
-    def init(self: transaction.Applier, con: Any, pool: Any, limits: Any) -> None:
+    def init(self: transaction.DestinationApplier, con: Any, pool: Any, limits: Any) -> None:
         made(self, con, pool, limits, lambda: 0.0)
 
-    _put(transaction.Applier, "__init__", init)
+    _put(transaction.DestinationApplier, "__init__", init)
 
 
 def _append_what_maintenance_shows() -> None:

@@ -12,7 +12,7 @@ from shared.contracts.errors import DestinationError, SourceError
 from shared.kafka.source_look import look
 
 if TYPE_CHECKING:
-    from services.applier.worker.topic_sample import Sample
+    from services.applier.worker.topic_sample import TopicSample
 
 
 def findings(config: Config, topic: TopicSource) -> Iterator[Finding]:
@@ -40,8 +40,8 @@ def _sampled(config: Config, topic: TopicSource, values: Collection[str]) -> Fin
     return Finding(f"sample of {topic.topic}", True, said_of(found) + routed, columns=found.columns)
 
 
-def routed_of(found: Sample, values: Collection[str]) -> str:
-    """How much of a ``Sample`` goes to destinations of these routing values. Values of records are not shown."""
+def routed_of(found: TopicSample, values: Collection[str]) -> str:
+    """How much of a ``TopicSample`` goes to destinations of these routing values. Values of records are not shown."""
     mine = sum(count for value, count in found.routed.items() if value in values)
     strange = {value: count for value, count in found.routed.items() if value not in values}
     return (
@@ -50,8 +50,8 @@ def routed_of(found: Sample, values: Collection[str]) -> str:
     )
 
 
-def said_of(found: Sample) -> str:
-    """Of a ``Sample``."""
+def said_of(found: TopicSample) -> str:
+    """Of a ``TopicSample``."""
     if not found.records:
         return "no record yet; these columns come first"
     parts = [f"of the newest {found.records} records {found.rows} would be rows"]

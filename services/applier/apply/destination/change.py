@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from services.applier.apply.cursor import fence
-from services.applier.apply.source.reading import Counts, Reading
+from services.applier.apply.source.reading import ChangeCounts, Reading
 from services.applier.model.task import Target
 from shared.contracts.layout import TableLayout
 from shared.contracts.messages import CommitPath, ItemKind, Outcome, Skipped
@@ -49,7 +49,7 @@ class Applied:
 
 
 @dataclass
-class Change:
+class DestinationChange:
     """What one transaction is to bring about: the reading that holds the rows, and which of them are the target's."""
 
     target: Target
@@ -57,7 +57,7 @@ class Change:
     table: TableInfo
     number: int = 0
     reading: Reading | None = None
-    counts: Counts = field(default_factory=Counts)
+    counts: ChangeCounts = field(default_factory=ChangeCounts)
     evolution: ColumnEvolution | None = None
     """What has become of the source's columns since the position."""
     steps: Sequence[str] = ()

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from services.applier.apply.columns import evolve, terms
-from services.applier.apply.destination.change import Change
-from services.applier.apply.direct.look import Declined, Look, decline, wanted_columns
+from services.applier.apply.destination.change import DestinationChange
+from services.applier.apply.direct.look import CommitBasis, Declined, decline, wanted_columns
 from services.applier.apply.direct.seed import never_inlines
 from shared.lake.columns.evolution import ColumnStep, NotFollowed, steps_between
 from shared.lake.columns.followed import whose
@@ -20,7 +20,7 @@ from shared.lake.direct.structure import Structure
 
 
 @dataclass(frozen=True)
-class Following:
+class FollowedStructure:
     """What a commit makes of a table's columns: ``structure`` is the table with it, ``said`` what a stamp says."""
 
     structure: Structure
@@ -28,30 +28,30 @@ class Following:
     said: tuple[str, ...] = ()
 
 
-def follow(lake: DirectLake, change: Change, look: Look) -> Following:
+def follow(lake: DirectLake, change: DestinationChange, look: CommitBasis) -> FollowedStructure:
     """What is to become of the table's columns. Raises ``Declined`` where the extension has to change anything: a type,
     what is within a column, NOT NULL, a comment, or the default of a column that is there. TLA: ``Evolved``."""
     structure = look.structure
     if change.evolution is None and not change.carries:
-        return Following(structure)
+        return FollowedStructure(structure)
     carried = terms.due(change, Described(structure.fields, structure.comments))
     steps = _steps(change, structure)
     if not steps:
         decline(ExtensionReason.SCHEMA_CHANGE if carried.clauses else None)
         decline(_refusal(change, structure))
-        return Following(structure, said=carried.left)
+        return FollowedStructure(structure, said=carried.left)
     alteration = _alteration(change, look, steps, carried.clauses)
     made = _structure_after(lake, change, look, alteration)
     decline(ExtensionReason.SCHEMA_CHANGE if _refusal(change, made) is not None else None)
     said = (clause.said for clause in carried.clauses)
-    return Following(made, alteration, (*evolve.shown(steps), *said, *carried.left))
+    return FollowedStructure(made, alteration, (*evolve.shown(steps), *said, *carried.left))
 
 
-def _refusal(change: Change, structure: Structure) -> ExtensionReason | None:
+def _refusal(change: DestinationChange, structure: Structure) -> ExtensionReason | None:
     return structure_refusal(structure, wanted_columns(change), spelled=change.target.is_spelled)
 
 
-def _steps(change: Change, structure: Structure) -> tuple[ColumnStep, ...]:
+def _steps(change: DestinationChange, structure: Structure) -> tuple[ColumnStep, ...]:
     """What the table lacks of the source's columns; nothing where the lake's owner has added it all."""
     evolution = change.evolution
     if evolution is None:
@@ -64,7 +64,9 @@ def _steps(change: Change, structure: Structure) -> tuple[ColumnStep, ...]:
         raise Declined(ExtensionReason.SCHEMA_CHANGE) from None
 
 
-def _alteration(change: Change, look: Look, steps: Sequence[ColumnStep], clauses: Sequence[Clause]) -> Alteration:
+def _alteration(
+    change: DestinationChange, look: CommitBasis, steps: Sequence[ColumnStep], clauses: Sequence[Clause]
+) -> Alteration:
     """Rows to come may have another default in a new column than older ones: that is how its owner spelled it.
 
     A table of which DuckLake keeps rows in the catalog gets another place for them there with each alteration."""
@@ -78,7 +80,9 @@ def _alteration(change: Change, look: Look, steps: Sequence[ColumnStep], clauses
     return found
 
 
-def _structure_after(lake: DirectLake, change: Change, look: Look, alteration: Alteration) -> Structure:
+def _structure_after(
+    lake: DirectLake, change: DestinationChange, look: CommitBasis, alteration: Alteration
+) -> Structure:
     """DuckDB is asked how it spells a type only where that is not how it spells the source's."""
     added, known = alteration.added, dict(wanted_columns(change) or ())
     decline(None if lake.instance.texts.hold(lake.con, added) else ExtensionReason.SCHEMA_CHANGE)

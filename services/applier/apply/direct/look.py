@@ -10,7 +10,7 @@ import psycopg
 
 from services.applier.apply.cursor import fence
 from services.applier.apply.cursor.decide import Cursor
-from services.applier.apply.destination.change import Change
+from services.applier.apply.destination.change import DestinationChange
 from services.applier.apply.destination.table_options import tables_of
 from services.applier.model.task import Target
 from shared.config.catalogs import ResolvedLake
@@ -42,7 +42,7 @@ class Declined(Error):
 
 
 @dataclass(frozen=True)
-class Look:
+class CommitBasis:
     """What a commit rests on. ``folder`` is the table's, with a slash at its end."""
 
     structure: Structure
@@ -57,7 +57,9 @@ def key_of(target: Target) -> TableKey:
     return target.lake, data, cursor
 
 
-def look_at(lakes: DirectLakes, lake: DirectLake, target: Target, change: Change | None = None) -> Look:
+def look_at(
+    lakes: DirectLakes, lake: DirectLake, target: Target, change: DestinationChange | None = None
+) -> CommitBasis:
     """``change`` is what is to be committed on it, if anything. TLA: ``LookDirect``."""
     return look_for(
         lakes,
@@ -74,7 +76,7 @@ def look_for(
     target: Target,
     refusal: Callable[[Structure], ExtensionReason | None],
     keys: Callable[[Structure], Sequence[positions.Key]],
-) -> Look:
+) -> CommitBasis:
     """``refusal`` says why a table of a structure is left to the extension; of ``keys`` bounds are asked."""
     key = key_of(target)
     for tried in range(LOOK_TRIES):
@@ -107,7 +109,7 @@ def columns_of(lakes: DirectLakes, lake: DirectLake, target: Target) -> tuple[Co
     return tuple(Column(field.name, declared, not_null=field.terms.required) for field, declared in both)
 
 
-def _refusal(structure: Structure, target: Target, change: Change | None) -> ExtensionReason | None:
+def _refusal(structure: Structure, target: Target, change: DestinationChange | None) -> ExtensionReason | None:
     """Where columns are followed, the table has those that the source had at its position, or all of them by now."""
     evolution = None if change is None else change.evolution
     if change is None or evolution is None:
@@ -119,7 +121,7 @@ def _refusal(structure: Structure, target: Target, change: Change | None) -> Ext
     )
 
 
-def wanted_columns(change: Change) -> list[tuple[str, str]] | None:
+def wanted_columns(change: DestinationChange) -> list[tuple[str, str]] | None:
     """The columns that the table has after the change; None where it brings none."""
     return None if change.reading is None else [(each.name, each.type) for each in change.reading.columns]
 
@@ -150,7 +152,7 @@ def decline(reason: ExtensionReason | None) -> None:
         raise Declined(reason)
 
 
-def keys_of(structure: Structure, change: Change) -> tuple[positions.Key, ...]:
+def keys_of(structure: Structure, change: DestinationChange) -> tuple[positions.Key, ...]:
     """The key columns by which touched rows are looked for. A table's own bounds are believed as those of any lake."""
     reading = change.reading
     if reading is None or not reading.keys or not change.counts.touched:
@@ -194,7 +196,7 @@ def _optional(structure: Structure, state: TableState) -> frozenset[str]:
     return state.catalog_tables & {structure.inlined_deletes, structure.cursor_inlined_deletes}
 
 
-def _looked(lake: DirectLake, structure: Structure, state: TableState) -> Look:
+def _looked(lake: DirectLake, structure: Structure, state: TableState) -> CommitBasis:
     """Raises ``Declined`` where the extension has to commit."""
     decline(state_refusal(state))
     decline(statistics_refusal(structure, state))
@@ -208,7 +210,7 @@ def _looked(lake: DirectLake, structure: Structure, state: TableState) -> Look:
         deletes = [paths.resolved(folder, each.path, data_path) for each in file.deletes]
         decline(ExtensionReason.FOREIGN_FILES if path is None or None in deletes else None)
         opened.append(positions.OpenFile(file, str(path), deletes[0] if deletes else None))
-    return Look(structure, state, data_path, folder, tuple(opened))
+    return CommitBasis(structure, state, data_path, folder, tuple(opened))
 
 
 def data_path_of(lake: ResolvedLake, options: Sequence[Option]) -> str:

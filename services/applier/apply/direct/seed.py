@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from services.applier.apply.destination.change import Change
+from services.applier.apply.destination.change import DestinationChange
 from services.applier.apply.destination.table_schema import require_names
 from services.applier.apply.direct.look import Declined, answer_of, data_path_of, decline, key_of
 from services.applier.apply.source.reading import Reading
@@ -43,7 +43,7 @@ class Site:
     """What the new table does not get of the source's terms, in words."""
 
 
-def require_plain(change: Change, reading: Reading) -> None:
+def require_plain(change: DestinationChange, reading: Reading) -> None:
     """Raises ``Declined`` for what the extension has to write, whatever the lake is."""
     require_names(change.target.destination)
     by, order = keys_of(change.target.destination.layout, reading.columns, reading.arrangement)
@@ -53,7 +53,7 @@ def require_plain(change: Change, reading: Reading) -> None:
     decline(ExtensionReason.LARGE_SEED if change.counts.upserts > MOST_ROWS else None)
 
 
-def site_of(lake: DirectLake, change: Change, reading: Reading) -> Site | None:
+def site_of(lake: DirectLake, change: DestinationChange, reading: Reading) -> Site | None:
     """Where to make the tables; None where a later life finds some, of which it needs no file: they may be gone (H7).
     Raises ``Declined`` where the extension has to seed. TLA: ``LookDirect``."""
     _, table, cursor = key_of(change.target)
@@ -76,7 +76,7 @@ def site_of(lake: DirectLake, change: Change, reading: Reading) -> Site | None:
     return Site(place.snapshot, replace(made, structure=structure), data_path, folder, left)
 
 
-def require_terms(change: Change, structure: Structure) -> tuple[str, ...]:
+def require_terms(change: DestinationChange, structure: Structure) -> tuple[str, ...]:
     """What a table that a later life fills does not get of the source's terms, in words. Raises ``Declined`` where it
     is to have other terms, which the extension gives it."""
     wanted = change.wanted
@@ -98,6 +98,6 @@ def never_inlines(options: Sequence[Option]) -> bool:
     return [option.value for option in options if option.scope == "table" and option.key == INLINING_LIMIT] == ["0"]
 
 
-def _of_new(change: Change, reading: Reading) -> tuple[Described, tuple[str, ...]]:
+def _of_new(change: DestinationChange, reading: Reading) -> tuple[Described, tuple[str, ...]]:
     wanted = change.wanted
     return of_new(Described(without_terms(reading.table.fields)) if wanted is None else wanted)

@@ -11,7 +11,7 @@ from datetime import datetime
 
 import duckdb
 
-from services.applier.apply.source.parcels import Fetched
+from services.applier.apply.source.parcels import FetchedParcels
 from services.applier.model.task import RecordCounts
 from shared.contracts.errors import DestinationError, ViaduckError
 from shared.contracts.positions import UNSPELLED
@@ -27,7 +27,7 @@ _numbers = itertools.count(1)
 
 
 @dataclass
-class Counts:
+class ChangeCounts:
     """Rows of one destination's net change; ``matched`` of the upserts have a key that the range also took away.
 
     ``harmless_keys`` tells for each key column whether all that is touched means itself in any query.
@@ -73,7 +73,7 @@ class Reading:
     """The names that routing column and key columns have at ``through``."""
     layout: FileLayout = PLAIN
     number: int = field(default_factory=lambda: next(_numbers))
-    counts: dict[int, Counts] = field(default_factory=dict)
+    counts: dict[int, ChangeCounts] = field(default_factory=dict)
     refused: dict[int, ViaduckError] = field(default_factory=dict)
     evolutions: dict[int, ColumnEvolution] = field(default_factory=dict)
     """What has become of the source's columns since each destination's position, where something has."""
@@ -105,7 +105,7 @@ class Reading:
     rows_read: int = 0
     routing_mutations: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
-    fetched: Fetched = field(default_factory=Fetched)
+    fetched: FetchedParcels = field(default_factory=FetchedParcels)
 
     def __post_init__(self) -> None:
         taken = {column.name.lower() for column in self.columns}

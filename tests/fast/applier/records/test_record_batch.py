@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from services.applier.records.record_batch import batch_of
-from services.applier.records.rejection import Reason, rejected
+from services.applier.records.rejection import RejectionReason, rejected
 
 
 @dataclass
@@ -54,7 +54,7 @@ def test_no_messages_are_no_records() -> None:
 
 
 def test_a_rejected_record_is_told_as_it_was_read() -> None:
-    found = [rejected(batch_of(MESSAGES), place, Reason.NOT_JSON) for place in range(2)]
+    found = [rejected(batch_of(MESSAGES), place, RejectionReason.NOT_JSON) for place in range(2)]
     assert [(each.key, each.value) for each in found] == [(None, b"\x00\xff"), (b"", None)]
     assert [each.headers for each in found] == [None, [("a", b"\xff"), ("a", None)]]
     assert [each.text for each in found] == ["the value is not JSON"] * 2

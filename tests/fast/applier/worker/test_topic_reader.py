@@ -16,7 +16,7 @@ from services.applier.apply.destination.foreign_keys import KeysOfRange
 from services.applier.model.task import SourceTopic, Target
 from services.applier.records.parse import RecordParser
 from services.applier.records.record_format import DeclaredColumn, Metadata, RecordFormat
-from services.applier.records.rejection import Rejected
+from services.applier.records.rejection import Rejection
 from services.applier.worker import topic_reader
 from services.applier.worker.topic_clients import BrokerClients
 from services.applier.worker.topic_reader import TopicReader
@@ -85,7 +85,7 @@ class FakeClients:
         take(found)
         return ReadingProgress(end.by_partition, len(found), 100)
 
-    def deliver_once(self, topic_id: str, topic: str, records: Sequence[Rejected]) -> None:
+    def deliver_once(self, topic_id: str, topic: str, records: Sequence[Rejection]) -> None:
         assert (topic_id, topic) == ("topic id", "events")
         if self.refuses is not None:
             raise self.refuses

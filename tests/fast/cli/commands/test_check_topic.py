@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from services.applier.worker.topic_sample import MOST, Sample, span
+from services.applier.worker.topic_sample import MOST, TopicSample, span
 from services.cli.commands.check_topic import routed_of, said_of
 from services.cli.output.findings import MOST_COLUMNS, Finding, show
 from shared.contracts.positions import Vector
 
 
 def test_a_sample_is_told_in_one_sentence() -> None:
-    assert said_of(Sample(0, 0, 0, (), {}, "", {})) == "no record yet; these columns come first"
-    assert said_of(Sample(3, 3, 0, (), {}, "", {})) == "of the newest 3 records 3 would be rows"
+    assert said_of(TopicSample(0, 0, 0, (), {}, "", {})) == "no record yet; these columns come first"
+    assert said_of(TopicSample(3, 3, 0, (), {}, "", {})) == "of the newest 3 records 3 would be rows"
     rejected = dict.fromkeys("abcdef", 1) | {"not_json": 2}
-    said = said_of(Sample(12, 3, 1, (), rejected, "offset 1 of partition 0: why", {"": 1, "amount": 2}))
+    said = said_of(TopicSample(12, 3, 1, (), rejected, "offset 1 of partition 0: why", {"": 1, "amount": 2}))
     assert said == (
         "of the newest 12 records 3 would be rows, 1 would delete their key,"
         " 8 would be rejected (not_json: 2, a: 1, b: 1, c: 1, d: 1, …),"
@@ -45,6 +45,6 @@ def test_a_wide_table_is_cut_and_names_can_not_reach_the_terminal(capsys: pytest
 
 
 def test_of_a_topic_that_is_routed_it_is_counted_what_goes_where_and_no_value_is_shown() -> None:
-    found = Sample(9, 9, 0, (), {}, "", {}, {"acme": 4, "hooli": 2, "secret": 1}, unrouted=2)
+    found = TopicSample(9, 9, 0, (), {}, "", {}, {"acme": 4, "hooli": 2, "secret": 1}, unrouted=2)
     said = routed_of(found, frozenset({"acme", "globex"}))
     assert said == "; 4 go to the file's destinations, 3 are of 2 values that none of them has, 2 have none"
