@@ -512,7 +512,7 @@ def _age_counts_for_nothing() -> None:
     """Let those who wait for room go by name."""
     place_of = waiting_queue.place_of
 
-    def by_name(tracked: DestinationState, draft: Draft) -> waiting_queue.Place:
+    def by_name(tracked: DestinationState, draft: Draft) -> waiting_queue.QueuePlace:
         place = place_of(tracked, draft)
         first, _, name = place.order
         return place._replace(order=(first, waiting_queue._LONG_AGO, name))

@@ -23,7 +23,7 @@ from services.applier.worker.topic_reader import TopicReader
 from services.control.model import lifecycle
 from services.control.model.lifecycle import Registered
 from services.reader.planner.counted_changes import nothing
-from services.reader.source.topic_source import TopicSource
+from services.reader.source.topic_source import KafkaSource
 from shared.contracts.positions import Vector
 from shared.kafka import topic_records
 from shared.lake.direct.lakes import DirectLake
@@ -109,7 +109,7 @@ def _read_uncommitted() -> None:
 
 def _forget_what_waits() -> None:
     """Records that came before a destination was known are nobody's."""
-    put(TopicSource, "count", lambda _, cut, routed: nothing(cut.range, pinned=not routed))
+    put(KafkaSource, "count", lambda _, cut, routed: nothing(cut.range, pinned=not routed))
 
 
 def _skip_without_a_word() -> None:
