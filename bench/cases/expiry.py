@@ -18,7 +18,7 @@ from bench.setting import Setting
 from bench.stand import Stand, standing
 from bench.viaduck import write_file
 from bench.workload import SCHEMA, SMALL, SOURCE, SourceWriter
-from services.cli.expire.lake import Expiry
+from services.cli.expire.lake import WritableSource
 from services.reader.source.lake_source import LakeSource
 from shared.config.catalogs import ResolvedLake, resolve
 from shared.config.deployment import load_all
@@ -70,7 +70,7 @@ def _expire(lake: ResolvedLake) -> None:
         head = retained(catalog).head
         doomed: list[LakeSnapshot] = snapshots_since(catalog, 0, 2 * OTHERS)[:-KEPT]
         freed_from(catalog, head - KEPT + 1)
-    with closing(Expiry(lake)) as expiry:
+    with closing(WritableSource(lake)) as expiry:
         assert sum(expiry.expire(doomed)) == len(doomed)
 
 

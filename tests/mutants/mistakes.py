@@ -164,7 +164,11 @@ def _keep_dead_cursors() -> None:
 
 def _prove_the_files_alone() -> None:
     """Pass over what came over REST or appeared by itself."""
-    _put(registered_destinations, "_joined", lambda deployment, *_: registered_destinations.Known(deployment.configs))
+    _put(
+        registered_destinations,
+        "_joined",
+        lambda deployment, *_: registered_destinations.KnownPipelines(deployment.configs),
+    )
 
 
 def _read_to_look() -> None:

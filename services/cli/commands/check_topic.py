@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from services.cli.output.findings import Finding
+from services.cli.output.findings import CheckFinding
 from shared.config.model import Config, TopicSource
 from shared.config.topic_rules import column_that_routes
 from shared.contracts.errors import DestinationError, SourceError
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from services.applier.worker.topic_sample import TopicSample
 
 
-def findings(config: Config, topic: TopicSource) -> Iterator[Finding]:
+def findings(config: Config, topic: TopicSource) -> Iterator[CheckFinding]:
     """Raises ``ConfigError`` for what the file must say otherwise."""
     name = f"source topic {topic.topic}"
     try:
@@ -26,18 +26,18 @@ def findings(config: Config, topic: TopicSource) -> Iterator[Finding]:
         if by is not None and config.routing.key_columns:
             keys += ", each at the destination of its newest record only"
         said = f"{seen.partitions} partitions up to record {seen.head.snapshot}{routed}; keys: {keys}"
-        yield Finding(name, True, said)
+        yield CheckFinding(name, True, said)
         yield _sampled(config, topic, frozenset(seen.routing_values.values()))
     except (SourceError, DestinationError) as error:  # such as an event of a row without a key
-        yield Finding(name, False, error.message, error.hint)
+        yield CheckFinding(name, False, error.message, error.hint)
 
 
-def _sampled(config: Config, topic: TopicSource, values: Collection[str]) -> Finding:
+def _sampled(config: Config, topic: TopicSource, values: Collection[str]) -> CheckFinding:
     from services.applier.worker.topic_sample import sample
 
     found = sample(config, topic)
     routed = "" if column_that_routes(config.routing.field) is None else routed_of(found, values)
-    return Finding(f"sample of {topic.topic}", True, said_of(found) + routed, columns=found.columns)
+    return CheckFinding(f"sample of {topic.topic}", True, said_of(found) + routed, columns=found.columns)
 
 
 def routed_of(found: TopicSample, values: Collection[str]) -> str:

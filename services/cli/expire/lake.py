@@ -41,7 +41,7 @@ def kept_younger(catalog: CatalogReader, span: Retained, age: timedelta, written
     return Hold(span.oldest if newest is None else newest.id + 1, f"--older-than {written}")
 
 
-class Expiry:
+class WritableSource:
     """A source that is open for writing. Raises a ``ViaduckError`` for what the lake refuses."""
 
     def __init__(self, lake: ResolvedLake) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from services.applier.worker.topic_sample import MOST, TopicSample, span
 from services.cli.commands.check_topic import routed_of, said_of
-from services.cli.output.findings import MOST_COLUMNS, Finding, show
+from services.cli.output.findings import MOST_COLUMNS, CheckFinding, show
 from shared.contracts.positions import Vector
 
 
@@ -38,7 +38,7 @@ def test_nothing_is_read_of_an_empty_topic() -> None:
 
 def test_a_wide_table_is_cut_and_names_can_not_reach_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     columns = (("\x1b[2J", "BIGINT"), *((f"c{number}", "BIGINT") for number in range(MOST_COLUMNS + 1)))
-    show([Finding("sample", True, "", columns=columns)])
+    show([CheckFinding("sample", True, "", columns=columns)])
     said = capsys.readouterr().out
     assert "\x1b[2J" not in said
     assert "… and 2 more columns" in said
