@@ -36,7 +36,7 @@ from services.control.view import destination_status
 from services.control.view.destination_status import View
 from services.control.view.frontier import Frontiers
 from services.control.web import middleware
-from services.control.web.guard import Asked, Caller, Denied, Guard
+from services.control.web.guard import Caller, Denied, Guard, GuardedRequest
 from services.reader.loop import Loop
 from services.reader.messaging.status_repetition import StatusRepetition
 from services.reader.planner import waiting_queue
@@ -430,7 +430,7 @@ def _throttle_first() -> None:
     """Count wrong tokens before looking whether the token is a valid one."""
     judge = Guard.judge
 
-    def throttled(self: Guard, asked: Asked) -> Caller | Denied:
+    def throttled(self: Guard, asked: GuardedRequest) -> Caller | Denied:
         given = self._given(asked)
         return self._failed(asked) if given and self._failures.too_many(asked.address) else judge(self, asked)
 

@@ -9,7 +9,7 @@ from typing import Any
 from services.applier import backlog, known_positions, lane, screening
 from services.applier.known_positions import KnownPosition, KnownPositions
 from services.applier.model.admission import Admission
-from services.control.operations.replay_pacing import Turn
+from services.control.operations.replay_pacing import ReplayTurn
 from shared.contracts.messages import Destination as Wanted
 from shared.contracts.messages import ItemKind, Outcome, WorkItem
 from tests.mutants.mistake import Mistake, put
@@ -116,7 +116,7 @@ def _seeded_by_any_answer() -> None:
 
 
 def _anybodys_turn() -> None:
-    put(Turn, "_is_anothers", lambda *_: False)
+    put(ReplayTurn, "_is_anothers", lambda *_: False)
 
 
 MISTAKES = (

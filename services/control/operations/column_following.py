@@ -39,7 +39,7 @@ NO_TABLE = Table()
 
 
 @dataclass(frozen=True)
-class Following:
+class FollowingPlan:
     """``ids``: the source's field id of each of the table's, nested ones too; empty where that is not known.
     ``steps`` in words, in order; none where nothing is to be done, or where it is ``refused``."""
 
@@ -62,7 +62,7 @@ class SourceColumns:
 
 def following(
     source: SourceColumns, identifying: Identifying, position: int, destination: Destination, table: Table
-) -> Following:
+) -> FollowingPlan:
     """What a table at ``position`` needs to have the source's columns at its head."""
     versions, head = source.versions, source.head
     then, now = fields_at(versions, position), fields_at(versions, head)
@@ -71,11 +71,11 @@ def following(
     try:
         followed = evolution(versions, identifying, position, head, destination.policy)
         steps = _steps(destination, table, theirs, then, now)
-        return Following(ids, (*steps, *_terms(source, position, destination, table, theirs or (), followed)))
+        return FollowingPlan(ids, (*steps, *_terms(source, position, destination, table, theirs or (), followed)))
     except NotFollowed as why:
-        return Following(ids, refused=not_followed(why, position, destination.policy).problem())
+        return FollowingPlan(ids, refused=not_followed(why, position, destination.policy).problem())
     except ViaduckError as error:
-        return Following(ids, refused=error.problem())
+        return FollowingPlan(ids, refused=error.problem())
 
 
 def _terms(

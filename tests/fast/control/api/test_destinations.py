@@ -21,7 +21,7 @@ from services.control.page.assets import FILES
 from services.control.view.destination_status import Status
 from services.control.view.status_store import StatusStore
 from services.control.web.context import PipelineHandle, Sources
-from services.control.web.guard import Asked, Denied, Guard
+from services.control.web.guard import Denied, Guard, GuardedRequest
 from services.control.web.paging import page
 from services.control.web.problems import ProblemDocument
 from shared.contracts.messages import Outcome
@@ -295,11 +295,11 @@ def test_beyond_loopback_the_token_opens_everything() -> None:
 
 def test_on_loopback_reading_needs_no_token_and_writing_does() -> None:
     guard = Guard(loopback=True, token="s3cret")
-    assert not isinstance(guard.judge(Asked("GET", V1)), Denied)
-    denied = guard.judge(Asked("PUT", V1))
+    assert not isinstance(guard.judge(GuardedRequest("GET", V1)), Denied)
+    denied = guard.judge(GuardedRequest("PUT", V1))
     assert isinstance(denied, Denied)
     assert denied.kind == "unauthorized"
-    assert not isinstance(guard.judge(Asked("PUT", V1, authorization="Bearer s3cret")), Denied)
+    assert not isinstance(guard.judge(GuardedRequest("PUT", V1, authorization="Bearer s3cret")), Denied)
 
 
 @pytest.mark.parametrize(
